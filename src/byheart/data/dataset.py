@@ -22,13 +22,13 @@ from byheart.data.frames import frame_columns
 from byheart.data.kept_rows import NOTHING, Known, keep_rows
 from byheart.data.multiset import Multiset
 from byheart.data.options import OnConflict, RowOptions, Rule, TableOptions, Task
-from byheart.data.readers import naming, read_content, read_documents
+from byheart.data.readers import READING_STEPS, naming, read_content, read_documents
 from byheart.data.row_groups import flat_ranges, representatives
 from byheart.data.row_rules import RULES, RowCheck
 from byheart.data.sequences import Sequences, TokenSequences, VectorSequences, freeze, offsets_of
 from byheart.data.tokenizers import Tokenizer
 from byheart.errors import ConflictingLabels, DataError, UsageError, amount
-from byheart.process.progress import Progress
+from byheart.process.progress import Progress, report
 
 __all__ = ["Dataset", "OnConflict", "TableOptions", "Task", "TokenSequences", "VectorSequences"]
 
@@ -472,9 +472,9 @@ class Dataset(Content):
         progress: Progress | None = None,
         **options: Unpack[TableOptions],
     ) -> Dataset:
-        check = RowCheck(options, progress)
-        content = read_content(Path(path), kind, check, **options)
-        check.tell(2)
+        check = RowCheck(options)
+        content = read_content(Path(path), kind, check, progress, **options)
+        report(progress, 2, READING_STEPS)
         with naming(Path(path), DataError, *([UsageError] if content.tokenizer is None else [])):
             data = cls._of(content)  # arrays that do not go together are the file's mistake, not the caller's
         with naming(Path(path), DataError):

@@ -25,12 +25,20 @@ from byheart.data.textfile import TextFormat, read_text, require_content, requir
 from byheart.errors import DataError, MalformedFile, UsageError
 from byheart.files.npz_archive import read_npz
 from byheart.process.memory_limit import memory_limit
+from byheart.process.progress import Progress, report
 
 TOLD = ("input", "label", "on_conflict", *RULES, "delimiter", "encoding")
+READING_STEPS = 3  # cells are read, encoded, compared
 _KINDS = ("csv", "tsv", "jsonl", "parquet", "npz", "txt")  # each with the suffix of its name
 
 
-def read_content(path: Path, kind: str | None, check: RowCheck, **options: Unpack[TableOptions]) -> Content:
+def read_content(
+    path: Path,
+    kind: str | None,
+    check: RowCheck,
+    progress: Progress | None = None,
+    **options: Unpack[TableOptions],
+) -> Content:
     """Read a data file of the given kind, or of the kind its suffix says; see `Dataset.read`. `check` learns of faulty rows."""
     require_file(path)
     kind, task = kind or kind_of(path), options.get("task")
@@ -46,7 +54,7 @@ def read_content(path: Path, kind: str | None, check: RowCheck, **options: Unpac
     else:
         names = table_columns(options)
         columns = READERS[kind](path, names, written, keep_malformed=True)
-        check.tell(1)
+        report(progress, 1, READING_STEPS)
         _require_rows(path, columns[names[0]])
         content = table_content(path, columns[names[0]], columns[names[1]], options, check)
     tokenizer = None if content.tokenizer is None else content.tokenizer.name

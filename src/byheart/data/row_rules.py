@@ -16,7 +16,6 @@ from jaxtyping import Bool
 from byheart.data.sequences import TokenSequences
 from byheart.errors import DataError, UsageError, amount
 from byheart.process.memory_limit import OverMemoryLimit, memory_limit
-from byheart.process.progress import Progress, report
 from byheart.records.arguments import whole_number
 from byheart.records.vocabulary import EmptyLabels, RowRule
 
@@ -36,7 +35,6 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 """The options that say what becomes of faulty rows, and what each may be."""
 
 RULES = (*CHOICES, "max_tokens")
-READING_STEPS = 3
 
 Rows = Bool[np.ndarray, " n_rows"]
 
@@ -89,9 +87,8 @@ class Fault:
 class RowCheck:
     """The rows that rules leave out of one data set, and the faults that no rule settles."""
 
-    def __init__(self, rules: Mapping[str, Any], progress: Progress | None = None) -> None:
-        """Take the options named in `RULES`; without an option, its faulty rows are an error. `progress` follows the reading."""
-        self._progress = progress
+    def __init__(self, rules: Mapping[str, Any]) -> None:
+        """Take the options named in `RULES`; without an option, its faulty rows are an error."""
         self.rules = {name: rules[name] for name in RULES if rules.get(name) is not None}
         for name, choices in CHOICES.items():
             given = self.rules.get(name, "error")
@@ -104,10 +101,6 @@ class RowCheck:
                 raise UsageError(f"max_tokens is {self.max_tokens}; it must be at least 1.")
         self.faults: list[Fault] = []
         self.left_out: dict[str, int] = {}
-
-    def tell(self, n_done: int) -> None:
-        """Of `READING_STEPS`: cells are read, encoded, compared."""
-        report(self._progress, n_done, READING_STEPS)
 
     def rule(self, option: str) -> str:
         """What the caller chose."""
