@@ -8,7 +8,7 @@ load                 a saved model
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from byheart.data.conversion import READING_OPTIONS, dataset_of
 from byheart.data.dataset import Dataset, Task
 from byheart.data.dataset_pieces import DatasetPieces
 from byheart.data.distinct_contexts import read_in_pieces
-from byheart.data.shape import DataRecord, DataShape
+from byheart.data.shape import DataShape
 from byheart.data.textfile import require_file
 from byheart.files.work_folder import claimed_folder, describe_job
 from byheart.model import Model
@@ -28,7 +28,6 @@ from byheart.network.transformer.architecture import Precision
 from byheart.process.progress import Progress, Steps
 from byheart.process.task_runner import Workers
 from byheart.program.construction import Construction
-from byheart.records.json_record import plain
 from byheart.storage.folder import load_folder
 from byheart.storage.signature import require_signed
 from byheart.verify.certificate import Origin, OriginData
@@ -137,16 +136,12 @@ def _verified(
     sample: int | None = None,
     remedy: str = "",
 ) -> Model:
-    """The model with every sample checked. Its record has no time stamps, so equal calls save equal bytes."""
-    rule, origin = construction.target(), Origin(**construction.claims(), dataset=OriginData(data.digest))
-    record = {**asdict(origin), "notes": construction.notes, **choice} | {
-        "dataset": DataRecord.of(data).to_json(),
-        "versions": versions("numpy"),
-        **({} if data.source is None else {"reading": data.source.to_json()}),
-    }
-    model = Model(construction.memoriser, plain(record), None)
+    """The model with every sample checked."""
+    record = construction.record(data, {**choice, "versions": versions("numpy")})
+    model = Model(construction.memoriser, record, None)
     if not check:
         return model
+    rule, origin = construction.target(), Origin(**construction.claims(), dataset=OriginData(data.digest))
     told = steps.begin("verify")
     certificate = verify(model.memoriser, data, origin=origin, sample=sample, progress=told, **rule)
     if not certificate.holds:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +13,8 @@ from byheart.bounds.bound import Bound, Theorem
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.data.assumption import Assumption
 from byheart.data.dataset import Dataset
+from byheart.data.dataset_pieces import DatasetPieces
+from byheart.data.shape import DataRecord
 from byheart.errors import AssumptionViolated, InexactWeights
 from byheart.network.memoriser import Memoriser
 from byheart.network.size import Size, size_of_network
@@ -22,6 +24,7 @@ from byheart.process.progress import Progress, report
 from byheart.program.blocks import Program
 from byheart.program.count import count
 from byheart.program.emit import emit
+from byheart.records.json_record import plain
 
 _FIRST_LOOK = 32
 
@@ -75,6 +78,21 @@ class Construction(Plan):
             "assumptions": self.assumptions,
             "theorem_size": promised and {name: int(getattr(promised, name)) for name in sizes},
         }
+
+    def record(self, data: Dataset | DatasetPieces, choice: Mapping[str, Any]) -> dict[str, Any]:
+        """The record of the model: what the construction says about itself, the data it was built on, and what was chosen.
+
+        It has no time stamps, so equal calls save equal bytes.
+        """
+        record = {
+            **self.claims(),
+            "assumptions": [asdict(each) for each in self.assumptions],
+            "dataset": DataRecord.of(data).to_json(),
+            "notes": self.notes,
+            **choice,
+            **({} if data.source is None else {"reading": data.source.to_json()}),
+        }
+        return {name: plain(value) for name, value in record.items()}
 
     def target(self) -> dict[str, Any]:
         """The total gap that the chosen solver aims at, if any; the certificate then also says whether it is met."""
