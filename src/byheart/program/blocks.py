@@ -39,6 +39,15 @@ def clear(*registers: str) -> tuple[Unit, ...]:
     return tuple(Unit({register: 1}, 0, {register: -1}) for register in registers)
 
 
+def threshold(register: str, least: int, writes: Form, hold: Form | None = None) -> tuple[Unit, Unit]:
+    """Add `writes` if the whole number in `register` is at least `least`: ReLU(z - least + 1) - ReLU(z - least) is 0 or 1.
+
+    `hold` adds other registers to what is read, which can keep the threshold from firing.
+    """
+    reads = {register: 1, **(hold or {})}
+    return Unit(reads, 1 - least, dict(writes)), Unit(reads, -least, negate(writes))
+
+
 @dataclass(frozen=True)
 class Block:
     """One feed-forward layer: units side by side, and constants added to registers. `part` says what it is for.

@@ -61,11 +61,10 @@ def emit(program: Program, precision: Precision = "exact") -> Transformer:
         pad=program.pad,
         extra=None if extra is None else writer.rows("extra", (1, program.dim), {0: require_numbers(extra)}),
     )
-    n_arrays = network.spec.n_arrays
     if precision == "bfloat16":
-        return replace(network, storage=Storage("bfloat16", (BFLOAT16,) * n_arrays))
+        return replace(network, storage=Storage("bfloat16", (BFLOAT16,) * network.spec.n_arrays))
     if precision == "int8":
-        n_before = n_arrays - 1 - sum(1 for layer in network.layers for _ in layer.parameters())
+        n_before = network.spec.n_arrays - 1 - sum(1 for layer in network.layers for _ in layer.parameters())
         return replace(network, storage=storage_of(list(flat_steps(program.steps)), network.layers, n_before))
     return network
 

@@ -15,15 +15,6 @@ from byheart.program.blocks import Block, Blocks, Form, Step, Unit, clear, mean_
 from byheart.theorems import realises
 
 
-def threshold(register: str, least: int, writes: Form, hold: Form | None = None) -> tuple[Unit, Unit]:
-    """Add `writes` if the whole number in `register` is at least `least`: ReLU(z - least + 1) - ReLU(z - least) is 0 or 1.
-
-    `hold` adds other registers to what is read, which can keep the threshold from firing.
-    """
-    reads = {register: 1, **(hold or {})}
-    return Unit(reads, 1 - least, dict(writes)), Unit(reads, -least, negate(writes))
-
-
 def trapezoid(reads: Mapping[str, int], low: int, high: int, writes: Form) -> tuple[Unit, ...]:
     """Four units adding `writes` times the function that is 1 on [low, high] and 0 outside (low - 1/2, high + 1/2).
 

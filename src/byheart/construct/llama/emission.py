@@ -47,8 +47,7 @@ from byheart.construct.llama.tables import Tables
 from byheart.construct.llama.window_hash import N_VALUES, WindowHash, n_turns
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.spec import EMBEDDING, FINAL_NORM
-from byheart.program.blocks import Unit, clear
-from byheart.program.gadgets import threshold
+from byheart.program.blocks import Unit, clear, threshold
 
 TokenNumbers: TypeAlias = Int[np.ndarray, " n_vocab"]
 """The tokens' numbers in the logits: 0 for the token that says "unknown", 1 to n_labels for labels, the rest above."""

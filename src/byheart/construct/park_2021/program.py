@@ -25,10 +25,10 @@ from byheart.program.blocks import (
     Unit,
     mean_of_ends,
     negate,
+    threshold,
     typical,
 )
 from byheart.program.count import count_steps
-from byheart.program.gadgets import threshold
 
 PLACE, PACKED, FIELD, ANSWER = "place", "packed", "field", "answer"
 REGISTERS = (PLACE, PACKED, FIELD, ANSWER)

@@ -48,10 +48,10 @@ from byheart.program.blocks import (
     TableBlock,
     Unit,
     head,
+    threshold,
     typical,
     typical_fraction,
 )
-from byheart.program.gadgets import threshold
 from byheart.program.lazy_units import LazyUnits
 from byheart.program.short_numbers import SHORT_BITS, short_parts
 

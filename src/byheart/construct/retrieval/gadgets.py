@@ -15,8 +15,7 @@ import numpy as np
 
 from byheart.construct.retrieval.layout import X, Z
 from byheart.network.exact.dyadic import Number
-from byheart.program.blocks import Block, Unit
-from byheart.program.gadgets import threshold
+from byheart.program.blocks import Block, Unit, threshold
 from byheart.program.lazy_units import LazyUnits
 
 HALF = Fraction(1, 2)

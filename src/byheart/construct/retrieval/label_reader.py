@@ -24,8 +24,7 @@ from functools import partial
 from byheart.construct.retrieval.label_code import LabelField, RareField
 from byheart.construct.retrieval.layout import LABEL, RetrievalLayout, T, X, Z
 from byheart.network.exact.dyadic import Number
-from byheart.program.blocks import Block, Repeat, Step, Unit, typical
-from byheart.program.gadgets import threshold
+from byheart.program.blocks import Block, Repeat, Step, Unit, threshold, typical
 from byheart.program.lazy_units import Joined, LazyUnits
 
 WORD_SCALE = 4

@@ -193,7 +193,10 @@ def _tokens(data: Dataset, keys: ContextKeys) -> Tokens:
 
 
 def notes_of(found: Solution, program: Program, n_contexts: int, reject_bits: int) -> dict[str, object]:
-    layout = found.layout
+    layout, rare = found.layout, dict[str, object]()
+    if layout.rare_fields:
+        rare["rare_fields"] = [asdict(field) for field in layout.rare_fields]
+        rare["rare_layers"] = _layers_of(program, "rare label")
     return {
         "layout": layout.name,
         "slots": layout.n_slots,
@@ -205,7 +208,7 @@ def notes_of(found: Solution, program: Program, n_contexts: int, reject_bits: in
         "word_bits": layout.word_bits,
         "planes": layout.n_planes,
         "field_bits": layout.field_bits,
-        **_notes_on_rare_labels(layout, program),
+        **rare,
         "parts": layout.n_parts,
         "channels": layout.n_channels,
         "groups": layout.n_groups,
@@ -216,15 +219,6 @@ def notes_of(found: Solution, program: Program, n_contexts: int, reject_bits: in
         "tables": _layers_of(program, "table"),
         "sum": _layers_of(program, "sum")[-1],
         "why": explain(layout),
-    }
-
-
-def _notes_on_rare_labels(layout: RetrievalLayout, program: Program) -> dict[str, object]:
-    if not layout.rare_fields:
-        return {}
-    return {
-        "rare_fields": [asdict(rare) for rare in layout.rare_fields],
-        "rare_layers": _layers_of(program, "rare label"),
     }
 
 

@@ -16,8 +16,17 @@ from byheart.construct.retrieval.label_reader import label_steps
 from byheart.construct.retrieval.layout import LABEL, ONE, HashedField, RetrievalLayout
 from byheart.construct.retrieval.quantiser import Quantiser, quantising_blocks
 from byheart.network.exact.dyadic import Number
-from byheart.program.blocks import Block, Numbers, Program, Repeated, Step, TokenTable, Unit, typical
-from byheart.program.gadgets import threshold
+from byheart.program.blocks import (
+    Block,
+    Numbers,
+    Program,
+    Repeated,
+    Step,
+    TokenTable,
+    Unit,
+    threshold,
+    typical,
+)
 from byheart.program.short_numbers import short_parts, split_column, with_short_biases
 
 
