@@ -1,23 +1,63 @@
-"""A server by its address: anything that speaks OpenAI's completions, such as vLLM, llama-server, TGI or Ollama."""
+"""A server by its address: anything that speaks OpenAI's completions, such as vLLM, llama-server, TGI or Ollama.
+
+Its answers are read as those of a stranger: no more than `MOST_BYTES` of them, within `TIMEOUT_SECONDS`, each value by its type.
+"""
 
 from __future__ import annotations
 
+import http.client
 import json
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 from byheart.errors import UsageError
 from byheart.golden.case import Case, text_of, token_of
 from byheart.golden.engines.engine import Prompts, Session
 from byheart.golden.rounding import NumberType
 from byheart.golden.shape import Shape
+from byheart.records.json_file import parse_json
+from byheart.records.reader import length, read_values
+from byheart.records.refusals import refuse_usage
 
+T = TypeVar("T")
 TIMEOUT_SECONDS = 120
 N_CONCURRENT = 8
+MOST_BYTES = 2**22
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """One of the models that a server lists."""
+
+    id: str
+
+
+@dataclass(frozen=True)
+class ModelList:
+    """`/v1/models`. Ollama lists no models as null."""
+
+    data: list[ServedModel] | None = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An answer."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Completion:
+    """`/v1/completions`."""
+
+    choices: Annotated[list[Choice], length(1, 2**10)]
 
 
 class ServerEngine:
@@ -27,8 +67,8 @@ class ServerEngine:
 
     def __init__(self, url: str, number_type: NumberType, model: str | None = None) -> None:
         self.url, self.number_type, self.model = url.rstrip("/").removesuffix("/v1"), number_type, model
-        listed = request_json(f"{self.url}/v1/models", None)
-        self.served = [str(each["id"]) for each in listed.get("data", [])]
+        listed = request_json(f"{self.url}/v1/models", None, ModelList)
+        self.served = [each.id for each in listed.data or ()]
 
     def open(self, shape: Shape, folder: Path) -> Session:
         return ServerSession(self.url, shape, self._model(shape.name))
@@ -89,31 +129,44 @@ class ServerSession:
         return self._ask({**document, "prompt": text_of(self.shape.vocab, prompt)})
 
     def _ask(self, document: dict[str, Any]) -> list[int]:
-        answer = request_json(f"{self.url}/v1/completions", document)
-        try:
-            text = str(answer["choices"][0]["text"])
-        except (KeyError, IndexError, TypeError):
-            raise UsageError(
-                f"{self.url}/v1/completions answered without a text.\n  The server must offer OpenAI's completions API.",
-                url=self.url,
-            ) from None
-        return [token_of(self.shape.vocab, character) for character in text]
+        answer = request_json(f"{self.url}/v1/completions", document, Completion)
+        return [token_of(self.shape.vocab, character) for character in answer.choices[0].text]
 
 
-def request_json(url: str, document: dict[str, Any] | None) -> dict[str, Any]:
-    """A server's JSON answer. Raises `UsageError` with the HTTP status if the server refuses."""
+def request_json(url: str, document: dict[str, Any] | None, kind: type[T]) -> T:
+    """A server's JSON answer as a `kind`. Raises `UsageError`, with the HTTP status if the server refuses."""
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"{url} is not an address.\n  It begins with http:// or https://.", url=url)
     body = None if document is None else json.dumps(document).encode()
-    request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
     try:
+        request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
         with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
-            parsed: dict[str, Any] = json.load(answer)
-            return parsed
+            raw = _read_body(answer, url)
     except urllib.error.HTTPError as error:
-        said = error.read(300).decode("utf-8", "replace")
         raise UsageError(
-            f"{url} answered with status {error.code}: {said}", url=url, status=error.code
+            f"{url} answered with status {error.code}: {_first_words(error)}", url=url, status=error.code
         ) from error
-    except (urllib.error.URLError, TimeoutError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         raise UsageError(f"{url} cannot be asked: {error}.\n  Is the server running?", url=url) from error
+    found = parse_json(raw, url, refuse=refuse_usage)
+    return read_values(found, kind, url, ignore_unknown=True)
+
+
+def _first_words(error: urllib.error.HTTPError) -> str:
+    """What a refusal begins with."""
+    with suppress(OSError, ValueError, http.client.HTTPException):
+        return error.fp.read1(300).decode("utf-8", "replace")  # type: ignore[attr-defined] # an HTTPResponse
+    return ""
+
+
+def _read_body(answer: http.client.HTTPResponse, url: str) -> bytes:
+    """An answer as it arrives. Each piece may take as long as the whole: a server that sends bytes one by one is not waited for."""
+    pieces, n_bytes, end = [], 0, time.monotonic() + TIMEOUT_SECONDS
+    while piece := answer.read1(2**16):
+        pieces.append(piece)
+        n_bytes += len(piece)
+        if n_bytes > MOST_BYTES:
+            raise UsageError(f"{url} answered with more than {MOST_BYTES:,} bytes.", url=url)
+        if time.monotonic() > end:
+            raise UsageError(f"{url} took more than {TIMEOUT_SECONDS} seconds to answer.", url=url)
+    return b"".join(pieces)

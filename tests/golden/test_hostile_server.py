@@ -1,0 +1,142 @@
+"""A server that is asked for answers may send anything: it is read to a limit, by type, and refused in words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from byheart.errors import UsageError
+from byheart.golden.engines import server as engine
+from byheart.golden.engines.server import Completion, ServerEngine, request_json
+from tests.refusal import refused
+
+MODELS = json.dumps({"data": [{"id": "llama"}]}).encode()
+LIST_FAULTS: dict[str, bytes] = {
+    "a list": b"[]",
+    "a text": b'"x"',
+    "no JSON": b"<html>",
+    "nothing": b"",
+    "brackets": b"[" * 10**5,
+    "a digit of 10^5 digits": b'{"data": ' + b"9" * 10**5 + b"}",
+    "models that are no list": b'{"data": 3}',
+    "models that are texts": b'{"data": ["llama"]}',
+    "a model without a name": b'{"data": [{}]}',
+    "a model whose name is a number": b'{"data": [{"id": 3}]}',
+    "bytes that are not UTF-8": b"\xff\xfe",
+}
+ANSWER_FAULTS: dict[str, bytes] = {
+    "a list": b"[]",
+    "no choices": b"{}",
+    "no choice": b'{"choices": []}',
+    "choices that are an object": b'{"choices": {"0": {"text": "x"}}}',
+    "a choice that is a text": b'{"choices": ["x"]}',
+    "no text": b'{"choices": [{"message": {"content": "x"}}]}',
+    "a text that is null": b'{"choices": [{"text": null}]}',
+    "a text that is a list": b'{"choices": [{"text": ["x"]}]}',
+    "half a character": b'{"choices": [{"text": "\\ud800"}]}',
+}
+
+
+@contextmanager
+def serving(models: bytes = MODELS, answer: bytes = b"{}", **how: Any) -> Iterator[str]:
+    """The address of a server that says these two things, with another length, status or pace where asked to."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.say(models)
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.say(answer)
+
+        def say(self, body: bytes) -> None:
+            if how.get("raw"):
+                self.wfile.write(body)
+                return
+            self.send_response(how.get("status", 200))
+            self.send_header("Content-Length", str(len(body) + how.get("missing", 0)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.mark.parametrize("fault", LIST_FAULTS)
+def test_a_list_of_models_is_read_by_type(fault: str) -> None:
+    with serving(LIST_FAULTS[fault]) as address, pytest.raises(UsageError):
+        ServerEngine(address, "float32")
+
+
+@pytest.mark.parametrize("fault", ANSWER_FAULTS)
+def test_an_answer_is_read_by_type(fault: str) -> None:
+    with serving(answer=ANSWER_FAULTS[fault]) as address, pytest.raises(UsageError):
+        request_json(f"{address}/v1/completions", {}, Completion)
+
+
+def test_what_servers_add_is_left_unread() -> None:
+    said = {"object": "list", "data": [{"id": "llama", "meta": {"n": [1.5, None]}}], "models": [3]}
+    with serving(json.dumps(said).encode()) as address:
+        assert ServerEngine(address, "float32").served == ["llama"]
+    with serving(b'{"object": "list", "data": null}') as address:  # Ollama without a model
+        assert ServerEngine(address, "float32").served == []
+    told = {"choices": [{"index": 0, "text": "ab", "logprobs": None}], "usage": {}}
+    with serving(answer=json.dumps(told).encode()) as address:
+        assert request_json(address, {}, Completion).choices[0].text == "ab"
+
+
+def test_an_answer_without_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(b" " * (engine.MOST_BYTES + 1)) as address, refused(UsageError, "url"):
+        ServerEngine(address, "float32")
+    monkeypatch.setattr(engine, "TIMEOUT_SECONDS", 0)
+    monkeypatch.setattr(engine.urllib.request, "urlopen", lambda request, timeout: _Drip())
+    with refused(UsageError, "url"):
+        request_json("http://127.0.0.1", None, Completion)
+
+
+class _Drip:
+    """A body of which another byte always comes."""
+
+    def __enter__(self) -> _Drip:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def read1(self, n_bytes: int) -> bytes:
+        return b" "
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"models": MODELS[:-3], "missing": 3},
+        {"raw": True, "models": b""},
+        {"raw": True, "models": b"HTTP/9 x\r\n\r\n"},
+    ],
+)
+def test_a_connection_that_breaks_is_said_so(how: dict[str, Any]) -> None:
+    with serving(**how) as address, pytest.raises(UsageError):
+        ServerEngine(address, "float32")
+
+
+def test_a_refusal_is_quoted_in_part() -> None:
+    with serving(b"no\x1b[31m " * 1000, status=503) as address, refused(UsageError, status=503) as raised:
+        ServerEngine(address, "float32")
+    assert len(str(raised.value)) < 500
