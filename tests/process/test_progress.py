@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import importlib
 import sys
+from concurrent.futures import Future
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numba
+import numpy as np
 import pytest
 
 from byheart.cli.progress import Pace
+from byheart.construct.retrieval import table_solver
 from byheart.data.generators import random_tokens
 from byheart.documents.compilation import compile_file
 from byheart.pipeline import compile
-from byheart.process.package_loading import imports_told
+from byheart.process.package_loading import imports_told, kernels_told
 from byheart.process.progress import Steps
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -100,3 +104,28 @@ def test_imports_are_told_module_by_module(monkeypatch: pytest.MonkeyPatch, tmp_
     assert len(set(told.shares)) >= 5
     assert told.shares[-1] < 1
     assert sys.meta_path == before
+
+
+def test_kernels_are_told_pass_by_pass() -> None:
+    told = Told()
+    with kernels_told(told, 30):
+        numba.njit(lambda value: value + 1)(1)
+    assert told.shares == sorted(told.shares)
+    assert len(set(told.shares)) >= 10
+    assert told.shares[-1] < 1
+    before = len(told.reports)
+    numba.njit(lambda value: value + 2)(1)
+    assert len(told.reports) == before
+
+
+def test_a_plane_is_told_while_its_equations_are_reduced() -> None:
+    told, reached, future = Told(), np.array([0]), Future[Any]()
+
+    def tell(done: int, total: int, stage: str = "", /) -> None:
+        told(done, total, stage)
+        reached[0] += 10
+        if done == 30:
+            future.set_result(None)
+
+    table_solver._watch(future, reached, 40, tell)
+    assert told.shares == [0, 0.25, 0.5, 0.75]

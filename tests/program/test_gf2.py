@@ -55,8 +55,10 @@ def _n_words(rows: np.ndarray, n_channels: int) -> int:
 def test_solves_whatever_is_independent(seed: int, n: int, k: int, n_channels: int, n_rows: int) -> None:
     rows, patterns, dense = _system(seed, n, k, n_channels, n_rows)
     n_words = _n_words(rows, n_channels)
-    n_reduced, *factors = gf2.factor(rows, patterns, n_channels, dense.shape[1], n_words)
+    reached = np.zeros(1, dtype=np.int64)
+    n_reduced, *factors = gf2.factor(rows, patterns, n_channels, dense.shape[1], n_words, reached)
     assert (n_reduced == n) == (_rank(dense) == n)
+    assert reached[0] == min(n_reduced, n - 1)
     if n_reduced == n:
         parity = np.random.default_rng(seed).integers(0, 2, size=n, dtype=np.uint8)
         free = np.random.default_rng(seed + 1).integers(
@@ -91,5 +93,5 @@ def test_sums_add_up_the_touched_words(seed: int, n: int, k: int) -> None:
 def test_equal_equations_are_found_dependent() -> None:
     rows = np.zeros((2, 1), dtype=np.int64)
     patterns = np.full((2, 1, 1), 5, dtype=np.uint64)
-    n_reduced, *_ = gf2.factor(rows, patterns, 3, 3, 2)
+    n_reduced, *_ = gf2.factor(rows, patterns, 3, 3, 2, np.zeros(1, dtype=np.int64))
     assert n_reduced == 1

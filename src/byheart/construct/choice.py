@@ -48,7 +48,7 @@ def build(
     if not isinstance(seed, int | np.integer) or seed < 0:
         raise UsageError(f"seed must be a whole number of at least 0, not {seed!r}.", seed=str(seed))
     refused: dict[str, str] = {}
-    shape, steps = DataShape.of(data), Steps(progress, {"plan": 0.94, "emit": 0.06})
+    shape, steps = DataShape.of(data), Steps(progress, {"plan": 0.97, "emit": 0.03})
     for trial in trials(method, precision, shape, options):
         chosen = trial.method
         given = (

@@ -23,7 +23,7 @@ from byheart.program.construction import Construction, Plan
 from byheart.records.reader import read_values
 
 Result = TypeVar("Result")
-LOADING, N_MODULES = 0.08, 1500
+LOADING, N_MODULES = 0.25, 1100
 """Share of the time of a plan in which torch and numba are imported, and the modules that they load, roughly."""
 
 

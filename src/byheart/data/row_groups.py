@@ -49,6 +49,15 @@ def group_rows(words: Words, offsets: Offsets) -> RowIds:
 
 def number_values(values: Int[np.ndarray, " n_values"]) -> Int[np.ndarray, " n_values"]:
     """Number whole numbers by value: equal ones get equal numbers, in order of first appearance."""
+    largest = int(values.max(initial=-1))
+    if largest < values.size and values.min(initial=0) >= 0:  # a table is quicker than sorting
+        first_of = np.full(largest + 1, values.size)
+        first_of[values[::-1]] = np.arange(values.size)[
+            ::-1
+        ]  # where a value is repeated, the last assignment stays
+        table = np.empty(largest + 1, dtype=np.int64)
+        table[np.argsort(first_of, kind="stable")] = np.arange(largest + 1)
+        return np.asarray(table[values])
     _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
     rank = np.empty(first.size, dtype=np.int64)
     rank[np.argsort(first)] = np.arange(first.size)

@@ -1,4 +1,4 @@
-"""Importing large packages under a bar: how far an import is, by the modules that are loaded."""
+"""Importing large packages and compiling kernels under a bar: how far this is, by modules that are loaded and passes that ran."""
 
 from __future__ import annotations
 
@@ -33,3 +33,22 @@ def imports_told(progress: Progress | None, n_modules: int) -> Iterator[None]:
         yield
     finally:
         sys.meta_path.remove(counter)
+
+
+@contextmanager
+def kernels_told(progress: Progress, n_passes: int) -> Iterator[None]:
+    """Report numba's compilations inside the block; `n_passes` is about how many passes the compiler runs."""
+    from numba.core import event
+
+    class _Passes(event.Listener):
+        n_done = 0
+
+        def on_start(self, event: Any) -> None:
+            """A pass counts when it ends."""
+
+        def on_end(self, event: Any) -> None:
+            self.n_done += 1
+            progress(min(self.n_done, n_passes - 1), n_passes)
+
+    with event.install_listener("numba:run_pass", _Passes()):
+        yield

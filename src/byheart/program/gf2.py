@@ -50,11 +50,17 @@ def _parity(word: np.uint64) -> np.uint64:
 @njit(cache=True, nogil=True)
 @no_type_check
 def factor(
-    rows: np.ndarray, patterns: np.ndarray, n_channels: int, n_columns: int, n_words: int
+    rows: np.ndarray,
+    patterns: np.ndarray,
+    n_channels: int,
+    n_columns: int,
+    n_words: int,
+    reached: np.ndarray,
 ) -> tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Reduce the equations one after the other by the pivots found before.
 
-    rows (n, k) are sorted by their minimum; patterns (n, k, ⌈n_channels/64⌉) hold the channels as bits; n_words is the window.
+    rows (n, k) are sorted by their minimum; patterns (n, k, ⌈n_channels/64⌉) hold the channels as bits; n_words is the window;
+    reached (1,) always holds the number of the equation that is being reduced, for another thread to read.
     Returns the number of equations reduced before one turned out to depend on the others (all of them: success); the reduced
     equations, the word each begins at, the pivot of each, the equation of each column (-1: free), and the pivots subtracted
     from each equation.
@@ -68,6 +74,7 @@ def factor(
     pivot = np.full(n, -1, np.int64)
     owner = np.full(n_columns, -1, np.int64)
     for i in range(n):
+        reached[0] = i
         first = rows[i, 0]
         for s in range(1, k):
             first = min(first, rows[i, s])

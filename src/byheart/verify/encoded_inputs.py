@@ -83,7 +83,7 @@ def _encode_tokens(
         refused.setdefault(int(sample), reason)
     asked = np.array([sample for sample in range(len(inputs)) if sample not in refused], dtype=np.int64)
     known = TokenSequences(np.where(ids == UNKNOWN_TOKEN, 0, ids), inputs.offsets, network.n_vocab)
-    return EncodedInputs(asked, memoriser.encode(known.take(asked)), refused)
+    return EncodedInputs(asked, memoriser.encode(known.take(asked) if refused else known), refused)
 
 
 def _translate(

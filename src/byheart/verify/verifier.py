@@ -42,7 +42,7 @@ MAX_WRONG_SHOWN = 5
 N_RECHECKED = 3
 """Samples that the second evaluator is asked."""
 
-_CHECKING = {"encode": 0.08, "answer": 0.66, "ask again": 0.23, "compare": 0.03}
+_CHECKING = {"encode": 0.13, "answer": 0.66, "ask again": 0.17, "compare": 0.04}
 _CHECKING_LLAMA = {"encode": 0.02, "answer": 0.92, "ask again": 0.05, "compare": 0.01}
 """Shares of the time of a check; a Llama's second evaluator is asked few samples of few tokens."""
 

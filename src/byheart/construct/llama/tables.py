@@ -65,7 +65,7 @@ def factor(cells: Int[np.ndarray, "n_equations 3"], n_cells: int) -> TableEquati
     """Factor the equations, each a sum of three cells; None if one depends on others."""
     order = np.argsort(cells.min(axis=1), kind="stable")
     ones = np.ones((*cells.shape, 1), dtype=np.uint64)
-    n_reduced, *factors = gf2.factor(cells[order], ones, 1, n_cells, n_cells // 64 + 2)
+    n_reduced, *factors = gf2.factor(cells[order], ones, 1, n_cells, n_cells // 64 + 2, np.zeros(1, np.int64))
     if n_reduced < len(cells):
         return None
     pivots = factors[2]

@@ -84,7 +84,7 @@ def plan(
     data.require_finite()
     data.require_consistent()
     # vectors are quantised with the bits of the floats asked for; for exact networks with those of float64
-    steps = Steps(progress, {"keys": 0.15, "layout": 0.15, "solve": 0.65, "describe": 0.05})
+    steps = Steps(progress, {"keys": 0.1, "layout": 0.12, "hash": 0.12, "solve": 0.64, "describe": 0.02})
     steps.begin("keys")
     keys = keys_of(data, min(MANTISSA_BITS[options.precision], MANTISSA_BITS["float64"]), rng)
     ranks = ranks_of(np.bincount(keys.labels, minlength=data.n_classes))
@@ -122,11 +122,17 @@ def _solve(
         labels = ranks[keys.labels] if layout.rare_fields else keys.labels
         for _ in range(most_draws):
             n_draws += 1
-            progress = steps.begin("solve")
+            steps.begin("hash")
             hashed = key_hash.draw(layout, keys.lowest, keys.highest, rng)
             fields = keys.pick(key_hash.evaluate_fields(layout, hashed, keys.inputs, keys.last_only))
             found = _solve_shards(
-                layout, hashed, own_generators(options, rng), fields, labels, keys.largest, progress
+                layout,
+                hashed,
+                own_generators(options, rng),
+                fields,
+                labels,
+                keys.largest,
+                steps.begin("solve"),
             )
             if isinstance(found, FilledTables):
                 return Solution(layout, hashed, found.words, found.centres, stage, n_draws, failures)

@@ -12,7 +12,7 @@ have one limb.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,10 +22,17 @@ from jaxtyping import Int, Shaped
 from byheart.construct.retrieval.addresses import Addresses
 from byheart.construct.retrieval.label_code import join_labels, read_numbers, split_labels
 from byheart.construct.retrieval.layout import RetrievalLayout
+from byheart.process.package_loading import kernels_told
 from byheart.process.progress import Progress, part_of, report
 from byheart.program import gf2
 
-FACTORING = 8  # times as long as solving for one bit takes what a plane's equations are prepared by
+FACTORING = 18  # times as long as solving for one bit takes what a plane's equations are prepared by
+_KERNELS, N_PASSES = (
+    8,
+    650,
+)  # the same for loading the kernels; the passes that compile them the first time on a machine
+_TICK_SECONDS = 0.2
+_Factors = tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 _THREADS = 2
 _ALIVE_BYTES = 1 << 30  # planes after elimination, kept at once
 _LIMB_BITS = 52  # a sum of up to 2^11 limbs fits a signed 64-bit integer
@@ -84,19 +91,22 @@ def solve(
     bytes_each = max((16 * len(plane.keys) * plane.n_words for plane in planes), default=0)
     ahead = max(1, min(_THREADS, torch.get_num_threads(), _ALIVE_BYTES // max(1, bytes_each)))
     with ThreadPoolExecutor(ahead) as pool:
+        reached = np.zeros((len(planes), 1), dtype=np.int64)
 
-        def factor(plane: _Plane) -> tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-            found: tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray] = gf2.factor(
-                plane.rows, plane.patterns, layout.n_channels, layout.n_columns, plane.n_words
-            )
+        def factor(number: int) -> _Factors:
+            plane = planes[number]
+            sizes = (layout.n_channels, layout.n_columns, plane.n_words)
+            found: _Factors = gf2.factor(plane.rows, plane.patterns, *sizes, reached[number])
             return found
 
-        n_done, n_steps = 0, sum(FACTORING + plane.n_bits for plane in planes) + FACTORING
+        n_done, n_steps = _KERNELS, sum(FACTORING + plane.n_bits for plane in planes) + _KERNELS
         if progress and planes and len(planes[0].keys):
-            _compile_kernels(layout, planes[0], limbs, part_of(progress, 0.0, FACTORING / n_steps))
-        n_done += FACTORING
-        pending = [pool.submit(factor, plane) for plane in planes[:ahead]]
+            _compile_kernels(layout, planes[0], limbs, part_of(progress, 0.0, n_done / n_steps))
+        pending = [pool.submit(factor, number) for number in range(min(ahead, len(planes)))]
         for number, plane in enumerate(planes):
+            if progress is not None:
+                factoring = part_of(progress, n_done / n_steps, (n_done + FACTORING) / n_steps)
+                _watch(pending[number], reached[number], len(plane.keys), factoring)
             n_reduced, *factors = pending[number].result()
             pending[number].cancel()
             n_done += FACTORING
@@ -104,7 +114,7 @@ def solve(
             if n_reduced < len(plane.keys):
                 return Dependent(number, len(plane.keys), n_reduced)
             if number + ahead < len(planes):
-                pending.append(pool.submit(factor, planes[number + ahead]))
+                pending.append(pool.submit(factor, number + ahead))
             so_far = _Sum(plane.rows, plane.patterns, layout.n_channels, limbs)
             for i in range(plane.n_bits):
                 bit = plane.start + i
@@ -120,17 +130,23 @@ def solve(
     return SolvedTable(_join_limbs(list(limbs)), _join_limbs(sums))
 
 
+def _watch(future: Future[_Factors], reached: np.ndarray, n_equations: int, progress: Progress) -> None:
+    """Report how many equations are reduced, until all are."""
+    while not wait([future], timeout=_TICK_SECONDS).done:
+        progress(int(reached[0]), n_equations)
+
+
 def _compile_kernels(layout: RetrievalLayout, plane: _Plane, limbs: np.ndarray, progress: Progress) -> None:
     """Run every kernel on one equation, for a bar that moves: the first time on a machine numba compiles each for some seconds."""
-    rows, patterns = plane.rows[:1], plane.patterns[:1]
-    n_reduced, *factors = gf2.factor(rows, patterns, layout.n_channels, layout.n_columns, plane.n_words)
-    progress(6, 10)
-    if n_reduced == 1:
-        free = np.zeros((layout.n_columns >> 6) + 1, dtype=np.uint64)
-        gf2.solve(np.zeros(1, dtype=np.uint8), *factors, free)
-    progress(8, 10)
-    gf2.sums(rows, patterns, layout.n_channels, limbs[0])
-    progress(10, 10)
+    rows, patterns, reached = plane.rows[:1], plane.patterns[:1], np.zeros(1, dtype=np.int64)
+    with kernels_told(progress, N_PASSES):
+        sizes = (layout.n_channels, layout.n_columns, plane.n_words)
+        n_reduced, *factors = gf2.factor(rows, patterns, *sizes, reached)
+        if n_reduced == 1:
+            free = np.zeros((layout.n_columns >> 6) + 1, dtype=np.uint64)
+            gf2.solve(np.zeros(1, dtype=np.uint8), *factors, free)
+        gf2.sums(rows, patterns, layout.n_channels, limbs[0])
+    progress(1, 1)
 
 
 def sign_words(layout: RetrievalLayout, highest: Int[np.ndarray, " n_columns"]) -> None:

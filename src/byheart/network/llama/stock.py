@@ -17,7 +17,7 @@ from byheart.process.progress import Progress, Steps
 GENERATES, FOLLOWS = "sdpa", "eager"
 """Attention implementations: of generation, which uses the cache, and of whole texts, which do not. Both must agree."""
 _LLAMA = "transformers.models.llama.modeling_llama"
-_PACKAGES = {"torch": 950, _LLAMA: 1800}
+_PACKAGES = {"torch": 800, _LLAMA: 1700}
 """What is imported, with the modules that it loads, roughly."""
 LOGITS = 1 << 24
 """Logits that are held at a time."""
@@ -40,7 +40,7 @@ def load_transformers(progress: Progress | None) -> None:
 
 def seconds_to_load() -> float:
     """Roughly, on two cores; hardly any where the packages are loaded already."""
-    return 0.2 if _LLAMA in sys.modules else 5.0
+    return 0.2 if _LLAMA in sys.modules else 8.0
 
 
 def transformers_model(llama: Llama, attention: str = GENERATES) -> Any:

@@ -8,6 +8,7 @@ import numpy as np
 
 from byheart.network.protocol import UNKNOWN, Evaluation
 from byheart.network.transformer.architecture import Transformer
+from byheart.process.progress import Steps, report
 
 
 def answer(network: Transformer, encoded: np.ndarray, n_classes: int, how: Evaluation) -> np.ndarray:
@@ -21,12 +22,13 @@ def answer(network: Transformer, encoded: np.ndarray, n_classes: int, how: Evalu
     elif how.backend == "interpreter":
         from byheart.network.transformer.interpreter import Interpreter
 
-        interpreter = Interpreter(network, last_only=how.last_only)
+        steps = Steps(how.progress, {"prepare": 1, "ask": 1})
+        interpreter = Interpreter(network, last_only=how.last_only, progress=steps.begin("prepare"))
+        asking = steps.begin("ask")
         rows = []
         for sequence in encoded:
             rows.append([class_of(value, n_classes) for value in interpreter.outputs(sequence)])
-            if how.progress is not None:
-                how.progress(len(rows), len(encoded))
+            report(asking, len(rows), len(encoded))
         answers = np.array(rows, dtype=np.int64)
     elif how.backend == "equations":
         from byheart.network.transformer.equations import first_outputs

@@ -22,6 +22,7 @@ import numpy as np
 from byheart.network.exact.dyadic import SparseMatrix, Weights, as_sparse
 from byheart.network.transformer.architecture import Attention, Embedding, FeedForward, Head, Transformer
 from byheart.network.transformer.equations import NotExact
+from byheart.process.progress import Progress, report
 from byheart.theorems import realises
 
 Vector = list[Fraction]
@@ -78,13 +79,21 @@ class Interpreter:
     last_only: whether only the last token is asked for its output.
     """
 
-    def __init__(self, network: Transformer, *, last_only: bool = False, output: int = 0) -> None:
+    def __init__(
+        self,
+        network: Transformer,
+        *,
+        last_only: bool = False,
+        output: int = 0,
+        progress: Progress | None = None,
+    ) -> None:
         self.network, self.last_only = network, last_only
         self.n_tokens = network.seq_len + (network.extra is not None)
         self.output = _rows(network.w_out)[output]
         self.layers: list[_Layer] = []
         n_tokens = self.n_tokens
-        for layer in network.layers:
+        for number, layer in enumerate(network.layers):
+            report(progress, number, len(network.layers))
             if isinstance(layer, FeedForward):
                 self.layers.append(_FeedForward(layer, n_tokens))
             elif isinstance(layer, Attention):
@@ -337,7 +346,11 @@ def _groups(n_tokens: int) -> tuple[int, ...]:
 def _rows(weights: Weights) -> list[Row]:
     if isinstance(weights, np.ndarray):
         table = weights if weights.ndim == 2 else weights[:, None]  # a vector is one column
-        return [[(at, Fraction(value)) for at, value in enumerate(row) if value] for row in table.tolist()]
+        columns = (np.flatnonzero(row) for row in table)
+        return [
+            [(at, Fraction(value)) for at, value in zip(found.tolist(), row[found].tolist(), strict=True)]
+            for row, found in zip(table, columns, strict=True)
+        ]
     return [[(column, value.fraction) for column, value in row] for row in as_sparse(weights).rows()]
 
 
