@@ -14,7 +14,7 @@ downloaded here. Every line printed is one JSON document: one method, number of 
     reloaded      `exact` of the checkpoint after it was saved and loaded by transformers alone (10 facts)
 
 Settings are chosen on facts of seed 1,000, one knob of `KNOBS` after the other: highest `exact`, then lowest `kl`, then highest
-`after_text`. First on 100 facts, for up to 100; from there the knob of `RETUNED` again on 1,000 facts, for more than 100.
+`after_text`. First on 100 facts, for up to 100; from there the knobs of `RETUNED` again on each larger number of `--tune`.
 What FILE holds already is not done again, so an interrupted run goes on.
 """
 
@@ -26,41 +26,61 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import torch
-from graft_editors import Example, alpha_edit, fine_tuned, grace, lora, memit, second_moments
+from graft_editors import fine_tuned, grace, lora
+from graft_locate_and_edit import Contexts, Example, Moments, alpha_edit, memit, second_moments
 from made_up_facts import KINDS, MadeUpFact
 
 ASKED, TUNING_SEED, BLOCK = 500, 1000, 512
 TUNED_ON = (100, 1000)
-MIDDLE = ([6, 7, 8, 9, 10], [3, 4, 5, 6, 7], [10, 11, 12, 13, 14])
+LAYERS = (
+    [3, 4, 5, 6, 7],
+    [6, 7, 8, 9, 10],
+    [10, 11, 12, 13, 14],
+    [2, 3, 4, 5, 6, 7, 8, 9],
+    [*range(3, 15)],
+    [7],
+)
 KNOBS: dict[str, dict[str, Sequence[Any]]] = {
     "fine-tuning": {"rate": (5e-5, 1e-4, 2e-4), "epochs": (40,)},
     "LoRA": {"rate": (1e-3, 3e-4, 3e-3), "rank": (16, 64), "epochs": (40,)},
     "MEMIT": {
-        "layers": MIDDLE,
-        "steps": (75, 150),
-        "rate": (0.5, 0.2),
-        "averaged": (False, True),
-        "weight": (10.0, 0.1, 100.0, 1000.0, 15000.0),
+        "weight": (1000.0, 10.0, 100.0, 300.0, 3000.0, 15000.0),
+        "clamp": (0.75, 1.5, 4.0),
+        "layers": LAYERS,
+        "rate": (0.5, 0.2, 0.1),
+        "steps": (25, 50),
+        "essence": (0.0625, 0.0),
     },
     "AlphaEdit": {
-        "layers": MIDDLE,
-        "steps": (75, 150),
-        "rate": (0.5, 0.2),
-        "averaged": (False, True),
+        "ridge": (10.0, 1.0, 100.0, 1000.0),
+        "clamp": (0.75, 1.5, 4.0),
+        "layers": LAYERS,
         "share": (0.8, 0.5, 0.95),
-        "ridge": (1.0, 0.01, 10.0),
+        "rate": (0.5, 0.2, 0.1),
+        "steps": (25, 50),
+        "essence": (0.0625, 0.0),
     },
     "GRACE": {"layer": (18, 10, 26), "radius": (1.0, 10.0, 100.0), "steps": (50,), "rate": (0.5,)},
 }
 """What is tried of each method; the first value holds until its knob is turned."""
 
-RETUNED = {"fine-tuning": "rate", "LoRA": "rate", "MEMIT": "weight", "AlphaEdit": "ridge", "GRACE": "radius"}
+RETUNED = {
+    "fine-tuning": ("rate",),
+    "LoRA": ("rate",),
+    "MEMIT": tuple(KNOBS["MEMIT"]),
+    "AlphaEdit": tuple(KNOBS["AlphaEdit"]),
+    "GRACE": ("radius",),
+}
+"""The knobs turned again on more facts."""
+
+TURNED_TWICE = ("MEMIT", "AlphaEdit")
+"""Methods whose knobs depend on one another: all are turned once more from the best found."""
 
 
 def report(out: Path | None, **line: Any) -> None:
@@ -95,15 +115,19 @@ class Bench:
         self.reviews = [json.loads(line)["text"] for line in lines]
         ids = self.tokenizer("\n".join(self.reviews[:400]), add_special_tokens=False).input_ids
         blocks = torch.tensor(ids[: len(ids) // BLOCK * BLOCK]).view(-1, BLOCK).to(device)
-        self.held_out, self.ordinary = blocks[:n_blocks], blocks[n_blocks : 7 * n_blocks]
-        self.prefixes = [
+        self.held_out = blocks[:n_blocks]
+        ids = self.tokenizer("\n".join(self.reviews[700:]), add_special_tokens=False).input_ids
+        ids = ids[: min(len(ids) // BLOCK, 64 * n_blocks) * BLOCK]
+        self.ordinary = torch.tensor(ids).view(-1, BLOCK).to(device)
+        openings = [
             tuple(self.encode(" ".join(review.split()[:8]) + ".")) for review in self.reviews[400:402]
         ]
+        self.contexts = Contexts(openings, tuple(self.encode(" is a")))
         self.host_logits = self._logits(self.host)
-        self._moments: dict[int, torch.Tensor] = {}
+        self._moments: dict[int, Moments] = {}
         self.known: dict[Any, torch.Tensor] = {}
 
-    def moments(self, layers: Sequence[int]) -> dict[int, torch.Tensor]:
+    def moments(self, layers: Sequence[int]) -> dict[int, Moments]:
         """Of the inputs of these layers' down-projections over ordinary text, each computed once."""
         new = [layer for layer in layers if layer not in self._moments]
         if new:
@@ -116,8 +140,11 @@ class Bench:
     def examples(self, facts: Sequence[MadeUpFact]) -> list[Example]:
         prompts = self.tokenizer([fact.prompt for fact in facts], add_special_tokens=False).input_ids
         answers = self.tokenizer([fact.answer for fact in facts], add_special_tokens=False).input_ids
+        start = len(
+            self.encode(facts[0].prompt.rsplit(" ", 2)[0])
+        )  # before the name and " is", both of one word
         return [
-            Example(tuple(prompt), tuple(answer), len(prompt) - 2)  # the last token is " is"
+            Example(tuple(prompt), tuple(answer), start, len(prompt) - 2)
             for prompt, answer in zip(prompts, answers, strict=True)
         ]
 
@@ -221,16 +248,16 @@ def grafted(bench: Bench, facts: Sequence[MadeUpFact], dtype: torch.dtype = torc
 
 def maker(bench: Bench, method: str) -> Callable[..., Any]:
     """From facts, a seed and settings to a changed model."""
-    host, prefixes = bench.host, bench.prefixes
+    host, contexts = bench.host, bench.contexts
     makers: dict[str, Callable[..., Any]] = {
         "graft": lambda facts, seed: grafted(bench, facts),
         "fine-tuning": lambda facts, seed, **s: fine_tuned(host, bench.examples(facts), seed, **s),
         "LoRA": lambda facts, seed, **s: lora(host, bench.examples(facts), seed, **s),
         "MEMIT": lambda facts, seed, **s: memit(
-            host, bench.examples(facts), bench.moments(s["layers"]), prefixes, bench.known, **s
+            host, bench.examples(facts), bench.moments(s["layers"]), contexts, bench.known, **s
         ),
         "AlphaEdit": lambda facts, seed, **s: alpha_edit(
-            host, bench.examples(facts), bench.moments(s["layers"]), prefixes, bench.known, **s
+            host, bench.examples(facts), bench.moments(s["layers"]), contexts, bench.known, **s
         ),
         "GRACE": lambda facts, seed, **s: grace(host, bench.examples(facts), **s),
     }
@@ -243,47 +270,66 @@ def order_of(found: dict[str, Any]) -> tuple[float, float, float]:
     return -found["exact"], round(kl, 3), -found["after_text"]
 
 
-def tune(
-    bench: Bench, method: str, tuned_on: Sequence[int], out: Path | None
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The settings for each of these numbers of facts, one knob after the other; the later begin where the earlier ended."""
-    knobs = KNOBS.get(method, {})
-    best = {knob: values[0] for knob, values in knobs.items()}
-    for place, n_facts in enumerate(tuned_on):
-        facts = KINDS["numbers"](n_facts, TUNING_SEED)
+class Tuner:
+    """Chooses settings for each number of facts of `sizes`; the larger begin where the smaller ended."""
+
+    def __init__(self, bench: Bench, sizes: Sequence[int], seconds: float, out: Path | None) -> None:
+        self.bench, self.sizes, self.seconds, self.out = bench, sorted(sizes), seconds, out
+
+    def setting(self, method: str, n_facts: int) -> dict[str, Any]:
+        """That of the least size which is as large; of the largest, if none is."""
+        last = min((size for size in self.sizes if size >= n_facts), default=self.sizes[-1])
+        best = {knob: values[0] for knob, values in KNOBS.get(method, {}).items()}
+        for size in self.sizes[: self.sizes.index(last) + 1]:
+            known = [
+                line
+                for line in read_record(self.out)
+                if (line.get("chosen"), line.get("facts")) == (method, size)
+            ]
+            if known:
+                best = known[0]["setting"]
+            elif best:
+                best = self._turn_knobs(method, size, best)
+                report(self.out, chosen=method, facts=size, setting=best)
+        return best
+
+    def _turn_knobs(self, method: str, n_facts: int, best: dict[str, Any]) -> dict[str, Any]:
+        """One knob after the other; when the time is over, the best so far."""
+        facts, start = KINDS["numbers"](n_facts, TUNING_SEED), time.perf_counter()
         tried = {
             json.dumps(line["setting"]): order_of(line)
-            for line in read_record(out)
+            for line in read_record(self.out)
             if (line.get("tuning"), line.get("facts")) == (method, n_facts)
         }
 
-        def rank(
-            setting: dict[str, Any], n_facts: int = n_facts, facts: Any = facts, tried: Any = tried
-        ) -> Any:
+        def rank(setting: dict[str, Any]) -> tuple[float, ...]:
             name = json.dumps(setting)
             if name not in tried:
-                start, case = time.perf_counter(), {"tuning": method, "facts": n_facts, "setting": setting}
+                begun, case = time.perf_counter(), {"tuning": method, "facts": n_facts, "setting": setting}
+                if begun - start > self.seconds:
+                    return (1.0,)  # behind all that were tried
                 try:
-                    found = bench.judge(maker(bench, method)(facts, 0, **setting), facts, 0, asked=100)
+                    found = self.bench.judge(
+                        maker(self.bench, method)(facts, 0, **setting), facts, 0, asked=100
+                    )
                 except RuntimeError as error:  # a singular system, or out of memory: as bad as it gets
                     found = {"exact": 0.0, "kl": float("inf"), "after_text": 0.0}
                     case["failed"] = str(error)[:200]
-                report(out, **case, **found, seconds=round(time.perf_counter() - start, 1))
+                report(self.out, **case, **found, seconds=round(time.perf_counter() - begun, 1))
                 tried[name] = order_of(found)
             return tried[name]
 
-        for knob, values in knobs.items():
-            if len(values) > 1 and (place == 0 or knob == RETUNED[method]):
-                best = min(({**best, knob: value} for value in values), key=rank)
-        yield n_facts, best
+        for _ in range(2 if method in TURNED_TWICE else 1):
+            for knob, values in KNOBS[method].items():
+                if len(values) > 1 and (n_facts == self.sizes[0] or knob in RETUNED[method]):
+                    best = min([best, *({**best, knob: value} for value in values)], key=rank)
+        return best
 
 
 def run(bench: Bench, options: argparse.Namespace, start: float) -> None:
-    """Every method on its own settings: small numbers of facts of all seeds first."""
-    settings = {method: dict(tune(bench, method, options.tune, options.out)) for method in options.methods}
-    report(options.out, settings=settings, seconds=time.perf_counter() - start)
-    cases = [("numbers", n, seed) for n in options.facts if n <= 1000 for seed in options.seeds]
-    cases += [("numbers", n, seed) for n in options.facts if n > 1000 for seed in options.seeds]
+    """Every method on its own settings, the cases in the order of `--facts`, then facts of one word."""
+    tuner = Tuner(bench, options.tune, options.tuning_seconds, options.out)
+    cases = [("numbers", n, seed) for n in options.facts for seed in options.seeds]
     cases += [("towns", 1000, seed) for seed in options.seeds if 1000 in options.facts]
     names = ("method", "kind", "facts", "seed")
     done = {tuple(line[name] for name in names) for line in read_record(options.out) if "parameters" in line}
@@ -296,10 +342,10 @@ def run(bench: Bench, options: argparse.Namespace, start: float) -> None:
             if time.perf_counter() - start > options.seconds:
                 report(options.out, **case, stopped="no time left")
                 continue
-            sizes = [n for n in settings[method] if n <= 100 or n_facts > 100]
+            setting = tuner.setting(method, n_facts)
             begun = time.perf_counter()
             try:
-                model = maker(bench, method)(facts, seed, **settings[method][max(sizes)])
+                model = maker(bench, method)(facts, seed, **setting)
                 if bench.device == "cuda":
                     torch.cuda.synchronize()
                 seconds = time.perf_counter() - begun
@@ -363,7 +409,13 @@ def main() -> None:
     parser.add_argument(
         "--tune", type=int, nargs="+", default=list(TUNED_ON), help="facts to choose settings on"
     )
-    parser.add_argument("--seconds", type=float, default=300.0)
+    parser.add_argument("--seconds", type=float, default=300.0, help="begin no case after this time")
+    parser.add_argument(
+        "--tuning-seconds",
+        type=float,
+        default=120.0,
+        help="begin no trial of one method and size after this time",
+    )
     parser.add_argument("--methods", nargs="+", choices=["graft", *KNOBS], default=["graft", *KNOBS])
     parser.add_argument("--blocks", type=int, default=16, help="of 512 held-out tokens")
     parser.add_argument("--out", type=Path)
