@@ -22,11 +22,11 @@ from byheart.graft.workflow import detect, forget, graft, verify_graft
 from tests.graft.hosts import save_host
 
 
-def nudge(folder: Path, name: str, place: int) -> None:
-    """Change one entry by one unit in the last place; a zero becomes the smallest number."""
+def nudge(folder: Path, name: str, place: int, step: int = 1) -> None:
+    """Change one entry by one unit in the last place; a zero becomes the smallest number, or minus NaN."""
     tensors = load_file(folder / "model.safetensors")
     flat = tensors[name].flatten()
-    flat.view(torch.int32)[place % flat.numel()] += 1
+    flat.view(torch.int32 if flat.dtype == torch.float32 else torch.int16)[place % flat.numel()] += step
     tensors[name] = flat.view(tensors[name].shape)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
@@ -53,6 +53,70 @@ def test_any_changed_entry_is_found(tmp_path: Path, grafted: Path, host: Path, f
             missed.append((name, place))
         shutil.rmtree(folder)
     assert missed == []
+
+
+def missed(
+    grafted: Path, host: Path, facts: Path, folder: Path, places: list[tuple[str, int]]
+) -> list[tuple[str, int, int]]:
+    """Of these entries, each changed by one unit in the last place up and down, those that `verify` does not notice or not name."""
+    shutil.copytree(grafted, folder)
+    found = []
+    for name, place in places:
+        for step in (1, -1):
+            shutil.copyfile(grafted / "model.safetensors", folder / "model.safetensors")
+            nudge(folder, name, place, step)
+            try:
+                faults = verify_graft(folder, facts, host, ask=False).faults
+            except CorruptModel as error:  # not a finite number any more
+                faults = (str(error),)
+            if not faults:
+                found.append((name, place, step))
+    return found
+
+
+def test_a_head_changed_by_less_than_its_lead_is_found(
+    tmp_path: Path, grafted: Path, host: Path, facts: Path
+) -> None:
+    """What the heads do stays the same; the entries are compared with what they must be."""
+    tensors = load_file(grafted / "model.safetensors")
+    places = [
+        (name, int(tensors[name].flatten().nonzero()[number]))
+        for name in ("model.layers.0.self_attn.q_proj.weight", "model.layers.0.self_attn.k_proj.weight")
+        for number in (0, -1)
+    ]
+    assert missed(grafted, host, facts, tmp_path / "graft", places) == []
+    nudge(tmp_path / "graft", *places[0])
+    assert any(
+        fault.startswith(places[0][0])
+        for fault in verify_graft(tmp_path / "graft", facts, host, ask=False).faults
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("family", "precision"), [("llama", "float32"), ("qwen2", "float32"), ("qwen3", "bfloat16")]
+)
+def test_every_kind_of_entry_of_the_memory_is_compared(
+    tmp_path: Path, facts: Path, family: str, precision: str
+) -> None:
+    """Of each tensor: entries in use, zeros, and zeros in the constant columns, which rows of constants could hide."""
+    host = save_host(tmp_path / "host", family, **({"head_dim": 32} if family == "qwen3" else {}))
+    graft(host, facts, tmp_path / "graft", precision=precision)
+    memory, tensors, draw = (
+        detect(tmp_path / "graft"),
+        load_file(tmp_path / "graft" / "model.safetensors"),
+        random.Random(3),
+    )
+    assert memory is not None
+    width, places = tensors["model.norm.weight"].numel(), []
+    for name, tensor in tensors.items():
+        if name.startswith(tuple(f"model.layers.{layer}." for layer in range(memory.n_memory_layers))):
+            for kind in (tensor.flatten() != 0, tensor.flatten() == 0):
+                some = kind.nonzero().flatten().tolist()
+                places += [(name, place) for place in draw.sample(some, min(2, len(some)))]
+            if tensor.dim() == 2 and tensor.shape[1] == width:
+                places += [(name, draw.randrange(len(tensor)) * width + column) for column in memory.pins]
+    assert missed(tmp_path / "graft", host, facts, tmp_path / "changed", places) == []
 
 
 def test_a_memory_that_reads_the_host_is_a_fault_and_not_a_crash(

@@ -12,8 +12,10 @@ from math import log2, sqrt
 from typing import Any
 
 import numpy as np
+import torch
 
-from byheart.graft.host import FolderHost, rotary
+from byheart.graft.host import DTYPES, FolderHost, rotary
+from byheart.graft.queries import HeadRead, amplitude_of, differing
 from byheart.process.progress import Progress, silent
 
 LEAST_NATS = 200.0
@@ -21,6 +23,9 @@ LEAST_NATS = 200.0
 
 SATURATED = 128.0
 """silu(x) = x from here on, and silu(-x) = 0, in float32 and bfloat16."""
+
+PER_MULTIPLE = 128
+"""A unit's threshold is a multiple of this, on the first pin, and a rest, on the second: both exact in bfloat16."""
 
 Tokens = tuple[int, ...]
 
@@ -132,6 +137,7 @@ class _Follower:
         self.frequencies, self.scaling = rotary(checkpoint.config)
         self.pin_columns = np.array(sorted(reading.pins))
         self.pin_sizes = np.array([reading.pins[column] for column in self.pin_columns]) / self.scale
+        self.heads: list[HeadRead] = []
         self.layer = 0
         self.found: list[tuple[Tokens, np.ndarray, int, int]] = []
 
@@ -160,13 +166,13 @@ class _Follower:
         self._follow_heads()
         self._follow_units()
 
-    def _constant(self, weights: np.ndarray) -> np.ndarray:
-        """The output of rows that read only constant columns."""
-        return np.asarray(weights[:, self.pin_columns] @ self.pin_sizes)
+    def _constant(self, weights: np.ndarray, pin: int = 0) -> np.ndarray:
+        """What rows read of one constant column."""
+        return np.asarray(weights[:, self.pin_columns[pin]] * self.pin_sizes[pin])
 
-    def _only_pins(self, weights: np.ndarray) -> np.ndarray:
+    def _only_first_pin(self, weights: np.ndarray) -> np.ndarray:
         others = np.ones(weights.shape[1], bool)
-        others[self.pin_columns] = False
+        others[self.pin_columns[0]] = False
         return np.asarray(~(weights[:, others] != 0).any(1))
 
     # --- heads ---------------------------------------------------------------------------------------------------------
@@ -230,9 +236,9 @@ class _Follower:
 
         Also its lead over every other distance, and the lead of the next nearer distance over all nearer ones.
         """
-        if not (self._only_pins(query).all() and self._only_pins(key).all()):
+        if not (self._only_first_pin(query).all() and self._only_first_pin(key).all()):
             self.fault("self_attn.q_proj.weight", f"head {head} asks for more than a distance")
-        q, k = self._constant(query), self._constant(key)
+        q, k = asked, offered = self._constant(query), self._constant(key)
         if self.shape.qk_norm:
             q, k = (
                 x
@@ -259,13 +265,56 @@ class _Follower:
                 "self_attn.q_proj.weight",
                 f"head {head} reads {best} tokens back with a lead of {nats:.0f} nats only",
             )
+        self.heads.append(HeadRead(self.layer, head, best, asked, offered))
         return best
+
+    def _check_queries(self) -> None:
+        """Compare every query, key and norm of queries with what it must be, entry by entry."""
+        size, n_pairs = self.shape.head_dim, 0
+        if self.heads:
+            n_pairs = max(1, min(np.count_nonzero(self.heads[0].key), size // 2))
+        amplitude = amplitude_of(
+            self.frequencies[:n_pairs],
+            self.scaling,
+            size,
+            int(self.checkpoint.config["max_position_embeddings"]),
+            max((head.distance for head in self.heads), default=1),
+        )
+        for head in self.heads:
+            self.layer, wanted_key = head.layer, np.zeros(size)
+            wanted_key[:n_pairs] = 1
+            wanted = amplitude.query(head.distance, size, self.shape.qk_norm)
+            largest = 1.0 if self.shape.qk_norm else amplitude.size
+            for part, row, found, meant in (
+                ("q", head.head * size, head.query, wanted),
+                ("k", head.head // self.shape.group * size, head.key, wanted_key),
+            ):
+                name = f"self_attn.{part}_proj.weight"
+                for place in differing(found, meant, largest, self._dtype(name))[:3]:
+                    self.fault(
+                        name,
+                        f"row {row + place} gives {found[place]!r}; a head {head.distance} tokens back has {meant[place]!r}",
+                    )
+        if self.shape.qk_norm:
+            for layer in range(self.reading.n_memory_layers):
+                self.layer = layer
+                used = any(head.layer == layer for head in self.heads)
+                weights = np.full(size, amplitude.norm_weight(size) if used else 0.0)
+                for part in ("q", "k"):
+                    name = f"self_attn.{part}_norm.weight"
+                    for place in differing(self.get(name), weights, weights[0], self._dtype(name))[:3]:
+                        self.fault(
+                            name, f"entry {place} is {self.get(name)[place]!r}, not {weights[place]!r}"
+                        )
+
+    def _dtype(self, part: str) -> torch.dtype:
+        return DTYPES[self.checkpoint.places[f"model.layers.{self.layer}.{part}"].dtype]
 
     # --- units ---------------------------------------------------------------------------------------------------------
 
     def _follow_units(self) -> None:
         gate, up, down = (self.get(f"mlp.{part}_proj.weight") for part in ("gate", "up", "down"))
-        constant = self._only_pins(gate)
+        constant = self._only_first_pin(gate)
         empty = ~gate.any(1)
         for unit in np.flatnonzero(empty & (up.any(1) | down.any(0)))[:5]:
             self.fault("mlp.up_proj.weight", f"unit {unit} has no gate and is not zero")
@@ -319,22 +368,24 @@ class _Follower:
             return
         allowed = np.zeros(self.shape.width, bool)
         allowed[columns.ravel()] = True
-        allowed[self.pin_columns] = True
-        strange = (gate[units][:, ~allowed] != 0).any(1) | ~self._only_pins(up[units])
+        allowed[self.pin_columns[:2]] = True
+        strange = (gate[units][:, ~allowed] != 0).any(1) | ~self._only_first_pin(up[units])
         strange |= self._constant(up[units]) != 1
         silent = np.ones(self.shape.width, bool)
         silent[reading.message_columns] = False
         strange |= (down[silent][:, units] != 0).any(0)
         messages = down[reading.message_columns][:, units].T * SATURATED
         wanted = gate[units][:, columns.ravel()].reshape(len(units), window, n_coordinates) / (2 * SATURATED)
-        thresholds = self._constant(gate[units])
+        multiples, rests = self._constant(gate[units]), self._constant(gate[units], 1)
         for row, unit in enumerate(units):
             codes = [tuple(code) for code in wanted[row].astype(np.int64).tolist()]
             length = next((place for place, code in enumerate(codes) if not any(code)), window)
             tokens = [self.token_of.get(code, -1) for code in codes[:length]]
-            threshold = -SATURATED * (2 * length * reading.squared_norm - 1)
+            rest = (2 * length * reading.squared_norm - 1) % PER_MULTIPLE
+            threshold = 2 * length * reading.squared_norm - 1 - rest
+            right = (multiples[row], rests[row]) == (-SATURATED * threshold, -SATURATED * rest)
             whole = not wanted[row, length:].any() and np.array_equal(wanted[row], wanted[row].round())
-            if strange[row] or -1 in tokens or not whole or thresholds[row] != threshold:
+            if strange[row] or -1 in tokens or not (whole and right):
                 self.fault(
                     "mlp.gate_proj.weight", f"unit {unit} does not match whole tokens and write an answer"
                 )
@@ -364,6 +415,7 @@ class _Follower:
                 "mlp.down_proj.weight",
                 f"column {(*left, *self.pins_left)[0]} is not cleared at the end of the memory",
             )
+        self._check_queries()
 
 
 def context_texts(reading: Reading, tokenizer: Any) -> list[dict[str, Any]]:
