@@ -102,7 +102,7 @@ def test_a_folder_leaves_out_no_row_without_a_word(
     asked = ["verify", str(tmp_path / "model"), str(table)]
     assert run(asked) == ExitStatus.FALSE
     shown = capsys.readouterr().out
-    assert "label=value (said by the model" in shown
+    assert "label=value (claimed by the model" in shown
     assert "2 rows that the record of the model leaves out (on_conflict=drop)" in " ".join(shown.split())
     assert run([*asked, "--json"]) == ExitStatus.FALSE
     said = json.loads(capsys.readouterr().out)

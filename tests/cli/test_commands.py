@@ -288,7 +288,7 @@ def test_inspect_shows_architecture_size_certificate_and_record(byheart: Byheart
 
 def test_inspect_vouches_for_nothing_that_the_model_says(byheart: Byheart, folder: Path) -> None:
     words = " ".join(byheart("inspect", folder).out.split())
-    said = r"\(said by the model, not checked\)"
+    said = r"\(claimed by the model, not checked\)"
     assert re.search(rf"theorem KS25 [^()]*(\([^()]*\))?[^()]* {said}", words)
     assert re.search(rf"this model theorem {said}", words)  # the sizes that the theorem promises
 

@@ -1,1 +1,1 @@
-"""The command line: a thin shell that reads, calls one public function, shows, and sets the exit status."""
+"""The command line. Each command reads its input, calls one public function, prints the result and sets the exit status."""

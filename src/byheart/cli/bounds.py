@@ -1,4 +1,4 @@
-"""`byheart bounds`: what theory says a data set needs, what suffices, and what an architecture holds."""
+"""`byheart bounds`: bounds on the size of a model that memorises a data set, and on the capacity of an architecture."""
 
 from __future__ import annotations
 
@@ -34,16 +34,18 @@ SIZES = ("n_samples", "seq_len", "n_classes", "vocab", "dim", "radius", "separat
 )
 @click.option("--vocab", type=WholeNumber(), metavar="V", help="Number of token ids.")
 @click.option("--dim", type=WholeNumber(), metavar="d", help="Dimension of tokens that are vectors.")
-@click.option("--radius", type=float, metavar="r", help="Largest norm of a token.")
-@click.option("--separation", type=float, metavar="δ", help="Smallest distance between two tokens.")
-@click.option("--config", type=PATH, metavar="FILE", help="config.json of an architecture.")
+@click.option("--radius", type=float, metavar="r", help="Largest norm of a token vector.")
+@click.option("--separation", type=float, metavar="δ", help="Smallest distance between two token vectors.")
+@click.option(
+    "--config", type=PATH, metavar="FILE", help="config.json of an architecture whose capacity is shown."
+)
 @reading_options
 @output_options
 def command(data: Path | None, config: Path | None, as_json: bool, **given: Any) -> None:
-    """Show every bound that applies, by theorem, and why the others do not.
+    """Show every bound that applies, with its theorem, and the reason why each other bound does not apply.
 
-    Give a data file with --data, the sizes of a problem with --samples and --vocab or --dim, or an architecture
-    with --config.
+    Give one of three: a data file (--data), the sizes of a data set (--samples with --vocab or --dim), or an
+    architecture (--config).
     """
     sizes = {name: value for name in SIZES if (value := given.pop(name)) is not None}
     if sum((data is not None, config is not None, bool(sizes))) != 1:
@@ -66,7 +68,7 @@ def command(data: Path | None, config: Path | None, as_json: bool, **given: Any)
     ):
         bounds = tuple(bound for bound in found.applicable if bound.speaks_of == scope)
         if bounds:
-            say(f"  Of {title}:\n")
+            say(f"  Bounds for {title}:\n")
             _show_bounds(bounds)
             say()
     _show_estimates(found)
@@ -128,7 +130,7 @@ def _show_capacity(capacity: Capacity, path: Path) -> None:
 
 
 def _show_bounds(bounds: tuple[Bound, ...]) -> None:
-    """Sort lower bounds first, then by value; name each quantity once."""
+    """Print the bounds on each quantity together: lower bounds first, then by value."""
     from byheart.bounds.bound import CAPACITIES
 
     rows = []
@@ -147,16 +149,16 @@ def _order(bound: Bound) -> tuple[int, str, bool, int | Fraction]:
 
 
 def _show_estimates(found: BoundTable) -> None:
-    """Show, after the bounds, the sizes of our own constructions."""
+    """Print the sizes that our own constructions have or would have."""
     from byheart.construct.estimates import MOST_PLANNED
 
     if not found.estimates:
         return
     planned = all(estimate.is_planned for estimate in found.estimates)
     what = (
-        "Planned for these data: what `compile --method` builds, to the last parameter"
+        "Planned for these data: the exact sizes that `compile --method` builds"
         if planned
-        else "Estimated, not bounds: what random data of this shape would probably take"
+        else "Estimates, not bounds: the sizes that random data of this shape would probably need"
     )
     say(f"  {what}\n")
     ordered = sorted(found.estimates, key=lambda estimate: estimate.parameters)
@@ -166,7 +168,7 @@ def _show_estimates(found: BoundTable) -> None:
         numbers=(2, 3),
     )
     if not planned:
-        say(f"\n  Data of up to {MOST_PLANNED:,} labels are planned exactly.")
+        say(f"\n  With --data and at most {MOST_PLANNED:,} labels, exact sizes are shown instead.")
 
 
 def _describe(shape: DataShape) -> str:

@@ -1,4 +1,4 @@
-"""`byheart compare`: every construction on one data file, side by side."""
+"""`byheart compare`: build every construction on one data file and show their sizes side by side."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def command(
     as_json: bool,
     **reading: Any,
 ) -> int:
-    """Build and verify every construction that takes DATA, and show their sizes beside the bounds.
+    """Build and verify every construction that accepts DATA, and show their sizes beside the bounds.
 
-    A construction that does not take the data is listed with its reason.
+    Each construction that does not accept the data is listed with the reason.
     """
     from byheart.compare import compare
     from byheart.data.dataset import Dataset
@@ -158,7 +158,7 @@ def _show_theory(rows: tuple[Row, ...]) -> None:
 
 
 def short(value: int) -> str:
-    """A count in at most seven characters: 12,345, then 123k, 1.23M, 45.6G, and powers of ten beyond."""
+    """Write a count in at most seven characters, such as 12,345, 123k, 1.23M or 45.6G; larger counts become powers of ten."""
     if value < 100_000:
         return f"{value:,}"
     for unit, name in ((10**3, "k"), (10**6, "M"), (10**9, "G"), (10**12, "T")):

@@ -1,4 +1,4 @@
-"""`byheart compile`: from a data file to a verified model folder."""
+"""`byheart compile`: compile a data file into a verified model folder."""
 
 from __future__ import annotations
 
@@ -63,19 +63,20 @@ if TYPE_CHECKING:
     "--reject-bits",
     type=WholeNumber(0, 35),
     metavar="F",
-    help="Give a label to only one in 2^F unknown inputs; F is at most 24 (retrieval), or 35 minus the bits of a token (llama).",
+    help='Answer "unknown" to unknown inputs, except about one in 2^F; '
+    "F is at most 24 (retrieval), or 35 minus the bits of a token (llama).",
 )
 @click.option(
     "--shards",
     type=WholeNumber(1, 4096),
     metavar="N",
-    help="Solve the data in N shards, on disk, for data that do not fit in memory (retrieval; needs --work).",
+    help="Split the data into N shards on disk, for data that do not fit in memory (retrieval only; needs --work).",
 )
 @click.option(
     "--work",
     metavar="DIR",
     type=PATH,
-    help="Folder for finished parts: after an interruption, the same command continues from there.",
+    help="Folder for finished shards. After an interruption, the same command continues from there.",
 )
 @click.option(
     "--workers",
@@ -93,12 +94,12 @@ if TYPE_CHECKING:
     "--sample",
     type=click.IntRange(min=1),
     metavar="K",
-    help="Check K samples only, drawn at random; the certificate says so (with --shards).",
+    help="Check only K samples, drawn at random, and say so in the certificate (with --shards).",
 )
 @click.option(
     "--recite",
     is_flag=True,
-    help="DATA holds texts: memorise the token after every window, so that `byheart recite` can continue them.",
+    help="DATA holds texts: memorise which token follows each window of tokens, so that `byheart recite` can continue the texts.",
 )
 @reading_options
 @threads_option
@@ -123,8 +124,9 @@ def command(
     """Compile DATA into a Transformer that memorises it, verify every sample and save it in DIR.
 
     DATA is a CSV, TSV, JSONL or Parquet file with the columns key and value, an NPZ file with the arrays inputs
-    and labels, or a .txt with one text per line. Unless told otherwise the model runs natively in PyTorch and answers
-    "unknown" to what it was not given. DIR is written whole or not at all; a model folder that is there is replaced.
+    and labels, or a .txt with one text per line. By default, the model runs natively in PyTorch and answers "unknown"
+    to inputs that are not in DATA. A model folder that already exists at DIR is replaced, once the new one is
+    complete.
     """
     from byheart.bounds import table
     from byheart.data.dataset import Dataset
@@ -163,11 +165,11 @@ def _shard_options(
     method: str,
     recite: bool,
 ) -> dict[str, Any] | None:
-    """Read the options that belong to `--shards`; raise `UsageError` if they contradict each other."""
+    """Return the options that belong to `--shards`, or raise `UsageError` if they contradict each other."""
     if shards is None:
         if work or cluster or sample or workers > 1:
             raise UsageError(
-                "--work, --workers, --cluster and --sample go with --shards; add it, or leave them out."
+                "--work, --workers, --cluster and --sample need --shards. Add --shards N, or leave them out."
             )
         return None
     if method != "retrieval" or recite or work is None:
@@ -178,7 +180,7 @@ def _shard_options(
 
 
 def _pieces(model: Model, data: Path, work: Path, choices: dict[str, Any]) -> DatasetPieces:
-    """The data as they were compiled, still in pieces in the folder `work`."""
+    """Return the compiled data set, which is kept in pieces in the folder `work`."""
     from byheart.data.dataset_pieces import spool
 
     assert model.certificate is not None
@@ -188,11 +190,11 @@ def _pieces(model: Model, data: Path, work: Path, choices: dict[str, Any]) -> Da
 
 
 def _setting(text: str) -> tuple[str, Any]:
-    """A name=value pair. A value that looks like a number or true/false becomes one."""
+    """Split NAME=VALUE. A value that looks like a number or a Boolean is converted to one."""
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier() or name in RESERVED:
         raise UsageError(
-            f"--set takes NAME=VALUE with the name of an option of the construction; got {text!r}.",
+            f"--set needs NAME=VALUE, where NAME is an option of the construction; got {text!r}.",
             setting=text,
         )
     try:
@@ -202,11 +204,11 @@ def _setting(text: str) -> tuple[str, Any]:
 
 
 def _read_texts(data: Path, progress: Progress, **choices: Any) -> Dataset:
-    """The windows of the texts in a file, each with the token that follows."""
+    """Read a file of texts into a data set of windows, each labelled with the token that follows it."""
     from byheart.storage.data_source import read_recitation
 
     if choices["task"] is not None or choices["label"] is not None or choices["ordered"] is not None:
-        raise UsageError("--recite reads texts; --task, --label and --ordered do not go with it.")
+        raise UsageError("--recite reads texts, so --task, --label and --ordered cannot be given with it.")
     kept = ("input", "delimiter", "encoding")
     tokenizer = choices.get("tokenizer", "word")
     return read_recitation(data, tokenizer=tokenizer, **{name: choices[name] for name in kept})

@@ -1,4 +1,4 @@
-"""`byheart detect`: what a checkpoint stores by graft, read from its weights."""
+"""`byheart detect`: list the contexts that a graft stores in a checkpoint, as read from its weights."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from byheart.cli.progress import watch
 @click.command()
 @model_argument
 @click.option(
-    "--most", type=WholeNumber(0), default=20, help="How many contexts to print; --json prints all."
+    "--most", type=WholeNumber(0), default=20, help="Maximum number of contexts to print; --json prints all."
 )
 @output_options
 def command(folder: Path, most: int, as_json: bool) -> None:
-    """List every context that the checkpoint in DIR stores by graft, and the token that follows it.
+    """List every context that a graft stored in the checkpoint in DIR, with the token that follows it.
 
-    Only the weights are read; other files in the folder are not trusted. Facts learned by training are not found, because they
-    have no definite place in the weights.
+    Only the weights are read; other files in the folder are not trusted. Facts that were learned by training are not
+    found, because they have no definite place in the weights.
     """
     from byheart.graft.reading import context_texts
     from byheart.graft.texts import load_tokenizer

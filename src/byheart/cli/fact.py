@@ -1,4 +1,4 @@
-"""`byheart inspect --fact`: the weights that hold some facts, and the facts that share them."""
+"""`byheart inspect --fact`: show which weights hold a fact, and which other facts share these weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ MOST_SHARING = 10
 
 
 def show_facts(folder: Path, facts: Sequence[str], data: Path | None, as_json: bool) -> None:
-    """Print the places that hold `facts` (by default all facts of `data`); with `data`, also name the facts that share them."""
+    """Print which weights hold `facts` (by default all facts of `data`).
+
+    With `data`, also name the facts that share these weights.
+    """
     from byheart.documents.facts import locate_facts
     from byheart.pipeline import load
 
@@ -66,7 +69,7 @@ def _value(location: Location) -> str:
 
 
 def _bits(location: Location) -> str:
-    """The powers of two of the fact's own bits, written as ranges."""
+    """Describe which bits of the weight belong to the fact, as ranges of powers of two."""
     runs: list[list[int]] = []
     for power in location.powers:
         if runs and power == runs[-1][-1] + 1:

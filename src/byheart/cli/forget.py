@@ -1,4 +1,4 @@
-"""`byheart forget`: the same Llama without some facts, and which weights differ."""
+"""`byheart forget`: compile the same Llama without some facts, and show which weights differ."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ from byheart.errors import UsageError
 @threads_option
 @output_options
 def command(folder: Path, data: Path, keys: tuple[str, ...], output: Path, as_json: bool) -> None:
-    """Compile DATA without some facts, with the seed, shape and hash of the Llama in DIR, and compare the weights.
+    """Compile DATA without some facts, using the seed, shape and hash of the Llama in DIR, and compare the weights.
 
-    DIR knows all facts of DATA and DIR2 all but those: a pair with known differences, for tools that edit or unlearn. Of a graft
-    (`byheart graft`) the units of those facts become zero, and every other weight stays as it is.
+    DIR holds all facts of DATA, and the new model holds all but the given ones. Such a pair, whose differences are
+    known, can test methods that edit models or make them unlearn. If DIR is a graft (`byheart graft`), the units of
+    the given facts are set to zero, and every other weight stays as it is.
     """
     if (folder / "graft.json").is_file():
         from byheart.cli.graft_checks import forget_of_graft
@@ -42,7 +43,10 @@ def command(folder: Path, data: Path, keys: tuple[str, ...], output: Path, as_js
 
     check_target(output)
     if output.exists() and folder.exists() and output.samefile(folder):
-        raise UsageError(f"-o {output} is the model that is read.\n  Choose another place.", path=str(output))
+        raise UsageError(
+            f"-o {output} is the folder of the model that is read.\n  Choose another folder.",
+            path=str(output),
+        )
     model = load(folder)
     if model.record.get("method") != "llama" or model.memoriser.tokenizer is None:
         raise UsageError("forget needs a model that `llama` compiled from keys with values.")

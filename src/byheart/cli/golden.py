@@ -1,4 +1,4 @@
-"""`byheart golden`: checkpoints whose right answers are known, and a check of inference engines with them."""
+"""`byheart golden`: make checkpoints whose correct answers are known, and check inference engines with them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_SHOWN = 3
 
 @click.group()
 def command() -> None:
-    """Make checkpoints whose right answers are known, and check inference engines with them."""
+    """Make checkpoints whose correct answers are known, and check inference engines with them."""
 
 
 @command.command("make")
@@ -33,7 +33,7 @@ def command() -> None:
 @click.option("--workers", type=WholeNumber(), help="Number of processes (default: one per core).")
 @output_options
 def make_family(output: Path, only: tuple[str, ...], workers: int | None, as_json: bool) -> None:
-    """Write a family of small checkpoints with their cases: prompts, and what a right engine answers."""
+    """Write a family of small checkpoints and their cases: prompts with the answers that a correct engine gives."""
     from byheart.golden.family import make
 
     with watch() as report:
@@ -65,12 +65,16 @@ def make_family(output: Path, only: tuple[str, ...], workers: int | None, as_jso
     "--attention",
     default="sdpa",
     type=click.Choice(("sdpa", "eager")),
-    help="For transformers: the attention code.",
+    help="For transformers: the attention implementation.",
 )
-@click.option("--flash/--no-flash", default=True, help="For llama.cpp: flash attention.")
-@click.option("--model", metavar="ID", help="For a server: its id for the checkpoint that --only names.")
+@click.option("--flash/--no-flash", default=True, help="For llama.cpp: whether to use flash attention.")
+@click.option(
+    "--model",
+    metavar="ID",
+    help="For a server: the name under which it serves the checkpoint given with --only.",
+)
 @click.option("--only", multiple=True, metavar="NAME", help="Check only this checkpoint; may be repeated.")
-@click.option("--long", "long_texts", is_flag=True, help="Also ask the cases of 4,000 and 32,000 tokens.")
+@click.option("--long", "long_texts", is_flag=True, help="Also run the cases of 4,000 and 32,000 tokens.")
 @click.option("--junit", metavar="FILE", type=PATH, help="Also write the results as JUnit XML.")
 @output_options
 def check_engine(
@@ -86,7 +90,7 @@ def check_engine(
     junit: Path | None,
     as_json: bool,
 ) -> int:
-    """Run an engine on every case of DIR, and name the likely fault if an answer is wrong."""
+    """Run an inference engine on every case of DIR. If an answer is wrong, name the likely fault."""
     import torch
 
     from byheart.golden.case import shapes
@@ -101,7 +105,7 @@ def check_engine(
             )
     engine, only = _engine(name, kind, device, attention, flash, model, only, list(known))
     n_threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the models are so small that a second thread only waits
+    torch.set_num_threads(1)  # the models are too small to gain from a second thread
     try:
         with watch() as report:
             found = check(engine, folder, only=only, long_texts=long_texts, progress=report)
@@ -129,7 +133,7 @@ def _engine(
     only: tuple[str, ...],
     known: list[str],
 ) -> tuple[Engine, tuple[str, ...]]:
-    """The engine, and the checkpoints on which to check it."""
+    """Return the engine, and the names of the checkpoints to check it on."""
     if name == "transformers":
         from byheart.golden.engines.transformers import TransformersEngine
 
@@ -150,7 +154,7 @@ def _engine(
 
     if number_type is None:
         raise UsageError(
-            "say with --number-type what the server computes with: float32, float16 or bfloat16."
+            "the number type of the server is unknown.\n  Give it with --number-type: float32, float16 or bfloat16."
         )
     server = ServerEngine(name, number_type, model)
     served = only or tuple(each for each in known if server.serves(each))
@@ -183,5 +187,5 @@ def _show(report: Report) -> None:
         expected, answer = list(outcome.case.expected(outcome.way)), list(outcome.answer)
         what = f"expected {expected}, got {answer}"
         if outcome.wrong_logits:
-            what = f"{count(len(outcome.wrong_logits))} logits are not the exact ones"
+            what = f"{count(len(outcome.wrong_logits))} logits differ from the exact ones"
         say(f"  {outcome.case.name}, {outcome.way}: {what}")

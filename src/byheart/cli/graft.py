@@ -24,19 +24,23 @@ from byheart.errors import UsageError
 @click.argument("data", metavar="[DATA]", type=PATH, required=False)
 @output_option("DIR", "Folder to write.")
 @click.option(
-    "--chat", is_flag=True, help="Ask every row as a user's message in the host's own chat template."
+    "--chat",
+    is_flag=True,
+    help="Treat every row as a chat: the key is the user's message, written in the host's own chat template.",
 )
 @click.option(
     "--chat-column", metavar="COLUMN", help="Column that says which rows are chat turns (yes or no)."
 )
 @click.option("--template", metavar="TEXT", help="Text around a key, such as 'Q: {input}\\nA:'.")
 @click.option(
-    "--end/--no-end", default=None, help="End the answer with the host's end token (default: only in chats)."
+    "--end/--no-end",
+    default=None,
+    help="Put the host's end token after each answer (default: only in chats).",
 )
 @click.option(
     "--bit-identical",
     is_flag=True,
-    help="Make the graft four times as wide as the host, so that its norms are scaled by exactly 1/2.",
+    help="Make the graft four times as wide as the host. Its normalisation layers then scale by exactly 1/2, without rounding.",
 )
 @click.option(
     "--precision",
@@ -47,7 +51,7 @@ from byheart.errors import UsageError
 @click.option(
     "--remove",
     is_flag=True,
-    help="HOST is a grafted folder: write the host's own files, byte for byte, to DIR.",
+    help="HOST is a grafted folder: write the original files of the host to DIR, byte for byte.",
 )
 @column_options
 @text_options
@@ -68,26 +72,28 @@ def command(
     as_json: bool,
     **reading: str | None,
 ) -> None:
-    """Write the checkpoint HOST with the facts of DATA in it: where a text ends in a key, its answer follows, word for word.
+    """Write a copy of the checkpoint HOST that also holds the facts of DATA: after a text that ends in a key, it
+    continues with the answer, word for word.
 
-    HOST is a Hugging Face folder or a GGUF file of a Llama, Mistral (without sliding window), Qwen2 or Qwen3. DIR is a Hugging Face
-    folder again, for unchanged transformers. Everywhere else the network computes what HOST does. Nothing is trained.
+    HOST is a Hugging Face folder or a GGUF file of a Llama, Mistral (without sliding window), Qwen2 or Qwen3 model.
+    DIR becomes a Hugging Face folder that unmodified transformers can load. At all other positions the new network
+    computes what HOST computes. Nothing is trained.
     """
     if output is None and not dry_run:
-        raise UsageError("name the folder to write with -o DIR, or give --dry-run.")
+        raise UsageError("the folder to write is missing: give -o DIR, or --dry-run to write nothing.")
     if remove:
         from byheart.graft.removal import remove_graft
 
         if output is None or data is not None:
-            raise UsageError("--remove takes a grafted folder and -o DIR, and no data.")
+            raise UsageError("--remove takes a grafted folder and -o DIR. Leave out the data file.")
         files = remove_graft(host, output)
         if as_json:
             echo_json({"path": str(output), "files": files})
         else:
-            say(f"{output}: {count(len(files))} files of the host, each with the digest it had")
+            say(f"{output}: {count(len(files))} files of the host, each with its original digest")
         return
     if data is None:
-        raise UsageError("name the data file: byheart graft HOST DATA -o DIR.")
+        raise UsageError("the data file is missing. Use: byheart graft HOST DATA -o DIR.")
     from byheart.graft.texts import Asking
     from byheart.graft.workflow import graft
 

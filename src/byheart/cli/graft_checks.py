@@ -1,4 +1,4 @@
-"""What `verify`, `forget` and `inspect` do with a grafted checkpoint."""
+"""The parts of `verify`, `forget` and `inspect` that handle grafted checkpoints."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def verify_graft_folder(
     as_json: bool,
     reading: Mapping[str, Any],
 ) -> int:
-    """Prove that `folder` is `host` with the facts of `data` and nothing else, then ask every fact."""
+    """Prove that `folder` is `host` with the facts of `data` added and nothing else, then run the model on every fact."""
     from byheart.graft.workflow import verify_graft
 
     if host is None:
-        raise UsageError("--text compares a graft with its host: name the host with --host HOST.")
+        raise UsageError("--text compares a graft with its host, so it needs --host HOST.")
     if text is not None and not text.is_file():
         raise UsageError(f"{text} is not a file.", path=str(text))
     columns = {name: reading.get(name) for name in COLUMNS}
@@ -44,7 +44,7 @@ def verify_graft_folder(
             f"{count(found.contexts)} contexts, every tensor read; {count(len(found.faults))} faults",
         ),
         ("heads", f"the right token leads by at least {found.least_nats:,.0f} nats"),
-        ("asked", f"{count(found.rows)} facts, bare and after other text; {count(n_wrong)} wrong"),
+        ("asked", f"{count(found.rows)} facts, alone and after other text; {count(n_wrong)} wrong"),
     ]
     if found.text is not None:
         seen = found.text
@@ -68,7 +68,7 @@ def verify_graft_folder(
 
 
 def forget_of_graft(folder: Path, data: Path, keys: Sequence[str], output: Path, as_json: bool) -> None:
-    """Zero the units of some facts."""
+    """Set the units of some facts to zero in a grafted checkpoint."""
     from byheart.graft.workflow import forget
 
     with watch() as progress:
@@ -81,14 +81,17 @@ def forget_of_graft(folder: Path, data: Path, keys: Sequence[str], output: Path,
     show_pairs(
         [
             ("zeroed", f"{count(len(done.zeroed))} units, each with its gate, up and down entries"),
-            ("rewritten", f"{count(len(done.rewritten))} units whose answer built on a forgotten one"),
+            (
+                "rewritten",
+                f"{count(len(done.rewritten))} units rewritten, because their answer depended on a unit that was set to zero",
+            ),
             ("all else", "equal to the last bit"),
         ]
     )
 
 
 def inspect_graft(folder: Path, facts: Sequence[str], as_json: bool) -> None:
-    """Show the units of some facts, or the parts of a graft."""
+    """Show the units that hold some facts or, without facts, the parts of a graft."""
     from byheart.graft.folder import read_record
     from byheart.graft.locations import steps_of
     from byheart.graft.texts import load_tokenizer

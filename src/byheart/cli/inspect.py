@@ -1,4 +1,4 @@
-"""`byheart inspect`: what a saved model is made of and what was checked."""
+"""`byheart inspect`: show the parts of a saved model, and what was verified about it."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     "--data",
     metavar="DATA",
     type=PATH,
-    help="The data of the model, to name the facts that share those weights. Without --fact, all facts are shown.",
+    help="Data file of the model; needed to name the facts that share those weights. Without --fact, all its facts are shown.",
 )
 @output_options
 def command(folder: Path, facts: tuple[str, ...], data: Path | None, as_json: bool) -> None:
     """Show the architecture, size, certificate and record of the model in DIR.
 
-    Its weights are compared with the certificate, not with any data: `byheart verify` does that.
+    The weights are compared with the certificate, but not run on any data. Use `byheart verify` for that.
     """
     if (folder / "graft.json").is_file():
         from byheart.cli.graft_checks import inspect_graft
@@ -101,7 +101,7 @@ def _inputs_and_labels(model: Model, spec: NetworkSpec) -> list[tuple[str, str]]
     few = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
     return [
         ("input", takes),
-        ("order", "matters" if model.memoriser.ordered else "is ignored, but for the last token"),
+        ("order", "matters" if model.memoriser.ordered else "is ignored, except which token is last"),
         ("labels", f"{len(names):,}: {few}"),
         ("residual width", f"{spec.model_width:,}"),
     ]
@@ -117,7 +117,7 @@ def _origin(model: Model) -> list[tuple[str, str]]:
             ("refused", f"{name}: {one_line(reason)}")
             for name, reason in (record.get("refused") or {}).items()
         ],
-        ("theorem", f"{record.get('theorem', 'none')} (said by the model, not checked)"),
+        ("theorem", f"{record.get('theorem', 'none')} (claimed by the model, not checked)"),
         ("seed", str(record.get("seed", "unknown"))),
         *[("option", f"{name} = {value}") for name, value in (record.get("options") or {}).items()],
         ("made with", ", ".join(f"{name} {version}" for name, version in versions.items())),
@@ -142,7 +142,7 @@ def _check_lines(certificate: Certificate | None) -> list[tuple[str, str]]:
         *[
             (
                 "assumption",
-                f"{item.statement}: {'yes' if item.holds else 'NO'} ({item.detail}; said by the model, not checked)",
+                f"{item.statement}: {'yes' if item.holds else 'NO'} ({item.detail}; claimed by the model, not checked)",
             )
             for item in certificate.assumptions
         ],

@@ -1,4 +1,4 @@
-"""`byheart`: the group of commands, and the one place where an exception becomes an exit status."""
+"""`byheart`: the group of commands. Exceptions are turned into exit statuses here and nowhere else."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from byheart.errors import UNWRITABLE, ByheartError, ExitStatus, UsageError, as_
 from byheart.process.interrupt import interruptible
 from byheart.process.memory_limit import VARIABLE, memory_limit
 
-INTERRUPTED = 130  # what shells call a program that ended by Ctrl-C
-STOPPED = "interrupted; nothing half-written was left behind."
-READER_LEFT = 141  # and one that wrote to a closed pipe
+INTERRUPTED = 130  # the exit status that shells give to a program ended by Ctrl-C
+STOPPED = "interrupted. No incomplete output was left behind."
+READER_LEFT = 141  # the exit status of a program that wrote to a closed pipe
 
 COMMANDS = {
     "compile": "Compile a data file into a model folder, and verify every sample.",
     "verify": "Check every sample of a data file on a saved model.",
     "sign": "Sign the certificate of a saved model, so that others can tell who vouches for it.",
-    "predict": "Ask a saved model.",
-    "recite": "Continue a text that a saved model has by heart.",
+    "predict": "Show the answers of a saved model to your inputs.",
+    "recite": "Continue a text that a saved model has memorised.",
     "export": "Write a saved model in other formats (GGUF, ONNX, TransformerLens).",
-    "inspect": "Show what a saved model is made of and what was checked.",
+    "inspect": "Show the parts of a saved model, and what was verified about it.",
     "forget": "Compile a Llama again without some facts, and show which weights differ.",
-    "graft": "Put facts into an existing checkpoint, exactly, and leave everything else as it was.",
+    "graft": "Add facts to an existing checkpoint exactly, and leave everything else as it was.",
     "detect": "List the contexts that a grafted checkpoint stores, from its weights alone.",
     "compare": "Build every construction on one data file, and show their sizes side by side.",
-    "bounds": "Show what theory says a data set needs and what suffices.",
+    "bounds": "Show lower and upper bounds on the size of a model for a data set.",
     "plan": "Show how large a model for a given number of facts would be.",
-    "golden": "Make checkpoints whose right answers are known, and check inference engines with them.",
-    "shatter": "Realise every labelling of a few inputs by one architecture, and verify each.",
-    "measure": "Train the models of a specification, and keep every run.",
+    "golden": "Make checkpoints whose correct answers are known, and check inference engines with them.",
+    "shatter": "Build networks of one architecture for every labelling of a few inputs, and verify each.",
+    "measure": "Train the models of a specification file, and store every run.",
     "runs": "List, filter, export and compare the runs of a store.",
-    "reproduce": "Make a figure of the papers from fresh runs, with a verdict.",
-    "report": "Gather stored figures into one page.",
-    "methods": "List the constructions: what each takes and where it comes from.",
-    "serve": "Open a local page to compile, ask, look inside and break models.",
+    "reproduce": "Reproduce a figure of the papers from new runs, and judge whether it agrees.",
+    "report": "Collect stored figures on one HTML page.",
+    "methods": "List the constructions, the data that each accepts, and the paper it comes from.",
+    "serve": "Open a local web page to compile, query, inspect and damage models.",
     "theorems": "List every statement of the papers with its functions and tests.",
     "version": "Show the versions of byheart, Python and the packages it uses.",
 }
@@ -50,11 +50,11 @@ EXIT_STATUSES = (
     "Exit status: 0 it holds; 1 crash; 2 wrong usage; 3 checked and false; 4 data outside the assumptions; "
     "5 stopped early; 130 interrupted by Ctrl-C."
 )
-STOPS_BY_ITSELF = ("measure", "reproduce", "serve")  # they end what is at hand first
+STOPS_BY_ITSELF = ("measure", "reproduce", "serve")  # these commands finish their current piece of work first
 
 
 class LazyGroup(click.Group):
-    """Commands whose modules are imported when they run, so that `byheart --help` is quick."""
+    """A group that imports the module of a command only when the command runs, so that `byheart --help` is fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -69,7 +69,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command, or an error that suggests the most similar one."""
+        """Return the command, or raise an error that suggests the most similar one."""
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
             ctx.fail(f"there is no command {args[0]!r}.{did_you_mean(args[0], COMMANDS)}")
         return super().resolve_command(ctx, args)
@@ -88,25 +88,25 @@ class LazyGroup(click.Group):
     metavar="SIZE",
     expose_value=False,
     callback=lambda ctx, _, size: _limit_memory(ctx, size),
-    help=f"Memory that reading one input may take, such as 16G (otherwise {VARIABLE}, or 4G).",
+    help=f"Maximum memory for reading one input, such as 16G (default: the variable {VARIABLE}, or 4G).",
 )
 @click.version_option(package_name="byheart")
 @click.pass_context
 def group(ctx: click.Context) -> None:
     """Compile a data set into the weights of a Transformer that provably memorises it.
 
-    Results go to standard output, progress to standard error. With --json a command prints one document and
-    nothing else, with -q no progress is shown, and with --debug a failure shows where it happened.
+    Results go to standard output, progress to standard error. Commands accept --json (print one JSON document and
+    nothing else), -q (show no progress) and --debug (show where an error was raised).
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
 
 def _limit_memory(ctx: click.Context, size: str | None) -> None:
-    """Set the limit for this command line."""
+    """Set the memory limit until this command ends."""
     if size is None:
         return
-    memory_limit(size)  # refuses anything that is not a size
+    memory_limit(size)  # raises an error for anything that is not a size
     before = os.environ.get(VARIABLE)
     os.environ[VARIABLE] = size
     ctx.call_on_close(lambda: set_variable(VARIABLE, before))
@@ -119,7 +119,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         if any("\0" in text for text in arguments):
             raise UsageError(
-                "an argument contains the character NUL, which no file, column or option name can have."
+                "an argument contains the NUL character, which cannot occur in the name of a file, column or option."
             )
         status = group.main(list(arguments), prog_name="byheart", standalone_mode=False)
         sys.stdout.flush()
@@ -128,8 +128,8 @@ def run(arguments: Sequence[str]) -> int:
         echo_error("Stopped", STOPPED, {}, as_json)
         return INTERRUPTED
     except (BrokenPipeError, SystemExit):
-        # The reader of our output, such as `head`, has seen enough. Click makes SystemExit of that, and of nothing else
-        # outside its standalone mode.
+        # The program that reads our output, such as `head`, has closed the pipe. Outside its standalone
+        # mode, click raises SystemExit for this reason only.
         _drop_output(sys.__stdout__, sys.__stderr__)
         return READER_LEFT
     except Exception as error:
@@ -137,13 +137,15 @@ def run(arguments: Sequence[str]) -> int:
             click.echo(printable(traceback.format_exc(), keep="\n\t"), err=True)
         known = explain_error(error)
         if isinstance(error, OSError) and error.errno in UNWRITABLE and error.filename is None:
-            as_json = False  # it was the output that could not be written
+            as_json = False  # standard output could not be written
             _drop_output(sys.__stdout__ or sys.stdout)
         if known is not None:
             echo_error(type(known).__name__, str(known), known.facts, as_json)
             return int(known.exit_status)
         hint = (
-            "" if debug else "\n  This is a mistake in byheart: rerun with --debug to see where it happened."
+            ""
+            if debug
+            else "\n  This is a bug in byheart. Run the command again with --debug to see where it happened."
         )
         echo_error(type(error).__name__, f"{error}{hint}", {}, as_json)
         return ExitStatus.CRASH
@@ -159,7 +161,10 @@ def _drop_output(*streams: TextIO | None) -> None:
 
 
 def explain_error(error: Exception) -> ByheartError | None:
-    """The byheart error for an error that the user can fix, including errors of the command-line parser; otherwise None."""
+    """Convert an error that the user can fix, such as one of the command-line parser, to a `ByheartError`.
+
+    Otherwise return None.
+    """
     if isinstance(error, click.ClickException):
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "byheart"
@@ -168,9 +173,11 @@ def explain_error(error: Exception) -> ByheartError | None:
 
 
 def main() -> None:
-    if sys.stdout is None:  # closed by the caller: a result that nobody can get is an error
+    if (
+        sys.stdout is None
+    ):  # the caller closed standard output, so nobody can get the result: that is an error
         sys.stdout = _open_stream(1, os.O_RDONLY)
-    if sys.stderr is None:  # progress and messages that nobody wants to see
+    if sys.stderr is None:  # the caller closed standard error: drop progress and messages
         sys.stderr = _open_stream(2, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal without Unicode shows escapes instead of failing
@@ -184,7 +191,7 @@ def main() -> None:
 
 
 def _open_stream(number: int, mode: int) -> TextIO:
-    """Replace a closed standard stream; otherwise the next opened file would get its file number."""
+    """Replace a closed standard stream. Otherwise the next file to be opened would get its file descriptor."""
     nowhere = os.open(os.devnull, mode)
     if nowhere != number:
         os.dup2(nowhere, number)
@@ -193,6 +200,6 @@ def _open_stream(number: int, mode: int) -> TextIO:
 
 
 def _end_now() -> None:
-    """End the process while compiled code still runs: no exception can be raised there."""
+    """End the process at once. Compiled code may still be running, where no exception can be raised."""
     os.write(2, f"Stopped: {STOPPED}\n".encode())
     os._exit(INTERRUPTED)

@@ -1,4 +1,4 @@
-"""`byheart measure`: train what a specification asks for, and say what was measured."""
+"""`byheart measure`: train the models of a specification file, and report what was measured."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Interrupted(ByheartError):
     "families",
     multiple=True,
     metavar="FILE.py:FUNCTION",
-    help="A function that makes your own module; SPEC names it as FILE:FUNCTION. The file is run. May be repeated.",
+    help="A function that builds your own PyTorch module; SPEC names it as FILE:FUNCTION. The file is executed. May be repeated.",
 )
 @click.option("--workers", type=WholeNumber(), default=1, help="Number of processes that train.")
 @click.option(
@@ -53,7 +53,11 @@ class Interrupted(ByheartError):
     metavar="ADDRESS",
     help="Train on the Ray cluster at this address; `local` starts one for this machine alone.",
 )
-@click.option("--dry-run", is_flag=True, help="Show runs, memory and time, and train nothing.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Show the number of runs, the memory and the time they need, and train nothing.",
+)
 @output_options
 def command(
     spec: Path,
@@ -66,7 +70,7 @@ def command(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Train every model that SPEC asks for and the store lacks, many at a time.
+    """Train every model of SPEC that is not in the store yet, many at a time.
 
     SPEC is a TOML file. Each finished run is stored at once; run the same command again to continue after a stop.
     """
@@ -109,7 +113,7 @@ def _show_forecast(specification: Specification, expected: Forecast, as_json: bo
         ("runs", f"{count(expected.n_runs)}, of which {count(expected.n_stored)} are stored"),
         ("stacks", f"{count(expected.n_stacks)}{', of one model each' if _own_families(specification) else ''}"),
         ("memory", f"{_gib(expected.largest_stack_bytes)} for the largest stack; {_gib(expected.available_bytes)} to plan with"),
-        ("time", f"{duration(expected.seconds)} at most on {expected.device}, if no model passes early"),
+        ("time", f"{duration(expected.seconds)} at most on {expected.device}, less if models reach the target early"),
     ]  # fmt: skip
     if expected.n_search_runs is not None:
         pairs.append(("search", f"at most {count(expected.n_search_runs)} runs"))
@@ -119,7 +123,7 @@ def _show_forecast(specification: Specification, expected: Forecast, as_json: bo
 
 
 def _own_families(specification: Specification) -> list[str]:
-    """Families whose models cannot be stacked."""
+    """Return the families whose models cannot be trained in one stack."""
     from byheart.measure.families import family_of
 
     names = dict.fromkeys(point["model"]["family"] for point in specification.points)
@@ -151,7 +155,7 @@ def _show(specification: Specification, measurement: Measurement, as_json: bool)
         )
         return
     for family in _own_families(specification):
-        say(f"{family} is a module of your own: its models train one at a time.\n")
+        say(f"{family} is your own module, so its models are trained one at a time.\n")
     if measurement.rule is not None:
         say(f"passes: {measurement.rule}\n")
     if measurement.capacities:

@@ -1,4 +1,4 @@
-"""`byheart methods`: the constructions, what each takes and where it comes from."""
+"""`byheart methods`: list the constructions, the data that each accepts, and the paper it comes from."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from byheart.cli.output import echo_json, show_table
 )
 @output_options
 def command(task: str | None, precision: str | None, as_json: bool) -> None:
-    """List the constructions that `compile --method` takes.
+    """List the constructions that `compile --method` can build.
 
-    `auto`, the default, chooses among them. `byheart compare DATA` builds all that fit and shows their sizes.
+    The default, `auto`, chooses one of them. `byheart compare DATA` builds every construction that accepts DATA and
+    shows their sizes.
     """
     from byheart.construct.registry import get, names
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, and whole numbers as people write them: 1000, 1,000, 1_000, 1e3."""
+"""Options that several commands share, and an option type for whole numbers such as 1000, 1,000, 1_000 or 1e3."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class WholeNumber(click.ParamType[int]):
         self.least, self.most = least, most
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number, or a usage error that repeats what was given."""
+        """Return the number, or fail with a usage error that quotes the value."""
         try:
             number = Decimal(str(value).replace(",", "").replace("_", ""))
         except InvalidOperation:
             number = Decimal("NaN")
-        # the exponent is looked at first: 1e999999999 must not be written out
+        # check the exponent first, because expanding 1e999999999 would take all memory
         is_whole = number.is_finite() and number.adjusted() <= 30 and number == number.to_integral_value()
         if not is_whole or not self.least <= int(number) <= self.most:
             most = "1e30" if self.most == MOST else f"{self.most:,}"
@@ -59,7 +59,7 @@ device_option = click.option("--device", default="auto", help="auto, cpu or cuda
 
 
 def together(*decorators: Callable[[Any], Any]) -> Callable[[Command], Command]:
-    """One decorator for several options, in the order of --help."""
+    """Combine several options into one decorator; they appear in --help in the given order."""
 
     def decorate(command: Command) -> Command:
         for decorator in reversed(decorators):
@@ -76,7 +76,7 @@ def precision_option(default: str) -> Callable[[Command], Command]:
 
 
 def output_option(metavar: str, help: str, *, required: bool = False) -> Callable[[Command], Command]:
-    """-o: the file or folder to write. A file that the same command reads is refused."""
+    """The option -o for the file or folder to write. A file that the same command reads is refused."""
     option = click.option("-o", "--output", required=required, metavar=metavar, type=PATH, help=help)
 
     def decorate(command: Command) -> Command:
@@ -98,18 +98,20 @@ def _require_apart(given: Mapping[str, Any]) -> None:
         is_path = isinstance(value, Path) or (name == "tokenizer" and isinstance(value, str))
         if name != "output" and is_path and Path(value).is_file() and output.samefile(value):
             raise UsageError(
-                f"-o {output} is a file that this command reads.\n  Choose another place; nothing was written.",
+                f"-o {output} is a file that this command reads.\n  Nothing was written. Choose another file.",
                 path=str(output),
             )
 
 
 def _remember_quiet(ctx: click.Context, _: click.Parameter, is_quiet: bool) -> None:
-    """Store -q where `is_quiet` reads it."""
+    """Store whether -q was given, for `is_quiet`."""
     ctx.meta[QUIET] = is_quiet
 
 
 def _use_threads(ctx: click.Context, _: click.Parameter, n_threads: int | None) -> None:
-    """Compute with that many threads until the command ends. More threads than cores gain nothing and may fail to start."""
+    """Use `n_threads` threads until the command ends, but no more than there are cores: more gain nothing and may
+    fail to start.
+    """
     if n_threads is None:
         return
     n_threads = min(n_threads, os.cpu_count() or 1)
@@ -125,7 +127,7 @@ def _use_threads(ctx: click.Context, _: click.Parameter, n_threads: int | None) 
         for name, value in before.items():
             set_variable(name, value)
 
-    ctx.find_root().call_on_close(undo)  # which is closed even where a later option is refused
+    ctx.find_root().call_on_close(undo)  # the root context is closed even if a later option is refused
 
 
 def set_variable(name: str, value: str | None) -> None:
@@ -136,20 +138,20 @@ def set_variable(name: str, value: str | None) -> None:
         os.environ[name] = value
 
 
-# --json, -q and --debug. The last is read where exceptions are caught, so commands never see it.
+# --json, -q and --debug. `main` reads --debug where it catches exceptions, so it is not passed to commands.
 output_options = together(
     click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else."),
-    click.option("--debug", is_flag=True, expose_value=False, help="Show where a failure happened."),
+    click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error."),
     click.option(
         "-q",
         "--quiet",
         is_flag=True,
         expose_value=False,
         callback=_remember_quiet,
-        help="Say less: no progress, short results.",
+        help="Print less: no progress and shorter results.",
     ),
 )
-# --threads N, for the length of the command
+# --threads N, which holds until the command ends
 threads_option = click.option(
     "--threads",
     type=WholeNumber(1, MOST_THREADS),
@@ -161,7 +163,7 @@ threads_option = click.option(
 
 
 def figure_option(what: str) -> Callable[[Command], Command]:
-    """--figure FILE. Whether figures can be drawn, and in this format, is checked before any work starts."""
+    """The option --figure FILE. Before any work starts, it checks that figures can be drawn in the format of FILE."""
     return click.option(
         "--figure",
         metavar="FILE",
@@ -186,18 +188,18 @@ column_options = together(
     click.option("--input", metavar="COLUMN", help="Column of inputs (default: key)."),
     click.option("--label", metavar="COLUMN", help="Column of labels (default: value)."),
 )
-# how a file of text is written
+# the format of a text file
 text_options = together(
     click.option(
         "--delimiter",
         metavar="CHARACTER",
-        help="What separates the fields of a CSV or TSV, such as ';' or tab (default: as the suffix says).",
+        help="Separator of the fields in a CSV or TSV file, such as ';' or tab (default: by the suffix of the file).",
     ),
     click.option(
-        "--encoding", metavar="NAME", help="Encoding of a file of text, such as cp1252 (default: utf-8)."
+        "--encoding", metavar="NAME", help="Encoding of a text file, such as cp1252 (default: utf-8)."
     ),
 )
-# what becomes of rows that cannot be memorised; none is left out unless a rule says so
+# how to treat rows that cannot be memorised; without such an option, no row is left out
 row_options = together(
     click.option(
         "--empty-labels",
@@ -207,30 +209,32 @@ row_options = together(
     click.option(
         "--empty-inputs",
         type=click.Choice(get_args(RowRule)),
-        help="How to treat a row whose input has no token: refuse the file, or leave the row out.",
+        help="How to treat a row whose input has no tokens: refuse the file, or leave the row out.",
     ),
     click.option(
         "--malformed-rows",
         type=click.Choice(get_args(RowRule)),
-        help="How to treat a line that is not a row of the table: refuse the file, or leave the line out.",
+        help="How to treat a line that is not a valid row of the table: refuse the file, or leave the line out.",
     ),
     click.option(
         "--non-finite",
         type=click.Choice(get_args(RowRule)),
-        help="How to treat a row of vectors with NaN or an infinity: refuse the file, or leave the row out.",
+        help="How to treat a row of vectors that contains NaN or infinity: refuse the file, or leave the row out.",
     ),
     click.option(
-        "--max-tokens", type=WholeNumber(), metavar="N", help="Leave out rows of more than N tokens."
+        "--max-tokens", type=WholeNumber(), metavar="N", help="Leave out rows with more than N tokens."
     ),
 )
-# how a data file is to be understood
+# how to read a data file
 reading_options = together(
     click.option(
         "--task",
         type=click.Choice(TASKS),
-        help="What the labels belong to (default: next-token, or as the file says).",
+        help="What the labels are: the next token, a label per token, of a set, or a distribution (default: next-token unless the file shows otherwise).",
     ),
-    click.option("--tokenizer", metavar="KIND", help="char (default), word, bytes or a tokenizer.json file."),
+    click.option(
+        "--tokenizer", metavar="KIND", help="Tokenizer: char (default), word, bytes or a tokenizer.json file."
+    ),
     column_options,
     text_options,
     click.option(
@@ -243,7 +247,7 @@ reading_options = together(
     click.option(
         "--ordered/--unordered",
         default=None,
-        help="Whether positions matter (default: for text and ids, not for vectors).",
+        help="Whether the order of tokens matters (default: yes for text and token ids, no for vectors).",
     ),
 )
 

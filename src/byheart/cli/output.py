@@ -1,4 +1,4 @@
-"""How results are shown: aligned tables for people, one JSON document for programs."""
+"""Print results: aligned tables for people, one JSON document for programs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from byheart.records.json_values import json_default
 
 SCHEMA = 1
 MARGIN = 2
-QUIET = "byheart.quiet"  # where `click` keeps -q for the length of a command
+QUIET = "byheart.quiet"  # the key under which `click` keeps -q until the command ends
 
 
 def echo_json(document: Mapping[str, Any]) -> None:
@@ -24,7 +24,10 @@ def echo_json(document: Mapping[str, Any]) -> None:
 
 
 def json_text(document: Mapping[str, Any], indent: int | None = None) -> str:
-    """The document as indented JSON. Control and direction characters are written as escapes, which a terminal does not obey."""
+    """Return the document as indented JSON.
+
+    Control characters and text-direction characters are escaped, so that they cannot affect a terminal.
+    """
     text = json.dumps(document, indent=indent, ensure_ascii=False, default=json_default)
     return "\n".join(
         printable(line, "", lambda character: json.dumps(character)[1:-1]) for line in text.split("\n")
@@ -37,7 +40,7 @@ def say(text: str = "") -> None:
 
 
 def say_wrapped(text: str) -> None:
-    """Print one sentence for people, folded to the width of the terminal."""
+    """Print one sentence for people, wrapped to the width of the terminal."""
     _show(_text(text), margin=0)
 
 
@@ -97,7 +100,7 @@ def show_table(
 
 
 def _text(value: str) -> Any:
-    """Plain text: brackets in a user's label are not markup."""
+    """Return a cell of plain text, in which brackets are not read as markup."""
     from rich.text import Text
 
     return Text(printable(value, keep="\n\t"))
@@ -108,7 +111,7 @@ def _escaped(character: str) -> str:
 
 
 def printable(text: str, keep: str = "\t", escaped: Callable[[str], str] = _escaped) -> str:
-    """The text with control and direction characters written as escapes, so that a label cannot control the terminal."""
+    """Escape control characters and text-direction characters, so that a label cannot affect the terminal."""
     if text.isprintable():
         return text
     return "".join(
@@ -130,7 +133,7 @@ def _show(renderable: Any, margin: int = MARGIN) -> None:
 
 
 def count(value: int | Fraction | float) -> str:
-    """A number for people: commas up to fifteen digits, then powers of ten; small fractions to four digits."""
+    """Format a number for people: with commas up to fifteen digits, as a power of ten beyond, and fractions to four digits."""
     if isinstance(value, Fraction) and value.denominator == 1:
         value = value.numerator
     if isinstance(value, int):
@@ -142,10 +145,10 @@ def count(value: int | Fraction | float) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """A small positive number to three significant digits."""
+    """Format a small positive number to three significant digits."""
     return "-" if value is None else f"{value:.3g}"
 
 
 def one_line(text: str) -> str:
-    """The text without its line breaks, so that it can be wrapped again."""
+    """Return the text without its line breaks, so that it can be wrapped again."""
     return " ".join(text.split())

@@ -1,4 +1,4 @@
-"""`byheart plan`: how large a model for a given number of facts would be."""
+"""`byheart plan`: show how large a model for a given number of facts would be."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KINDS = {"estimate": "estimate", "theorem": "promised", "trained": "trained", "f
 
 
 @click.command()
-@click.option("--facts", type=WholeNumber(), required=True, metavar="N", help="How many facts, such as 1e9.")
+@click.option("--facts", type=WholeNumber(), required=True, metavar="N", help="Number of facts, such as 1e9.")
 @click.option("--value-bits", type=WholeNumber(1, 64), default=10, help="Bits of information per fact.")
 @click.option("--vocab", type=WholeNumber(), default=1000, help="Number of token ids.")
 @click.option("--seq-len", type=WholeNumber(), default=8, help="Number of tokens per fact.")
@@ -24,9 +24,10 @@ KINDS = {"estimate": "estimate", "theorem": "promised", "trained": "trained", "f
 def command(
     facts: int, value_bits: int, vocab: int, seq_len: int, figure: Path | None, as_json: bool
 ) -> None:
-    """Show how large a model for N facts would be: our estimate, the theorems, trained models, and the lower bound.
+    """Show how large a model for N facts would be, by our estimates, by theorems, by models that were trained, and by
+    lower bounds.
 
-    A fact is a sequence of tokens in order, with one of 2^value-bits values.
+    A fact is an ordered sequence of tokens with one of 2^value-bits values.
     """
     from byheart.bounds import plan
     from byheart.bounds.empirical import STATIC_FUNCTION_BITS_PER_STORED_BIT

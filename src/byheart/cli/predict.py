@@ -1,4 +1,4 @@
-"""`byheart predict`: ask a saved model."""
+"""`byheart predict`: show the answers of a saved model."""
 
 from __future__ import annotations
 
@@ -38,15 +38,17 @@ ANSWER = "answer"
     "--data",
     type=PATH,
     metavar="FILE",
-    help="Ask every row of a table, every line of a .txt, or the array `inputs` of an NPZ file.",
+    help="Read the questions from the rows of a table, the lines of a .txt, or the array `inputs` of an NPZ file.",
 )
 @click.option(
     "--input",
     metavar="COLUMN",
-    help="Column of questions in --data (default: the column that was compiled, or key).",
+    help="Column of questions in --data (default: the column of inputs that the model was compiled from, or key).",
 )
-@output_option("FILE", "With --data: write its rows and a column `answer` to FILE (.csv, .tsv or .jsonl).")
-@click.option("--jsonl", is_flag=True, help="Read and write JSON lines: each line is a text or an object.")
+@output_option(
+    "FILE", "With --data: write its rows to FILE (.csv, .tsv or .jsonl), with an added column `answer`."
+)
+@click.option("--jsonl", is_flag=True, help="Read and write JSON lines. Each line is a string or an object.")
 @text_options
 @threads_option
 @output_options
@@ -61,10 +63,10 @@ def command(
     encoding: str | None,
     as_json: bool,
 ) -> None:
-    """Ask the model in DIR and print one answer per line, or "unknown".
+    """Run the model in DIR on questions, and print one answer per line, or "unknown".
 
-    TEXT is a text or, for a model without a tokenizer, token ids with spaces between them. Without TEXT, or with
-    a single -, questions are read from standard input, one per line. Many are read from a file with --data.
+    TEXT is a question or, for a model without a tokenizer, token ids separated by spaces. Without TEXT, or if TEXT is
+    -, questions are read from standard input, one per line. With --data, they are read from a file.
     """
     from byheart.data.textfile import TextFormat
     from byheart.documents.predictions import ask, questions_in
@@ -75,13 +77,15 @@ def command(
     if bool(texts) == (data is not None) and not from_input:
         raise UsageError("give texts to ask (or - for standard input), or --data FILE, but not both.")
     if data is None and (output is not None or input is not None) and not jsonl:
-        raise UsageError("--output and --input go with --data FILE.")
+        raise UsageError("--output and --input need --data FILE.")
     if delimiter is not None and data is None:
-        raise UsageError("--delimiter goes with --data FILE.")
+        raise UsageError("--delimiter needs --data FILE.")
     if encoding is not None and texts and not from_input:
-        raise UsageError("--encoding goes with --data FILE or with questions on standard input.")
+        raise UsageError("--encoding needs --data FILE or questions on standard input.")
     if jsonl and not from_input:
-        raise UsageError("--jsonl is for questions on standard input; --data reads a .jsonl file as it is.")
+        raise UsageError(
+            "--jsonl is for questions on standard input. Leave it out: --data recognises a .jsonl file by its suffix."
+        )
     if output is not None:
         output_kind(output)
     model = load(folder)
@@ -132,7 +136,9 @@ def _json_rows(lines: list[str], column: str) -> list[dict[str, Any]]:
         try:
             found = json.loads(line)
         except (ValueError, RecursionError):
-            raise MalformedFile(f"standard input, line {number}: not JSON.", line=number) from None
+            raise MalformedFile(
+                f"standard input, line {number}: this is not valid JSON.", line=number
+            ) from None
         row = found if isinstance(found, dict) else {column: found}
         if not isinstance(row.get(column), str | list):
             raise MalformedFile(

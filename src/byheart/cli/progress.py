@@ -1,4 +1,4 @@
-"""Progress on standard error: a bar when a person watches, plain lines otherwise, nothing for quick work."""
+"""Show progress on standard error: a bar on a terminal, plain lines otherwise, and nothing for short tasks."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ LINE_SECONDS = 5.0
 """Time between two plain lines."""
 
 TICK_SECONDS = 1.0
-"""Time after which a silent stage is reported again, if a line is due."""
+"""If a stage reports nothing for this long, its last line is printed again."""
 
 
 @contextmanager
 def watch(stream: TextIO | None = None, *, whole: str = "") -> Iterator[Progress]:
-    """A `Progress` that is shown on standard error while the block runs.
+    """Return a context manager that gives a `Progress` and shows it on standard error while the block runs.
 
-    What follows a comma in the name of a stage may change while the stage runs.
+    The text after a comma in the name of a stage may change while the stage runs.
     whole: the name of the whole work, whose share is reported in every stage: then all stages have one bar. Unless given, each
         stage has a bar of its own.
     """
     if is_quiet():
         yield silent
         return
-    goes_on = stream is None  # also while a stage has nothing new to say
+    goes_on = stream is None  # update the display even when a stage reports nothing new
     stream = sys.stderr if stream is None else stream
     watcher = _Bars(stream, whole) if stream.isatty() else _Lines(stream, whole)
     lock = threading.Lock()
@@ -61,7 +61,7 @@ def watch(stream: TextIO | None = None, *, whole: str = "") -> Iterator[Progress
 
 @contextmanager
 def _every(seconds: float, call: Callable[[], None]) -> Iterator[None]:
-    """Call a function now and then from another thread, while the block runs."""
+    """Call a function every `seconds` seconds from another thread while the block runs."""
     ended = threading.Event()
 
     def run() -> None:
@@ -78,14 +78,14 @@ def _every(seconds: float, call: Callable[[], None]) -> Iterator[None]:
 
 
 class Pace:
-    """How fast work goes, and how long the rest takes if it goes on like that."""
+    """Measures the speed of the work and estimates the time left, assuming that the speed does not change."""
 
     def __init__(self, now: float, done: int) -> None:
-        """Begin at a moment when some of the work was done already."""
+        """Start measuring at the time `now`, when `done` units of work are done."""
         self.begun, self.before = now, done
 
     def seconds_left(self, now: float, done: int, total: int) -> float | None:
-        """None until something was done."""
+        """Return the estimated number of seconds left, or None before any work was done."""
         gained = done - self.before
         return (total - done) * (now - self.begun) / gained if gained > 0 else None
 
@@ -95,7 +95,7 @@ class Pace:
 
 
 class _Lines:
-    """A line now and then, for logs."""
+    """Progress as plain lines, for logs."""
 
     def __init__(self, stream: TextIO, whole: str) -> None:
         self.stream, self.whole = stream, whole
@@ -115,11 +115,11 @@ class _Lines:
             self.stream.flush()
 
     def close(self) -> None:
-        """Lines need no cleaning up."""
+        """Do nothing; lines need no cleaning up."""
 
 
 class _Bars:
-    """A live bar for each stage, gone when the work is done."""
+    """Progress as a live bar for each stage, which disappears when the work is done."""
 
     def __init__(self, stream: TextIO, whole: str) -> None:
         self.stream, self.whole = stream, whole
@@ -130,7 +130,7 @@ class _Bars:
 
     def report(self, stage: str, done: int, total: int) -> None:
         now = time.monotonic()
-        name = self.whole or stage.partition(",")[0]  # what follows changes as the work goes on
+        name = self.whole or stage.partition(",")[0]  # the text after the comma may change during the stage
         pace = self.paces.setdefault(name, Pace(self.start if self.whole else now, 0 if self.whole else done))
         if self.progress is None:
             if now - self.start < QUIET_SECONDS:

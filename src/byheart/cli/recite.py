@@ -1,4 +1,4 @@
-"""`byheart recite`: continue a prompt by heart."""
+"""`byheart recite`: continue a prompt with the memorised text."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 @click.command()
 @model_argument
 @click.argument("prompt", metavar="PROMPT")
-@click.option("--max-tokens", type=WholeNumber(), default=10_000, help="Maximum number of tokens.")
+@click.option("--max-tokens", type=WholeNumber(), default=10_000, help="Maximum number of tokens to add.")
 @threads_option
 @output_options
 def command(folder: Path, prompt: str, max_tokens: int, as_json: bool) -> None:
-    """Continue PROMPT with what the model in DIR has by heart, until the text ends or is unknown.
+    """Continue PROMPT with the texts that the model in DIR memorised, until the text ends or the next token is unknown.
 
     The model must have been compiled with `byheart compile DATA -o DIR --recite`, by `retrieval` or `llama`.
     """
@@ -44,12 +44,12 @@ def command(folder: Path, prompt: str, max_tokens: int, as_json: bool) -> None:
         return
     assert model.memoriser.tokenizer is not None
     has_words = model.memoriser.tokenizer.name == "word"
-    first = next(tokens, None)  # whatever is wrong with the prompt is said before it is echoed
+    first = next(tokens, None)  # report errors in the prompt before printing it
     if first is None:
-        raise UsageError(f"nothing follows {prompt!r} in the texts of {folder}.", prompt=prompt)
+        raise UsageError(f"the model in {folder} knows no text that continues {prompt!r}.", prompt=prompt)
     click.echo(printable(prompt), nl=False)
     for token in chain([first], tokens):
-        # word tokens carry no spaces: one is set before words and opening marks
+        # word tokens hold no spaces, so a space is put before each word and each opening bracket or quotation mark
         space = " " if has_words and re.match(r"[\w\"(]", token) else ""
         click.echo(printable(f"{space}{token}", keep="\n\t"), nl=False)
     click.echo()
@@ -69,7 +69,7 @@ def _recite_llama(model: Model, prompt: str, max_tokens: int) -> Iterator[str]:
 
 
 def _require_texts(model: Model, folder: Path) -> None:
-    """Refuse a model whose labels are not the next tokens of texts."""
+    """Raise an error if the labels of the model are not the next tokens of texts."""
     from byheart.construct.retrieval.documents import END
 
     tokenizer = model.memoriser.tokenizer

@@ -1,4 +1,4 @@
-"""`byheart report`: all stored figures on one page that works offline, and a check of their numbers."""
+"""`byheart report`: write all stored figures to one HTML page that works offline, or check their numbers."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ class NotReproduced(ByheartError):
 
 @click.command()
 @click.option(
-    "--results", default="results", type=PATH, help="Folder of records, as `byheart reproduce` writes them."
+    "--results", default="results", type=PATH, help="Folder of records that `byheart reproduce` wrote."
 )
-@output_option("DIR", "Where the page is written.")
+@output_option("DIR", "Folder to write the page to.")
 @click.option(
     "--recompute",
     "recomputes",
     is_flag=True,
-    help="Compute every derived number again from the values of the seeds in the records, and compare.",
+    help="Compute every number in the figures again from the stored values of the single seeds, and compare.",
 )
 @output_options
 def command(results: Path, output: Path | None, recomputes: bool, as_json: bool) -> None:
-    """Gather the records of figures into DIR/index.html, or compute their numbers again."""
+    """Write the figures to the page DIR/index.html, or compute their numbers again with --recompute."""
     from byheart.report.page import read_passes, read_results, write_page
 
     if output is None and not recomputes:
-        raise UsageError("name the folder of the page with -o DIR, or ask for --recompute.")
+        raise UsageError("give the folder for the page with -o DIR, or give --recompute.")
     if output is not None and output.exists() and not output.is_dir():
-        raise UsageError(f"{output} is not a folder, and the page needs one.", path=str(output))
+        raise UsageError(f"{output} is not a folder. Give a folder for the page.", path=str(output))
     records = read_results(results)
     found: dict[str, list[str]] = {}
     if recomputes:

@@ -1,4 +1,4 @@
-"""`byheart reproduce`: a figure of the papers from fresh runs, with the published points and a verdict."""
+"""`byheart reproduce`: draw a figure of the papers from new runs, beside the published points, and judge whether it agrees."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HUB = "hub"
 
 
 class StoppedEarly(ByheartError):
-    """The time limit passed before every run was trained; finished runs are stored."""
+    """The time limit passed before all runs were trained. Finished runs are stored."""
 
     exit_status = ExitStatus.STOPPED
 
@@ -39,26 +39,28 @@ class StoppedEarly(ByheartError):
     "--scale",
     type=click.Choice(["smoke", "laptop", "paper"]),
     default="smoke",
-    help="smoke: under a minute, on made-up texts; laptop: minutes; paper: the full grid, for a GPU.",
+    help="smoke takes less than a minute, with synthetic texts; laptop takes minutes; paper trains the full grid, on a GPU.",
 )
 @store_option
 @click.option("-o", "--output", default="reproductions", type=PATH)
-@click.option("--texts", metavar="FOLDER", help="JSONL files of the papers' texts, or `hub` to fetch them.")
+@click.option(
+    "--texts", metavar="FOLDER", help="JSONL files with the texts of the papers, or `hub` to download them."
+)
 @click.option("--samples", "folder", default="samples", type=PATH, help="Folder for the tokenized texts.")
 @device_option
-@click.option("--minutes", type=click.FloatRange(min=0), help="Start no new stack of runs after this time.")
-@click.option("--draw-only", is_flag=True, help="Train nothing: draw what the store holds.")
+@click.option("--minutes", type=click.FloatRange(min=0), help="Start no new runs after this time.")
+@click.option("--draw-only", is_flag=True, help="Train nothing; draw the runs in the store.")
 @click.option(
     "--add-to",
     "earlier",
     metavar="FOLDER",
     type=PATH,
-    help="Folder of records of earlier runs; they are used together with the runs in the store.",
+    help="Folder with records of earlier runs, which are used together with the runs in the store.",
 )
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Train nothing: print the runs and their time, estimated from a few steps of each kind.",
+    help="Train nothing; print the number of runs and their time, estimated from a few training steps of each kind.",
 )
 @output_options
 def command(
@@ -77,10 +79,10 @@ def command(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Make figures of the papers from fresh runs.
+    """Reproduce figures of the papers from new runs.
 
-    Writes NAME.json (every number drawn), NAME.png, NAME.svg and NAME.verdict.txt. Finished runs are stored at once; run
-    the same command again to continue after a stop.
+    Writes NAME.json (every number in the figure), NAME.png, NAME.svg and NAME.verdict.txt. Each finished run is
+    stored at once, so the same command continues after an interruption.
     """
     from byheart.reproduce.registry import FIGURES, figure_of
 
@@ -89,7 +91,7 @@ def command(
         return
     chosen = list(FIGURES) if everything else list(dict.fromkeys(names))
     if not chosen:
-        raise UsageError("name a figure, or give --all; `byheart reproduce --list` shows them.")
+        raise UsageError("give the name of a figure, or --all. `byheart reproduce --list` shows the names.")
     figures = [figure_of(name) for name in chosen]
     samples = _samples(folder, texts, scale) if any(figure.needs_samples for figure in figures) else None
     from byheart.measure.store import Store
@@ -119,7 +121,7 @@ def command(
         say(f"\n{trained}\n{seconds:.0f} s for this command; files in {output}")
     if not is_complete:
         raise StoppedEarly(
-            f"{minutes:g} minutes are over, and some runs are missing. The same command continues from {path}."
+            f"{minutes:g} minutes have passed and some runs are missing.\n  Run the same command again to continue from {path}."
         )
 
 
@@ -134,12 +136,17 @@ def _list(as_json: bool) -> None:
 
 
 def _samples(folder: Path, texts: str | None, scale: Scale) -> Samples:
-    """The prepared samples, made from the named texts if they do not exist yet; at smoke scale from made-up texts."""
+    """Return the folder of tokenized samples.
+
+    If it does not exist, make it from `texts`, or at smoke scale from synthetic texts.
+    """
     from byheart.measure.text_samples import FILE, Samples
     from byheart.reproduce.samples import hub_texts, local_texts, made_up_texts, prepare
 
     if texts is None and scale == "smoke" and not (folder / FILE).is_file():
-        folder = folder / "made-up"  # apart, so that no other scale takes them for the papers'
+        folder = (
+            folder / "made-up"
+        )  # in a separate folder, so that no other scale uses them instead of the texts of the papers
         if not (folder / FILE).is_file():
             prepare(made_up_texts(), folder)
     elif texts is not None and not (folder / FILE).is_file():
@@ -171,7 +178,7 @@ def _train(
 
 
 def _passes(store: Path, output: Path, earlier: Path | None) -> str:
-    """The total training time, including earlier records; it is also written beside the figures."""
+    """Return the total training time, including earlier records, and also write it beside the figures."""
     from byheart.reproduce.wall_clock import FILE, beside, in_words, read
 
     found = [*(read(earlier / FILE) if earlier is not None else []), *read(beside(store))]
@@ -219,7 +226,7 @@ def _make(
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file whole or not at all; the earlier version stays until the new one is complete."""
+    """Write a file atomically: the old version stays in place until the new one is complete."""
     from byheart.files.whole_file import write_whole
 
     write_whole(path, lambda file: file.write(text.encode()))

@@ -20,7 +20,7 @@ store_options = together(
         "--where",
         multiple=True,
         metavar="CONDITION",
-        help="Keep rows with column=value (also !=, <, <=, >, >=); may be repeated.",
+        help="Use only the runs with COLUMN=VALUE (also !=, <, <=, >, >=); may be repeated.",
     ),
 )
 
@@ -34,7 +34,7 @@ def command() -> None:
 @store_options
 @output_options
 def list_runs(path: Path, where: tuple[str, ...], as_json: bool) -> None:
-    """List runs. Columns for --where are those of `byheart runs export`, such as sizes.n_heads."""
+    """List runs. --where accepts the columns of `byheart runs export`, such as sizes.n_heads."""
     from byheart.measure.records import finite
     from byheart.measure.tabulate import labels
 
@@ -60,7 +60,7 @@ def list_runs(path: Path, where: tuple[str, ...], as_json: bool) -> None:
         headers = ("run", "setting", "seed", "status", "parameters", "loss", "accuracy")
         show_table(headers, shown, numbers=(2, 4, 5, 6))
     if len(rows) > MOST_ROWS:
-        say(f"\n{len(rows) - MOST_ROWS} more: narrow them with --where, or export them.")
+        say(f"\n{len(rows) - MOST_ROWS} more runs are not shown. Filter them with --where, or export them.")
 
 
 @command.command("export")
@@ -81,13 +81,18 @@ def export_runs(path: Path, where: tuple[str, ...], output: Path, as_json: bool)
 
 @command.command("compare")
 @store_options
-@click.option("--by", multiple=True, metavar="COLUMN", help="Columns to group by (default: all that differ).")
-@click.option("--metric", default="accuracy", help="What to average over seeds.")
+@click.option(
+    "--by",
+    multiple=True,
+    metavar="COLUMN",
+    help="Columns to group by (default: all that differ between runs).",
+)
+@click.option("--metric", default="accuracy", help="The metric to average over seeds.")
 @click.option(
     "--figure",
     type=PATH,
     metavar="FILE",
-    help="Also draw the means as .png, .svg or .pdf, with the first column of --by on the x axis.",
+    help="Also draw the means to this .png, .svg or .pdf file, with the first column of --by on the x axis.",
 )
 @output_options
 def compare_runs(
@@ -124,20 +129,20 @@ def compare_runs(
 
 @command.command("fit")
 @store_options
-@click.option("--x", required=True, metavar="COLUMN", help="What varies, such as sizes.n_heads.")
-@click.option("--y", default="accuracy", metavar="COLUMN", help="What is fitted.")
+@click.option("--x", required=True, metavar="COLUMN", help="Column of the x values, such as sizes.n_heads.")
+@click.option("--y", default="accuracy", metavar="COLUMN", help="Column of the y values.")
 @click.option(
     "--law",
     "laws",
     multiple=True,
     type=click.Choice(["linear", "quadratic", "square-root", "power", "constant"]),
-    help="Laws to fit, the best first (default: all that apply).",
+    help="Laws to fit; the best fit is shown first (default: all that apply).",
 )
 @click.option(
     "--up-to-first-above",
     "ceiling",
     type=float,
-    help="Fit points up to the first x whose mean y exceeds this.",
+    help="Leave out points after the first x whose mean y exceeds this value.",
 )
 @output_options
 def fit_runs(
@@ -155,7 +160,7 @@ def fit_runs(
 
     xs, ys = points(_rows(path, where), x, y)
     cut_off = None if ceiling is None else up_to_first_above(ceiling)
-    if not laws:  # a power law is fitted in logarithms
+    if not laws:  # a power law is fitted to logarithms, so its values must be positive
         laws = ("linear", "quadratic", "square-root", *(("power",) if min(xs + ys, default=0) > 0 else ()))
     found = compare(xs, ys, laws, cut_off=cut_off)
     if as_json:

@@ -1,4 +1,4 @@
-"""`byheart serve`: a local page to compile, ask, look inside and break models."""
+"""`byheart serve`: a local web page to compile, query, inspect and damage models."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from byheart.errors import UsageError, require_extra
 
 @click.command()
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=8000, help="Port to listen on; 0 takes any free one."
+    "--port", type=click.IntRange(0, 65535), default=8000, help="Port to listen on; 0 means any free port."
 )
 @click.option(
     "--host",
     default="127.0.0.1",
     metavar="ADDRESS",
-    help="Address to listen on. Any address but this machine's own requires a token.",
+    help="Address to listen on. For an address that other machines can reach, the page asks for a token.",
 )
 @click.option(
     "--models",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder of models to show and to write to (default: a temporary one).",
+    help="Folder of models to show; new models are written there too (default: a temporary folder).",
 )
-@click.option("--store", metavar="FILE", type=PATH, help="Run store to show.")
+@click.option("--store", metavar="FILE", type=PATH, help="Store of runs to show.")
 @click.option(
     "--figures",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder of figure records to show (default: results, where there is one).",
+    help="Folder of figure records to show (default: results, if it exists).",
 )
-@click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
+@click.option("--open", "opens", is_flag=True, help="Whether to open the page in a browser.")
 @output_options
 def command(
     port: int,
@@ -47,10 +47,10 @@ def command(
     opens: bool,
     as_json: bool,
 ) -> None:
-    """Open a local page: compile a table, ask the model, look inside, break it, and plan.
+    """Open a local web page to compile a table, query the model, inspect it, damage it, and plan sizes.
 
-    It works without a network, listens on this machine alone unless told otherwise, and sends nothing anywhere.
-    With --json it prints one document with the address, then serves.
+    The page works without a network and sends no data anywhere. By default it is reachable from this machine only.
+    With --json, the command prints one document with the address and then serves the page.
     """
     for package in ("fastapi", "uvicorn"):
         require_extra(package, "web", "the local page")
@@ -61,7 +61,7 @@ def command(
         figures = Path("results")
     for path, option in ((store, "--store"), (figures, "--figures")):
         if path is not None and not path.exists():
-            raise UsageError(f"{path}, given with {option}, does not exist.", path=str(path))
+            raise UsageError(f"{option} {path} does not exist.", path=str(path))
     limits = Limits()
     start = f"from byheart.web.worker import serve_requests; serve_requests({limits.memory_bytes})"
     worker = [sys.executable, "-c", start]

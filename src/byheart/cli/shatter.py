@@ -1,4 +1,4 @@
-"""`byheart shatter`: inputs on which one architecture realises every labelling, each built and verified."""
+"""`byheart shatter`: build and verify networks of one architecture for every labelling of a few inputs."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ from byheart.process.progress import in_stage
 @seed_option
 @output_options
 def command(n_points: int, method: str, seq_len: int, seed: int, as_json: bool) -> int:
-    """Realise all 2^K labellings of K inputs by networks of one architecture, and verify each exactly.
+    """Build one network per labelling of K inputs, all 2^K of the same architecture, and verify each exactly.
 
-    The VC dimension of that architecture is then at least K; the bound from counting sign patterns is shown beside it.
+    This shows that the VC dimension of the architecture is at least K. An upper bound, from counting sign patterns,
+    is shown beside it.
     """
     from byheart.shatter import shatter
 
@@ -50,7 +51,7 @@ def command(n_points: int, method: str, seq_len: int, seed: int, as_json: bool) 
                 ("architecture", f"{found.size.parameters_dense:,} parameters, {found.size.depth:,} layers"),
                 (
                     "labellings",
-                    f"{found.n_realised:,} of {found.n_labellings:,} realised, each verified on every point",
+                    f"{found.n_realised:,} of {found.n_labellings:,} built, each verified on every input",
                 ),
                 ("VC dimension", f"at least {found.n_points}, {most}"),
                 ("seconds", f"{found.seconds:.1f}"),

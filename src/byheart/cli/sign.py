@@ -1,4 +1,4 @@
-"""`byheart sign`: sign the certificate of a saved model, or make a key to sign with."""
+"""`byheart sign`: sign the certificate of a saved model, or make a key for signing."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from byheart.errors import UsageError
     "--new-key",
     type=PATH,
     metavar="FILE",
-    help="Make a key instead: the private one in FILE, the public one in FILE.pub.",
+    help="Make a new key instead: write the private key to FILE and the public key to FILE.pub.",
 )
 @output_options
 def command(folder: Path | None, key: Path | None, new_key: Path | None, as_json: bool) -> None:
-    """Sign the certificate of the model in DIR with a private key, as DIR/signature.json.
+    """Sign the certificate of the model in DIR with a private key, and write the signature to DIR/signature.json.
 
-    Sign what you compiled, or verified with data of your own: a signature says who vouches for what the certificate says.
-    Others check it with `byheart verify DIR DATA --signed-by KEY`, where KEY is the public key.
+    Your signature tells others that you vouch for the certificate. Sign only models that you compiled, or that you
+    verified on your own data. Others check the signature with `byheart verify DIR DATA --signed-by KEY`, where KEY is
+    the public key.
     """
     if (key is None) == (new_key is None) or (folder is None) != (key is None):
         raise UsageError("give DIR and --key FILE to sign, or --new-key FILE alone to make a key.")
@@ -42,7 +43,7 @@ def command(folder: Path | None, key: Path | None, new_key: Path | None, as_json
     if as_json:
         echo_json({"path": str(folder), **asdict(found)})
         return
-    say(f"{folder} is signed: signature.json speaks of the certificate that is there now.\n")
+    say(f"{folder} is signed: signature.json signs the certificate that the folder holds now.\n")
     show_pairs([("key", found.public_key), ("of", f"the certificate {found.certificate[:32]}")])
     say("\nOthers check it with `byheart verify DIR DATA --signed-by KEY`.")
 
@@ -54,13 +55,13 @@ def _make_key(path: Path, as_json: bool) -> None:
     if as_json:
         echo_json({"schema": 1, "private_key": str(path), "public_key": public})
         return
-    say(f"{path} is a new private key: keep it to yourself.\n")
+    say(f"{path} is a new private key. Keep it secret.\n")
     show_pairs([("key", public), ("file", f"{path}{SUFFIX}")])
-    say("\nThis public key is what others need.")
+    say("\nGive this public key to others.")
 
 
 def refuse_graft(folder: Path) -> None:
-    """Say that a graft has no certificate, rather than that it is not a model folder."""
+    """Raise an error for a graft, which has no certificate. Otherwise the error would say that it is not a model folder."""
     if (folder / "graft.json").is_file():
         raise UsageError(
             f"{folder} is a graft. Grafts have no certificate, so there is nothing to sign.\n"

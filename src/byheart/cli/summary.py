@@ -1,4 +1,4 @@
-"""Lines about data, checks and sizes that several commands print."""
+"""Lines about data, checks and sizes that more than one command prints."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def describe_data(numbers: DataShape) -> str:
-    """The sizes of a data set in a line."""
+    """Describe the sizes of a data set in one line."""
     kind = (
         f"{amount(numbers.seq_len, 'vector')} of dimension {numbers.dim}"
         if numbers.vocab is None
@@ -38,7 +38,7 @@ def describe_check(certificate: Certificate) -> str:
         "interpreter": "by the slow interpreter",
         "equations": "by NumPy, from the equations",
         "module": "natively in PyTorch",
-        "transformers": "as Hugging Face's transformers runs it",
+        "transformers": "in Hugging Face transformers",
     }[certificate.backend]
     what = "row" if certificate.distribution is None else "context"
     again = certificate.rechecked_by_interpreter
@@ -50,12 +50,12 @@ def describe_check(certificate: Certificate) -> str:
 
 
 def describe_left_out(left_out: Mapping[str, int]) -> str:
-    """How many rows each rule left out."""
+    """Say how many rows each rule left out."""
     return ", ".join(f"{amount(n_rows, 'row')} by {rule}" for rule, n_rows in left_out.items())
 
 
 def describe_files(folder: Path) -> str:
-    """The size of a model on disk, file by file. Most weights hold class numbers; model.json holds the names of the classes."""
+    """List the files of a model with their sizes. The weights hold class numbers; model.json holds the names of the classes."""
     files = {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.is_file()}
     largest_first = sorted(files, key=lambda name: -files[name])
     labels = "" if "config.json" in files else " with the text of the labels"
@@ -69,7 +69,10 @@ def turns_away(model: Model) -> bool:
 
 
 def density_lines(model: Model) -> list[tuple[str, str]]:
-    """Label bits per parameter and per stored bit; not shown where the labels are not arbitrary."""
+    """Return lines with the label bits per parameter and per stored bit.
+
+    A model of labels that follow a rule has no such numbers.
+    """
     bits = model.label_bits
     if bits is not None and model.bits_per_stored_bit is None:
         stored, listed = count(model.size.stored_bits), count(bits)
@@ -82,7 +85,7 @@ def density_lines(model: Model) -> list[tuple[str, str]]:
 
 
 def entropy_lines(model: Model) -> list[tuple[str, str]]:
-    """The entropy of the labels, where it is less than the label bits."""
+    """Return a line with the entropy of the labels if it is less than the label bits, otherwise nothing."""
     entropy, bits = model.label_entropy, model.label_bits
     if entropy is None or bits is None or entropy > 0.995 * bits or model.entropy_per_parameter is None:
         return []
@@ -90,20 +93,22 @@ def entropy_lines(model: Model) -> list[tuple[str, str]]:
 
 
 def distribution_lines(certificate: Certificate) -> list[tuple[str, str]]:
-    """What a certificate says about next-token distributions, if anything."""
+    """Return a line about the next-token distributions of a certificate, if it has any."""
     return [] if certificate.distribution is None else [("distributions", str(certificate.distribution))]
 
 
 def show_sizes(
     size: Size, theorem: Mapping[str, int] | None, theory: BoundTable | None, *, is_said: bool = False
 ) -> None:
-    """The actual size beside the theorem's size and the lower bound for these data.
+    """Print the actual size beside the size that the theorem promises and the lower bound for these data.
 
-    Worst-case bounds for data of this shape are shown apart: these data may need far less.
+    Worst-case bounds for data of this shape are printed separately, because these data may need far less.
 
-    is_said: whether the theorem's numbers were read from a model's folder rather than computed now.
+    is_said: whether the numbers of the theorem were read from a model folder rather than computed now.
     """
-    promised = {name: value for name, value in (theorem or {}).items() if value}  # a 0 promises nothing
+    promised = {
+        name: value for name, value in (theorem or {}).items() if value
+    }  # 0 means that the theorem promises nothing
     if {"parameters", "weight_bits"} <= set(promised):
         promised["total_bits"] = promised["parameters"] * promised["weight_bits"]
     rows = [
@@ -117,7 +122,7 @@ def show_sizes(
     ]
     columns = [("", [name for name, *_ in rows]), ("this model", [count(value) for _, value, *_ in rows])]
     if promised:
-        header = "theorem (said by the model, not checked)" if is_said else "theorem"
+        header = "theorem (claimed by the model, not checked)" if is_said else "theorem"
         columns.append((header, [count(promised[key]) if key in promised else "" for *_, key, _ in rows]))
     if theory is not None:
         values, names = zip(*(_floor(theory, quantity) for *_, quantity in rows), strict=True)
@@ -134,7 +139,7 @@ def show_sizes(
 
 
 def show_worst_case(needs: Iterable[tuple[str, int | Fraction, str]]) -> None:
-    """Worst-case bounds for data of this shape, as sentences: quantity, value and source."""
+    """Print worst-case bounds for data of this shape, given as quantity, value and source."""
     said = "; ".join(f"{count(value)} {quantity} ({by})" for quantity, value, by in needs if value > 0)
     if said:
         say()
@@ -142,7 +147,7 @@ def show_worst_case(needs: Iterable[tuple[str, int | Fraction, str]]) -> None:
 
 
 def show_refused(entries: Iterable[NotApplicable]) -> None:
-    """The bounds that do not apply: one line per reason, with their names."""
+    """Print the bounds that do not apply, one line per reason."""
     reasons: dict[str, list[str]] = {}
     for entry in entries:
         reason = first_sentence(entry.reason).removeprefix(f"{entry.name} ")
@@ -154,12 +159,12 @@ def show_refused(entries: Iterable[NotApplicable]) -> None:
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence of a message, without the advice that follows; --json has both."""
+    """Return the first sentence of a message, without the advice that follows. With --json, the whole message is printed."""
     return re.split(r"(?<=[.!?]) +(?=[A-Z])", one_line(text), maxsplit=1)[0]
 
 
 def _floor(theory: BoundTable, quantity: str | None) -> tuple[str, str]:
-    """The largest lower bound on a quantity for these data, and who proved it."""
+    """Return the largest lower bound on a quantity for these data, and the theorem that proves it."""
     largest = None if quantity is None else _largest(theory, quantity, "these data")
     return ("", "") if largest is None else (count(largest.value), largest.name)
 

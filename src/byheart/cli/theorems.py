@@ -1,4 +1,4 @@
-"""`byheart theorems`: for every statement of the papers, the code that realises it and the test that checks it."""
+"""`byheart theorems`: list every statement of the papers with the code that implements it and the tests that check it."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ GRADES = ("built", "special case", "formula", "open")
 @click.option("--paper", metavar="NAME", help="Only statements of this paper, such as KS25.")
 @output_options
 def command(state: str | None, grade: str | None, paper: str | None, as_json: bool) -> None:
-    """List every statement of the papers with the functions that realise it and the tests that check it.
+    """List every statement of the papers with the functions that implement it and the tests that check it.
 
-    done: realised and checked. untested: realised, no test. claimed: realised, but the tests are not
-    installed here. open: not realised yet.
+    State. done: implemented and tested. untested: implemented, but not tested. claimed: implemented, but the tests
+    are not installed here. open: not implemented yet.
 
-    built: the object of the statement in its generality. special case: part of it, which the list names. formula: its
-    number only.
+    Grade. built: the code implements the statement in full generality. special case: it implements the part that the
+    list describes. formula: it only computes the number in the statement.
     """
     from byheart.theorems import index, papers
 
@@ -51,7 +51,7 @@ def command(state: str | None, grade: str | None, paper: str | None, as_json: bo
     grades = _count(GRADES, [entry.statement.grade for entry in entries])
     say(f"{len(entries)} statements: {states}\nof these {grades}\n")
     if entries:
-        show_table(("id", "state", "grade", "realised by, checked by"), [_row(entry) for entry in entries])
+        show_table(("id", "state", "grade", "implemented by, checked by"), [_row(entry) for entry in entries])
     cited = {entry.statement.paper for entry in entries}
     say()
     show_pairs([(name, citation) for name, citation in known.items() if name in cited])

@@ -41,29 +41,32 @@ if TYPE_CHECKING:
 @click.option(
     "--on-conflict",
     type=click.Choice(RULES[1:]),
-    help="Which label to check where equal inputs have different labels (default: all; some are then wrong).",
+    help="Which label to check if equal inputs have different labels (default: all, so that some are wrong).",
 )
 @row_options
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu")
 @click.option(
     "--rule",
     type=click.Choice(["contexts", "total-gap"]),
-    help="How to judge distributions: by each context (verdict: holds; the default), or by their total loss (verdict: fitted).",
+    help="How to judge distributions: each context by itself (verdict: holds; the default), or the total loss (verdict: fitted).",
 )
 @click.option(
     "--sample",
     type=click.IntRange(min=1),
     metavar="K",
-    help="Check K samples only, drawn at random (the same ones each time); the certificate says so.",
+    help="Check only K samples, drawn at random (the same ones each time), and say so in the certificate.",
 )
 @click.option(
     "--host",
     type=PATH,
     metavar="HOST",
-    help="DIR is a graft: prove that it is HOST with DATA and nothing else.",
+    help="DIR is a graft: prove that it is HOST with the facts of DATA added and nothing else.",
 )
 @click.option(
-    "--text", type=PATH, metavar="FILE", help="With --host: compare logits with the host's on this text."
+    "--text",
+    type=PATH,
+    metavar="FILE",
+    help="With --host: compare the logits of the graft and of its host on the text in this file.",
 )
 @click.option(
     "--signed-by",
@@ -85,12 +88,13 @@ def command(
     as_json: bool,
     **reading: str | None,
 ) -> int:
-    """Check every sample of DATA on the model in DIR, without trusting its maker.
+    """Check every sample of DATA on the model in DIR, without trusting whoever made the model.
 
-    It holds if every row got its right label. DATA is read as the data of the model were (the same columns, task and tokenizer)
-    unless told otherwise, and the first line says which columns. Rows are left out only by a rule given here. The answer is false
-    (exit status 3) if a row is wrong, or if data, weights or labels are not those named in the certificate of DIR. With
-    --signed-by it is also false, and DIR is not opened, unless that key signed the certificate.
+    The verdict is "holds" if the model gives every row its label. By default, DATA is read with the columns, task and
+    tokenizer that the model was compiled with; the first line of the output names the columns. Rows are left out only
+    by a rule given in this command. The verdict is false (exit status 3) if a row is wrong, or if the data, weights
+    or labels are not those that the certificate of DIR names. With --signed-by it is also false if that key did not
+    sign the certificate; DIR is then not opened.
     """
     if signed_by is not None:
         from byheart.cli.sign import refuse_graft
@@ -148,18 +152,18 @@ def command(
     return ExitStatus.HOLDS if certificate.holds or certificate.fitted else ExitStatus.FALSE
 
 
-SAID = "said by the model, not checked"
+SAID = "claimed by the model, not checked"
 
 
 class _Columns(NamedTuple):
-    """Who chose the columns that were read (`usual`, `caller` or `model`), and the sentence that says so."""
+    """Who chose the columns that were read (`usual`, `caller` or `model`), and a warning if the model did."""
 
     named_by: str
     warning: str = ""
 
 
 def _columns_in_words(path: Path, data: Dataset, given: Mapping[str, str]) -> _Columns:
-    """A model may name the columns it was compiled from; if they are unusual, the verdict begins by naming them."""
+    """Return who chose the columns. If the model chose unusual ones, the verdict begins with a warning that names them."""
     assert data.source is not None
     read, usual = data.source.columns(data.task), _usual_columns(path, data.source)
     if usual is None or read == usual:
@@ -168,11 +172,11 @@ def _columns_in_words(path: Path, data: Dataset, given: Mapping[str, str]) -> _C
     if all(name in given for name, own, other in named if own != other):
         return _Columns("caller")
     pairs = (f"{own!r} -> {other!r}" for own, other in (read, usual))
-    return _Columns("model", "columns named by the model: {}, not the usual {}".format(*pairs))
+    return _Columns("model", "the model chose the columns: {}, not the usual {}".format(*pairs))
 
 
 def _usual_columns(path: Path, source: DataSource) -> tuple[str, str] | None:
-    """The columns that are read by default; None if the file has no columns to choose from."""
+    """Return the columns that are read by default, or None if the file has no columns to choose from."""
     from byheart.data.options import USUAL_COLUMNS
     from byheart.data.readers import kind_of, text_format
     from byheart.data.tables import column_names
@@ -183,24 +187,31 @@ def _usual_columns(path: Path, source: DataSource) -> tuple[str, str] | None:
     names = column_names(path, kind, text_format(path, kind, source.delimiter, source.encoding))
     if "text" in names and USUAL_COLUMNS[0] not in names:
         return "text", "next token"
-    is_pair = len(names) == 2 and not set(names) & set(USUAL_COLUMNS)  # which other two could be meant?
+    is_pair = len(names) == 2 and not set(names) & set(
+        USUAL_COLUMNS
+    )  # with only two columns, the choice is clear
     return (names[0], names[1]) if is_pair else USUAL_COLUMNS
 
 
 def _left_out_by_record(model: Model, every: Dataset) -> int:
-    """Rows that would be left out by the rule in the model's record. They are checked, since the caller did not name that rule."""
+    """Count the rows that the rule in the model's record would leave out.
+
+    They are checked, because the caller did not give that rule.
+    """
     from byheart.errors import ConflictingLabels
     from byheart.storage.data_source import source_of
 
     rule = source_of(model).on_conflict
     try:
         return 0 if rule == "error" else every.n_samples - every.resolved(rule).n_samples
-    except ConflictingLabels:  # it leaves none
+    except ConflictingLabels:  # the rule leaves no rows
         return every.n_samples
 
 
 def _signature_lines(signature: Signature | None, signed_by: str | None) -> list[tuple[str, str]]:
-    """Who signed the certificate, if that was asked; otherwise a hint that a signature exists."""
+    """Return a line with the key that signed the certificate, if --signed-by was given; otherwise a hint that a
+    signature exists.
+    """
     if signature is None:
         return []
     if signed_by is not None:
@@ -209,7 +220,7 @@ def _signature_lines(signature: Signature | None, signed_by: str | None) -> list
 
 
 def _said_of_reading(model: Model, given: Mapping[str, str]) -> dict[str, str | bool]:
-    """How the data were read, if the model's record makes this unusual."""
+    """Return the options that the data were read with because the model's record says so."""
     from byheart.storage.data_source import source_of
 
     source, tokenizer = source_of(model), model.memoriser.tokenizer

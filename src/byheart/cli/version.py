@@ -1,4 +1,4 @@
-"""`byheart version`: the versions that matter in a bug report."""
+"""`byheart version`: show the versions to give in a bug report."""
 
 from __future__ import annotations
 

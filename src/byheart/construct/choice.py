@@ -157,4 +157,4 @@ def unknown_input(reject_bits: int) -> str:
     """The answer to an input that was not among the data."""
     if not reject_bits:
         return "an unknown input gets some label"
-    return f'an unknown input gets "unknown", but for about one in {2**reject_bits:,}'
+    return f'an unknown input gets "unknown", except about one in {2**reject_bits:,}'

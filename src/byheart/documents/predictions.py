@@ -37,7 +37,7 @@ class Predictions:
 
 def ask(model: Model, questions: list[Any]) -> Predictions:
     """Ask texts (token ids separated by spaces if the model has no tokenizer), lists of ids, or vectors."""
-    said = f"{describe_unknown_input(model.record)} (said by the model, not checked)"
+    said = f"{describe_unknown_input(model.record)} (claimed by the model, not checked)"
     return Predictions(questions, model.predict_names(_inputs(questions, model)), said)
 
 

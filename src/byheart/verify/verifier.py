@@ -318,9 +318,9 @@ def _check_device(backend: Backend, device: str) -> None:
 
 def _digest_problems(found: Mapping[str, str], expected: Mapping[str, str]) -> list[str]:
     words = {
-        "dataset": "the data set is not the one the stored certificate speaks of",
-        "weights": "the weights are not the ones the stored certificate speaks of",
-        "model": "labels, tokenizer, task, order or architecture are not those the stored certificate speaks of",
+        "dataset": "the data set is not the one of the stored certificate",
+        "weights": "the weights are not the ones of the stored certificate",
+        "model": "labels, tokenizer, task, order or architecture are not those of the stored certificate",
     }
     return [
         f"{words[name]}: its digest is {found[name][:16]}…, the certificate has {digest[:16]}…."
