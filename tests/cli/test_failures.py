@@ -136,7 +136,7 @@ def test_one_changed_weight_bit(byheart: Byheart, folder: Path, table: Path, tmp
     before = listing(tmp_path)
     done = byheart("verify", folder, table)
     assert done.status == 3
-    assert "the weights are not the ones the stored certificate speaks of" in " ".join(done.out.split())
+    assert "the weights are not the ones of the stored certificate" in " ".join(done.out.split())
     refused(byheart("predict", folder, "capital of Peru"), 3, "CorruptModel")
     refused(byheart("inspect", folder), 3, "CorruptModel")
     assert listing(tmp_path) == before
@@ -267,7 +267,8 @@ def test_a_mistake_of_ours_is_a_crash_that_asks_for_debug(
     assert run(["inspect", str(folder)]) == 1
     error = capsys.readouterr().err
     assert error == (
-        "KeyError: 'oops'\n  This is a mistake in byheart: rerun with --debug to see where it happened.\n"
+        "KeyError: 'oops'\n"
+        "  This is a bug in byheart. Run the command again with --debug to see where it happened.\n"
     )
     assert run(["inspect", str(folder), "--debug"]) == 1
     error = capsys.readouterr().err
@@ -331,7 +332,7 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         _, error = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert error.splitlines()[-1] == "Stopped: interrupted; nothing half-written was left behind."
+    assert error.splitlines()[-1] == "Stopped: interrupted. No incomplete output was left behind."
     assert "Traceback" not in error
     assert sorted(path.name for path in tmp_path.iterdir()) == before
 

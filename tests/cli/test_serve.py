@@ -36,7 +36,7 @@ def test_a_taken_port_is_named(byheart: Byheart) -> None:
 def test_a_store_that_is_not_there_is_named(byheart: Byheart, tmp_path: Path) -> None:
     done = byheart("serve", "--store", str(tmp_path / "none.sqlite"))
     assert done.status == 2
-    assert "none.sqlite, given with --store, does not exist" in done.err
+    assert "none.sqlite does not exist" in done.err
 
 
 def test_serving_is_not_imported_with_the_package() -> None:

@@ -1,4 +1,4 @@
-"""What is to be memorised: data sets, their readers and tokenizers, contexts, separation and generators."""
+"""Data sets to be memorised: reading, tokenizing, checking and generating them, and measuring contexts and separation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From plain Python and numpy values to the content of a data set, checking what users hand in."""
+"""Convert Python and numpy values to the content of a data set, and check the values."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ from byheart.errors import DataError, UsageError
 from byheart.records.vocabulary import LabelType
 
 MOST_GAPS, FEW_IDS = 64, 1 << 20
-"""Ids that leave larger gaps would only take memory: the distinct ones are numbered, and an `IdTokenizer` keeps which they are."""
+"""If the ids leave larger gaps, the distinct ids are renumbered to save memory, and an `IdTokenizer` stores the
+original ids.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """What a data set is made of, before `Dataset` checks it; see `Dataset` for the fields."""
+    """The fields of a `Dataset` before they are checked; see `Dataset` for what they mean."""
 
     inputs: Sequences
     labels: Int[np.ndarray, " n_labels"]
@@ -38,7 +40,10 @@ class Content:
 
     @property
     def labels_per_sample(self) -> Int[np.ndarray, " n_samples"]:
-        """Number of labels of each sequence: one, one per token, or one per token except the first."""
+        """Return the number of labels of each sequence.
+
+        By task, this is one, one per token, or one per token except the first.
+        """
         lengths = self.inputs.lengths
         if self.task == "seq-to-seq":
             return lengths
@@ -56,7 +61,7 @@ def content_of_arrays(
     n_vocab: int | None = None,
     label_names: Sequence[str] | None = None,
 ) -> Content:
-    """Inputs and labels that are arrays; see `Dataset.from_arrays`."""
+    """Return the content of a data set given as arrays; see `Dataset.from_arrays`."""
     sequences, tokenizer = _as_sequences(inputs, n_vocab)
     flat, task = _flat_labels(_label_array(labels), sequences, task)
     numbers, names = _classes_of(flat, label_names)
@@ -74,14 +79,14 @@ def content_of_columns(
     ordered: bool | None = None,
     label_names: Sequence[str] | None = None,
 ) -> Content:
-    """One list of inputs and one of labels."""
+    """Return the content of a data set given as a list of inputs and a list of labels."""
     if task == "distribution":
-        raise UsageError("task `distribution` takes documents; use Dataset.from_documents.")
+        raise UsageError("task `distribution` needs documents; use Dataset.from_documents.")
     if not inputs:
         raise DataError("the data set has no samples, so there is nothing to memorise.")
     task = task or default_task(labels)
     if isinstance(inputs[0], int | float | np.number) and not isinstance(inputs[0], bool):
-        # as in a file
+        # as when read from a file
         inputs = [str(one) if isinstance(one, int | float | np.number) else one for one in inputs]
     used: Tokenizer | None
     sequences: Sequences
@@ -107,14 +112,14 @@ def content_of_columns(
 
 
 def content_of_texts(texts: Sequence[Any], tokenizer: str | Path | Tokenizer) -> Content:
-    """Documents: the labels are the tokens that follow each prefix."""
+    """Return the content of documents, whose labels are the tokens that follow each prefix."""
     require_texts(texts)
     used = make_tokenizer(tokenizer, texts)
     return content_of_documents(used.encode_all(texts), used)
 
 
 def content_of_documents(documents: TokenSequences, tokenizer: Tokenizer | None = None) -> Content:
-    """Tokenized documents: the labels are the tokens that follow each prefix."""
+    """Return the content of tokenized documents, whose labels are the tokens that follow each prefix."""
     names = tuple(map(str, range(documents.n_vocab))) if tokenizer is None else tokenizer.vocabulary
     later = documents.ids[documents.positions > 0]
     return Content(documents, later, "distribution", names, tokenizer, True)
@@ -126,12 +131,12 @@ def default_task(labels: Sequence[Any]) -> Task:
 
 
 def number_names(known: Sequence[str], found: Iterable[str]) -> dict[str, int]:
-    """Number the classes: known names keep their numbers, and new names follow."""
+    """Number the class names: known names keep their numbers, and new names get the numbers after them."""
     return {name: number for number, name in enumerate(dict.fromkeys([*known, *found]))}
 
 
 def require_texts(texts: Sequence[Any], what: str = "input") -> None:
-    """Raise DataError unless every item is a text that can be written in UTF-8."""
+    """Raise `DataError` unless every item is a text that can be encoded in UTF-8."""
     for row, text in enumerate(texts, start=1):
         if not isinstance(text, str):
             raise DataError(
@@ -142,8 +147,8 @@ def require_texts(texts: Sequence[Any], what: str = "input") -> None:
     except UnicodeEncodeError:
         broken = next(text for text in texts if any("\ud800" <= c <= "\udfff" for c in text))
         raise DataError(
-            f"the {what} {broken!r} holds half of a surrogate pair, which is not a character.\n"
-            "  Repair the text: it was cut in the middle of a UTF-16 character.",
+            f"the {what} {broken!r} holds half of a UTF-16 surrogate pair, which is not a character.\n"
+            "  The text was cut in the middle of a character: repair it.",
             text=broken,
         ) from None
 
@@ -167,13 +172,14 @@ def _as_sequences(
     if vectors is not None:
         if vectors.dtype.itemsize > 8:
             raise UsageError(
-                f"inputs of type {vectors.dtype} do not fit float64 exactly; convert them first."
+                f"float64 cannot represent all inputs of type {vectors.dtype} exactly; convert them first."
             )
         return VectorSequences(vectors), None
     if isinstance(inputs, np.ndarray):
         if inputs.dtype.kind not in "iu" or inputs.ndim != 2:
             raise UsageError(
-                "inputs must be vectors (n_samples, seq_len, dim), floats (n_samples, dim) for one vector per sample, or token "
+                "inputs must be vectors (n_samples, seq_len, dim), floats (n_samples, dim) for one vector "
+                "per sample, or token "
                 f"ids (n_samples, seq_len); got {inputs.dtype} of shape {inputs.shape}.",
                 dtype=str(inputs.dtype),
                 shape=inputs.shape,
@@ -193,7 +199,7 @@ def _as_sequences(
 
 
 def _rectangular(inputs: Sequence[Any]) -> np.ndarray | Sequence[Any]:
-    """Return an array of rows of one shape, or the rows as they are when they are ragged."""
+    """Return an array if all rows have the same shape; otherwise return the rows unchanged."""
     try:
         array = np.array(inputs)
     except (ValueError, OverflowError):
@@ -211,7 +217,7 @@ def _as_ids(row: Any, number: int) -> Int[np.ndarray, " seq_len"]:
 
 
 def _label_array(labels: np.ndarray | Sequence[Any]) -> np.ndarray:
-    """Labels as an array of a numpy type, also if they are Python objects, as in pandas."""
+    """Convert labels to an array of a numpy type, even if they are Python objects, as in pandas."""
     array = np.asarray(labels)
     is_plain = all(isinstance(label, str | int | np.generic) for label in array.reshape(-1))
     return np.array(array.tolist()) if array.dtype.kind == "O" and is_plain else array
@@ -257,7 +263,7 @@ def _require_scalars(labels: Sequence[Any]) -> None:
         if not isinstance(label, (str, int, float, np.generic)):
             raise DataError(
                 f"row {row}: the label {label!r} is a {type(label).__name__}, not a text or a number.\n"
-                "  Give one label per sequence; one for each token needs the task seq-to-seq.",
+                "  Give one label per sequence. For one label per token, choose the task seq-to-seq.",
                 row=row,
             )
 
@@ -270,7 +276,8 @@ def _one_label_a_token(labels: Sequence[Any], sequences: Sequences) -> list[Any]
             count = len(listed) if isinstance(listed, (list, tuple, np.ndarray)) else 1
             raise DataError(
                 f"row {row}: {count} labels for {length} tokens; task seq-to-seq needs one label per token.\n"
-                "  Give a list of labels (or a text with spaces between them), as long as the input.",
+                "  Give as many labels as the input has tokens, as a list or as a text with spaces "
+                "between them.",
                 row=row,
                 n_labels=count,
                 n_tokens=length,

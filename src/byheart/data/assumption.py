@@ -1,4 +1,4 @@
-"""A hypothesis of a theorem, checked on a data set."""
+"""An assumption of a theorem, checked on a data set."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Assumption:
-    """One hypothesis, and whether it held when the network was built."""
+    """One assumption, and whether it held when the network was built."""
 
     statement: str
     holds: bool

@@ -1,4 +1,4 @@
-"""What is worth knowing about a data set before memorising it."""
+"""Check a data set before memorising it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from byheart.data.sequences import Sequences, VectorSequences, freeze, offsets_o
 if TYPE_CHECKING:
     from byheart.data.dataset import Dataset
 
-EXAMPLES = 5  # conflicts that a report tells in full
+EXAMPLES = 5  # number of conflicts that a report describes in full
 
 
 @dataclass(frozen=True, eq=False)
 class DataReport:
-    """Duplicates, label conflicts, non-finite values and separation of one data set; `str()` is for people."""
+    """The duplicates, label conflicts, non-finite values and separation of one data set; `str()` gives a readable report."""
 
     data: Dataset
 
@@ -32,11 +32,11 @@ class DataReport:
 
     @cached_property
     def duplicates(self) -> Int[np.ndarray, "n_duplicates 2"]:
-        """Pairs of equal samples (same contexts, same labels): each repeat with the first sample equal to it."""
+        """Pairs of equal samples (same contexts, same labels): each repeated sample, with the first sample that equals it."""
         data = self.data
         if (
             data.task == "distribution"
-        ):  # the labels of documents are their own tokens: equal tokens are enough
+        ):  # the labels of a document are its own tokens, so equal tokens imply equal labels
             groups = group_rows(*flat_tokens(data.inputs))
         else:
             words = np.stack([data.context_ids, data.labels], axis=1).reshape(-1)
@@ -52,7 +52,7 @@ class DataReport:
 
     @property
     def examples(self) -> tuple[str, ...]:
-        """The first few conflicts in words."""
+        """Descriptions of the first few conflicts."""
         return tuple(self.data.describe_conflict(k) for k in range(min(EXAMPLES, len(self.conflicts))))
 
     @property
@@ -64,12 +64,12 @@ class DataReport:
 
     @property
     def is_memorisable(self) -> bool:
-        """Whether some function on finite inputs fits every label: no conflict, no NaN, no infinity."""
+        """Whether the data set can be memorised: it has no label conflict, no NaN and no infinity."""
         return len(self.conflicts) == 0 and len(self.non_finite) == 0
 
     @cached_property
     def separation(self) -> Separation | None:
-        """Size and distance of tokens, measured when first asked for; None if a value is not finite."""
+        """Largest norm and smallest distance of tokens, computed at the first access; None if a value is not finite."""
         return None if len(self.non_finite) else separation_of(self.inputs, self.data.ordered)
 
     def __str__(self) -> str:
@@ -98,7 +98,7 @@ class DataReport:
     def _separation_in_words(self) -> str:
         found = self.separation
         if found is None:
-            return "undefined while values are not finite"
+            return "undefined, because some values are not finite"
         if found.delta is None:
             return f"r = {found.r:.6g}, one distinct token, so δ is undefined"
         return f"r = {found.r:.6g}, δ = {found.delta:.6g} over {found.n_distinct:,} distinct tokens"

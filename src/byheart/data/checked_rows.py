@@ -1,7 +1,7 @@
-"""From two columns of cells to the content of a data set, without the rows that cannot be memorised.
+"""Convert two columns of cells to the content of a data set, without the rows that cannot be memorised.
 
-A faulty row keeps its place, with an empty input and some label, until all rows are encoded, so that every message counts rows as
-the table does.
+Until all rows are encoded, a faulty row is replaced by a row with an empty input, so that every message numbers rows
+as the table does.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from byheart.errors import DataError, amount
 
 @dataclass(frozen=True)
 class MalformedRow:
-    """Stands in for the cells of a line that is not a row of the table, with the error to report."""
+    """Replaces the cells of a line that is not a valid row of the table, and holds the error to report."""
 
     error: DataError
 
@@ -43,15 +43,15 @@ def checked_content(
     input_cell: Callable[[Any, int], Any] = lambda cell, row: cell,
     label_cell: Callable[[Any, int, Task], Any] = lambda cell, row, task: cell,
 ) -> Content:
-    """The content of the good rows; the others are reported to `check`.
+    """Return the content of the valid rows, and report the others to `check`.
 
-    empty_text_is_label: an empty text is a label like others unless a rule says otherwise; None and NaN never are.
+    empty_text_is_label: whether an empty text is a valid label unless a rule says otherwise. None and NaN are never labels.
     input_cell, label_cell: functions that turn the cell of a row into an input or a label.
     """
     malformed = np.fromiter((isinstance(cell, MalformedRow) for cell in inputs), bool, len(inputs))
     first = next((cell for cell in inputs if isinstance(cell, MalformedRow)), None)
     if first is not None:
-        check.settle("malformed_rows", malformed, "not a row of the table", first.error)
+        check.settle("malformed_rows", malformed, "not a valid row of the table", first.error)
     lenient = empty_text_is_label and "empty_labels" not in check.rules
     unlabelled = ~malformed & _mask(labels, lambda cell: is_missing(cell) or (cell == "" and not lenient))
     if check.rule("empty_labels") == "keep":
@@ -89,16 +89,16 @@ def checked_content(
 
 
 def checked_arrays(content: Content, check: RowCheck, known: Known = NOTHING) -> Content:
-    """The content of arrays without the faulty rows, which are reported to `check`."""
+    """Return the content of arrays without the faulty rows, and report these to `check`."""
     if not len(content.inputs):
-        return content  # which `Dataset` refuses
+        return content  # `Dataset` refuses an empty data set
     empty = content.inputs.lengths == 0
     check.settle("empty_inputs", empty, "no token in the input", _no_input(empty))
     return _standing_rows(content, ~empty, check, known)
 
 
 def _standing_rows(content: Content | None, standing: Rows, check: RowCheck, known: Known) -> Content:
-    """The good rows that are not too long."""
+    """Return the valid rows that are not too long."""
     if content is not None and isinstance(content.inputs, TokenSequences):
         standing = standing & ~check.settle_lengths(content.inputs, standing)
     if content is None or not standing.any():
@@ -127,7 +127,8 @@ def _no_label(faulty: Rows) -> DataError:
     row = int(np.argmax(faulty)) + 1
     return DataError(
         f"row {row}: the label is empty ({amount(int(faulty.sum()), 'such row')}).\n"
-        '  Fill it in, leave such rows out with empty_labels="drop" (--empty-labels drop), or keep it as an empty label:\n'
+        '  Fill it in, leave such rows out with empty_labels="drop" (--empty-labels drop), or keep it as '
+        "an empty label:\n"
         '  empty_labels="keep" (--empty-labels keep).',
         row=row,
     )
@@ -136,7 +137,9 @@ def _no_label(faulty: Rows) -> DataError:
 def _no_input(faulty: Rows) -> DataError:
     row = int(np.argmax(faulty)) + 1
     return DataError(
-        f"row {row} has an input without tokens ({amount(int(faulty.sum()), 'such row')}), so there is no token to label.\n"
-        '  Leave such rows out with empty_inputs="drop" (--empty-inputs drop), or use a tokenizer that sees their text.',
+        f"row {row} has an input without tokens ({amount(int(faulty.sum()), 'such row')}), so no token "
+        "can carry its label.\n"
+        'Leave such rows out with empty_inputs="drop" (--empty-inputs drop), or use a tokenizer that '
+        "makes tokens of their text.",
         row=row,
     )

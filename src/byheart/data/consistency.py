@@ -1,8 +1,9 @@
-"""Find labels of equal contexts that disagree, and the samples that a rule keeps.
+"""Find equal contexts with different labels, and the samples to keep under a rule.
 
-A label's context is all that may decide it. With positions (`ordered`) it is the sequence itself, and the
-position for one label per token. Without, it is the token that carries the label and the multiset of the
-sequence's tokens (KS25 Theorem 4.1, condition 1); for `set` the multiset alone.
+The context of a label is everything that a network can use to predict it. With positions (`ordered`), it is the
+sequence itself and, if there is one label per token, the position. Without positions, it is the token that carries
+the label and the multiset of the tokens of the sequence (KS25 Theorem 4.1, condition 1). For the task `set`, it is
+the multiset alone.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ Labels = Int[np.ndarray, " n_labels"]
 class Conflicts:
     """Pairs of labels that disagree although their contexts are equal.
 
-    For every context with several labels there is one pair for each label after the first: the place where
-    the context first occurs, and the first place with the other label. A place is (sample, position); the
-    position is that of the token which carries the label.
+    For each further label of a context there is one pair: the place where the context first occurs, and the first
+        place with that other label. A place is (sample, position), with the position of the token that carries the
+        label.
     """
 
     samples: Int[np.ndarray, "n_conflicts 2"]
@@ -38,9 +39,9 @@ class Conflicts:
 
 
 def context_ids(inputs: Sequences, task: Task, ordered: bool) -> Labels:
-    """Number the context of every label: equal contexts get equal numbers, in order of first appearance."""
+    """Return the number of each label's context. Equal contexts get equal numbers, in order of first appearance."""
     if task == "distribution":
-        raise UsageError("documents have a distribution for each context, not a label; use contexts_of().")
+        raise UsageError("each context of a document has a distribution, not a label; use contexts_of().")
     tokens, offsets = flat_tokens(inputs)
     if not ordered:
         whole = group_rows(sort_within_rows(tokens, offsets), offsets)
@@ -59,7 +60,10 @@ def context_ids(inputs: Sequences, task: Task, ordered: bool) -> Labels:
 
 
 def flat_tokens(inputs: Sequences) -> tuple[Int[np.ndarray, " n_tokens"], Int[np.ndarray, " n_offsets"]]:
-    """Return token numbers, one after the other, and offsets; vectors are numbered by their value."""
+    """Return the token numbers of all sequences in one array, and the offsets of the sequences.
+
+    Equal vectors get equal numbers.
+    """
     if isinstance(inputs, TokenSequences):
         return inputs.ids, inputs.offsets
     return inputs.token_ids.reshape(-1), np.arange(len(inputs) + 1) * inputs.seq_len
@@ -75,12 +79,12 @@ def label_places(inputs: Sequences, task: Task) -> tuple[Labels, Labels]:
     samples = np.repeat(samples, lengths)
     if task == "seq-to-seq":
         return samples, positions
-    later = positions > 0  # documents: the token at t is the label of the context before it
+    later = positions > 0  # documents: the token at position t is the label of the tokens before it
     return samples[later], positions[later] - 1
 
 
 def find_conflicts(inputs: Sequences, labels: Labels, task: Task, contexts: Labels) -> Conflicts:
-    """Find the labels that disagree; `contexts` numbers the context of each."""
+    """Find the labels that disagree. `contexts` holds the number of each label's context."""
     first_with_label = np.sort(representatives(pair_ids(contexts, labels)))
     first = representatives(contexts)[contexts[first_with_label]]
     other = first != first_with_label
@@ -92,10 +96,11 @@ def find_conflicts(inputs: Sequences, labels: Labels, task: Task, contexts: Labe
 def samples_to_keep(
     inputs: Sequences, labels: Labels, task: Task, contexts: Labels, rule: Rule
 ) -> Bool[np.ndarray, " n_samples"]:
-    """Say which samples stay so that no two labels disagree.
+    """Return which samples to keep so that no two labels disagree.
 
-    `first`, `last` and `majority` choose one label for each context (of equally frequent ones, the one seen
-    first) and drop the samples that say otherwise; `drop` drops every sample with a disputed context.
+    `first`, `last` and `majority` choose one label for each context and drop the samples with another label. Among
+    equally frequent labels, `majority` chooses the first. `drop` drops every sample whose context has conflicting
+    labels.
     """
     winner = _winning_labels(labels, contexts, rule)
     agrees = labels == winner[contexts]
@@ -116,7 +121,7 @@ def _winning_labels(labels: Labels, contexts: Labels, rule: Rule) -> Int[np.ndar
         return np.asarray(labels[contexts.size - 1 - representatives(contexts[::-1])])
     pairs = pair_ids(contexts, labels)
     example = representatives(pairs)
-    # Sorting by (count, earliness) and writing in that order leaves the best one standing in every context.
+    # Sort by (count, earliness) and assign in that order: the last assignment to each context is the best label.
     order = np.lexsort((-example, np.bincount(pairs)))
     winner = np.empty(int(contexts.max(initial=-1)) + 1, dtype=np.int64)
     winner[contexts[example[order]]] = labels[example[order]]

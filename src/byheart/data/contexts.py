@@ -1,7 +1,8 @@
 """The distinct contexts of documents, the tokens that follow each, and their entropy (MFT24 section 3).
 
-Documents are put in dictionary order. A prefix of one is then new exactly where it is longer than what the
-document shares with the one before it, so all prefixes are numbered at once, in time linear in the tokens.
+The documents are sorted in dictionary order. A prefix of a document is then new if and only if it is longer than the
+prefix that the document shares with the document before it. This numbers all prefixes in time linear in the number of
+tokens.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ MOST_WRITTEN = 2**22
 """Tokens of contexts that are written out whatever their documents are."""
 
 MOST_COPIES = 512
-"""Tokens of contexts for each token of the documents beyond which they are not written out; a document of 1,025 tokens has 512."""
+"""Tokens of contexts for each token of the documents beyond which they are not written out; a document of 1,025
+tokens has 512.
+"""
 
 BYTES_WRITTEN = 32
 """For each token of each context, filled up to the longest: what a compilation with its check holds at once, as measured."""
@@ -35,10 +38,11 @@ BYTES_WRITTEN = 32
 class Contexts:
     """The contexts α¹, ..., αⁿ of documents, numbered in order of first appearance.
 
-    Context i is the first `lengths[i]` tokens of document `documents[i]` (its first appearance), ends with
-    token `last_tokens[i]`, and continues context `parents[i]` (-1 when it is a single token). It appears
-    `counts[i]` times with a token after it. What follows it is `next_tokens[offsets[i]:offsets[i + 1]]`, in
-    rising order, each as often as `next_counts` says: a sparse row of the empirical distribution π̂.
+    Context i is the first `lengths[i]` tokens of document `documents[i]`, where it appears first. It ends with token
+    `last_tokens[i]`. Without this token it is context `parents[i]`, or -1 if it is a single token. It is followed by
+    a token `counts[i]` times. The distinct tokens that follow it are `next_tokens[offsets[i]:offsets[i + 1]]`, in
+    ascending order, and `next_counts` says how often each does. Together they are a sparse row of the empirical
+    distribution π̂.
     """
 
     source: TokenSequences
@@ -77,55 +81,61 @@ class Contexts:
 
     @cached_property
     def successor_contexts(self) -> Int[np.ndarray, " n_successors"]:
-        """Which context each entry of `next_tokens` belongs to."""
+        """The context that each entry of `next_tokens` belongs to."""
         return freeze(np.repeat(np.arange(len(self)), np.diff(self.offsets)), np.int64)
 
     @cached_property
     def probabilities(self) -> Float[np.ndarray, " n_successors"]:
-        """π̂ of every entry of `next_tokens`, given its context."""
+        """The probability π̂ of each entry of `next_tokens`, given its context."""
         return freeze(self.next_counts / self.counts[self.successor_contexts], np.float64)
 
     def as_sequences(self) -> TokenSequences:
-        """Write every context out, one sequence each.
+        """Return each context as a sequence of its own.
 
-        A document of n tokens has n - 1 contexts of n / 2 tokens on average. Raises `DataError` where long documents make that
-        many times the data, and `OverMemoryLimit` where a network asked all of them would take too much memory.
+        A document of n tokens has n - 1 contexts of n / 2 tokens on average. Raise `DataError` if long documents make
+        the contexts many times as long as the data, and `OverMemoryLimit` if running a network on all of them would
+        take too much memory.
         """
         n_written, longest = int(self.lengths.sum()), int(self.lengths.max(initial=0))
         if n_written > max(MOST_WRITTEN, MOST_COPIES * self.source.ids.size):
             row = int(self.source.lengths.argmax()) + 1
             raise DataError(
-                f"document {row} has {self.source.max_len:,} tokens. Each of its beginnings is a context that is asked on its own: "
-                f"all contexts together have {n_written:,} tokens, more than {MOST_COPIES} times as many as the documents.\n"
-                "  Divide long documents into lines of at most a thousand tokens, or learn the texts by heart with --recite.",
+                f"document {row} has {self.source.max_len:,} tokens. Each of its beginnings is a separate "
+                f"context, and all contexts together have {n_written:,} tokens, more than {MOST_COPIES} "
+                "times as many as the documents.\n"
+                "  Divide long documents into lines of at most a thousand tokens, or memorise the texts "
+                "with --recite.",
                 document=row,
                 n_tokens=self.source.max_len,
                 n_written=n_written,
             )
         require_memory(
-            f"asking {len(self):,} contexts of up to {longest:,} tokens", BYTES_WRITTEN * len(self) * longest
+            f"running the model on {len(self):,} contexts of up to {longest:,} tokens",
+            BYTES_WRITTEN * len(self) * longest,
         )
         starts = self.source.offsets[self.documents]
         ids = gather_ranges(self.source.ids, starts, self.lengths)
         return TokenSequences(ids, offsets_of(self.lengths), self.n_vocab)
 
     def dense_probabilities(self) -> Float[np.ndarray, "n_contexts n_vocab"]:
-        """Write π̂ out in full, one row per context."""
+        """Return π̂ as a dense matrix with one row per context."""
         table = np.zeros((len(self), self.n_vocab))
         table[self.successor_contexts, self.next_tokens] = self.probabilities
         return table
 
     @cached_property
     def _surprisals(self) -> Float[np.ndarray, " n_successors"]:
-        """-log π̂ of every entry, to about the last digit: log1p of an exact difference over a count."""
+        """Return -log π̂ of every entry, accurate to about the last digit, as log1p of an exact difference divided by
+        a count.
+        """
         totals = self.counts[self.successor_contexts]
         return np.asarray(np.log1p((totals - self.next_counts) / self.next_counts))
 
     @cached_property
     def entropy_nats(self) -> float:
-        """H of MFT24 section 3, -Σ_i Σ_γ c_i π̂_γi log π̂_γi: a total in nats.
+        """The total entropy H in nats (MFT24 section 3): -Σ_i Σ_γ c_i π̂_γi log π̂_γi, where c_i is the count of context i.
 
-        No term is negative, each is right to a few units in its last place, and their sum is rounded once.
+        No term is negative, each term is accurate to a few units in its last place, and the sum is rounded once.
         """
         return math.fsum((self.next_counts * self._surprisals).tolist())
 
@@ -136,17 +146,16 @@ class Contexts:
 
     @cached_property
     def context_entropies(self) -> Float[np.ndarray, " n_contexts"]:
-        """Entropy in nats of each context's own distribution (not weighted by its count)."""
+        """The entropy in nats of each context's own distribution, not weighted by its count."""
         return np.bincount(
             self.successor_contexts, weights=self.probabilities * self._surprisals, minlength=len(self)
         )
 
     @realises("MFT24-L2")
     def cross_entropy_nats(self, log_probabilities: Float[np.ndarray, "n_contexts n_vocab"]) -> float:
-        """Total loss, in nats, of a model that gives these log-probabilities to what follows each context.
+        """Return the total loss, in nats, of a model with these log-probabilities for the next token after each context.
 
-        It equals the sum over all positions of all documents, and is never below `entropy_nats` (MFT24 Lemma
-        2).
+        The loss equals the sum over all positions of all documents. It is never below `entropy_nats` (MFT24 Lemma 2).
         """
         if log_probabilities.shape != (len(self), self.n_vocab):
             raise UsageError(
@@ -158,11 +167,11 @@ class Contexts:
 
 
 def contexts_of(documents: TokenSequences) -> Contexts:
-    """Find the distinct contexts of `documents`: their prefixes that a token follows."""
+    """Find the distinct contexts of `documents`: the prefixes that are followed by a token."""
     if not (documents.lengths >= 2).any():
         raise DataError(
-            "no document has two tokens, so there is no context with a token after it.\n"
-            "  Give longer documents, or a tokenizer that cuts them into more tokens."
+            "no document has two or more tokens, so there is nothing to predict.\n"
+            "  Give longer documents, or a tokenizer that splits them into more tokens."
         )
     order = _dictionary_order(documents)
     ordered = documents.take(order)
@@ -171,19 +180,19 @@ def contexts_of(documents: TokenSequences) -> Contexts:
     nodes = _node_numbers(positions, is_new)
 
     # Every new prefix is a node of the tree of prefixes; its parent is the prefix one token shorter.
-    at = np.flatnonzero(is_new)  # node v is made by the token at[v]
+    at = np.flatnonzero(is_new)  # node v ends with the token at[v]
     n_nodes = at.size
     parent = np.where(positions[at] > 0, nodes[np.maximum(at - 1, 0)], -1)
     occurrences = np.bincount(nodes, minlength=n_nodes)
 
-    # Contexts are the nodes with a token after them, in order of first appearance with one.
+    # Contexts are the nodes that are followed by a token, in the order in which this happens first.
     followed = np.ones(ids.size, dtype=bool)
     followed[ordered.offsets[1:][ordered.lengths > 0] - 1] = False
     first_document = np.full(n_nodes, len(documents), dtype=np.int64)
     np.minimum.at(first_document, nodes[followed], np.repeat(order, ordered.lengths)[followed])
     inner = np.unique(parent[parent >= 0])
     inner = inner[np.lexsort((positions[at[inner]], first_document[inner]))]
-    number = np.full(n_nodes + 1, -1, dtype=np.int64)  # the last entry answers for parent -1
+    number = np.full(n_nodes + 1, -1, dtype=np.int64)  # the last entry is for parent -1
     number[inner] = np.arange(inner.size)
 
     children = np.flatnonzero(parent >= 0)
@@ -205,7 +214,7 @@ def contexts_of(documents: TokenSequences) -> Contexts:
 
 
 def _dictionary_order(documents: TokenSequences) -> Int[np.ndarray, " n_documents"]:
-    """Return the order of documents by their tokens; equal documents stay as they were."""
+    """Return the dictionary order of the documents. Equal documents keep their order."""
     raw = documents.ids.astype(">u8").tobytes()  # big-endian: comparing bytes compares numbers
     bounds = (documents.offsets * 8).tolist()
     keys = [raw[begin:end] for begin, end in pairwise(bounds)]
@@ -213,13 +222,13 @@ def _dictionary_order(documents: TokenSequences) -> Int[np.ndarray, " n_document
 
 
 def _shared_with_previous(documents: TokenSequences) -> Int[np.ndarray, " n_documents"]:
-    """How many leading tokens each document shares with the one before it."""
+    """Return how many leading tokens each document shares with the document before it."""
     lengths, offsets = documents.lengths, documents.offsets
     shared = np.zeros(len(documents), dtype=np.int64)
     common = np.minimum(lengths[1:], lengths[:-1])
     here = flat_ranges(offsets[1:-1], common)
     before = flat_ranges(offsets[:-2], common)
-    # The first position that differs; a document that runs out shares all it has.
+    # Find the first position that differs. If a document is a prefix of the other, all its tokens are shared.
     differs = documents.ids[here] != documents.ids[before]
     clash = np.where(differs, documents.positions[here], np.iinfo(np.int64).max)
     some = np.flatnonzero(common)
@@ -234,14 +243,15 @@ def _node_numbers(
 ) -> Int[np.ndarray, " n_tokens"]:
     """Number the prefix that ends at each token.
 
-    A prefix that is not new is the one of the same length in the document before: the latest new one at its
-    position.
+    A prefix that is not new equals the prefix of the same length in the document before. Its number is that of the
+    latest new prefix that ends at this position.
     """
     number = np.where(is_new, np.cumsum(is_new) - 1, -1)
     by_position = np.argsort(positions, kind="stable")
     nodes = np.empty_like(number)
-    # Numbers only grow in dictionary order, and the first token at each position is new, so a running maximum
-    # within one position is the latest new node; adding the position's rank keeps positions apart.
+    # Numbers only grow in dictionary order, and the first token at each position is new. A running maximum
+    # within one position is therefore the latest new node. Adding the rank of the position keeps positions
+    # apart.
     base = positions[by_position] * (number.size + 1)
     nodes[by_position] = np.maximum.accumulate(number[by_position] + base) - base
     return nodes

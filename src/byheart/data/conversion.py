@@ -1,4 +1,4 @@
-"""Make a `Dataset` from what a user has: a path, pairs, a dictionary, a data frame, or inputs and labels."""
+"""Make a `Dataset` from a path, pairs, a dictionary, a data frame, or inputs and labels."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ READING_OPTIONS = tuple(
         ("input", "label", "tokenizer", "ordered", "on_conflict", "label_names", *RULES, *FILE_OPTIONS)
     )
 )
-"""Options of a call that say how data are read, not how they are compiled."""
+"""The options of a call that control how data are read, not how they are compiled."""
 
 
 def dataset_of(given: Any, labels: Any = None, **reading: Any) -> Dataset:
-    """The data set that `given` holds; `reading` are the options of `Dataset.read`, without those that are None.
+    """Convert `given` to a data set. `reading` holds options of `Dataset.read`; options that are None are ignored.
 
-    labels: those of the inputs `given`, as scikit-learn has X and y; None where `given` holds both.
+    labels: the labels, if `given` holds only the inputs, as with X and y in scikit-learn; otherwise None.
     """
     if labels is not None:
         given = _inputs_and_labels(given, labels)
@@ -36,7 +36,9 @@ def dataset_of(given: Any, labels: Any = None, **reading: Any) -> Dataset:
             raise UsageError(f"the data set is for the task {given.task}, not {task}.", task=task)
         if options:
             raise UsageError(
-                f"a Dataset has been read already; leave out {', '.join(sorted(options))}, or give the path."
+                "these options apply while data are read, and a Dataset has been read already: "
+                f"{', '.join(sorted(options))}.\n"
+                "  Leave them out, or give the path of the file."
             )
         return given
     if isinstance(given, str | Path):
@@ -45,7 +47,10 @@ def dataset_of(given: Any, labels: Any = None, **reading: Any) -> Dataset:
     arrays = isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], np.ndarray)
     for name in (*FILE_OPTIONS, *columns, *(("tokenizer",) if arrays else ())):
         if name in options:
-            raise UsageError(f"{name} says how a file is read; it does not go with {type(given).__name__}.")
+            raise UsageError(
+                f"{name} is an option for reading files; leave it out for data of type "
+                f"{type(given).__name__}."
+            )
     if is_frame(given):
         return Dataset.from_pandas(given, **options)
     if isinstance(given, Mapping):
@@ -55,8 +60,8 @@ def dataset_of(given: Any, labels: Any = None, **reading: Any) -> Dataset:
     if isinstance(given, Iterable):
         return Dataset.from_pairs(_pairs(given), **options)
     raise UsageError(
-        f"data of type {type(given).__name__} cannot be compiled: give a path, (input, label) pairs, a dictionary, a data frame, "
-        "or inputs and labels: compile(X, y)."
+        f"data of type {type(given).__name__} cannot be compiled: give a path, (input, label) pairs, a "
+        "dictionary, a data frame, or inputs and labels as compile(X, y)."
     )
 
 
@@ -65,7 +70,7 @@ def _inputs_and_labels(inputs: Any, labels: Any) -> Any:
     if isinstance(inputs, str | Path | Dataset | Mapping) or not hasattr(inputs, "__len__"):
         raise UsageError(
             f"labels were given, but the inputs are a {type(inputs).__name__}, not a list.\n"
-            "  Give inputs and labels, compile(X, y), or the data alone: compile(data)."
+            "  Give inputs and labels as compile(X, y), or the data alone as compile(data)."
         )
     if is_frame(inputs):
         names = [str(name) for name in getattr(inputs, "column_names", inputs.columns)]
@@ -100,12 +105,13 @@ def _is_vector(cell: Any) -> bool:
 
 
 def _numbers(frame: Any, names: list[str]) -> np.ndarray:
-    """The columns of a frame of features as vectors."""
+    """Return the columns of a frame of features as vectors, one per row."""
     try:
         return np.column_stack([np.asarray(frame[name], dtype=np.float64) for name in names])
     except (TypeError, ValueError, KeyError):
         raise UsageError(
-            f"the inputs are a frame of {len(names)} columns that are not all numbers: {', '.join(names)}.\n"
+            f"the inputs are a frame of {len(names)} columns, not all of which are numbers: "
+            f"{', '.join(names)}.\n"
             "  Give one column of texts, compile(frame[NAME], labels), or columns of numbers.",
             columns=names,
         ) from None

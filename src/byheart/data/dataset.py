@@ -1,4 +1,4 @@
-"""`Dataset`: what is to be memorised."""
+"""`Dataset`: the inputs and labels to be memorised."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ from byheart.process.progress import Progress, report
 
 __all__ = ["Dataset", "OnConflict", "TableOptions", "Task", "TokenSequences", "VectorSequences"]
 
-_SHOWN = 60  # characters of an input in a message
+_SHOWN = 60  # number of characters of an input that a message shows
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset(Content):
-    """Inputs, labels and what they mean; immutable, with a digest.
+    """Inputs with labels, and how to read them. A data set is immutable and has a digest.
 
     inputs: token ids (ragged) or real vectors.
-    labels: class numbers in [0, n_classes). `next-token` and `set`: one per sequence, in order, belonging to
-        its last token; `seq-to-seq`: one per token, flat, in the order of tokens; `distribution` (documents):
-        every token but the first of its document, flat, being the one that follows the prefix before it.
-    label_names: name of each class.
-    tokenizer: turned the texts into ids; None for ids and vectors.
-    ordered: True when positions matter; False when only the multiset of tokens and the last one do.
-    source: how it was read; None where it was not read from a file.
-    rows: number of each sample in the file or list it came from, from 1; None where that is its place here.
-    left_out: number of rows that each rule left out, such as {"on_conflict=first": 2}.
-    label_type: what the labels were before they were written as text.
+    labels: class numbers in [0, n_classes), as one flat array. For `next-token` and `set`, one per sequence, which
+        belongs to its last token. For `seq-to-seq`, one per token. For `distribution` (documents), every token except
+        the first of each document; each is the label of the prefix before it.
+    label_names: the the name of each class.
+    tokenizer: the tokenizer that converted texts to ids; None for data given as ids or vectors.
+    ordered: True if positions matter; False if only the multiset of tokens and the last token matter.
+    source: how the data set was read; None if it was not read from a file.
+    rows: the row (from 1) of each sample in the file or list it came from; None if sample i came from row i + 1.
+    left_out: the number of rows that each rule left out, such as {"on_conflict=first": 2}.
+    label_type: the type that the labels had before they were converted to text.
     """
 
     def __post_init__(self) -> None:
-        """Check the invariants once; an error names the row of the sample."""
+        """Check the invariants. An error names the row of the sample."""
         object.__setattr__(self, "labels", freeze(self.labels, np.int64))
         if self.rows is not None:
             object.__setattr__(self, "rows", freeze(self.rows, np.int64))
@@ -75,15 +75,19 @@ class Dataset(Content):
                 raise DataError("no document has a token, so there is nothing to memorise.")
         elif empty.size:
             raise DataError(
-                f"row {self.row(int(empty[0]))} has an input without tokens ({amount(empty.size, 'such row')}), "
-                "so there is no token to label.\n  Remove those rows, or use a tokenizer that sees their text.",
+                f"row {self.row(int(empty[0]))} has an input without tokens "
+                f"({amount(empty.size, 'such row')}), "
+                "so no token can carry its label.\n"
+                "  Remove those rows, or use a tokenizer that makes tokens of their text.",
                 row=self.row(int(empty[0])),
             )
 
     def _check_labels(self) -> None:
         odd = next((name for name in self.label_names if not isinstance(name, str)), "")
         if not isinstance(odd, str):
-            raise UsageError(f"label names are texts; got {odd!r} among them.\n  Write them as texts.")
+            raise UsageError(
+                f"label names must be texts; got {odd!r} among them.\n  Convert every name to a text."
+            )
         n_tokens = int(self.lengths.sum())
         wanted = int(self.labels_per_sample.sum())
         if self.n_labels != wanted:
@@ -118,7 +122,7 @@ class Dataset(Content):
 
     @property
     def n_classes(self) -> int:
-        """Number of classes, whether or not each occurs."""
+        """Number of classes, including those that no sample has."""
         return len(self.label_names)
 
     @property
@@ -143,7 +147,10 @@ class Dataset(Content):
 
     @property
     def label_bits(self) -> float:
-        """Bits of information in arbitrary labels: distinct contexts · log2(n_classes). A repeated sample adds no information."""
+        """Bits of information in arbitrary labels: number of distinct contexts times log2(n_classes).
+
+        A repeated sample adds none.
+        """
         return self.n_contexts * math.log2(self.n_classes)
 
     @cached_property
@@ -154,9 +161,10 @@ class Dataset(Content):
 
     @cached_property
     def label_entropy(self) -> float:
-        """Entropy of these labels in bits: n_contexts · H, with H the entropy of how often each label occurs.
+        """Entropy of the labels in bits: n_contexts · H, where H is the entropy of the label frequencies.
 
-        Each context counts once, with its first label; those of documents, which have several, as often as they occur.
+        Each context counts once, with its first label. In documents, where a context may have several next tokens,
+        each occurrence counts.
         """
         is_distribution = self.task == "distribution"
         labels = self.labels if is_distribution else self.labels[representatives(self.context_ids)]
@@ -177,12 +185,12 @@ class Dataset(Content):
 
     @cached_property
     def context_ids(self) -> Int[np.ndarray, " n_labels"]:
-        """Number of each label's context: equal contexts get equal numbers, in order of first appearance."""
+        """The number of each label's context. Equal contexts get equal numbers, in order of first appearance."""
         return freeze(context_ids(self.inputs, self.task, self.ordered), np.int64)
 
     @cached_property
     def conflicts(self) -> Conflicts:
-        """Labels that disagree although their contexts are equal; always none for documents."""
+        """The pairs of labels that disagree although their contexts are equal. Documents have none."""
         if self.task == "distribution":
             none = np.zeros((0, 2), dtype=np.int64)
             return Conflicts(none, none, none)
@@ -197,10 +205,11 @@ class Dataset(Content):
     def resolved(self, on_conflict: OnConflict, known: Known = NOTHING) -> Dataset:
         """Return the data set without conflicting labels.
 
-        `error` raises ConflictingLabels if there are any. `first`, `last` and `majority` choose one label for
-        each context (of equally frequent ones the one seen first) and drop the samples that say otherwise;
-        `drop` drops every sample with a disputed context; `keep` changes nothing, for `check` to report.
-        Classes and tokens that only dropped samples have go with them, but for what is `known`.
+        `error` raises ConflictingLabels if there are any. `error` raises `ConflictingLabels` if there are any.
+        `first`, `last` and `majority` choose one label for each context and drop the samples with another label.
+        Among equally frequent labels, `majority` chooses the first. `drop` drops every sample whose context has
+        conflicting labels. `keep` changes nothing, so that `check` can report them. Classes and tokens that only
+        dropped samples have are removed too, except those that are `known`.
         """
         if on_conflict not in get_args(OnConflict):
             raise UsageError(f"on_conflict={on_conflict!r} is not one of {', '.join(get_args(OnConflict))}.")
@@ -218,7 +227,7 @@ class Dataset(Content):
         return replace(kept, left_out={**self.left_out, f"on_conflict={on_conflict}": int((~keep).sum())})
 
     def require_consistent(self) -> None:
-        """Raise ConflictingLabels, naming both rows, if equal contexts carry different labels."""
+        """Raise `ConflictingLabels`, naming both rows, if equal contexts have different labels."""
         if len(self.conflicts):
             raise self._conflicting_labels()
 
@@ -235,7 +244,7 @@ class Dataset(Content):
         )
 
     def describe_conflict(self, pair: int) -> str:
-        """One pair of `conflicts` in words."""
+        """Describe one pair of `conflicts`."""
         samples = [int(i) for i in self.conflicts.samples[pair]]
         a, b = (self.label_names[c] for c in self.conflicts.labels[pair])
         shown = sorted({self.describe_input(i) for i in samples})
@@ -245,7 +254,7 @@ class Dataset(Content):
         return f"{where} are equal ({' and '.join(shown)}) but labelled {a!r} and {b!r}"
 
     def require_finite(self) -> None:
-        """Raise NonFiniteInput, naming sample, position and coordinate, if a value is NaN or infinite."""
+        """Raise `NonFiniteInput`, naming sample, position and coordinate, if a value is NaN or infinite."""
         if isinstance(self.inputs, VectorSequences):
             self.inputs.require_finite()
 
@@ -256,11 +265,11 @@ class Dataset(Content):
     # Looking at samples
 
     def row(self, sample: int) -> int:
-        """Return the row (from 1) that sample `sample` (from 0) had where it was read."""
+        """Return the row (from 1) of the source that sample `sample` (from 0) was read from."""
         return sample + 1 if self.rows is None else int(self.rows[sample])
 
     def describe_input(self, sample: int) -> str:
-        """One input for people: its text, ids or vectors, shortened."""
+        """Describe one input for people: its text, ids or vectors, shortened."""
         if isinstance(self.inputs, TokenSequences) and self.tokenizer is not None:
             text = self.tokenizer.decode(self.inputs[sample].tolist())
             return repr(text) if len(text) <= _SHOWN else repr(text[:_SHOWN]) + "…"
@@ -270,7 +279,7 @@ class Dataset(Content):
         return " ".join(shown.split())
 
     def multiset(self, sample: int) -> Multiset[int]:
-        """What a network without positions sees of one input: how often each token occurs.
+        """Return how often each token occurs in one input, which is all that a network without positions can see.
 
         Vectors are numbered by their value, as `VectorSequences.token_ids` numbers them.
         """
@@ -283,15 +292,15 @@ class Dataset(Content):
     def with_labels(
         self, labels: Int[np.ndarray, " n_labels"], label_names: Sequence[str] | None = None
     ) -> Dataset:
-        """Return the same inputs with other class numbers (and, if given, other names)."""
+        """Return the same inputs with other class numbers and, if given, other label names."""
         names = self.label_names if label_names is None else tuple(label_names)
         return replace(
-            self, labels=_whole_numbers(labels, "classes", "Names go in label_names."), label_names=names
+            self, labels=_whole_numbers(labels, "classes", "Give names as label_names."), label_names=names
         )
 
     def subset(self, indices: Int[np.ndarray, " n_taken"] | Sequence[int]) -> Dataset:
-        """Return the chosen samples, in the order given; vocabulary, label names and row numbers stay."""
-        chosen = _whole_numbers(indices, "samples", "A mask becomes numbers by numpy.flatnonzero(mask).")
+        """Return the chosen samples, in the order given. They keep the vocabulary, the label names and their row numbers."""
+        chosen = _whole_numbers(indices, "samples", "Convert a mask with numpy.flatnonzero(mask).")
         if chosen.size and not (chosen.min() >= 0 and chosen.max() < self.n_samples):
             raise UsageError(
                 f"samples are numbered 0 to {self.n_samples - 1}; got {chosen.min()} to {chosen.max()}."
@@ -322,12 +331,14 @@ class Dataset(Content):
     ) -> Dataset:
         """Make a data set from arrays.
 
-        inputs: vectors (n_samples, seq_len, dim), floats (n_samples, dim) for one vector per sample, ids (n_samples, seq_len), or
+        inputs: vectors (n_samples, seq_len, dim), floats (n_samples, dim) for one vector per sample, ids (n_samples,
+            seq_len), or
             lists of ids (ragged).
-        labels: whole numbers or texts, (n_samples,), or for seq-to-seq (n_samples, seq_len) or flat. Without
-            `label_names` any numbers, named by their digits in rising order; with them, class numbers from 0.
-        task: next-token for one label per sequence and seq-to-seq for one per token, unless given.
-        n_vocab: vocabulary size, the largest id plus one unless given.
+        labels: whole numbers or texts, (n_samples,), or for seq-to-seq (n_samples, seq_len) or flat. With
+            `label_names`, they are class numbers from 0. Otherwise any numbers are allowed; the classes are then
+            sorted and named by their digits.
+        task: by default, next-token if there is one label per sequence, and seq-to-seq if there is one per token.
+        n_vocab: the vocabulary size; by default, the largest id plus one.
         rules: what becomes of rows that cannot be memorised, as for `read`.
         """
         content = content_of_arrays(
@@ -404,7 +415,9 @@ class Dataset(Content):
         delimiter: str | None = None,
         encoding: str | None = None,
     ) -> Dataset:
-        """Read documents (task `distribution`): a list of texts, a .txt (one per line) or a column `text`."""
+        """Make a data set of documents (task `distribution`) from a list of texts, a .txt (one per line) or the
+        column `text` of a table.
+        """
         content = read_documents(
             source, tokenizer=tokenizer, input=input, delimiter=delimiter, encoding=encoding
         )
@@ -415,7 +428,7 @@ class Dataset(Content):
 
     @classmethod
     def from_token_documents(cls, documents: TokenSequences, tokenizer: Tokenizer | None = None) -> Dataset:
-        """Documents that are token ids already (task `distribution`)."""
+        """Make a data set of documents given as token ids (task `distribution`)."""
         return cls._of(content_of_documents(documents, tokenizer))
 
     @classmethod
@@ -459,8 +472,8 @@ class Dataset(Content):
     ) -> Dataset:
         """Read a data file, choosing the reader by the suffix: .csv, .tsv, .jsonl, .parquet, .npz or .txt.
 
-        A .txt, or a .jsonl with `text` and no `key` for which no column is named, is read as documents; their
-        tokenizer is `word` unless given.
+        A .txt is read as documents, and so is a .jsonl with the field `text` and without `key`, unless columns are
+        named. The default tokenizer of documents is `word`.
         """
         return cls._read(path, None, progress, **options)
 
@@ -476,7 +489,7 @@ class Dataset(Content):
         content = read_content(Path(path), kind, check, progress, **options)
         report(progress, 2, READING_STEPS)
         with naming(Path(path), DataError, *([UsageError] if content.tokenizer is None else [])):
-            data = cls._of(content)  # arrays that do not go together are the file's mistake, not the caller's
+            data = cls._of(content)  # arrays of different lengths are a fault of the file, not of the call
         with naming(Path(path), DataError):
             known = Known(options.get("label_names") or (), isinstance(options.get("tokenizer"), Tokenizer))
             return cls._settled(data, check, options.get("on_conflict", "error"), known)
@@ -487,7 +500,10 @@ class Dataset(Content):
 
     @classmethod
     def _settled(cls, content: Content, check: RowCheck, on_conflict: OnConflict, known: Known) -> Dataset:
-        """The data set without the rows that rules leave out; all faults, old ones in `check` and new ones, are raised together."""
+        """Return the data set without the rows that rules leave out.
+
+        Faults found here are raised together with those already in `check`.
+        """
         data = content if isinstance(content, cls) else cls._of(content)
         n_rows = int(data.rows.max()) if data.rows is not None else data.n_samples
         if isinstance(data.inputs, VectorSequences) and len(data.inputs.non_finite):
@@ -496,19 +512,19 @@ class Dataset(Content):
             if check.rule("non_finite") == "drop":
                 check.leave_out("non_finite=drop", int(odd.sum()))
                 if odd.all():
-                    raise DataError("every row has a value that is not finite, so no row is left.")
+                    raise DataError("every row contains a value that is not finite, so no row is left.")
                 data = keep_rows(data, ~odd, known)
         if on_conflict == "error" and len(data.conflicts):
             check.add(
                 "on_conflict",
                 get_args(Rule),
-                "another label than an equal input before it",
+                "label differs from that of an equal input before it",
                 data._row_mask(data.conflicts.samples[:, 1], n_rows),
                 data._conflicting_labels(),
             )
         if check.faults and isinstance(data.inputs, VectorSequences) and len(data.inputs.non_finite):
             mask = data._row_mask(data.inputs.non_finite[:, 0], n_rows)
-            what = "a value that is not finite"
+            what = "contains a value that is not finite"
             check.settle("non_finite", mask, what, data.inputs.non_finite_values())
         if check.faults:
             check.require_none()
@@ -516,15 +532,17 @@ class Dataset(Content):
         return replace(settled, left_out={**check.left_out, **settled.left_out})
 
     def _row_mask(self, samples: Int[np.ndarray, " n"], n_rows: int) -> Bool[np.ndarray, " n_rows"]:
-        """The row numbers that some samples had in the source."""
+        """Return a mask that marks the rows of the source that some samples came from."""
         mask = np.zeros(n_rows, dtype=bool)
         mask[(samples if self.rows is None else self.rows[samples] - 1)] = True
         return mask
 
 
 def _whole_numbers(given: Any, what: str, remedy: str) -> Int[np.ndarray, " n_given"]:
-    """Check that numbers of samples or classes are integers: 0.5 or a mask would be rounded to other numbers."""
+    """Check that indices of samples or classes are integers, because 0.5 or a mask would be converted to other
+    numbers without an error.
+    """
     numbers = np.asarray(given).reshape(-1)
     if numbers.size and numbers.dtype.kind not in "iu":
-        raise UsageError(f"{what} are given by whole numbers, not {numbers.dtype}.\n  {remedy}")
+        raise UsageError(f"{what} must be given as whole numbers, not {numbers.dtype}.\n  {remedy}")
     return numbers.astype(np.int64)

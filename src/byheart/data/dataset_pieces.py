@@ -1,8 +1,9 @@
-"""`DatasetPieces`: a data set larger than memory, kept in pieces on disk; each piece is read as a `Dataset`.
+"""`DatasetPieces`: a data set that is larger than memory, stored in pieces on disk. Each piece is loaded as a `Dataset`.
 
-A file is read once, piece by piece. Each piece is kept as a data set of its own, with the vocabulary and the label names that occur
-in it; when all are there, the vocabularies are merged, and a piece is renumbered whenever it is loaded. Together the
-pieces are the data set that `Dataset.read` makes of the whole file, with the same digest.
+A file is read once, piece by piece. Each piece is stored as a data set of its own, with the vocabulary and the label
+names that occur in it. When all pieces are stored, the vocabularies are merged. Whenever a piece is loaded, its
+tokens and labels are renumbered accordingly. Together, the pieces equal the data set that `Dataset.read` makes of the
+whole file, with the same digest.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ from byheart.errors import UsageError
 from byheart.files.work_folder import read_arrays, read_json, require_json, write_arrays, write_json
 from byheart.records.vocabulary import LabelType
 
-_OWN_VOCABULARY = ("char", "word")  # tokenizers whose vocabulary is what occurs in the texts
+_OWN_VOCABULARY = ("char", "word")  # tokenizers whose vocabulary is made of the tokens of the texts
 
 
 @dataclass(frozen=True, eq=False)
 class TokensInPlace:
-    """The distinct (token id, position) pairs, both from 0, and how many distinct tokens end a sequence."""
+    """The distinct (token id, position) pairs, both counted from 0, and the number of distinct last tokens."""
 
     ids: Int[np.ndarray, " n_pairs"]
     positions: Int[np.ndarray, " n_pairs"]
@@ -45,12 +46,12 @@ class TokensInPlace:
 
 @dataclass(frozen=True, eq=False)
 class DatasetPieces:
-    """The properties of a `Dataset`, and the folder with its pieces.
+    """A data set in pieces, with the properties of a `Dataset`.
 
-    sizes         samples of each piece
-    shortest      tokens of the shortest sequence
-    label_counts  how many contexts have each label; before the contexts are counted, how often each label occurs
-    n_contexts    distinct contexts, once they are counted (`count_contexts`)
+    sizes         number of samples in each piece
+    shortest      number of tokens in the shortest sequence
+    label_counts  number of contexts with each label or, before contexts are counted, number of samples with it
+    n_contexts    number of distinct contexts; None until `count_contexts` has counted them
     """
 
     folder: Path
@@ -67,7 +68,7 @@ class DatasetPieces:
     label_counts: tuple[int, ...]
     n_contexts: int | None = None
     label_type: LabelType = "text"
-    left_out: ClassVar[Mapping[str, int]] = {}  # no rule is taken
+    left_out: ClassVar[Mapping[str, int]] = {}  # no rule may be given
 
     @property
     def n_samples(self) -> int:
@@ -76,7 +77,7 @@ class DatasetPieces:
 
     @property
     def n_labels(self) -> int:
-        """Number of labels: one for each sequence."""
+        """Number of labels, one per sequence."""
         return self.n_samples
 
     @property
@@ -86,18 +87,18 @@ class DatasetPieces:
 
     @property
     def label_bits(self) -> float:
-        """As `Dataset.label_bits`; if contexts were not counted, all are assumed distinct."""
+        """See `Dataset.label_bits`. If contexts were not counted, all are assumed to be distinct."""
         return (self.n_contexts or self.n_labels) * math.log2(self.n_classes)
 
     @property
     def label_entropy(self) -> float:
-        """n_contexts · H, as `Dataset.label_entropy`; if contexts were not counted, all are assumed distinct."""
+        """See `Dataset.label_entropy`. If contexts were not counted, all are assumed to be distinct."""
         total = sum(self.label_counts)
         return math.fsum(n * math.log2(total / n) for n in self.label_counts if n)
 
     @cached_property
     def digest(self) -> str:
-        """The digest of the whole, as `Dataset.digest`."""
+        """The digest of the whole data set; see `Dataset.digest`."""
         words = None if self.tokenizer is None else self.tokenizer.vocabulary
         shape = [self.n_samples] if self.dim is None else [self.n_samples, self.seq_len, self.dim]
         inputs = (piece.inputs for piece in self.pieces())
@@ -111,8 +112,8 @@ class DatasetPieces:
 
     @cached_property
     def tokens_in_place(self) -> TokensInPlace:
-        """Which token ids occur at which positions."""
-        assert self.vocab is not None, "only token ids are counted"
+        """The token ids that occur at each position."""
+        assert self.vocab is not None, "this is defined for token ids only, not for vectors"
         cells, last = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         for piece in self.pieces():
             assert isinstance(piece.inputs, TokenSequences)
@@ -122,7 +123,7 @@ class DatasetPieces:
         return TokensInPlace(cells // self.seq_len, cells % self.seq_len, last.size)
 
     def _offsets(self) -> Iterator[np.ndarray]:
-        """Where sequences begin and end in the whole."""
+        """The offsets of all sequences in the whole data set."""
         last = np.zeros(1, dtype=np.int64)
         yield last
         for piece in self.pieces():
@@ -130,11 +131,11 @@ class DatasetPieces:
             yield last
 
     def pieces(self) -> Iterator[Dataset]:
-        """The pieces in order, one in memory at a time."""
+        """Yield the pieces in order, with one in memory at a time."""
         return map(self.piece, range(len(self.sizes)))
 
     def piece(self, number: int) -> Dataset:
-        """One piece; its samples are numbered as in the file."""
+        """Return one piece. Its samples keep their row numbers in the file."""
         about, arrays = _about(self.folder, number), read_arrays(_arrays(self.folder, number))
         tokens, classes = self._numbers
         inputs: Sequences
@@ -155,19 +156,19 @@ class DatasetPieces:
 
     @cached_property
     def _numbers(self) -> tuple[dict[str, int], dict[str, int]]:
-        """The number of each token, and of each label."""
+        """Return two dictionaries with the number of each token and of each label."""
         words = () if self.tokenizer is None else self.tokenizer.vocabulary
         tokens, labels = ({name: i for i, name in enumerate(names)} for names in (words, self.label_names))
         return tokens, labels
 
 
 def spool(path: Path, folder: Path, **options: Unpack[TableOptions]) -> DatasetPieces:
-    """Read a file into pieces under `folder`. Pieces that are there already, from a call that was cut short, are kept."""
+    """Read a file into pieces under `folder`. Pieces that an interrupted call has already stored are kept."""
     rules = {name: options.get(name) or "error" for name in ("on_conflict", *RULES)}
     for name, rule in rules.items():
         if rule not in ("error", "keep"):
             raise UsageError(
-                f"{name}={rule} is impossible for data that are read in pieces. Repair the file."
+                f"{name}={rule} is not available for data that are read in pieces. Repair the file instead."
             )
     if options.get("task") not in (None, "next-token", "set"):
         raise UsageError(
@@ -204,11 +205,12 @@ def _write_piece(folder: Path, number: int, content: Content) -> None:
         raise UsageError(f"data are read in pieces for the tasks next-token and set, not {content.task}.")
     if isinstance(tokenizer, IdTokenizer):
         raise UsageError(
-            "the token ids of this file leave large gaps, which can only be closed when the whole file is read at once.\n"
+            "the token ids of this file leave large gaps, and ids can only be renumbered when the whole "
+            "file is read at once.\n"
             "  Number the tokens from 0, or leave out the shards."
         )
     lengths = inputs.lengths
-    Dataset(**vars(content))  # whatever is wrong with this piece is said now
+    Dataset(**vars(content))  # raises the errors of this piece now
     if isinstance(inputs, VectorSequences):
         inputs.require_finite()
         arrays = {"values": inputs.values}
@@ -236,18 +238,20 @@ def _write_piece(folder: Path, number: int, content: Content) -> None:
 
 
 def _narrow(numbers: np.ndarray) -> np.ndarray:
-    """Whole numbers from 0 in the smallest type that holds them."""
+    """Convert non-negative whole numbers to the smallest integer type that holds them."""
     return numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))
 
 
 def _merge(folder: Path, n_pieces: int, source: DataSource, given: Tokenizer | None) -> DatasetPieces:
-    """One vocabulary and one list of labels for all pieces, as if they had been read together."""
+    """Merge the vocabularies and the labels of all pieces, as if the pieces had been read together."""
     found = [_about(folder, number) for number in range(n_pieces)]
     counts: dict[str, int] = {}
     for piece in found:
         for name, number in zip(piece["label_names"], piece["label_counts"], strict=True):
             counts[name] = counts.get(name, 0) + number
-    is_array = source.file is not None and source.file.lower().endswith(".npz")  # tables hold texts
+    is_array = source.file is not None and source.file.lower().endswith(
+        ".npz"
+    )  # the inputs of tables are texts
     names = sorted(counts, key=int) if is_array and _are_numbers(found) else sorted(counts)
     types = {piece.get("label_type", "text") for piece in found}
     tokenizer = None if source.tokenizer is None else given
@@ -274,7 +278,7 @@ def _merge(folder: Path, n_pieces: int, source: DataSource, given: Tokenizer | N
 
 
 def _are_numbers(found: list[dict[str, Any]]) -> bool:
-    """Whether the labels were whole numbers; every piece then sorts them by value."""
+    """Return whether all labels were whole numbers, which are then sorted by value."""
     return all(
         all(name.lstrip("-").isdigit() for name in piece["label_names"])
         and piece["label_names"] == sorted(piece["label_names"], key=int)

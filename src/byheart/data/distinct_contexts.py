@@ -1,12 +1,12 @@
-"""Count the distinct contexts of a data set in pieces, and find equal contexts with different labels.
+"""Count the distinct contexts of a data set that is stored in pieces, and find equal contexts with different labels.
 
-The fingerprints of every piece are sorted into partitions by their first bits, so equal contexts meet in one partition, and each
-partition is examined alone.
+A fingerprint is a 128-bit hash of a context. The fingerprints of every piece are sorted into partitions by their
+first bits. Equal contexts are therefore in the same partition, and partitions can be examined one at a time.
 
-A fingerprint is a 128-bit hash of a context, so that equal contexts are found among more than fit in memory. Every token becomes
-a random-looking word, every context a sum of scrambled words, twice with different salts. Contexts with equal sums are taken for
-equal; two different ones among N have equal sums with a probability of about N² · 2^-129. Results that depend on this are checked
-later by asking every sample.
+To compute a fingerprint, every token is hashed to a word, and the words of a context are mixed and added up, twice
+with different salts. Contexts with equal sums are assumed to be equal. Among N contexts, two different ones have
+equal sums with a probability of about N² · 2^-129. Results that depend on this are verified later by running the
+model on every sample.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
 def context_fingerprints(inputs: Sequences, task: Task, ordered: bool) -> UInt64[np.ndarray, "n_samples 2"]:
-    """One fingerprint for the context of each sample (as in `consistency`); no input is empty."""
+    """Return the fingerprint of each sample's context, which is defined in `consistency`. No input may be empty."""
     return np.stack([_hash_contexts(inputs, task, ordered, salt) for salt in _SALTS], axis=1)
 
 
@@ -63,7 +63,9 @@ def _hash_contexts(
         positions = np.arange(len(words)) - np.repeat(offsets[:-1], lengths)
         terms = words + (positions.astype(np.uint64) + np.uint64(1)) * _STEP
     total = np.add.reduceat(mix(terms), offsets[:-1]) + lengths.astype(np.uint64) * _STEP
-    if not ordered and task != "set":  # without positions the token that carries the label tells
+    if (
+        not ordered and task != "set"
+    ):  # without positions, the token that carries the label is part of the context
         total = mix(total) + words[offsets[1:] - 1]
     return mix(total)
 
@@ -94,7 +96,7 @@ class _Partition:
 def read_in_pieces(
     path: Path, folder: Path, workers: Workers, progress: Progress | None = None, **options: Any
 ) -> DatasetPieces:
-    """Read a file into pieces under `folder` and count its contexts; the options are those of `Dataset.read`."""
+    """Read a file into pieces under `folder` and count its contexts. `options` are those of `Dataset.read`."""
     pieces = spool(path, folder / "pieces", **options)
     n_contexts, label_counts = count_contexts(pieces, folder / "contexts", workers, progress)
     return replace(pieces, n_contexts=n_contexts, label_counts=label_counts)
@@ -103,9 +105,9 @@ def read_in_pieces(
 def count_contexts(
     pieces: DatasetPieces, folder: Path, workers: Workers, progress: Progress | None = None
 ) -> tuple[int, tuple[int, ...]]:
-    """The number of distinct contexts, and how many of them have each label.
+    """Return the number of distinct contexts, and the number of contexts with each label.
 
-    Raises `ConflictingLabels`, with both rows, where equal contexts have different labels.
+    Raise `ConflictingLabels`, naming both rows, if equal contexts have different labels.
     """
     done = folder / "counted.json"
     if read_json(done) is None:
@@ -150,20 +152,20 @@ def count_contexts(
 
 
 def _sort_piece(task: _Piece) -> None:
-    """Write the fingerprints of one piece, sorted by partition, each with its label and its row."""
+    """Write the fingerprints of one piece to disk, sorted by partition, each with its label and its row."""
     if task.file.exists():
         return
     data = task.pieces.piece(task.number)
     assert data.rows is not None
     prints = context_fingerprints(data.inputs, data.task, data.ordered)
-    # the upper 32 bits, times the number of partitions, over 2^32
+    # the upper 32 bits times the number of partitions, divided by 2^32
     partition = ((prints[:, 0] >> np.uint64(32)) * np.uint64(task.n_partitions)) >> np.uint64(32)
     columns = np.ascontiguousarray(prints.T)
     write_parts(task.file, partition, task.n_partitions, [*columns, data.labels, data.rows])
 
 
 def _count_partition(task: _Partition) -> None:
-    """Count the distinct contexts of one partition, and the labels that disagree."""
+    """Count the distinct contexts of one partition and the conflicting labels."""
     if task.file.exists():
         return
     found = read_part(map(_piece_file, repeat(task.folder), range(task.n_pieces)), task.number)

@@ -1,4 +1,4 @@
-"""The columns of a data frame of pandas or polars, or of a table of pyarrow."""
+"""Read and make columns of pandas and polars data frames and pyarrow tables."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ LIBRARIES = ("pandas", "polars", "pyarrow")
 
 
 def is_frame(given: Any) -> bool:
-    """Whether this is a data frame; none of the libraries is imported to find out."""
+    """Return whether `given` is a data frame, without importing any of the libraries."""
     return type(given).__module__.split(".")[0] in LIBRARIES and hasattr(given, "columns")
 
 
 def is_column(given: Any) -> bool:
-    """Whether this is one column of a data frame, such as a pandas Series."""
+    """Return whether `given` is one column of a data frame, such as a pandas Series."""
     return type(given).__module__.split(".")[0] in LIBRARIES and hasattr(given, "to_list")
 
 
 def question_column(frame: Any, input: str | None) -> Any:
-    """The column of `frame` that holds the questions: `input`, else `key`, else its only column."""
+    """Return the column of `frame` that holds the questions: the column `input` if it exists, else `key`, else the
+    only column.
+    """
     columns = list(getattr(frame, "column_names", frame.columns))
     names = [str(name) for name in columns]
     for name in (input, "key", names[0] if len(names) == 1 else None):
@@ -28,20 +30,21 @@ def question_column(frame: Any, input: str | None) -> Any:
             return frame[columns[names.index(name)]]
     wanted = f"`{input}`, which the model was compiled from," if input else "`key`"
     raise UsageError(
-        f"the frame has no column {wanted} to ask; its columns are {', '.join(map(repr, names))}.\n"
-        "  Ask one column: model.predict(frame[NAME]).",
+        f"the frame has no column {wanted} with questions; its columns are "
+        f"{', '.join(map(repr, names))}.\n"
+        "  Choose one column: model.predict(frame[NAME]).",
         columns=names,
     )
 
 
 def cells_or_none(column: Any) -> list[Any]:
-    """The cells of a column; None where one is missing."""
+    """Return the cells of a column as a list, with None for each missing cell."""
     cells = column.to_pylist() if hasattr(column, "to_pylist") else column.to_list()
     return [None if cell is None or cell != cell else cell for cell in cells]
 
 
 def column_like(column: Any, cells: list[Any], name: str | None) -> Any:
-    """`cells` as a column of the same library as `column`, with its index if it has one (pandas)."""
+    """Return `cells` as a column of the same library as `column`, with the same index if it has one (pandas)."""
     library = type(column).__module__.split(".")[0]
     if library == "pandas":
         return type(column)(cells, index=column.index, name=name, dtype=object)
@@ -49,10 +52,13 @@ def column_like(column: Any, cells: list[Any], name: str | None) -> Any:
 
 
 def frame_columns(frame: Any, input: str | None, label: str | None) -> tuple[list[Any], list[Any]]:
-    """The cells of two columns (named, or `key` and `value`, or the only two); None for a missing cell."""
+    """Return the cells of two columns, with None for each missing cell.
+
+    By default, these are `key` and `value`, or the only two.
+    """
     if not is_frame(frame):
-        raise UsageError(f"a {type(frame).__name__} is not a data frame of {', '.join(LIBRARIES)}.")
-    columns = list(getattr(frame, "column_names", frame.columns))  # those of pandas need not be texts
+        raise UsageError(f"expected a data frame of {', '.join(LIBRARIES)}; got a {type(frame).__name__}.")
+    columns = list(getattr(frame, "column_names", frame.columns))  # column names in pandas need not be texts
     names = [str(name) for name in columns]
     usual = names if len(names) == 2 and not {"key", "value"} <= set(names) else ["key", "value"]
     chosen = (input or usual[0], label or usual[1])

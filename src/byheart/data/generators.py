@@ -1,7 +1,7 @@
-"""Seeded data, of every kind the papers use. The same arguments always give the same data set.
+"""Generate random data sets of every kind that the papers use. The same arguments always give the same data set.
 
-Labels are drawn independently and uniformly; where two samples happen to have equal contexts, the later one
-takes the label of the earlier, so every data set made here can be memorised.
+Labels are drawn independently and uniformly. If two samples have equal contexts, the later one takes the label of the
+earlier, so that every data set made here can be memorised.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def uniform_vectors(
     task: Task = "next-token",
     ordered: bool = False,
 ) -> Dataset:
-    """Tokens uniform on [0, 1)^dim, labels uniform over the classes (KS25)."""
+    """Draw tokens uniformly from [0, 1)^dim and labels uniformly from the classes (KS25)."""
     rng = np.random.default_rng(seed)
     values = rng.random((n_samples, seq_len, dim))
     return random_labels(VectorSequences(values), n_classes, rng, task, ordered)
@@ -47,14 +47,14 @@ def grid_vectors(
     task: Task = "next-token",
     ordered: bool = False,
 ) -> Dataset:
-    """Tokens uniform on the grid {0, ..., levels - 1}^dim, labels uniform over the classes."""
+    """Draw tokens uniformly from the grid {0, ..., levels - 1}^dim and labels uniformly from the classes."""
     rng = np.random.default_rng(seed)
     values = rng.integers(0, levels, size=(n_samples, seq_len, dim)).astype(np.float64)
     return random_labels(VectorSequences(values), n_classes, rng, task, ordered)
 
 
 def rademacher_vectors(n_samples: int = 500, seq_len: int = 10, dim: int = 6, *, seed: int) -> Dataset:
-    """Tokens uniform on [0, 1)^dim, labels -1 or +1 (KS25 Appendix H, the study of the sequence length)."""
+    """Draw tokens uniformly from [0, 1)^dim and labels from -1 and +1 (KS25 Appendix H, the study of the sequence length)."""
     return replace(uniform_vectors(n_samples, seq_len, dim, 2, seed=seed), label_names=("-1", "1"))
 
 
@@ -69,7 +69,10 @@ def random_tokens(
     task: Task = "next-token",
     ordered: bool | None = None,
 ) -> Dataset:
-    """Token ids uniform over the vocabulary; lengths uniform from `min_len` (if given) to `seq_len`."""
+    """Draw token ids uniformly from the vocabulary, in sequences of `seq_len` tokens.
+
+    With `min_len`, draw each length uniformly from `min_len` to `seq_len`.
+    """
     rng = np.random.default_rng(seed)
     lengths = np.full(n_samples, seq_len)
     if min_len is not None:
@@ -80,17 +83,18 @@ def random_tokens(
 
 
 def associations(n_vocab: int = 50, seq_len: int = 2, *, seed: int) -> Dataset:
-    """Every sequence of `seq_len` tokens with one uniformly random next token (DPC24 section 4.2)."""
+    """Return every sequence of `seq_len` tokens, each with one uniformly random next token (DPC24 section 4.2)."""
     rng = np.random.default_rng(seed)
     grid = np.indices((n_vocab,) * seq_len).reshape(seq_len, -1).T
     return random_labels(TokenSequences.of(grid, n_vocab), n_vocab, rng, "next-token", True)
 
 
 def zipf_documents(n_documents: int, n_tokens: int = 10, n_vocab: int = 500, *, seed: int) -> Dataset:
-    """Documents that share prefixes as stories do (like the data of MFT24 section 7).
+    """Generate documents that share prefixes, as stories do (similar to the data of MFT24 section 7).
 
-    The token with rank k follows a prefix with probability proportional to 1/k², where the ranking of the vocabulary is
-    shifted by a number that depends on the token before: openings recur often, and every context has few likely successors.
+    The token with rank k follows a prefix with probability proportional to 1/k², where the ranking of the vocabulary
+    is shifted by a number that depends on the previous token. Openings therefore recur often, and every context has
+    few likely next tokens.
     """
     rng = np.random.default_rng(seed)
     weights = 1.0 / np.arange(1, n_vocab + 1) ** 2
@@ -106,7 +110,7 @@ def zipf_documents(n_documents: int, n_tokens: int = 10, n_vocab: int = 500, *, 
 def random_labels(
     inputs: Sequences, n_classes: int, rng: np.random.Generator, task: Task, ordered: bool
 ) -> Dataset:
-    """Label inputs uniformly at random, equal contexts with equal labels; classes are named 0, 1, ..."""
+    """Label inputs uniformly at random, with equal labels for equal contexts. Classes are named 0, 1, ..."""
     contexts = context_ids(inputs, task, ordered)
     drawn = rng.integers(0, n_classes, size=contexts.size)
     labels = drawn[representatives(contexts)[contexts]]
@@ -118,7 +122,7 @@ def story_openings(texts: Sequence[str], n_documents: int, *, seed: int = 0, n_t
 
     Source:   MFT24 section 7. Tokens are `\w+|[^\w\s]+` with case kept; texts with fewer than `n_tokens` are
         left out; the vocabulary is that of the chosen documents alone.
-    Departs:  the shuffle is numpy's `default_rng(seed)`, so the subset is not the one the authors drew.
+    Departs:  the shuffle is numpy's `default_rng(seed)`, so the chosen documents differ from those of the authors.
     """
     chosen: list[list[str]] = []
     for index in np.random.default_rng(seed).permutation(len(texts)):
@@ -130,7 +134,7 @@ def story_openings(texts: Sequence[str], n_documents: int, *, seed: int = 0, n_t
     if len(chosen) < n_documents:
         raise DataError(
             f"{n_documents} documents were asked for, but only {len(chosen)} of {len(texts)} texts have "
-            f"{n_tokens} tokens or more.\n  Ask for fewer, or give more texts.",
+            f"{n_tokens} tokens or more.\n  Ask for fewer documents, or give more texts.",
             n_documents=n_documents,
             n_available=len(chosen),
         )

@@ -1,4 +1,4 @@
-"""A data set without some of its rows, as if they had never been there: labels and tokens that only they had are removed too."""
+"""Remove rows from a data set, together with the labels and tokens that only these rows had."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ C = TypeVar("C", bound=Content)
 
 @dataclass(frozen=True)
 class Known:
-    """What the caller gave; it stays even if no row uses it.
+    """The label names and vocabulary that the caller gave, which are kept even if no row uses them.
 
-    names           names of classes
-    has_vocabulary  whether the vocabulary was given too, by a `Tokenizer` or a size, and not found in the data
+    names           the names of the given classes
+    has_vocabulary  whether the vocabulary was given too, as a `Tokenizer` or a size
     """
 
     names: Sequence[str] = ()
@@ -33,7 +33,7 @@ NOTHING = Known()
 
 
 def keep_rows(content: C, keep: Bool[np.ndarray, " n_samples"], known: Known = NOTHING) -> C:
-    """The rows that `keep` marks, with the row numbers they had."""
+    """Return the rows that `keep` marks, with their original row numbers."""
     if keep.all():
         return content
     chosen = np.flatnonzero(keep)
@@ -54,7 +54,7 @@ def keep_rows(content: C, keep: Bool[np.ndarray, " n_samples"], known: Known = N
 def _without_lost_tokens(
     inputs: Sequences, before: Sequences, tokenizer: Tokenizer | None
 ) -> tuple[Sequences, Tokenizer | None]:
-    """Inputs and tokenizer without the tokens that no longer occur, where the vocabulary was found in the data."""
+    """Remove the tokens that no longer occur from inputs and tokenizer. This is for a vocabulary that was found in the data."""
     if not isinstance(inputs, TokenSequences) or not isinstance(before, TokenSequences):
         return inputs, tokenizer
     if isinstance(tokenizer, CharTokenizer | WordTokenizer | IdTokenizer):
@@ -71,7 +71,10 @@ def _renumber(
     before: Int[np.ndarray, " n_before"],
     stays: Bool[np.ndarray, " n_names"],
 ) -> tuple[Int[np.ndarray, " n_kept"], Int[np.ndarray, " n_left"]]:
-    """New numbers without those that no longer occur, and the old number of each that is left."""
+    """Renumber without the numbers that no longer occur.
+
+    Return the new numbers, and the old number of each number that is left.
+    """
     is_lost = np.zeros(stays.size, dtype=bool)
     is_lost[before] = True
     is_lost[numbers] = False

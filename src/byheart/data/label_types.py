@@ -1,7 +1,8 @@
 """The type that labels had before they were written as text, and how to restore it.
 
-Class names are texts, so that data from a file and from Python have one digest. A data set whose labels are all whole numbers, all
-numbers or all booleans says so, and its model answers with labels of that type, as Python has them.
+Class names are texts, so that the same data have the same digest whether they come from a file or from Python. A data
+set records whether its labels were all whole numbers, all numbers or all Booleans. Its model then answers with values
+of that Python type.
 """
 
 from __future__ import annotations
@@ -24,19 +25,22 @@ _KINDS: tuple[tuple[LabelType, tuple[type, ...]], ...] = (
 
 
 def type_of_labels(labels: Iterable[Any]) -> LabelType:
-    """The type that all labels (or the items of a list of labels) have; `text` where they differ."""
+    """Return the type that all labels, or the items of lists of labels, have in common; `text` if they differ."""
     found = {_type_of(item) for label in labels for item in _items(label)}
     return found.pop() if len(found) == 1 else "text"
 
 
 def type_of_array(labels: np.ndarray) -> LabelType:
-    """The same for an array."""
+    """Return the type of the labels in an array, as `type_of_labels` does for a list."""
     kinds: dict[str, LabelType] = {"b": "boolean", "i": "integer", "u": "integer", "f": "number"}
     return kinds.get(labels.dtype.kind, "text")
 
 
 def reader_of(kind: LabelType) -> Callable[[str], Label]:
-    """A function that turns the name of a class into its label; raises `ValueError` for a name that is not a label of this type."""
+    """Return a function that converts the name of a class to its label.
+
+    It raises `ValueError` if the name is not a label of this type.
+    """
     readers: dict[LabelType, Callable[[str], Label]] = {
         "text": str,
         "integer": int,

@@ -15,7 +15,7 @@ Element = TypeVar("Element", bound=Hashable)
 @realises("KS25-D A.1")
 @dataclass(frozen=True)
 class Multiset(Generic[Element]):
-    """A finite multiset: how often each element occurs. Equal multisets compare equal and have equal hashes.
+    """A finite multiset, stored as how often each element occurs. Equal multisets compare equal and have equal hashes.
 
     `items` are pairs (element, multiplicity), each multiplicity at least 1; make one with `Multiset.of`.
     """
@@ -24,7 +24,7 @@ class Multiset(Generic[Element]):
 
     @classmethod
     def of(cls, elements: Iterable[Element]) -> Multiset[Element]:
-        """Collect elements, with repeats."""
+        """Make the multiset of these elements, counting repeats."""
         return cls(frozenset(Counter(elements).items()))
 
     def __getitem__(self, element: Element) -> int:
@@ -34,7 +34,7 @@ class Multiset(Generic[Element]):
     @property
     @realises("KS25-D A.2")
     def support(self) -> frozenset[Element]:
-        """The elements that occur."""
+        """The set of elements that occur."""
         return frozenset(element for element, _ in self.items)
 
     def __len__(self) -> int:

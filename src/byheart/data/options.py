@@ -1,4 +1,4 @@
-"""What every table reader understands, and a record of how data were read."""
+"""The options of every table reader, and a record of how data were read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ USUAL_COLUMNS = ("key", "value")
 
 
 class RowOptions(TypedDict, total=False):
-    """What to do with rows that cannot be memorised; see `TableOptions`."""
+    """How to treat rows that cannot be memorised; see `TableOptions`."""
 
     empty_labels: EmptyLabels
     empty_inputs: RowRule
@@ -27,26 +27,26 @@ class RowOptions(TypedDict, total=False):
 
 
 class TableOptions(RowOptions, total=False):
-    """What every constructor from a table understands.
+    """The options of every constructor that reads a table.
 
-    task: unless given, `seq-to-seq` if the first label is a list, and `next-token` otherwise.
-    tokenizer: `char` (default), `word`, `bytes`, the path of a tokenizer.json, or a Tokenizer to use as it
-        is.
-    input, label: column names, `key` and `value` unless given.
+    task: by default, `seq-to-seq` if the first label is a list, and `next-token` otherwise.
+    tokenizer: `char` (default), `word`, `bytes`, the path of a tokenizer.json, or a `Tokenizer`.
+    input, label: column names; by default, `key` and `value`.
     ordered: whether positions matter; by default they do for text and ids, and not for vectors and `set`.
     on_conflict: `error` (default), `first`, `last`, `majority`, `drop` or `keep`; see `Dataset.resolved`.
     empty_labels: `error` (default) refuses a row whose label is empty or null; `keep` memorises an empty label; `drop` leaves
         the row out.
-    empty_inputs: `error` (default) refuses a row whose input has no token; `drop` leaves it out.
-    malformed_rows: `error` (default) refuses a line that is not a row of the table, such as one with another number of fields;
+    empty_inputs: `error` (default) refuses a row whose input has no tokens; `drop` leaves it out.
+    malformed_rows: `error` (default) refuses a line that is not a valid row, such as one with another number of
+        fields than the header;
         `drop` leaves it out.
-    non_finite: `error` (default) has `compile` refuse vectors with NaN or an infinity; `drop` leaves those rows out.
-    max_tokens: rows of more tokens are left out. Unless given none is, and rows are refused that have more than 16,384 tokens, or
-        so many that filling up all others to their length would take more than the memory limit.
-    delimiter: the character between the fields of a CSV or TSV, or `tab`; unless given, as the suffix says.
-    encoding: of a file of text, such as cp1252; `utf-8` unless given.
-    label_names: names of classes known from elsewhere. They keep their numbers, and names that only the table
-        has follow them. Default: the sorted distinct labels of the table.
+    non_finite: with `error` (default), `compile` refuses vectors that contain NaN or infinity; `drop` leaves those rows out.
+    max_tokens: rows with more tokens are left out. By default no row is left out, but a row is refused if it has more
+        than 16,384 tokens, or if padding all others to its length would take more than the memory limit.
+    delimiter: the character between the fields of a CSV or TSV, or `tab`; by default, it depends on the suffix of the file.
+    encoding: the encoding of a text file, such as cp1252; by default, `utf-8`.
+    label_names: class names that are known already. They get the first class numbers, and further labels of the table
+        follow. By default, the class names are the sorted distinct labels of the table.
     """
 
     task: Task | None
@@ -66,11 +66,11 @@ class DataSource(JsonRecord):
 
     file        name of the file, without its folder
     input, label
-                columns; None where the usual ones were read
+                column names; None if the default columns were read
     tokenizer   `char`, `word`, `bytes` or `file`; None for ids and vectors
     delimiter, encoding
-                of a file of text; None where they were the usual ones
-    recite      whether texts were cut into windows, each with the token that follows
+                of a text file; None if they had their default values
+    recite      whether the file was read as texts that were cut into windows, each labelled with the next token
     """
 
     file: str | None = None
@@ -97,7 +97,7 @@ class DataSource(JsonRecord):
         return self.input or USUAL_COLUMNS[0], self.label or USUAL_COLUMNS[1]
 
     def text_options(self, kind: str) -> dict[str, str | None]:
-        """Delimiter and encoding for reading another file, where its kind has them."""
+        """Return the delimiter and encoding for reading another file of this kind, if such files have them."""
         return {
             "delimiter": self.delimiter if kind in ("csv", "tsv") else None,
             "encoding": self.encoding if kind not in ("npz", "parquet") else None,

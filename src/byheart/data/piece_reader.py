@@ -1,4 +1,4 @@
-"""Reading a data file piece by piece: CSV, TSV, Parquet and NPZ, never more than one piece in memory."""
+"""Read a CSV, TSV, Parquet or NPZ file piece by piece, with at most one piece in memory."""
 
 from __future__ import annotations
 
@@ -27,20 +27,24 @@ from byheart.files.npz_archive import open_npz
 from byheart.process.memory_limit import require_memory
 
 PIECE_NUMBERS = 1 << 21
-"""Numbers in the inputs of a piece of arrays."""
+"""How many numbers the inputs of one piece of an NPZ file hold."""
 
 PIECE_ROWS = 1 << 17
-"""Rows in a piece of a table."""
+"""How many rows of a table one piece holds."""
 
 KINDS = (*DIALECTS, "parquet", "npz")
 
 
 def read_pieces(path: Path, n_known: int, **options: Unpack[TableOptions]) -> Iterator[Content]:
-    """The rows of a file in order, each piece with a vocabulary and label names of its own; the first `n_known` are left out."""
+    """Yield the rows of a file in order, as pieces that each have their own vocabulary and label names.
+
+    The first `n_known` pieces are skipped.
+    """
     kind = kind_of(path)
     if kind not in KINDS:
         raise UsageError(
-            f"{path}: a .{kind} is not read in pieces; only .{', .'.join(KINDS)} are.", path=str(path)
+            f"{path}: a .{kind} file cannot be read in pieces. Convert it to one of .{', .'.join(KINDS)}.",
+            path=str(path),
         )
     require_content(path)
     pieces: Iterator[tuple[Any, Any]] = (
@@ -57,7 +61,11 @@ def read_pieces(path: Path, n_known: int, **options: Unpack[TableOptions]) -> It
                     check.require_none()
                 yield content
         except DataError as error:
-            shown = f"{error}\n  Rows are counted from row {n_before + 1:,} of the file, where this piece of it begins."
+            shown = (
+                f"{error}\n"
+                f"  These row numbers count from the start of a piece, which is row {n_before + 1:,} of "
+                "the file."
+            )
             raise type(error)(shown, **error.facts) from None
         n_before += len(labels)
     if not n_before:
@@ -97,13 +105,14 @@ def _array_pieces(path: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     with open_npz(path, ("inputs", "labels")) as (inputs, labels):
         if not inputs.shape or inputs.shape[:1] != labels.shape[:1]:
             raise MalformedFile(
-                f"{path}: inputs of shape {inputs.shape} and labels of shape {labels.shape} do not go together.",
+                f"{path}: inputs of shape {inputs.shape} do not match labels of shape {labels.shape}.",
                 path=str(path),
             )
         if inputs.is_fortran and len(inputs.shape) > 1:
             raise MalformedFile(
-                f"{path}: array `inputs` is stored column by column, so no row can be read before all are.\n"
-                "  Save numpy.ascontiguousarray(inputs).",
+                f"{path}: the array `inputs` is stored column by column, so it cannot be read in pieces "
+                "of rows.\n"
+                "  Save numpy.ascontiguousarray(inputs) instead.",
                 path=str(path),
             )
         step = max(1, PIECE_NUMBERS // max(1, inputs.row_items))

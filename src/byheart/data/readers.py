@@ -1,4 +1,4 @@
-"""From a path to the content of a data set: choose the reader, read, and name the file in every error."""
+"""Read the content of a data set from a file with the reader for its kind. Every error names the file."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from byheart.process.memory_limit import memory_limit
 from byheart.process.progress import Progress, report
 
 TOLD = ("input", "label", "on_conflict", *RULES, "delimiter", "encoding")
-READING_STEPS = 3  # cells are read, encoded, compared
-_KINDS = ("csv", "tsv", "jsonl", "parquet", "npz", "txt")  # each with the suffix of its name
+READING_STEPS = 3  # read the cells, encode them, compare them
+_KINDS = ("csv", "tsv", "jsonl", "parquet", "npz", "txt")  # each kind is also the suffix of the file name
 
 
 def read_content(
@@ -39,14 +39,17 @@ def read_content(
     progress: Progress | None = None,
     **options: Unpack[TableOptions],
 ) -> Content:
-    """Read a data file of the given kind, or of the kind its suffix says; see `Dataset.read`. `check` learns of faulty rows."""
+    """Read a data file of the given kind, by default the kind of its suffix; see `Dataset.read`.
+
+    Faulty rows are reported to `check`.
+    """
     require_file(path)
     kind, task = kind or kind_of(path), options.get("task")
     written = text_format(path, kind, options.get("delimiter"), options.get("encoding"))
     if task == "distribution" or (task is None and _holds_documents(path, kind, written, options)):
         return read_documents(path, kind, **options)
     if kind == "txt":
-        raise UsageError(f"{path} holds documents: their task is distribution, not {task}.", path=str(path))
+        raise UsageError(f"{path} holds documents, whose task is distribution, not {task}.", path=str(path))
     if kind == "npz":
         require_content(path)
         arrays = read_npz(path, ("inputs", "labels"))
@@ -64,7 +67,7 @@ def read_content(
 def describe_source(
     path: Path, options: TableOptions, tokenizer: str | None, told: Sequence[str] = TOLD
 ) -> DataSource:
-    """How a file was read, from the options named in `told` and the name of the tokenizer."""
+    """Return a record of how a file was read: the options named in `told` and the name of the tokenizer."""
     given: dict[str, Any] = {
         name: value for name, value in options.items() if name in told and value is not None
     }
@@ -74,7 +77,7 @@ def describe_source(
 def read_documents(
     source: str | Path | Sequence[str], kind: str | None = None, **options: Unpack[TableOptions]
 ) -> Content:
-    """Read documents: a list of texts, or a file (.txt, one per line; or a table with a column `text`).
+    """Read documents from a list of texts, a .txt (one per line) or a table with a column `text`.
 
     Blank lines of a .txt are skipped.
     """
@@ -85,7 +88,9 @@ def read_documents(
     require_file(path)
     kind = kind or kind_of(path)
     if kind == "npz":
-        raise UsageError(f"{path}: documents are text, not arrays; give a .txt or a table.", path=str(path))
+        raise UsageError(
+            f"{path}: documents must be text, not arrays; give a .txt or a table.", path=str(path)
+        )
     written = text_format(path, kind, options.get("delimiter"), options.get("encoding"))
     if kind == "txt":
         lines = read_text(path, written).split("\n")
@@ -102,7 +107,7 @@ def read_documents(
 
 
 def kind_of(path: Path) -> str:
-    """Return the kind of file that the suffix names."""
+    """Return the kind of file, as given by the suffix."""
     kind = path.suffix.lower().removeprefix(".")
     if kind not in _KINDS:
         raise UsageError(
@@ -114,7 +119,7 @@ def kind_of(path: Path) -> str:
 
 
 def text_format(path: Path, kind: str, delimiter: str | None, encoding: str | None) -> TextFormat:
-    """The text format of a file of this kind; refuse options that such a file does not have."""
+    """Return the text format of a file of this kind. Refuse options that do not apply to it."""
     if delimiter is not None and kind not in DIALECTS:
         raise UsageError(f"{path}: a .{kind} file has no delimiter; leave out --delimiter.", path=str(path))
     if encoding is not None and kind in ("npz", "parquet"):
@@ -125,7 +130,7 @@ def text_format(path: Path, kind: str, delimiter: str | None, encoding: str | No
 def array_content(
     path: Path, inputs: np.ndarray, labels: np.ndarray, options: TableOptions, check: RowCheck
 ) -> Content:
-    """The content of two arrays that were read from `path`."""
+    """Return the content of two arrays that were read from `path`."""
     with naming(path, UsageError, DataError):
         content = content_of_arrays(inputs, labels, task=options.get("task"), ordered=options.get("ordered"))
         content = checked_arrays(content, check)
@@ -135,7 +140,7 @@ def array_content(
 
 
 def table_columns(options: TableOptions) -> tuple[str, str]:
-    """The names of the columns of inputs and labels."""
+    """Return the names of the input column and the label column."""
     names = (options.get("input") or USUAL_COLUMNS[0], options.get("label") or USUAL_COLUMNS[1])
     if names[0] == names[1]:
         raise UsageError(
@@ -147,7 +152,7 @@ def table_columns(options: TableOptions) -> tuple[str, str]:
 def table_content(
     path: Path, inputs: Sequence[Any], labels: Sequence[Any], options: TableOptions, check: RowCheck
 ) -> Content:
-    """The content of two columns that were read from `path`."""
+    """Return the content of two columns that were read from `path`."""
     how: dict[str, Any] = {
         "task": options.get("task"),
         "tokenizer": options.get("tokenizer", "char"),
@@ -156,7 +161,7 @@ def table_content(
     }
     with naming(path, DataError):
         if not check.rules and all(type(cell) is str and cell for cell in (*inputs, *labels)):
-            # texts, none of them empty: the ordinary table, in which only an input can be faulty, by its tokens
+            # the usual table: all cells are non-empty texts, so a row is faulty only if its input has no tokens or too many
             content = content_of_columns(inputs, labels, **how)
             lengths = content.inputs.lengths
             longest = int(lengths.max())
@@ -186,7 +191,7 @@ def _require_rows(path: Path, rows: Sequence[Any]) -> None:
 
 @contextmanager
 def naming(path: Path, *kinds: type[UsageError] | type[DataError]) -> Iterator[None]:
-    """Name the file in errors about its content; a `UsageError` inside is a fault of the file."""
+    """Add the file name to errors about its content. A `UsageError` raised inside becomes an error of the file."""
     try:
         yield
     except kinds as error:
@@ -199,7 +204,7 @@ def _plain_label(value: Any, row: int, task: Task) -> Any:
 
 
 def _plain(value: Any, row: int, lists: bool) -> Any:
-    """Return a cell as text, or (where `lists` are expected) as a list of ids or of texts."""
+    """Return a cell as a text or, if `lists` are expected, as a list of ids or texts."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -211,6 +216,6 @@ def _plain(value: Any, row: int, lists: bool) -> Any:
         return value if ids else [_plain(item, row, False) for item in value]
     raise DataError(
         f"row {row}: {value!r} is a {type(value).__name__}, not a text or a number.\n"
-        "  Give a text; one label for each token needs the task seq-to-seq.",
+        "  Give a text. For one label per token, choose the task seq-to-seq.",
         row=row,
     )

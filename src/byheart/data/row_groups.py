@@ -1,7 +1,7 @@
 """Find equal rows among millions of rows, exactly.
 
-Rows are sorted by a 64-bit hash and then compared word by word with their neighbours, so the answer never
-rests on the hash. Should two different rows share one, the rows are compared as byte strings in a dictionary
+Rows are sorted by a 64-bit hash and then compared word by word with their neighbours, so that the result does not
+depend on the hash. If two different rows have the same hash, all rows are compared as byte strings in a dictionary
 instead.
 """
 
@@ -17,16 +17,18 @@ Offsets = Int[np.ndarray, " n_offsets"]
 RowIds = Int[np.ndarray, " n_rows"]
 Pairs = Int[np.ndarray, " n_pairs"]
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_BLOCK_WORDS = 1 << 22  # rows are hashed in blocks, to bound the memory taken on top of the data
+_BLOCK_WORDS = 1 << 22  # rows are hashed in blocks, to limit the additional memory
 
 LONG_ROWS = 64
 """Words of a row, on average, from which copying row by row is faster than copying word by word, and takes no indices."""
 
 
 def group_rows(words: Words, offsets: Offsets) -> RowIds:
-    """Number the rows `words[offsets[i]:offsets[i + 1]]`: equal rows get equal numbers, in order of first appearance.
+    """Return the number of each row `words[offsets[i]:offsets[i + 1]]`.
 
-    Rows follow one another without gaps, from the first word to the last.
+    Equal rows get equal numbers, in order of first appearance.
+
+    Together the rows must cover all words without gaps.
     """
     n_rows = offsets.size - 1
     if n_rows <= 0:
@@ -39,7 +41,9 @@ def group_rows(words: Words, offsets: Offsets) -> RowIds:
     if not _rows_equal(words, offsets, order[later - 1], order[later]):
         return _group_by_bytes(words, offsets)
     group_in_order = np.concatenate([[0], np.cumsum(~same_hash)])
-    first_row = order[np.flatnonzero(np.concatenate([[True], ~same_hash]))]  # stable sort: the smallest index
+    first_row = order[
+        np.flatnonzero(np.concatenate([[True], ~same_hash]))
+    ]  # the sort is stable, so this is the smallest index
     rank = np.empty(first_row.size, dtype=np.int64)
     rank[np.argsort(first_row)] = np.arange(first_row.size)
     ids = np.empty(n_rows, dtype=np.int64)
@@ -48,7 +52,7 @@ def group_rows(words: Words, offsets: Offsets) -> RowIds:
 
 
 def number_values(values: Int[np.ndarray, " n_values"]) -> Int[np.ndarray, " n_values"]:
-    """Number whole numbers by value: equal ones get equal numbers, in order of first appearance."""
+    """Return the number of each value. Equal values get equal numbers, in order of first appearance."""
     largest = int(values.max(initial=-1))
     if largest < values.size and values.min(initial=0) >= 0:  # a table is quicker than sorting
         first_of = np.full(largest + 1, values.size)
@@ -65,7 +69,10 @@ def number_values(values: Int[np.ndarray, " n_values"]) -> Int[np.ndarray, " n_v
 
 
 def pair_ids(left: Pairs, right: Pairs) -> Pairs:
-    """Number pairs (left[i], right[i]) of numbers from 0: equal ones get equal numbers, in order of first appearance."""
+    """Return the number of each pair (left[i], right[i]) of non-negative integers.
+
+    Equal pairs get equal numbers, in order of first appearance.
+    """
     width = int(right.max(initial=0)) + 1
     if (int(left.max(initial=0)) + 1) * width < 2**63:
         return number_values(left * width + right)
@@ -99,7 +106,7 @@ def gather_ranges(words: Words, starts: RowIds, sizes: RowIds) -> Int[np.ndarray
 
 
 def sort_within_rows(words: Words, offsets: Offsets) -> Words:
-    """Sort the words of every row, leaving rows where they are; words are numbers from 0."""
+    """Sort the words within each row. Words must be non-negative."""
     lengths = np.diff(offsets)
     rows = np.repeat(np.arange(lengths.size), lengths)
     width = int(words.max(initial=0)) + 1
@@ -129,7 +136,7 @@ def _row_hashes(words: Words, offsets: Offsets) -> UInt64[np.ndarray, " n_rows"]
 
 
 def mix(words: UInt64[np.ndarray, "*shape"]) -> UInt64[np.ndarray, "*shape"]:
-    """Scramble words (the finaliser of splitmix64), so that sums of them collide only by chance."""
+    """Mix the bits of each word with the finaliser of splitmix64, so that sums of words are equal only by chance."""
     with np.errstate(over="ignore"):
         mixed = words + _GOLDEN
         mixed ^= mixed >> np.uint64(30)
@@ -141,12 +148,12 @@ def mix(words: UInt64[np.ndarray, "*shape"]) -> UInt64[np.ndarray, "*shape"]:
 
 
 def _rows_equal(words: Words, offsets: Offsets, left: Pairs, right: Pairs) -> bool:
-    """Whether row left[k] equals row right[k] for every k."""
+    """Return whether row left[k] equals row right[k] for every k."""
     lengths = np.diff(offsets)
     if not np.array_equal(lengths[left], lengths[right]):
         return False
     width = int(lengths[0])
-    if (lengths == width).all():  # one gather of whole rows is far faster than one of single words
+    if (lengths == width).all():  # gathering whole rows is far faster than gathering single words
         table = words[: lengths.size * width].reshape(lengths.size, width)
         step = max(1, _BLOCK_WORDS // max(width, 1))
         blocks = range(0, left.size, step)

@@ -1,7 +1,7 @@
-"""Rows that cannot be memorised: a rule leaves them out, or one report names all of them, with a remedy for each kind.
+"""Leave out the rows that cannot be memorised, as the given rules say, or raise one error that lists all of them.
 
-A data set is read to its end before anything is refused. Where all faulty rows are of one kind, the error is that kind's own; where
-there are several kinds, it is a `FaultyRows` with all of them.
+A data set is read to its end before an error is raised. If all faulty rows have the same kind of fault, the error is
+specific to that kind. Otherwise it is a `FaultyRows` that lists all kinds, each with its remedy.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from byheart.records.vocabulary import EmptyLabels, RowRule
 
 SHOWN_ROWS = 5
 MOSTLY_PADDING = 8
-"""A table is called long for the sake of a few rows where it is that many times as large as the tokens in it."""
+"""Long rows are refused only if padding makes the table more than this many times as large as its tokens."""
 
 LONGEST = 2**14
-"""Tokens of the longest row that is read without `max_tokens`."""
+"""The number of tokens that a row may have if `max_tokens` is not given."""
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "empty_labels": get_args(EmptyLabels),
@@ -32,7 +32,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "malformed_rows": get_args(RowRule),
     "non_finite": get_args(RowRule),
 }
-"""The options that say what becomes of faulty rows, and what each may be."""
+"""The options that decide about faulty rows, and the values of each."""
 
 RULES = (*CHOICES, "max_tokens")
 
@@ -40,21 +40,21 @@ Rows = Bool[np.ndarray, " n_rows"]
 
 
 class LongRow(DataError):
-    """A row has so many tokens that it is memorised on request only; `max_tokens` keeps it or leaves it out."""
+    """A row has so many tokens that it is memorised only if `max_tokens` allows it."""
 
 
 class FaultyRows(DataError):
-    """Rows of several kinds cannot be memorised. `facts["faults"]` lists the kinds."""
+    """A data set has several kinds of faulty rows, listed in `facts["faults"]`."""
 
 
 @dataclass(frozen=True)
 class Fault:
     """One kind of faulty rows.
 
-    option  the option of a reader that decides about them; `remedies` are its possible values
-    what    what is wrong with them
-    rows    the first of them
-    error   what is raised where there is no other kind
+    option  the option of a reader that decides about these rows; `remedies` are its possible values
+    what    what is wrong with these rows
+    rows    the first of these rows
+    error   the error to raise if this is the only kind of fault
     """
 
     option: str
@@ -74,7 +74,7 @@ class Fault:
         return f"{self.what}: {amount(self.n_rows, 'row')} ({where}{line}); {option} {choices}"
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dictionary."""
+        """Return a dictionary that can be written as JSON."""
         return {
             "option": self.option,
             "remedies": list(self.remedies),
@@ -85,10 +85,10 @@ class Fault:
 
 
 class RowCheck:
-    """The rows that rules leave out of one data set, and the faults that no rule settles."""
+    """Counts the rows of one data set that rules leave out, and collects the faults that no rule covers."""
 
     def __init__(self, rules: Mapping[str, Any]) -> None:
-        """Take the options named in `RULES`; without an option, its faulty rows are an error."""
+        """Store the options named in `RULES`. If an option is missing, its faulty rows are an error."""
         self.rules = {name: rules[name] for name in RULES if rules.get(name) is not None}
         for name, choices in CHOICES.items():
             given = self.rules.get(name, "error")
@@ -103,7 +103,7 @@ class RowCheck:
         self.left_out: dict[str, int] = {}
 
     def rule(self, option: str) -> str:
-        """What the caller chose."""
+        """Return the value that the caller chose for an option, or "error"."""
         return str(self.rules.get(option, "error"))
 
     def settle(self, option: str, faulty: Rows, what: str, error: DataError) -> None:
@@ -117,16 +117,18 @@ class RowCheck:
             self.add(option, tuple(rule for rule in CHOICES[option] if rule != "error"), what, faulty, error)
 
     def add(self, option: str, remedies: tuple[str, ...], what: str, faulty: Rows, error: DataError) -> None:
-        """Record a fault, to be reported with all others."""
+        """Record a fault, to be reported together with all others."""
         rows = np.flatnonzero(faulty) + 1
         self.faults.append(Fault(option, remedies, what, tuple(rows[:SHOWN_ROWS].tolist()), len(rows), error))
 
     def leave_out(self, rule: str, n_rows: int) -> None:
-        """Count rows that a rule leaves out."""
+        """Add to the number of rows that a rule leaves out."""
         self.left_out[rule] = self.left_out.get(rule, 0) + n_rows
 
     def settle_lengths(self, inputs: TokenSequences, standing: Rows) -> Rows:
-        """Which good rows are too long: by `max_tokens`, or else by `LONGEST` and by the memory that padding would take."""
+        """Mark the valid rows that are too long: by `max_tokens` if it is given, otherwise by `LONGEST` and by the
+        memory that padding would take.
+        """
         lengths = np.where(standing, inputs.lengths, 0)
         if self.max_tokens is not None:
             long = lengths > self.max_tokens
@@ -149,16 +151,18 @@ class RowCheck:
         if fits:
             remedies.append(str(longest))
             error = LongRow(
-                f"row {row} has an input of {longest:,} tokens ({what}). Every step takes time and memory for as many tokens "
-                f"as the longest input has, so more than {LONGEST:,} are memorised on request only: --max-tokens {longest}.\n"
+                f"row {row} has an input of {longest:,} tokens ({what}). The longest input determines the "
+                f"time and memory of every step, so inputs of more than {LONGEST:,} tokens must be "
+                f"allowed with --max-tokens {longest}.\n"
                 f"  Shorten the row{leave_out}.",
                 **facts,
                 most=most,
             )
         else:
             error = OverMemoryLimit(
-                f"row {row} has an input of {longest:,} tokens. A network takes all inputs at the length of the longest, and the "
-                f"{n_rows:,} rows at that length would take {n_bytes:,} bytes, more than the limit of {limit:,} ({what}).\n"
+                f"row {row} has an input of {longest:,} tokens. A network pads all inputs to the length "
+                f"of the longest, and {n_rows:,} rows of that length would take {n_bytes:,} bytes, more "
+                f"than the limit of {limit:,} ({what}).\n"
                 f"  Shorten the row{leave_out}.",
                 **facts,
                 n_bytes=n_bytes,
@@ -184,14 +188,17 @@ class RowCheck:
         n_rows = sum(fault.n_rows for fault in self.faults)
         listed = "\n".join(f"  {fault}" for fault in self.faults)
         raise FaultyRows(
-            f"{amount(n_rows, 'row')} cannot be memorised, for {len(self.faults)} reasons, each with the option that settles it:\n"
-            f"{listed}\n  In Python the options are {', '.join(f'{fault.option}=' for fault in self.faults)} with the same values.",
+            f"{amount(n_rows, 'row')} cannot be memorised, for {len(self.faults)} reasons, each with the "
+            "option that handles it:\n"
+            f"{listed}\n"
+            f"  In Python the options are {', '.join(f'{fault.option}=' for fault in self.faults)} with "
+            "the same values.",
             n_rows=n_rows,
             faults=faults,
         )
 
 
 def _next_longest(lengths: np.ndarray, most: int) -> list[int]:
-    """The length of the longest row that is not too long, if there is one."""
+    """Return the length of the longest row that is not too long, in a list that is empty if there is none."""
     shorter = lengths[(lengths <= most) & (lengths > 0)]
     return [int(shorter.max())] if shorter.size else []

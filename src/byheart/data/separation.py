@@ -1,8 +1,8 @@
 """Token-wise (r, δ)-separatedness (KS25 Assumptions 4.1 and A.1), computed exactly from the data.
 
-Floats are dyadic rationals, so squared norms and distances are rational numbers and can be known exactly. A
-k-d tree working in floats proposes the pairs that could be closest, with room for every rounding error it may
-make; those pairs are then compared in exact arithmetic.
+Floats are dyadic rationals, so squared norms and distances are rational numbers that can be computed exactly. A k-d
+tree in floating point finds the pairs that could be closest, with a tolerance that covers every rounding error. Those
+pairs are then compared in exact arithmetic.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from byheart.theorems import realises
 
 Points = Float[np.ndarray, "n_points dim"]
 Pairs = Float[np.ndarray, "n_pairs dim"]
-# Relative room for rounding in float distances and in the tree's own bounds. Each is a sum of at most `dim`
-# rounded squares, updated once per level of the tree: a relative error below (dim + 200)·2^-53, under 1e-9
-# for dim < 10^6.
+# Relative tolerance for rounding in float distances and in the bounds of the tree. Each is a sum of at most
+# `dim` rounded squares, updated once per level of the tree, so its relative error is below (dim +
+# 200)·2^-53, which is less than 1e-9 for dim < 10^6.
 _SLACK = 1e-9
 _TOP = 500  # coordinates are scaled so that the largest is near 2^500: its square is far from overflow ...
 _FLOOR = 2.0**-480  # ... and differences above this one have squares far from underflow
-_FLUSH = 2.0**-520  # ... while what is smaller than this can be taken for zero beside such a difference
-_SAMPLE = 20_000  # tokens whose closest pair bounds the search among all
+_FLUSH = 2.0**-520  # ... and values below this one can be taken as zero compared with such a difference
+_SAMPLE = 20_000  # number of tokens whose closest pair limits the search among all tokens
 
 
 @realises("KS25-A4.1", "KS25-A A.1")
 @dataclass(frozen=True)
 class Separation:
-    """How large tokens are and how far apart, exactly, as squares.
+    """The largest norm and the smallest distance of tokens, as exact squares.
 
     r_squared: the largest squared norm.
-    delta_squared: the smallest squared distance between distinct tokens; None when there is only one.
+    delta_squared: the smallest squared distance between distinct tokens; None if there is only one.
     n_distinct: number of distinct tokens.
     """
 
@@ -47,17 +47,17 @@ class Separation:
 
     @property
     def r(self) -> float:
-        """The largest norm, rounded up: no token's norm is above this (infinite if beyond all floats)."""
+        """The largest norm, rounded up, so that no token has a larger norm. It is infinite if no float is large enough."""
         root = _sqrt_down(self.r_squared)
         return root if Fraction(root) ** 2 == self.r_squared else math.nextafter(root, math.inf)
 
     @property
     def delta(self) -> float | None:
-        """The smallest distance, rounded down: distinct tokens are at least this far apart."""
+        """The smallest distance, rounded down, so that distinct tokens are at least this far apart."""
         return None if self.delta_squared is None else _sqrt_down(self.delta_squared)
 
     def holds_for(self, r: Fraction | float | int, delta: Fraction | float | int) -> bool:
-        """Whether the tokens are (r, delta)-separated, decided exactly."""
+        """Return whether the tokens are (r, delta)-separated, decided in exact arithmetic."""
         if r <= 0 or delta <= 0:
             return False
         far_apart = self.delta_squared is None or self.delta_squared >= Fraction(delta) ** 2
@@ -65,10 +65,10 @@ class Separation:
 
 
 def separation_of(inputs: Sequences, ordered: bool) -> Separation:
-    """Measure a data set's tokens.
+    """Measure the separation of the tokens of a data set.
 
-    Vectors are taken as they are. Token ids are taken as numbers, or as points (id, position), both from 0,
-    when positions matter.
+    Vectors are measured as points. Token ids are measured as numbers or, if positions matter, as points (id,
+    position), both from 0.
     """
     if isinstance(inputs, VectorSequences):
         inputs.require_finite()
@@ -79,7 +79,7 @@ def separation_of(inputs: Sequences, ordered: bool) -> Separation:
 def separation_of_ids(
     ids: Int[np.ndarray, " n_tokens"], positions: Int[np.ndarray, " n_tokens"], ordered: bool
 ) -> Separation:
-    """Measure token ids: as numbers, or as points (id, position) when positions matter."""
+    """Measure the separation of token ids, as numbers or, if positions matter, as points (id, position)."""
     if not ordered:
         return separation_of_points(np.unique(ids).astype(np.float64)[:, None])
     cells = representatives(pair_ids(ids, positions))
@@ -87,9 +87,9 @@ def separation_of_ids(
 
 
 def separation_of_points(points: Points) -> Separation:
-    """Measure points (repeats allowed): the largest norm, and the smallest distance between distinct ones."""
+    """Measure the largest norm of points and the smallest distance between distinct points. Points may repeat."""
     if not np.isfinite(points).all():
-        raise NonFiniteInput("separation is defined for finite vectors only; remove NaN and infinities.")
+        raise NonFiniteInput("separation is defined only for finite vectors; remove NaN and infinity.")
     distinct = points.astype(np.float64, copy=False)[representatives(_number_rows(points))]
     delta_squared = _closest_squared(distinct) if len(distinct) > 1 else None
     return Separation(_largest_squared_norm(distinct), delta_squared, len(distinct))
@@ -103,12 +103,12 @@ def _largest_squared_norm(points: Points) -> Fraction:
 
 
 def _closest_squared(points: Points) -> Fraction:
-    """Return the smallest squared distance between points, exactly; the points are all different."""
+    """Return the exact smallest squared distance between points, which must be distinct."""
     from scipy.spatial import cKDTree
 
     scaled = _scale(points)
     scaled[np.abs(scaled) < _FLUSH] = 0.0
-    if int(_number_rows(scaled).max()) + 1 < len(points):  # some fell together
+    if int(_number_rows(scaled).max()) + 1 < len(points):  # scaling made some points equal
         return _closest_among_tiny(points, scaled)
     nearest = _nearest_distances(scaled)
     smallest = float(nearest.min())
@@ -120,11 +120,13 @@ def _closest_squared(points: Points) -> Fraction:
 
 
 def _nearest_distances(scaled: Points) -> Float[np.ndarray, " n_points"]:
-    """Return each point's distance to the nearest other; infinite where it cannot be the smallest."""
+    """Return the distance of each point to the nearest other point, or infinity if it cannot be the smallest."""
     from scipy.spatial import cKDTree
 
     bound = math.inf
-    if len(scaled) > 2 * _SAMPLE:  # the closest pair of some points bounds that of all, and prunes the search
+    if (
+        len(scaled) > 2 * _SAMPLE
+    ):  # the closest pair among some points is an upper bound for all, which prunes the search
         some = scaled[np.random.default_rng(0).choice(len(scaled), _SAMPLE, replace=False)]
         bound = float(cKDTree(some).query(some, k=2)[0][:, 1].min()) * (1 + _SLACK)
     distances, _ = cKDTree(scaled).query(scaled, k=2, distance_upper_bound=max(bound, _FLOOR))
@@ -134,9 +136,10 @@ def _nearest_distances(scaled: Points) -> Float[np.ndarray, " n_points"]:
 def _closest_among_tiny(points: Points, scaled: Points) -> Fraction:
     """Find the closest pair when its distance, compared with the largest coordinate, is too small to be squared in floats.
 
-    Floats of size x are spaced by more than 2^-54·x. So two coordinates less than _FLOOR apart are equal, or
-    both are below 2^60·_FLOOR. The points of the closest pair therefore agree in every larger coordinate:
-    group by those, set them to zero, and solve each group at its own scale, which is at least 2^900 finer.
+    Floats near x differ by more than 2^-54·x. Two coordinates that are less than _FLOOR apart are therefore equal, or
+    both are below 2^60·_FLOOR. It follows that the points of the closest pair agree in every larger coordinate. Group
+    the points by their larger coordinates, set these to zero, and solve each group at its own scale, which is at
+    least 2^900 times finer.
     """
     large = np.abs(scaled) >= _FLOOR * 2.0**60
     groups = _number_rows(np.where(large, points, 0.0))
@@ -147,14 +150,16 @@ def _closest_among_tiny(points: Points, scaled: Points) -> Fraction:
 
 
 def _smallest_exactly(left: Pairs, right: Pairs) -> Fraction:
-    """Return the smallest squared distance |left[k] - right[k]|², exactly."""
+    """Return the exact smallest squared distance |left[k] - right[k]|²."""
     with np.errstate(over="ignore", invalid="ignore"):
         difference = left - right
         # Knuth's two-sum: the rounding error of the difference, exactly (NaN where the difference
         # overflowed).
         back = difference - left
         error = (left - (difference - back)) - (right + back)
-    if (error == 0).all():  # as on a grid, where thousands of pairs differ alike: settle each kind once
+    if (
+        error == 0
+    ).all():  # on a grid, thousands of pairs have the same difference: compute each difference once
         kinds = np.unique(np.sort(np.abs(difference), axis=1), axis=0)
         return min(_sum_of_squares(row) for row in kinds.tolist())
     return min(

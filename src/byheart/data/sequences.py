@@ -1,4 +1,4 @@
-"""What a data set feeds to a network: sequences of token ids (ragged) or of real vectors."""
+"""The inputs of a data set: sequences of token ids, which may differ in length, or of real vectors."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from byheart.errors import DataError, NonFiniteInput, UsageError
 from byheart.process.memory_limit import require_memory
 
 MAX_VOCAB = 2**53
-_MOSTLY_PADDING = 8  # a table this many times as large as its tokens is mostly padding
+_MOSTLY_PADDING = 8  # a padded table that is this many times as large as its tokens
 
 
 def freeze(array: np.ndarray, dtype: type) -> np.ndarray:
-    """Return `array` as a contiguous read-only array of `dtype` that nobody else can write to."""
+    """Return `array` as a contiguous read-only array of `dtype` that shares no memory with a writable array."""
     flags = array.flags
     if array.dtype == dtype and flags.c_contiguous and flags.owndata and not flags.writeable:
         return array
@@ -30,9 +30,9 @@ def freeze(array: np.ndarray, dtype: type) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class TokenSequences:
-    """Sequences of token ids, one after the other: sequence i is `ids[offsets[i]:offsets[i + 1]]`.
+    """Sequences of token ids in one flat array. Sequence i is `ids[offsets[i]:offsets[i + 1]]`.
 
-    Ids lie in [0, n_vocab). Offsets start at 0, never fall, and end at the number of tokens. Both arrays are
+    Ids lie in [0, n_vocab). Offsets start at 0, never decrease, and end at the number of tokens. Both arrays are
     int64 and read-only. A sequence may be empty here; `Dataset` decides whether that is allowed.
     """
 
@@ -48,20 +48,29 @@ class TokenSequences:
         if not rising or offsets[-1] != self.ids.size:
             few = np.array2string(offsets, threshold=6, edgeitems=3)
             raise UsageError(
-                f"token offsets must rise from 0 to the number of tokens, {self.ids.size}; got {few}.",
+                "token offsets must not decrease and must go from 0 to the number of tokens, "
+                f"{self.ids.size}; got {few}.",
                 n_tokens=self.ids.size,
             )
         if self.n_vocab > MAX_VOCAB:
-            raise UsageError(f"a vocabulary has at most 2^53 ids, all exact as floats; got {self.n_vocab}.")
+            raise UsageError(
+                "a vocabulary may have at most 2^53 ids, so that every id is exact as a "
+                f"float; got {self.n_vocab}."
+            )
         outside = np.flatnonzero((self.ids < 0) | (self.ids >= self.n_vocab))
         if outside.size:
             at = int(outside[0])
             sample = int(np.searchsorted(offsets, at, side="right")) - 1
             problem = f"outside the vocabulary of {self.n_vocab} ids (0 to {self.n_vocab - 1})."
             if self.ids[at] < 0:
-                problem = "negative.\n  Token ids count from 0; vectors of whole numbers are given as floats, or with three axes."
+                problem = (
+                    "negative.\n"
+                    "  Token ids start at 0. To give vectors of whole numbers, use floats or an "
+                    "array with three axes."
+                )
             raise DataError(
-                f"row {sample + 1}: token id {self.ids[at]} at position {at - offsets[sample] + 1} is {problem}",
+                f"row {sample + 1}: token id {self.ids[at]} at position {at - offsets[sample] + 1} is "
+                f"{problem}",
                 sample=sample,
                 position=int(at - offsets[sample]),
                 token=int(self.ids[at]),
@@ -72,7 +81,7 @@ class TokenSequences:
     def of(
         cls, rows: Sequence[Sequence[int] | np.ndarray] | np.ndarray, n_vocab: int | None = None
     ) -> TokenSequences:
-        """Sequences given one by one, or as a table; without `n_vocab` it is the largest id plus one."""
+        """Make sequences from a list of rows or a two-dimensional array. By default, `n_vocab` is the largest id plus one."""
         offsets = offsets_of(np.fromiter(map(len, rows), dtype=np.int64, count=len(rows)))
         if isinstance(rows, np.ndarray):
             ids = rows.reshape(-1)
@@ -90,12 +99,12 @@ class TokenSequences:
 
     @cached_property
     def lengths(self) -> Int[np.ndarray, " n_samples"]:
-        """How many tokens each sequence has."""
+        """Number of tokens in each sequence."""
         return freeze(np.diff(self.offsets), np.int64)
 
     @property
     def max_len(self) -> int:
-        """Length of the longest sequence (0 when there is none)."""
+        """Length of the longest sequence, or 0 if there are no sequences."""
         return int(self.lengths.max(initial=0))
 
     @cached_property
@@ -118,10 +127,8 @@ class TokenSequences:
             )
         n_bytes = 8 * len(self) * width
         if n_bytes > _MOSTLY_PADDING * 8 * self.ids.size:
-            longest = (
-                f"{width:,} tokens, as many as the longest (number {int(self.lengths.argmax()) + 1}) has"
-            )
-            require_memory(f"{len(self):,} sequences filled up to {longest},", n_bytes)
+            longest = f"{width:,} tokens, the length of the longest (number {int(self.lengths.argmax()) + 1})"
+            require_memory(f"{len(self):,} sequences padded to {longest},", n_bytes)
         table = np.full((len(self), width), pad_id, dtype=np.int64)
         if self.ids.size >= LONG_ROWS * len(self):
             for row, length in enumerate(self.lengths.tolist()):
@@ -132,16 +139,17 @@ class TokenSequences:
         return table
 
     def take(self, indices: Int[np.ndarray, " n_taken"]) -> TokenSequences:
-        """Return the chosen sequences, in the order given, over the same vocabulary."""
+        """Return the chosen sequences, in the order given, with the same vocabulary."""
         lengths = self.lengths[indices]
         ids = gather_ranges(self.ids, self.offsets[:-1][indices], lengths)
         return TokenSequences(ids, offsets_of(lengths), self.n_vocab)
 
 
 def as_vectors(array: np.ndarray) -> np.ndarray | None:
-    """The array as (n_samples, seq_len, dim), if it holds vectors: floats, or whole numbers with three axes.
+    """Return the array with shape (n_samples, seq_len, dim) if it holds vectors, otherwise None.
 
-    Floats with two axes are one vector per sample. Whole numbers with two are token ids: None.
+    Floats are vectors; an array of floats with two axes has one vector per sample. Whole numbers with three axes are
+    vectors too, but with two axes they are token ids.
     """
     if array.dtype.kind == "f" and array.ndim == 2:
         return array[:, None, :]
@@ -150,7 +158,7 @@ def as_vectors(array: np.ndarray) -> np.ndarray | None:
     if array.dtype.kind != "f":
         if array.size and max(int(array.max()), -int(array.min())) > 2**53:
             raise UsageError(
-                "vectors of whole numbers beyond 2^53 do not fit float64 exactly; scale them first."
+                "float64 cannot represent whole numbers beyond 2^53 exactly; scale the vectors first."
             )
         return array.astype(np.float64)
     return array
@@ -160,9 +168,9 @@ def as_vectors(array: np.ndarray) -> np.ndarray | None:
 class VectorSequences:
     """Sequences of real vectors, all of one length and dimension.
 
-    Every finite float64 is an exact dyadic rational, so these are exact inputs. Minus zero is stored as zero
-    and all NaNs as one NaN, so that equal values have equal bits. Non-finite values may be held, to be
-    reported by `Dataset.check` and refused by `require_finite`.
+    Every finite float64 is a dyadic rational, so these inputs are exact. Minus zero is stored as zero and all NaNs as
+    the same NaN, so that equal values have equal bits. Non-finite values are allowed here; `Dataset.check` reports
+    them and `require_finite` refuses them.
     """
 
     values: Float[np.ndarray, "n_samples seq_len dim"]
@@ -171,8 +179,8 @@ class VectorSequences:
         values = np.asarray(self.values)
         if values.ndim != 3 or values.shape[1] == 0 or values.shape[2] == 0:
             raise UsageError(
-                "vector inputs have shape (n_samples, seq_len, dim) with seq_len and dim at least 1; "
-                f"got {values.shape}.",
+                "vector inputs must have shape (n_samples, seq_len, dim) with seq_len and dim at least "
+                f"1; got {values.shape}.",
                 shape=values.shape,
             )
         own = np.add(values, 0.0, dtype=np.float64)  # -0.0 + 0.0 is 0.0
@@ -197,19 +205,19 @@ class VectorSequences:
 
     @cached_property
     def lengths(self) -> Int[np.ndarray, " n_samples"]:
-        """How many tokens each sequence has: the same for all."""
+        """Number of tokens in each sequence, which is the same for all."""
         return freeze(np.full(len(self), self.seq_len), np.int64)
 
     @cached_property
     def token_ids(self) -> Int[np.ndarray, "n_samples seq_len"]:
-        """Number every token by its value: equal vectors, equal numbers, in order of first appearance."""
+        """The number of each token. Equal vectors get equal numbers, in order of first appearance."""
         words = self.values.reshape(-1).view(np.int64)
         offsets = np.arange(len(self) * self.seq_len + 1) * self.dim
         return freeze(group_rows(words, offsets).reshape(len(self), self.seq_len), np.int64)
 
     @cached_property
     def distinct_tokens(self) -> Float[np.ndarray, "n_distinct dim"]:
-        """The distinct vectors: row t is the token that `token_ids` calls t."""
+        """The distinct vectors: row t is the token with number t in `token_ids`."""
         flat = self.token_ids.reshape(-1)
         return freeze(self.values.reshape(-1, self.dim)[representatives(flat)], np.float64)
 
@@ -219,22 +227,23 @@ class VectorSequences:
         return freeze(np.argwhere(~np.isfinite(self.values)), np.int64)
 
     def require_finite(self) -> None:
-        """Raise NonFiniteInput, naming the first place, unless every value is finite.
+        """Raise `NonFiniteInput`, naming the first place, unless every value is finite.
 
-        The message counts from 1, like row numbers elsewhere; the facts count from 0, like indices.
+        The message counts from 1, like row numbers elsewhere. The `facts` of the error count from 0, like indices.
         """
         if len(self.non_finite):
             raise self.non_finite_values()
 
     def non_finite_values(self) -> NonFiniteInput:
-        """The error for values that are not finite."""
+        """Return the error that reports the values that are not finite."""
         sample, position, coordinate = (int(k) for k in self.non_finite[0])
         value = float(self.values[sample, position, coordinate])
         return NonFiniteInput(
             f"row {sample + 1}, position {position + 1}, coordinate {coordinate + 1} is {value} "
             f"(inputs[{sample}, {position}, {coordinate}]); "
             f"{len(self.non_finite)} of {self.values.size} values are not finite.\n"
-            "  Nothing can be proved about a network on such an input: repair those samples, or leave them out:\n"
+            "  Nothing can be proved about a network on such an input. Repair those samples, or leave "
+            "them out with\n"
             '  non_finite="drop" (--non-finite drop).',
             sample=sample,
             position=position,
@@ -252,7 +261,7 @@ Sequences = TokenSequences | VectorSequences
 
 
 def offsets_of(lengths: Int[np.ndarray, " n_samples"]) -> Int[np.ndarray, " n_offsets"]:
-    """Return the offsets of sequences with these lengths, stored one after the other."""
+    """Return the offsets of sequences with these lengths in one flat array."""
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets

@@ -1,6 +1,6 @@
-"""`DataShape`: the numbers of a data set, without its content. Sizes, bounds and plans are functions of it.
+"""`DataShape`: the sizes of a data set, without its content. Model sizes, bounds and plans are computed from it.
 
-`DataRecord` adds the digest: what certificates and records of models say about their data.
+`DataRecord` adds the digest. Certificates and the records of models hold one, to identify their data.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from byheart.records.refusals import corrupt
 NEEDED = ("n_samples", "seq_len", "n_classes")
 COUNTS = (*NEEDED, "vocab", "dim", "n_contexts", "n_sequences", "n_labels", "n_last_tokens")
 _MANY = 200
-"""Bits from which on there are more sequences than anyone can name."""
+"""From this many bits on, the number of possible sequences is treated as unlimited."""
 
 
 @dataclass(frozen=True)
 class DataShape:
     """The size and kind of a data set.
 
-    n_samples      sequences N; for `distribution`, documents
-    seq_len        tokens in the longest sequence or document, n
-    n_classes      labels C; for `distribution`, the tokens that may come next
-    vocab, dim     number of token ids, or dimension of token vectors: exactly one of them is given
+    n_samples      number of sequences; for `distribution`, of documents
+    seq_len        number of tokens in the longest sequence or document
+    n_classes      number of different labels; for `distribution`, of possible next tokens
+    vocab, dim     number of token ids, or dimension of token vectors; exactly one of the two is given
     ordered        whether positions matter
     ragged         whether sequences differ in length
-    n_contexts     distinct contexts, where known; otherwise every label is taken to have its own
-    n_sequences    distinct sequences, in which positions always count, where known
-    n_labels       total number of labels, where known; otherwise that of sequences of full length
-    n_last_tokens  distinct last tokens of the labelled contexts, where known
-    label_counts   how many distinct contexts have each class, the most frequent first, where known
+    n_contexts     number of distinct contexts, if known; otherwise each label is assumed to have its own context
+    n_sequences    number of distinct sequences, if known; here the order of tokens always counts
+    n_labels       total number of labels, if known; otherwise all sequences are assumed to have full length
+    n_last_tokens  number of distinct last tokens of the labelled contexts, if known
+    label_counts   number of distinct contexts of each class, the most frequent first, if known
     radius, separation
-                   largest norm and smallest distance of tokens (KS25 Assumption 4.1), where known or assumed
+                   largest norm and smallest distance of tokens (KS25 Assumption 4.1), if known or assumed
     is_consistent  whether equal contexts carry equal labels
     """
 
@@ -70,7 +70,7 @@ class DataShape:
 
     @classmethod
     def of(cls, data: Dataset | DatasetPieces) -> DataShape:
-        """Count the shape of `data`; distances between tokens are not measured (see `bounds.shape_of`)."""
+        """Return the shape of `data`, without measuring distances between tokens (see `bounds.shape_of`)."""
         known: dict[str, Any]
         if isinstance(data, DatasetPieces):
             known = {
@@ -99,7 +99,7 @@ class DataShape:
         )
 
     def __post_init__(self) -> None:
-        """Refuse sizes that no data set has."""
+        """Refuse impossible sizes."""
         if self.task not in get_args(Task):
             raise UsageError(f"task {self.task!r} is not one of {', '.join(get_args(Task))}.", task=self.task)
         for name in COUNTS:
@@ -136,47 +136,51 @@ class DataShape:
 
     @property
     def context_len(self) -> int:
-        """Tokens in the longest context; it excludes the last token of a document, which is only predicted."""
+        """Number of tokens in the longest context. It excludes the last token of a document, which is only predicted."""
         return max(self.seq_len - 1, 1) if self.task == "distribution" else self.seq_len
 
     @property
     def label_count(self) -> int:
-        """Total number of labels: the known number, or as many as sequences of full length have."""
+        """Total number of labels. If it is not known, all sequences are assumed to have full length."""
         if self.n_labels is not None:
             return self.n_labels
         return self.n_samples * (self.context_len if self.task in ("seq-to-seq", "distribution") else 1)
 
     @property
     def context_count(self) -> int:
-        """Number of distinct contexts: the known number, or one per label."""
+        """Number of distinct contexts. If it is not known, each label is assumed to have its own context."""
         return self.label_count if self.n_contexts is None else self.n_contexts
 
     @property
     def sequence_count(self) -> int:
-        """Number of distinct contexts if positions count, as in some theorems: the known number, or one per sample."""
+        """Number of distinct sequences, in which the order of tokens counts.
+
+        If it is not known, it is the number of samples.
+        """
         if self.ordered or self.task == "distribution":
             return self.context_count
         return self.label_count if self.n_sequences is None else self.n_sequences
 
     @property
     def label_bits(self) -> float:
-        """Bits of information in arbitrary labels: distinct contexts · log2(n_classes). A repeated sample adds no information."""
+        """Bits of information in arbitrary labels: number of distinct contexts times log2(n_classes)."""
         return self.context_count * log2(self.n_classes)
 
     def require_possible(self) -> None:
-        """Refuse more distinct contexts than there are sequences of tokens. There are infinitely many of vectors."""
+        """Refuse more distinct contexts than the vocabulary allows. For vectors, there are infinitely many."""
         most = None if self.vocab is None else self._possible_contexts(self.vocab)
         if most is None or self.context_count <= most:
             return
         raise UsageError(
-            f"{self.context_count:,} different contexts cannot exist: {self.seq_len:,} tokens over a vocabulary of {self.vocab:,} "
+            f"{self.context_count:,} distinct contexts are impossible: {self.seq_len:,} tokens from a "
+            f"vocabulary of {self.vocab:,} "
             f"give only {most:,}.\n  Give fewer samples, longer sequences or a larger vocabulary.",
             n_contexts=self.context_count,
             possible=most,
         )
 
     def _possible_contexts(self, vocab: int) -> int | None:
-        """How many contexts a vocabulary allows; None where there are too many to count."""
+        """Return how many distinct contexts a vocabulary allows, or None if there are too many to count."""
         length, is_set = self.context_len, self.task == "set"
         if length * (vocab + 1).bit_length() > _MANY:
             return None
@@ -188,29 +192,35 @@ class DataShape:
             return sum(comb(vocab + n - 1, n) for n in lengths)
         return sum(
             vocab * comb(vocab + n - 2, n - 1) for n in lengths
-        )  # a token, and the multiset of the others
+        )  # contexts are a token with the multiset of the others
 
     @property
     def has_positions(self) -> bool:
-        """Whether positions enter the network: they carry no information in sequences of one token."""
+        """Whether the network needs positions. In sequences of one token, they carry no information."""
         return self.ordered and self.context_len > 1
 
 
 def _label_counts(data: Dataset) -> tuple[int, ...]:
-    """Contexts of each class, the most frequent first; where contexts conflict, by their first label."""
+    """Return the number of contexts of each class, the most frequent first.
+
+    A context with conflicting labels counts for its first label.
+    """
     counts = np.bincount(data.labels[representatives(data.context_ids)], minlength=data.n_classes)
     return tuple(np.sort(counts)[::-1].tolist())
 
 
 def _sequences(data: Dataset) -> int | None:
-    """Number of distinct token sequences, order included; None if contexts are such sequences already."""
+    """Return the number of distinct token sequences, or None if contexts are already ordered sequences."""
     if data.ordered or data.task == "distribution":
         return None
     return int(group_rows(*flat_tokens(data.inputs)).max()) + 1
 
 
 def _last_tokens(data: Dataset) -> int:
-    """Number of distinct tokens that carry a label; in documents, these are the tokens that another token follows."""
+    """Return the number of distinct tokens that carry a label.
+
+    In documents, these are the tokens that are followed by another.
+    """
     tokens, offsets = flat_tokens(data.inputs)
     if data.task == "seq-to-seq":
         return np.unique(tokens).size
@@ -227,11 +237,11 @@ Count = Annotated[int, within(1, _MOST)]
 
 @dataclass(frozen=True)
 class DataRecord:
-    """The identity and shape of a data set. Two records are equal if their digests are: equal digests mean equal data.
+    """The digest and shape of a data set. Records with equal digests are equal, because equal digests mean equal data.
 
     label_entropy  entropy of the labels in bits; None in records of older versions
-    is_complete    False in records of older versions, which do not say whether positions matter, whether sequences differ
-                   in length and how many contexts there are: then lengths are taken to differ
+    is_complete    False in records of older versions, which lack `ordered`, `ragged` and `n_contexts`; lengths are
+                   then assumed to differ
     """
 
     digest: str
@@ -248,7 +258,7 @@ class DataRecord:
         return self.shape.label_bits
 
     def to_json(self) -> dict[str, Any]:
-        """One flat object, as model.json and certificate.json have it."""
+        """Return one flat object, as written in model.json and certificate.json."""
         shape = self.shape
         newer = {"ordered": shape.ordered, "ragged": shape.ragged, "n_contexts": shape.n_contexts}
         return {
@@ -267,9 +277,9 @@ class DataRecord:
 
     @staticmethod
     def from_json(document: object, where: str | Path) -> DataRecord:
-        """From `to_json`, of this version or an older one; raises `CorruptModel` where a field is wrong."""
+        """Read a record that this or an older version wrote with `to_json`. Raise `CorruptModel` if a field is wrong."""
         if not isinstance(document, Mapping):
-            raise corrupt(where, "dataset must be an object")
+            raise corrupt(where, "dataset must be a JSON object")
         saved = read_values(document, _Saved, f"{where}, dataset", refuse=corrupt, ignore_unknown=True)
         may_be_ragged = saved.vocab is not None and saved.seq_len > 1
         try:
@@ -292,7 +302,7 @@ class DataRecord:
 
 @dataclass(frozen=True)
 class _Saved:
-    """The fields of `to_json` that are read. Older versions did not save `ordered`, `ragged` and `n_contexts`."""
+    """The fields of `to_json` that `from_json` reads. Older versions did not save `ordered`, `ragged` and `n_contexts`."""
 
     digest: str
     task: Task

@@ -1,4 +1,4 @@
-"""Reading columns of a table: CSV, TSV, JSON lines or Parquet."""
+"""Read columns of a table from a CSV, TSV, JSON lines or Parquet file."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from byheart.errors import MalformedFile, UsageError, did_you_mean, import_extra
 from byheart.process.memory_limit import require_memory
 
 BYTES_PER_CELL = 120
-"""A cell as a Python object, its place in a list, and the copy that is made of it."""
+"""Bytes of memory per cell: the Python object, its entry in a list, and one copy."""
 
-SMALL_FILE, FEW_ROWS, MANY_ROWS = 2**24, 512, 2**16  # rows of a Parquet file that are read at a time
-USUAL_GROWTH, SMALL_TABLE = 100, 2**27  # a Parquet file that expands further must be small
+SMALL_FILE, FEW_ROWS, MANY_ROWS = 2**24, 512, 2**16  # number of rows of a Parquet file to read at a time
+USUAL_GROWTH, SMALL_TABLE = 100, 2**27  # a Parquet file that expands by a larger factor must be small
 
 MAX_CELL_CHARACTERS = 2**31 - 1
 DELIMITERS = (",", ";", "\t", "|")
@@ -35,10 +35,10 @@ DIALECTS: dict[str, dict[str, Any]] = {
 def read_separated(
     path: Path, wanted: Sequence[str], written: TextFormat = UTF8, *, kind: str, keep_malformed: bool = False
 ) -> Columns:
-    """Read a CSV or TSV: a header, then rows with as many fields. Blank lines are skipped.
+    """Read columns of a CSV or TSV: a header, then rows with as many fields as the header. Blank lines are skipped.
 
-    In a TSV quotation marks are ordinary, so no field holds a tab or a new line.
-    keep_malformed: a line that is not a row of the table becomes a row of `MalformedRow`, and is not raised at once.
+    In a TSV, quotation marks are ordinary characters, so no field can hold a tab or a line break.
+    keep_malformed: return a line that is not a valid row as a row of `MalformedRow`, instead of raising an error.
     """
     columns: Columns = {name: [] for name in wanted}
     for cells in separated_cells(
@@ -52,9 +52,11 @@ def read_separated(
 def read_jsonl(
     path: Path, wanted: Sequence[str], written: TextFormat = UTF8, *, keep_malformed: bool = False
 ) -> Columns:
-    """Read one JSON object per line. Blank lines are skipped. Labels, the second column, may be null: None.
+    """Read columns of a file with one JSON object per line.
 
-    keep_malformed: a line that is not a row of the table becomes a row of `MalformedRow`, and an input may be null.
+    Blank lines are skipped. Labels (the second column) may be null, which gives None.
+
+    keep_malformed: return a line that is not a valid row as a row of `MalformedRow`; an input may then be null.
     """
     columns: Columns = {name: [] for name in wanted}
     are_known = False
@@ -68,7 +70,7 @@ def read_jsonl(
                 may_be_null = keep_malformed or name in wanted[1:2]
                 if name not in row or (row[name] is None and not may_be_null):
                     problem = f"`{name}` {'is null' if name in row else 'is missing'}"
-                    fix = f"Give every line a `{name}`, or remove this one"
+                    fix = f"Give every line a field `{name}`, or remove this line"
                     raise _malformed_table(path, line, problem, fix)
         except MalformedFile as error:
             if not keep_malformed:
@@ -80,7 +82,7 @@ def read_jsonl(
 
 
 def json_rows(path: Path, written: TextFormat = UTF8) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield line number and object for every line of a file of JSON lines that is not blank."""
+    """Yield the line number and the object of every line of a JSON lines file that is not blank."""
     for line, text in _json_lines(path, written):
         yield line, _json_object(path, line, text)
 
@@ -94,9 +96,12 @@ def _json_object(path: Path, line: int, text: str) -> dict[str, Any]:
     try:
         row = json.loads(text)
     except json.JSONDecodeError as error:
-        problem = f"not JSON at column {error.colno} ({error.msg})"
+        problem = f"not valid JSON at column {error.colno} ({error.msg})"
         raise _malformed_table(path, line, problem, "Write one whole JSON object on each line") from None
-    except (ValueError, RecursionError) as error:  # numbers of thousands of digits, endless nesting
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # for example a number with thousands of digits, or too deep nesting
         raise _malformed_table(path, line, f"cannot be read ({error})", "Remove this line") from None
     if not isinstance(row, dict):
         fix = 'Write lines like {"key": ..., "value": ...}'
@@ -106,7 +111,7 @@ def _json_object(path: Path, line: int, text: str) -> dict[str, Any]:
 
 @contextmanager
 def open_parquet(path: Path) -> Iterator[Any]:
-    """Open a Parquet file with pyarrow while the block runs; errors name the file."""
+    """Open a Parquet file with pyarrow while the block runs. Errors raised in the block name the file."""
     pyarrow = import_extra("pyarrow", "parquet", "reading Parquet files")
     from pyarrow import parquet
 
@@ -115,15 +120,15 @@ def open_parquet(path: Path) -> Iterator[Any]:
         with parquet.ParquetFile(path) as file:
             yield file
     except (pyarrow.ArrowException, OSError, ValueError, OverflowError, TypeError) as error:
-        # values that Python cannot hold, such as times out of range, end here too
+        # also raised for values that Python cannot represent, such as times out of range
         raise MalformedFile(
-            f"{path} is not a sound Parquet file: {error}\n  It may be cut short or damaged; write it again.",
+            f"{path} is not a valid Parquet file: {error}\n  It may be truncated or damaged; write it again.",
             path=str(path),
         ) from None
 
 
 def require_no_null(path: Path, name: str, values: list[Any], n_before: int = 0) -> None:
-    """Raise MalformedFile, naming the row, if a cell of a column is missing; `n_before` rows precede these."""
+    """Raise `MalformedFile`, naming the row, if a cell of a column is missing. `n_before` rows come before these cells."""
     if None in values:
         row = n_before + values.index(None) + 1
         raise MalformedFile(
@@ -132,12 +137,12 @@ def require_no_null(path: Path, name: str, values: list[Any], n_before: int = 0)
 
 
 def _require_usual_growth(path: Path, n_bytes: int, n_file: int) -> None:
-    """Refuse a file of which ever more comes: of a text that is stored once it may say a million times "the same again"."""
+    """Refuse a small file that expands to a huge table, as when it stores one long text and refers to it a million times."""
     require_memory(f"{path}, as far as it was read,", n_bytes)
     if n_bytes > max(USUAL_GROWTH * n_file, SMALL_TABLE):
         raise MalformedFile(
             f"{path} has {n_file:,} bytes and expands to more than {n_bytes:,}.\n"
-            "  If that is meant, write it as CSV, or without repeated long texts.",
+            "  If this is intended, write the table as CSV, or without repeated long texts.",
             path=str(path),
             n_bytes=n_bytes,
         )
@@ -146,16 +151,16 @@ def _require_usual_growth(path: Path, n_bytes: int, n_file: int) -> None:
 def read_parquet(
     path: Path, wanted: Sequence[str], _: TextFormat = UTF8, *, keep_malformed: bool = False
 ) -> Columns:
-    """Read columns of a Parquet file. Files that claim more than memory allows are refused unread.
+    """Read columns of a Parquet file. A file whose header declares more data than fit in memory is refused before reading.
 
-    keep_malformed: an input may be null.
+    keep_malformed: whether an input may be null.
     """
     with open_parquet(path) as file:
         require_columns(path, wanted, list(file.schema_arrow.names))
         meta = file.metadata
         claimed = sum(meta.row_group(i).total_byte_size for i in range(meta.num_row_groups))
         require_memory(
-            f"{path}, which claims {meta.num_rows:,} rows and {claimed:,} bytes,",
+            f"{path}, which declares {meta.num_rows:,} rows and {claimed:,} bytes,",
             claimed + BYTES_PER_CELL * len(wanted) * meta.num_rows,
         )
         columns: Columns = {name: [] for name in wanted}
@@ -166,7 +171,7 @@ def read_parquet(
                 cells = batch.column(name)
                 if hasattr(
                     cells, "dictionary_decode"
-                ):  # each distinct value once, and the number of it in each row
+                ):  # each distinct value once, and for each row the index of its value
                     cells = cells.dictionary_decode()
                 n_bytes += cells.nbytes
                 _require_usual_growth(path, n_bytes, n_file)
@@ -187,7 +192,7 @@ READERS: dict[str, Callable[..., Columns]] = {
 
 
 def column_names(path: Path, kind: str, written: TextFormat = UTF8) -> list[str]:
-    """The names of the columns of a table, without its rows."""
+    """Return the names of the columns of a table, without reading its rows."""
     if kind == "parquet":
         with open_parquet(path) as file:
             return list(file.schema_arrow.names)
@@ -221,11 +226,11 @@ def separated_cells(
     *,
     keep_malformed: bool = False,
 ) -> Iterator[list[Any]]:
-    """Yield the wanted cells of every row of a CSV or TSV; `lines` are the lines of the file at `path`."""
+    """Yield the cells of the wanted columns for every row of a CSV or TSV. `lines` are the lines of the file at `path`."""
     reader = _separated_rows(lines, kind, written)
     header: list[str] = []
     places: list[int] = []
-    start = 1  # a row may span lines: the line it starts on is the one after the last one read
+    start = 1  # a row may span several lines; it starts on the line after the last line of the row before
     try:
         for row in reader:
             if row and not header:
@@ -240,8 +245,9 @@ def separated_cells(
                         path,
                         start,
                         f"{len(row)} fields, but the header has {len(header)}",
-                        "Complete the line, put quotation marks around a field that holds the separator,\n"
-                        '  or leave such lines out: malformed_rows="drop" (--malformed-rows drop)',
+                        "Complete the line, put quotation marks around a field that holds the "
+                        "separator,\n"
+                        '  or leave such lines out with malformed_rows="drop" (--malformed-rows drop)',
                     )
                     if not keep_malformed:
                         raise error
@@ -251,10 +257,8 @@ def separated_cells(
         fix = "Look for a quotation mark that is opened on this line and never closed"
         raise _malformed_table(path, start, f"not a row of the table ({error})", fix) from None
     except UnicodeDecodeError as error:
-        what = f"byte 0x{error.object[error.start]:02x} on or behind this line is not {written.encoding}"
-        raise _malformed_table(
-            path, start, what, "Name the encoding that the file has (--encoding)"
-        ) from None
+        what = f"byte 0x{error.object[error.start]:02x} on or after this line is not valid {written.encoding}"
+        raise _malformed_table(path, start, what, "Give the encoding of the file (--encoding)") from None
 
 
 def require_columns(
@@ -263,15 +267,21 @@ def require_columns(
     found: list[str],
     fix: str = "Name the columns to use with input=... and label=... (--input and --label).",
 ) -> None:
-    """Raise UsageError, listing all columns, unless each wanted one occurs once."""
+    """Raise `UsageError`, listing all columns, unless each wanted column occurs exactly once."""
     for name in wanted:
         if found.count(name) != 1:
             problem = f"{found.count(name)} columns" if name in found else "no column"
             hint = did_you_mean(name, found) if name not in found else ""
             listed = ", ".join(map(repr, found))
             if len(found) == len(wanted) == 2 and not {*wanted} & {*found}:
-                names = f"input={found[0]!r}, label={found[1]!r} (--input {quote(found[0])} --label {quote(found[1])})"
-                fix = f"Name the columns: {names}.\n  The first line of the file must hold the names of the columns."
+                names = (
+                    f"input={found[0]!r}, label={found[1]!r} (--input {quote(found[0])} --label "
+                    f"{quote(found[1])})"
+                )
+                fix = (
+                    f"Name the columns: {names}.\n"
+                    "  The first line of the file must hold the names of the columns."
+                )
             raise UsageError(
                 _other_delimiter(path, found)
                 or f"{path} has {problem} `{name}`; its columns are {listed}.{hint}\n  {fix}",
@@ -282,7 +292,7 @@ def require_columns(
 
 
 def _other_delimiter(path: Path, found: list[str]) -> str | None:
-    """A hint for a header with a single field that seems to contain another delimiter."""
+    """Return a message with a hint if the header is a single field that seems to contain another delimiter, otherwise None."""
     if len(found) != 1:
         return None
     delimiter = max(DELIMITERS, key=found[0].count)
@@ -291,7 +301,7 @@ def _other_delimiter(path: Path, found: list[str]) -> str | None:
     typed = "tab" if delimiter == "\t" else delimiter
     return (
         f"{path}: the fields of the header {found[0]!r} seem to be separated by {typed!r}.\n"
-        f"  Say so: delimiter={typed!r} (--delimiter {typed!r})."
+        f"  Give the delimiter: delimiter={typed!r} (--delimiter {typed!r})."
     )
 
 

@@ -1,4 +1,4 @@
-"""Reading a whole text file; errors say where it is not text."""
+"""Read a whole text file. Errors name the place where it is not valid text."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from byheart.process.memory_limit import require_memory
 
 _UTF8_MARK = b"\xef\xbb\xbf"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
-_MEMORY_PER_BYTE = 4  # the bytes, their text, and its pieces
-_NAMES_OF_TAB = ("tab", "\\t")  # as it can be typed
+_MEMORY_PER_BYTE = (
+    4  # memory per byte of the file: the bytes, the decoded text, and the parts it is split into
+)
+_NAMES_OF_TAB = ("tab", "\\t")  # the name to type on a command line
 
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How a file of text is written.
+    """The encoding and the delimiter of a text file.
 
-    encoding    by its Python name, such as utf-8, cp1252 or utf-16
-    delimiter   the character between two fields of a row, or "tab"; None for the one that the suffix implies
+    encoding    the Python name of the encoding, such as utf-8, cp1252 or utf-16
+    delimiter   the character between two fields of a row, or "tab"; None means that the suffix of the file decides
     """
 
     encoding: str = "utf-8"
@@ -33,7 +35,7 @@ class TextFormat:
             object.__setattr__(self, "delimiter", "\t")
         if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n\0'):
             raise UsageError(
-                f"the delimiter is one character, such as ; or tab, not {self.delimiter!r}.",
+                f"the delimiter must be one character, such as ; or the word tab, not {self.delimiter!r}.",
                 delimiter=self.delimiter,
             )
         if not _is_encoding(self.encoding):
@@ -50,7 +52,7 @@ class TextFormat:
 
 
 def _is_encoding(name: str) -> bool:
-    """Whether this is an encoding of text, which rot13, base64 and others are not."""
+    """Return whether this is a text encoding. Python also has codecs that are not, such as rot13 and base64."""
     try:
         "".encode(name)
     except (LookupError, ValueError, UnicodeError):
@@ -62,12 +64,12 @@ UTF8 = TextFormat()
 
 
 def require_file(path: Path) -> None:
-    """Raise UsageError unless `path` is a plain file that exists: a pipe or a device has no end to read to."""
+    """Raise `UsageError` unless `path` is an existing plain file. A pipe or a device may never end."""
     try:
         mode = path.stat().st_mode
-    except (FileNotFoundError, NotADirectoryError, ValueError):  # no path holds the character NUL
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # the path contains the NUL character
         raise UsageError(f"there is no file {path}; check the path.", path=str(path)) from None
-    except OSError as error:  # a name that is too long, a folder that may not be entered, links in a circle
+    except OSError as error:  # the name is too long, a folder is not accessible, or links form a circle
         raise UsageError(f"{path} cannot be read: {error.strerror}.", path=str(path)) from None
     if S_ISDIR(mode):
         raise UsageError(f"{path} is a directory; give the path of one data file.", path=str(path))
@@ -78,7 +80,7 @@ def require_file(path: Path) -> None:
 
 
 def require_content(path: Path) -> None:
-    """Raise UsageError unless `path` is a file that can be read, MalformedFile if there is nothing in it."""
+    """Raise `UsageError` unless `path` is a file that can be read, and `MalformedFile` if it is empty."""
     require_file(path)
     try:
         with path.open("rb") as file:
@@ -90,7 +92,7 @@ def require_content(path: Path) -> None:
 
 
 def read_text(path: Path, written: TextFormat = UTF8) -> str:
-    """Return the text of a file (a byte-order mark is dropped), refusing NUL bytes and bad bytes."""
+    """Return the text of a file without its byte-order mark. NUL bytes and invalid bytes are refused."""
     require_content(path)
     require_memory(f"reading {path}", _MEMORY_PER_BYTE * path.stat().st_size)
     try:
@@ -103,16 +105,17 @@ def read_text(path: Path, written: TextFormat = UTF8) -> str:
 
 
 def _decode(path: Path, raw: bytes, encoding: str) -> str:
-    """The text of a file in an encoding that the user named."""
+    """Return the text of a file in an encoding that the user gave."""
     try:
         text = raw.decode(encoding).removeprefix("\ufeff")
     except UnicodeError as error:
-        at = error.start if isinstance(error, UnicodeDecodeError) else len(raw)  # punycode does not say where
+        # the codec punycode does not report the position
+        at = error.start if isinstance(error, UnicodeDecodeError) else len(raw)
         what = f"byte 0x{raw[at]:02x} is not {encoding}" if at < len(raw) else f"the file is not {encoding}"
         raise _malformed_at(path, raw, at, what, "Name the encoding that the file has") from None
     if "\0" in text:
         raise _malformed_at(
-            path, raw, 0, f"there are NUL characters when it is read as {encoding}",
+            path, raw, 0, f"decoding it as {encoding} gives NUL characters",
             "Name the encoding that the file has",
         )  # fmt: skip
     if not text.strip():
@@ -124,14 +127,14 @@ def _decode_utf8(path: Path, raw: bytes) -> str:
     if raw.startswith(_UTF16_MARKS):
         raise MalformedFile(
             f"{path}, line 1, byte offset 0: the file is in UTF-16, not UTF-8.\n"
-            '  Say so: encoding="utf-16" (--encoding utf-16).',
+            '  Give its encoding: encoding="utf-16" (--encoding utf-16).',
             path=str(path),
             line=1,
             offset=0,
         )
     nul = raw.find(b"\0")
     if nul >= 0:
-        raise _malformed_at(path, raw, nul, "a NUL byte, which no text file holds", "Remove it")
+        raise _malformed_at(path, raw, nul, "a NUL byte, which text files do not contain", "Remove it")
     mark = len(_UTF8_MARK) if raw.startswith(_UTF8_MARK) else 0
     try:
         return raw[mark:].decode("utf-8")
@@ -143,7 +146,7 @@ def _decode_utf8(path: Path, raw: bytes) -> str:
             raw,
             at,
             f"byte 0x{raw[at]:02x} is not UTF-8 (in Windows-1252 it is {in_windows!r})",
-            'Convert the file to UTF-8, or say what it is: encoding="cp1252" (--encoding cp1252)',
+            'Convert the file to UTF-8, or give its encoding: encoding="cp1252" (--encoding cp1252)',
         ) from None
 
 

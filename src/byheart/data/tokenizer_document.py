@@ -1,4 +1,7 @@
-"""Check a `tokenizer.json` and keep only the parts in use, before code that may abort on it reads it."""
+"""Check a `tokenizer.json` and keep only the parts that are used.
+
+This is done before passing it to the package `tokenizers`, which may abort on a bad file.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,25 @@ from byheart.errors import MalformedFile
 from byheart.records.json_file import parse_json, show_value
 
 USED = ("version", "added_tokens", "normalizer", "pre_tokenizer", "decoder", "model")
-"""Left out: padding and truncation, which would add or drop tokens in silence, and special tokens (post_processor)."""
+"""The parts that are used.
+
+Padding and truncation are left out, because they add or drop tokens silently, and so are special tokens
+(post_processor).
+"""
 
 MOST_TOKENS = 2**24
 MAX_ID = 2**31 - 1
-MOST_GROWTH = 256  # characters that rules may make of one; those of published tokenizers make fewer than ten
+MOST_GROWTH = 256  # characters that rules may make from one character (published tokenizers: fewer than ten)
 
 
 def used_part(document: str) -> str:
-    """The parts of a tokenizer.json that turn text into ids and back; `MalformedFile` names what is wrong with it."""
+    """Return the parts of a tokenizer.json that convert text to ids and back.
+
+    Raise `MalformedFile` if the document is not valid.
+    """
     found = parse_json(document.encode("utf-8", "surrogatepass"), "tokenizer.json")
     if not isinstance(found, dict) or not isinstance(found.get("model"), dict):
-        raise _refuse("it must be an object with a `model`")
+        raise _refuse("it must be a JSON object with a field `model`")
     for part in ("normalizer", "pre_tokenizer", "decoder"):
         if _growth(found.get(part)) > MOST_GROWTH:
             raise _refuse(
@@ -42,7 +52,10 @@ def used_part(document: str) -> str:
 
 
 def _growth(part: object) -> int:
-    """The most characters that the Replace rules of a part make from one character; the rules of a sequence multiply."""
+    """Return how many characters the Replace rules of a part can make from one character.
+
+    For a sequence of rules, the numbers are multiplied.
+    """
     if isinstance(part, list):
         return math.prod(map(_growth, part))
     if not isinstance(part, dict):
@@ -53,12 +66,12 @@ def _growth(part: object) -> int:
         replaced = pattern.get("String") if isinstance(pattern, dict) else None
         if isinstance(replaced, str) and replaced:
             return max(1, -(-len(content) // len(replaced)))
-        return len(content) + 1  # a regular expression may match nothing, before every character
+        return len(content) + 1  # a regular expression may match the empty text before every character
     return math.prod(map(_growth, part.values()))
 
 
 def _tokens(document: dict[str, Any]) -> Iterator[tuple[str, object]]:
-    """Every token with its id. Tokens of a unigram model are numbered by their place."""
+    """Return the id of every token. In a unigram model, the id is the position in the list."""
     vocabulary = document["model"].get("vocab")
     if isinstance(vocabulary, dict):
         yield from vocabulary.items()
@@ -66,7 +79,8 @@ def _tokens(document: dict[str, Any]) -> Iterator[tuple[str, object]]:
         for number, entry in enumerate(vocabulary):
             if not (isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], str)):
                 raise _refuse(
-                    f"entry {number} of its vocabulary is {show_value(entry)}, not a token and its score"
+                    f"entry {number} of its vocabulary is {show_value(entry)}, not a pair of a token and "
+                    "its score"
                 )
             yield entry[0], number
     else:

@@ -1,6 +1,7 @@
-"""Run the Rust code that reads a `tokenizer.json` in its own process: a file may make it abort, hang or use up memory.
+"""Run the package `tokenizers` in a process of its own, because a `tokenizer.json` can make its Rust code abort, hang
+or use up memory.
 
-The process imports the package `tokenizers` and nothing of ours. It is started at the first question, and again after a fork.
+The process imports `tokenizers` and nothing from byheart. It is started at the first request, and again after a fork.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from byheart.process.child import ChildEnded, JsonChild
 from byheart.process.memory_limit import memory_limit
 
 SECONDS = 60.0
-"""For one question. A batch of texts of ordinary size takes a small part of it."""
+"""The time limit of one request. A batch of texts of usual size takes a small part of it."""
 
 _PROGRAM = """
 import json, sys
@@ -45,23 +46,23 @@ for line in sys.stdin:
         answer = {"refused": str(error), "row": len(found)}
     print(json.dumps(answer), flush=True)
 """
-_ROOM = 2**30  # addresses that the interpreter and the package take for themselves
+_ROOM = 2**30  # address space that the interpreter and the package need for themselves
 
 
 class RefusedText(Exception):
-    """The package refused a text; `row` is its number."""
+    """The package refused a text. `row` is the number of the text."""
 
     def __init__(self, reason: str, row: int) -> None:
-        """Keep the package's words."""
+        """Store the message of the package and the number of the text."""
         super().__init__(reason)
         self.row = row
 
 
 class TokenizerProcess:
-    """A tokenizer that runs elsewhere. Threads may share it."""
+    """A tokenizer that runs in another process. Threads may share it."""
 
     def __init__(self, document: str) -> None:
-        """Keep the document; the process starts at the first question."""
+        """Store the document. The process starts at the first request."""
         self.document = document
         self._lock = threading.Lock()
         self._child: JsonChild | None = None
@@ -70,16 +71,16 @@ class TokenizerProcess:
         return TokenizerProcess, (self.document,)
 
     def vocabulary(self) -> dict[str, int]:
-        """Every token with its id."""
+        """Return the id of every token."""
         with self._lock:
             return dict(self._start())
 
     def encode(self, texts: list[str]) -> list[list[int]]:
-        """The ids of each text."""
+        """Return the ids of each text."""
         return list(self._ask({"texts": texts}))
 
     def decode(self, rows: list[list[int]], *, skip_special: bool) -> list[str]:
-        """A text for each row of ids."""
+        """Return the text of each row of ids."""
         return list(self._ask({"rows": rows, "skip_special": skip_special}))
 
     def _ask(self, question: dict[str, Any]) -> Any:
@@ -89,7 +90,7 @@ class TokenizerProcess:
             return self._exchange(question)
 
     def _start(self) -> Any:
-        """Start the process and hand it the document; the vocabulary is its first answer."""
+        """Start the process and send it the document. The process answers with the vocabulary."""
         require_extra("tokenizers", "tokenizers", "a tokenizer.json")
         if self._child is not None:
             self._child.close()
@@ -109,10 +110,12 @@ class TokenizerProcess:
             how = f"exit status {error.status}"
             if error.status < 0:
                 how = signal.Signals(-error.status).name
-                how += f", after {SECONDS:g} s or for lack of memory" if how == "SIGKILL" else ""
+                how += f", after {SECONDS:g} s, or for lack of memory" if how == "SIGKILL" else ""
             raise MalformedFile(
-                f"the package tokenizers ended ({how}) while it worked with this tokenizer.json.\n"
-                "  The file asks for something impossible, such as a text that grows without end; use another.",
+                f"the process of the package tokenizers ended ({how}) while it used this "
+                "tokenizer.json.\n"
+                "  Some rule of the file cannot be run, for example because a text grows without limit. "
+                "Use another file.",
                 exit_status=error.status,
             ) from error
         if "refused" in found:

@@ -1,4 +1,4 @@
-"""From text to token ids and back, exactly: no normalisation, no token silently dropped or invented."""
+"""Convert text to token ids and back exactly: without normalisation, and without silently dropping or adding tokens."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from byheart.process.memory_limit import require_memory
 
 WORD_PUNCT = re.compile(r"\w+|[^\w\s]+")
 
-_MEMORY_PER_BYTE = 40  # the text, its JSON, and the tables that the package makes of it
-_MOST_IDS_PER_TOKEN, _FEW_IDS = 64, 1 << 20  # a file whose ids leave larger gaps would only take memory
+_MEMORY_PER_BYTE = 40  # memory per byte: the text, its JSON, and the tables that the package builds
+# a file whose ids leave larger gaps is refused, because the gaps would only take memory
+_MOST_IDS_PER_TOKEN, _FEW_IDS = 64, 1 << 20
 _TEXTS_PER_QUESTION = 4096
 
 
 class Tokenizer(ABC):
-    """Turns a text into ids below `len(vocabulary)`; the same text always gives the same ids."""
+    """Converts a text to ids below `len(vocabulary)`. The same text always gives the same ids."""
 
     name: ClassVar[str]
 
@@ -39,7 +40,7 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def encode(self, text: str) -> list[int]:
-        """Return the ids of `text`. Raise UnknownToken, naming token and text, where one has no id."""
+        """Return the ids of `text`. If a token has no id, raise `UnknownToken`, which names token and text."""
 
     @abstractmethod
     def decode(self, ids: Iterable[int]) -> str:
@@ -47,16 +48,16 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
-        """Return all that `from_json` needs, in JSON's own types."""
+        """Return everything that `from_json` needs, in the types of JSON."""
 
     def encode_all(self, texts: Sequence[str]) -> TokenSequences:
-        """Encode many texts. An UnknownToken names the row (from 1) as well."""
+        """Encode many texts. An `UnknownToken` also names the row (from 1)."""
         rows = [self._encode_row(row, text) for row, text in enumerate(texts, start=1)]
         return TokenSequences.of(rows, len(self.vocabulary))
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> Tokenizer:
-        """Make the tokenizer that `to_json` described."""
+        """Make a tokenizer from the output of `to_json`."""
         kind = document.get("name")
         if kind == BytesTokenizer.name:
             return BytesTokenizer()
@@ -90,7 +91,7 @@ class _TableTokenizer(Tokenizer):
     words: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        """Check the invariants: tokens are distinct, and each is a single token when split again."""
+        """Check that tokens are distinct, and that each is a single token when it is split again."""
         if len(set(self.words)) != len(self.words) or any(self.cut(word) != [word] for word in self.words):
             raise UsageError(
                 f"the vocabulary of a {self.name} tokenizer must hold distinct single tokens; "
@@ -100,7 +101,7 @@ class _TableTokenizer(Tokenizer):
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> _TableTokenizer:
-        """Make the tokenizer whose vocabulary is the sorted distinct tokens of `texts`."""
+        """Make a tokenizer whose vocabulary is the sorted distinct tokens of `texts`."""
         return cls(tuple(sorted(set(chain.from_iterable(map(cls.cut, texts))))))
 
     @staticmethod
@@ -153,19 +154,23 @@ class CharTokenizer(_TableTokenizer):
     def encode_all(self, texts: Sequence[str]) -> TokenSequences:
         """Encode many texts at once, code point by code point."""
         points = _code_points("".join(texts))
-        known = _code_points("".join(self.words))  # not always sorted: the vocabulary may come from a file
+        known = _code_points(
+            "".join(self.words)
+        )  # the vocabulary may come from a file, so it may be unsorted
         order = np.argsort(known, kind="stable")
         slot = np.searchsorted(known[order], points)
         ids = order[np.minimum(slot, order.size - 1)] if order.size else np.zeros(points.size, dtype=np.int64)
         if not (order.size and np.array_equal(known[ids], points)) and points.size:
-            return super().encode_all(texts)  # some character is unknown: find the first, and say where
+            return super().encode_all(
+                texts
+            )  # some character is unknown: find the first one and report its place
         lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
         return TokenSequences(ids, offsets_of(lengths), len(self.words))
 
 
 @dataclass(frozen=True)
 class WordTokenizer(_TableTokenizer):
-    r"""Words and runs of punctuation, `\w+|[^\w\s]+`; case is kept, white space only separates."""
+    r"""Tokens are words and runs of punctuation, `\w+|[^\w\s]+`. Case is kept, and white space only separates tokens."""
 
     name: ClassVar[str] = "word"
 
@@ -177,12 +182,12 @@ class WordTokenizer(_TableTokenizer):
 
 @dataclass(frozen=True)
 class IdTokenizer(_TableTokenizer):
-    """Token ids with large gaps, written as decimal numbers: each distinct id is a token, in ascending order."""
+    """For token ids with large gaps, written as decimal numbers. The tokens are the distinct ids in ascending order."""
 
     name: ClassVar[str] = "ids"
 
     def __post_init__(self) -> None:
-        """Check the invariant: distinct whole numbers below 2^63, ascending, each in its shortest form."""
+        """Check that the vocabulary holds distinct ascending whole numbers below 2^63, each written without leading zeros."""
         are_numbers = all(word.isascii() and word.isdigit() and len(word) <= 19 for word in self.words)
         numbers = [int(word) for word in self.words] if are_numbers else []
         if (
@@ -197,7 +202,7 @@ class IdTokenizer(_TableTokenizer):
 
     @classmethod
     def of_ids(cls, distinct: Int[np.ndarray, " n_distinct"]) -> IdTokenizer:
-        """Make the tokenizer of these ids, which are distinct and ascend."""
+        """Make a tokenizer from these ids, which must be distinct and ascending."""
         return cls(tuple(map(str, distinct.tolist())))
 
     @staticmethod
@@ -211,14 +216,14 @@ class IdTokenizer(_TableTokenizer):
         return np.array([int(word) for word in self.words], dtype=np.int64)
 
     def positions_of(self, ids: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
-        """The token of each id; -1 for an id that is not among them."""
+        """Return the token number of each id, or -1 for an id that is not in the vocabulary."""
         slots = np.minimum(np.searchsorted(self.numbers, ids), len(self.numbers) - 1)
         return np.where(self.numbers[slots] == ids, slots, -1)
 
 
 @dataclass(frozen=True)
 class BytesTokenizer(Tokenizer):
-    """The 256 bytes of UTF-8: every text has ids, whatever the data."""
+    """Tokens are the 256 byte values of UTF-8, so every text can be encoded."""
 
     name: ClassVar[str] = "bytes"
 
@@ -235,7 +240,7 @@ class BytesTokenizer(Tokenizer):
             raise _unknown(text[error.start], text, self) from None
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Read the bytes as UTF-8; invalid bytes become U+FFFD, so this cannot always be undone."""
+        """Decode the bytes as UTF-8. Invalid bytes become U+FFFD, so encoding the result may give other ids."""
         return bytes(ids).decode("utf-8", errors="replace")
 
     def to_json(self) -> dict[str, Any]:
@@ -244,16 +249,16 @@ class BytesTokenizer(Tokenizer):
 
 @dataclass(frozen=True)
 class FileTokenizer(Tokenizer):
-    """A Hugging Face `tokenizer.json`, reduced to the parts that turn text into ids and back.
+    """A Hugging Face `tokenizer.json`, reduced to the parts that convert text to ids and back.
 
-    Padding, truncation and special tokens are left out: a token added or dropped silently would be a wrong input.
+    Padding, truncation and special tokens are left out, because they would add or drop tokens silently.
     """
 
     name: ClassVar[str] = "file"
     document: str
 
     def __post_init__(self) -> None:
-        """Check and read the document now, so that a broken one is refused at once."""
+        """Check and read the document, so that an invalid one is refused at once."""
         object.__setattr__(self, "document", used_part(self.document))
         self.vocabulary  # noqa: B018 - reading it is the check
 
@@ -280,7 +285,7 @@ class FileTokenizer(Tokenizer):
         try:
             table = self._backend.vocabulary()
         except RefusedText as error:
-            raise MalformedFile(f"not a tokenizer.json that can be read: {error}") from None
+            raise MalformedFile(f"not a valid tokenizer.json: {error}") from None
         n_ids = max(table.values(), default=-1) + 1
         if n_ids > _MOST_IDS_PER_TOKEN * len(table) + _FEW_IDS:
             raise MalformedFile(f"its largest token id is {n_ids - 1}, but it has only {len(table)} tokens.")
@@ -290,14 +295,14 @@ class FileTokenizer(Tokenizer):
         return tuple(words)
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids that the file's rules give. Those rules decide what happens to unknown text."""
+        """Return the ids of `text` by the rules of the file, which also decide what happens to unknown characters."""
         try:
             return self._backend.encode([text])[0]
         except RefusedText as error:
             raise _unknown_token(text, error) from None
 
     def encode_all(self, texts: Sequence[str]) -> TokenSequences:
-        """Encode many texts, some thousands at a time."""
+        """Encode many texts, a few thousand at a time."""
         rows: list[list[int]] = []
         for start in range(0, len(texts), _TEXTS_PER_QUESTION):
             asked = list(texts[start : start + _TEXTS_PER_QUESTION])
@@ -312,7 +317,7 @@ class FileTokenizer(Tokenizer):
         return self.decode_all([list(ids)])[0]
 
     def decode_all(self, rows: Sequence[list[int]], *, skip_special: bool = False) -> list[str]:
-        """Texts for many rows of ids, some thousands at a time; `skip_special` leaves out the special tokens."""
+        """Decode many rows of ids, a few thousand at a time. `skip_special` leaves out special tokens."""
         texts: list[str] = []
         for start in range(0, len(rows), _TEXTS_PER_QUESTION):
             try:
@@ -334,7 +339,10 @@ _TABLES: dict[Any, type[CharTokenizer] | type[WordTokenizer] | type[IdTokenizer]
 
 
 def make_tokenizer(choice: str | Path | Tokenizer, texts: Sequence[str]) -> Tokenizer:
-    """Make the tokenizer that a user chose: `char` or `word` (from these texts), `bytes`, a file, or a tokenizer itself."""
+    """Make the tokenizer that a user chose:
+
+    `char` or `word`, with a vocabulary from these texts; `bytes`; a file; or a `Tokenizer`.
+    """
     if isinstance(choice, Tokenizer):
         return choice
     if choice in (CharTokenizer.name, WordTokenizer.name):
@@ -344,8 +352,8 @@ def make_tokenizer(choice: str | Path | Tokenizer, texts: Sequence[str]) -> Toke
     path = Path(choice)
     if not path.is_file():
         raise UsageError(
-            f"tokenizer {str(choice)!r} is not one of char, word, bytes, and there is no such file.\n"
-            "  Name one of the three, or give the path of a tokenizer.json.",
+            f"tokenizer {str(choice)!r} is not one of char, word, bytes, and no such file exists.\n"
+            "  Choose one of the three, or give the path of a tokenizer.json.",
             tokenizer=str(choice),
         )
     return FileTokenizer.read(path)
@@ -364,15 +372,16 @@ def _unknown(token: str, text: str, tokenizer: Tokenizer) -> UnknownToken:
     shown = text if len(text) <= 80 else text[:77] + "..."
     return UnknownToken(
         f"{shown!r} holds {token!r}, which is not among the {len(tokenizer.vocabulary)} tokens of the "
-        f"{tokenizer.name} tokenizer.\n  Nothing is known of it: leave that text out, "
-        "or compile again with a tokenizer that has the token (`bytes` has every one).",
+        f"{tokenizer.name} tokenizer.\n"
+        "  The model cannot know this text: leave it out, or compile again with a tokenizer that has the "
+        "token (`bytes` has every one).",
         token=token,
         text=text,
     )
 
 
 def parse_ids(text: str, refusal: str) -> list[int]:
-    """Parse token ids separated by spaces; otherwise raise a `UsageError` with the message `refusal`."""
+    """Parse token ids separated by spaces. If this fails, raise a `UsageError` with the message `refusal`."""
     try:
         return [int(word) for word in text.split()]
     except ValueError:
