@@ -230,7 +230,8 @@ reading_options = together(
     click.option(
         "--task",
         type=click.Choice(TASKS),
-        help="What the labels are: the next token, a label per token, of a set, or a distribution (default: next-token unless the file shows otherwise).",
+        help="What the labels are: the next token, a label per token or per set, or a distribution "
+        "(default: next-token unless the file shows otherwise).",
     ),
     click.option(
         "--tokenizer", metavar="KIND", help="Tokenizer: char (default), word, bytes or a tokenizer.json file."

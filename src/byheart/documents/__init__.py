@@ -1,1 +1,1 @@
-"""What commands print with `--json`, as typed values: the command line prints them, and the page shows them."""
+"""The documents that commands print with `--json`, as typed values. The command line and the page both show them."""

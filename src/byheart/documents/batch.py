@@ -1,4 +1,4 @@
-"""Many questions at once: read a table with a column of inputs, and write it with a column of answers."""
+"""Answer many questions at once: read a table with a column of inputs, and write it with a column of answers."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ SEPARATORS = {"csv": ",", "tsv": "\t"}
 def read_rows(
     path: Path, column: str, delimiter: str | None = None, encoding: str | None = None
 ) -> tuple[list[Row], str]:
-    """The rows of a data file with all their columns, and the name of the column of inputs.
+    """Read the rows of a data file with all columns. Return them with the name of the column of inputs.
 
-    A .txt file holds one question per line. An NPZ file holds them in its array `inputs`; a row is then the number of the sample.
+    A .txt file holds one question per line. An NPZ file holds the questions in its array `inputs`; a row then holds
+    the number of the sample.
     """
     from byheart.data.readers import kind_of, text_format
     from byheart.data.tables import READERS, column_names, json_rows, require_columns
@@ -53,9 +54,9 @@ def read_rows(
 
 
 def write_answers(path: Path, rows: Sequence[Row], answers: Sequence[Answer], column: str) -> None:
-    """Write the rows with one more column to a CSV, TSV or JSON lines file (by its suffix), whole or not at all.
+    """Write the rows with one more column to a CSV, TSV or JSON lines file, atomically. The suffix decides which.
 
-    Where there is no answer, the cell is empty and the JSON value null.
+    If there is no answer, the cell is empty, or null in JSON.
     """
     kind = output_kind(path)
     told = [
@@ -78,11 +79,12 @@ def output_kind(path: Path) -> str:
     kind = path.suffix.lower().removeprefix(".")
     if kind not in (*SEPARATORS, "jsonl"):
         raise UsageError(
-            f"{path}: answers are written as .csv, .tsv or .jsonl, not as {path.suffix!r}.", path=str(path)
+            f"{path}: answers cannot be written as {path.suffix!r}; choose .csv, .tsv or .jsonl.",
+            path=str(path),
         )
     return kind
 
 
 def _cell(value: Any) -> Any:
-    """A list, such as one answer per token, becomes a text with spaces between the items."""
+    """Convert a list, such as one answer per token, to a text with spaces between the items."""
     return " ".join("" if one is None else str(one) for one in value) if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""A data file compiled into a model folder: what `byheart compile --json` prints."""
+"""Compile a data file into a model folder. Its result is the document that `byheart compile --json` prints."""
 
 from __future__ import annotations
 
@@ -19,15 +19,18 @@ from byheart.process.progress import Progress, in_stage, part_of
 from byheart.storage.target import check_target
 
 _READING, _BUILT = 0.14, 0.97
-"""Shares of the time by which a file is read, and the model is there and checked; what is left is bounds and saving."""
+"""The shares of the total time after which the file is read, and after which the model is compiled and checked.
+
+The rest of the time goes to bounds and saving.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class CompiledFile:
     """A model that was verified and saved.
 
-    seconds  what compiling and verifying took
-    theory   the bounds for its data
+    seconds  time for compiling and for verifying
+    theory   the bounds for the data
     path     the model folder
     """
 
@@ -37,7 +40,7 @@ class CompiledFile:
     path: Path
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dictionary."""
+        """Return a dictionary that can be written as JSON."""
         model, certificate = self.model, self.model.certificate
         assert certificate is not None
         return {
@@ -86,7 +89,7 @@ def compile_file(
     """Read a data file, compile it, verify every sample and save the model in the folder `output`.
 
     reading: how to read the file, as for `Dataset.read`; options: as for `byheart.compile`.
-    progress: told of the whole work, from reading to saving.
+    progress: follows the whole work, from reading to saving.
     """
     prepare(output, options.get("method"))
     reader, builder = part_of(progress, 0.0, _READING), part_of(progress, _READING, _BUILT)
@@ -101,14 +104,14 @@ def compile_file(
 
 
 def prepare(output: Path, method: object) -> None:
-    """Before any work, refuse what could not be saved or checked at the end."""
+    """Raise an error before any work if the model could not be saved or checked at the end."""
     check_target(output)
     if method == "llama":
         require_extra("transformers", "huggingface", "checking the checkpoint with transformers")
 
 
 def save_compiled(model: Model, start: float, theory: BoundTable, output: Path) -> CompiledFile:
-    """Save a model whose compilation began at `start`, a value of `time.perf_counter`."""
+    """Save a model. `start` is the value of `time.perf_counter` when its compilation began."""
     assert model.certificate is not None
     verify = model.certificate.seconds
     seconds = {"compile": round(time.perf_counter() - start - verify, 3), "verify": verify}

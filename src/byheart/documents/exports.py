@@ -1,4 +1,4 @@
-"""A saved model in another format: what `byheart export --json` prints."""
+"""Export a saved model to another format. The result is the document that `byheart export --json` prints."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Format = Literal["gguf", "onnx", "transformer-lens"]
 
 @dataclass(frozen=True)
 class ExportedFile(JsonRecord):
-    """The file that was written. Where none is needed, `path` is the model folder and `bytes` is None."""
+    """The exported file. If the format needs no file, `path` is the model folder and `bytes` is None."""
 
     format: str
     path: str
@@ -24,13 +24,14 @@ class ExportedFile(JsonRecord):
 
 
 def export_model(folder: Path, kind: Format, output: Path | None) -> ExportedFile:
-    """Write a saved model for llama.cpp or an ONNX runtime, or check that TransformerLens opens its folder."""
+    """Write a saved model as a file for llama.cpp or an ONNX runtime, or check that TransformerLens opens its folder."""
     if kind != "transformer-lens" and output is None:
-        raise UsageError(f"--to {kind} writes a file: name it with -o PATH.")
+        raise UsageError(f"--to {kind} writes a file: give its path with -o PATH.")
     if (folder / "graft.json").is_file():
         if kind != "gguf":
             raise UsageError(
-                f"--to {kind} does not take a graft; --to gguf does, and transformers opens the folder."
+                f"--to {kind} cannot export a graft.\n"
+                "  Use --to gguf, or open the folder itself with transformers."
             )
         from byheart.graft.gguf_export import export_gguf
 
@@ -39,8 +40,9 @@ def export_model(folder: Path, kind: Format, output: Path | None) -> ExportedFil
     network = load(folder).network
     if kind != "onnx" and not isinstance(network, Llama):
         raise UsageError(
-            f"--to {kind} takes models that `llama` compiled; this one is a {network.spec.family}.\n"
-            "  Its blocks are not those of a Llama: they have biases, and attention without softmax. Compile with --method llama.",
+            f"--to {kind} exports only models that `llama` compiled; this one is a {network.spec.family}.\n"
+            "  Its layers differ from those of a Llama: they have biases, and attention without softmax. "
+            "Compile with --method llama.",
             family=network.spec.family,
         )
     if kind == "onnx":
@@ -56,7 +58,7 @@ def export_model(folder: Path, kind: Format, output: Path | None) -> ExportedFil
 
         n_different = count_different_logits(folder, cast(Llama, network))
         if n_different:
-            raise UsageError(f"TransformerLens gives {n_different:,} logits that differ from transformers'.")
+            raise UsageError(f"{n_different:,} logits of TransformerLens differ from those of transformers.")
         return ExportedFile(kind, str(folder), None)
     assert output is not None
     return ExportedFile(kind, str(output), output.stat().st_size)

@@ -1,4 +1,4 @@
-"""Where facts live: what `byheart inspect --fact --json` prints."""
+"""Find the weights that hold facts. The result is the document that `byheart inspect --fact --json` prints."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from byheart.storage.data_source import read_again
 
 @dataclass(frozen=True)
 class LocatedFact:
-    """One fact, its answer, and the places that hold it."""
+    """One fact, its answer, and the weights that hold it."""
 
     fact: str
     answer: Answer
@@ -24,24 +24,24 @@ class LocatedFact:
 
     @property
     def sharing(self) -> tuple[str, ...]:
-        """The other facts that live in some of the same places."""
+        """The other facts that share some of these weights."""
         return tuple(dict.fromkeys(other for location in self.locations for other in location.sharing))
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dictionary."""
+        """Return a dictionary that can be written as JSON."""
         locations = [location.to_json() for location in self.locations]
         return {"fact": self.fact, "answer": self.answer, "locations": locations}
 
 
 def locate_facts(model: Model, facts: Sequence[str], data: str | Path | None = None) -> list[LocatedFact]:
-    """Where some facts live; by default all facts of a data file.
+    """Find the weights that hold some facts, by default all facts of a data file.
 
-    data  the data of the model: its facts are named where they share a place with one of `facts`
+    data  the data file of the model; needed to name the facts that share weights with `facts`
     """
     stored = [] if data is None else _texts(model, data)
     asked = list(dict.fromkeys(facts)) or stored
     if not asked:
-        raise UsageError("name a fact with --fact TEXT, or the data of the model with --data DATA.")
+        raise UsageError("give a fact with --fact TEXT, or the data file of the model with --data DATA.")
     own = {_as_stored(model, text) for text in facts} | set(asked)
     others = [text for text in stored if text not in own]
     found = model.locate(as_inputs(model, asked), among=as_inputs(model, others))
@@ -53,25 +53,27 @@ def locate_facts(model: Model, facts: Sequence[str], data: str | Path | None = N
 
 
 def as_inputs(model: Model, texts: Sequence[str]) -> list[Any]:
-    """What the model is asked: the texts or, if it has no tokenizer, the token ids that they list."""
+    """Return the inputs for the model: the texts or, if it has no tokenizer, the token ids that the texts list."""
     if model.memoriser.tokenizer is not None:
         return list(texts)
     if not model.network.takes_ids:
         raise UsageError(
-            "this model takes vectors, so a fact cannot be named by a text.\n  Use model.locate in Python."
+            "the inputs of this model are vectors, so a fact cannot be given as a text.\n"
+            "Use model.locate in Python."
         )
-    words = "this model is asked by token ids with spaces between them, not {!r}."
+    words = "this model has no tokenizer: give token ids with spaces between them, not {!r}."
     return [parse_ids(text, words.format(text)) for text in texts]
 
 
 def _texts(model: Model, data: str | Path) -> list[str]:
-    """The inputs of a data file, as they are asked."""
+    """Return the inputs of a data file as texts."""
     tokenizer = model.memoriser.tokenizer
     is_llama = model.network.spec.family == "llama"
     dataset = read_again(model, data, **({"tokenizer": tokenizer} if is_llama else {}))
     if dataset.dim is not None:
         raise UsageError(
-            f"{data}: its inputs are vectors, so a fact cannot be named by a text.\n  Use model.locate in Python."
+            f"{data}: its inputs are vectors, so a fact cannot be given as a text.\n"
+            "Use model.locate in Python."
         )
     rows = [dataset.inputs[at].tolist() for at in range(dataset.n_samples)]
     if dataset.tokenizer is None:
@@ -80,7 +82,7 @@ def _texts(model: Model, data: str | Path) -> list[str]:
 
 
 def _as_stored(model: Model, text: str) -> str:
-    """A fact as the texts of a data file are written: two spellings of the same tokens are one fact."""
+    """Return a fact in the spelling of `_texts`, so that two spellings of the same tokens are equal."""
     tokenizer = model.memoriser.tokenizer
     try:
         return text if tokenizer is None else tokenizer.decode(tokenizer.encode(text))

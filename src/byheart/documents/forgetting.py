@@ -1,4 +1,4 @@
-"""The same model without some facts, and which weights differ: what `byheart forget --json` prints."""
+"""Compile a model again without some facts, and compare the weights. The result is the document of `byheart forget --json`."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from byheart.storage.data_source import read_again
 
 @dataclass(frozen=True, eq=False)
 class Forgotten:
-    """A model compiled again, from the same seed, without some facts.
+    """A model that was compiled again, from the same seed, without some facts.
 
-    before     what the whole model answers to the forgotten facts        after  what the other one answers
+    before     the answers of the original model to the forgotten facts
+    after      the answers of the new model to them
     changes    the weights that differ
-    locations  where the whole model holds the forgotten facts; None for methods that do not say
+    locations  the weights of the original model that hold the forgotten facts; None if the method cannot locate facts
     """
 
     facts: tuple[str, ...]
@@ -38,7 +39,10 @@ class Forgotten:
     locations: Locations | None
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dictionary. `entries` are the weights that differ, as `module.get_parameter(tensor)[index]`."""
+        """Return a dictionary that can be written as JSON.
+
+        `entries` lists the weights that differ. The weight of an entry is `module.get_parameter(tensor)[index]`.
+        """
         certificate, indices = self.model.certificate, self.changes.indices
         assert certificate is not None
         return {
@@ -62,7 +66,7 @@ def forget_facts(
     """Compile `data` again without `facts`, with the seed and options of the model and, for a Llama, its shape and hash."""
     tokenizer = model.memoriser.tokenizer
     if tokenizer is None:
-        raise UsageError("forgetting needs a model that was compiled from texts.")
+        raise UsageError("forgetting needs a model that was compiled from texts; this one was not.")
     is_llama = model.record.get("method") == "llama"
     dataset = read_again(model, data, **({"tokenizer": tokenizer} if is_llama else {}))
     without = compile_data(
@@ -83,22 +87,22 @@ def forget_facts(
 
 
 def _others(dataset: Dataset, data: str | Path, facts: Sequence[str]) -> list[int]:
-    """The samples that stay."""
+    """Return the indices of the samples to keep."""
     assert dataset.tokenizer is not None
     texts = [dataset.tokenizer.decode(dataset.inputs[at].tolist()) for at in range(dataset.n_samples)]
     missing = sorted(set(facts) - set(texts))
     if missing:
-        raise UsageError(f"{missing[0]!r} is not one of the facts of {Path(data).name}.", facts=missing)
+        raise UsageError(f"{Path(data).name} has no fact {missing[0]!r}.", facts=missing)
     kept = [at for at, text in enumerate(texts) if text not in set(facts)]
     if not kept:
-        raise UsageError("no fact would be left.")
+        raise UsageError("no fact would be left; leave at least one.")
     return kept
 
 
 def _options(model: Model) -> dict[str, Any]:
-    """How the model was compiled: the options of its method that its record names.
+    """Return the options that the model was compiled with, as its record names them.
 
-    No digest covers the record, so others are refused.
+    No digest protects the record, so options that the method does not have are refused.
     """
     record = Fields(dict(model.record), "model.json", "record")
     method = get(record.text("method", names()))

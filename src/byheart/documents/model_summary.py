@@ -1,4 +1,4 @@
-"""What a saved model is made of and what was checked: what `byheart inspect --json` prints."""
+"""Summarise the parts of a saved model and what was verified about it, as the document of `byheart inspect --json`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from byheart.inspect.stages import Stage
     from byheart.model import Model
 
-# what a model says of its labels and its size, in the order in which documents have it
+# the properties of a model about its labels and size, in the order in which documents list them
 RATES = (
     "label_bits", "label_entropy", "entropy_per_parameter", "bits_per_parameter", "bits_per_stored_bit"
 )  # fmt: skip
 
 
 def summarise(model: Model, folder: Path) -> dict[str, Any]:
-    """Architecture, size, stages, record and certificate as a JSON-ready dictionary."""
+    """Return architecture, size, stages, record and certificate as a dictionary that can be written as JSON."""
     return {
         "path": str(folder),
         "task": model.memoriser.task,
@@ -36,7 +36,7 @@ def summarise(model: Model, folder: Path) -> dict[str, Any]:
 
 
 def known_stages(model: Model) -> tuple[Stage, ...]:
-    """Which layers do what, and by which lemma; empty where the record does not tell."""
+    """Return what each range of layers does and by which lemma. The result is empty if the record does not say."""
     from byheart.inspect.stages import stages_of
     from byheart.network.llama.architecture import Llama
     from byheart.network.transformer.architecture import Transformer
@@ -47,7 +47,7 @@ def known_stages(model: Model) -> tuple[Stage, ...]:
 
         try:
             return stages_of_llama(model.network, Machine(model.network), model.record)
-        except (UsageError, DoesNotHold):  # the record does not tell, or it is another network
+        except (UsageError, DoesNotHold):  # the record lacks the numbers, or belongs to another network
             return ()
     if not isinstance(model.network, Transformer):
         return ()

@@ -1,4 +1,4 @@
-"""Answers to many questions: what `byheart predict --json` prints."""
+"""Answer many questions. The result is the document that `byheart predict --json` prints."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from byheart.storage.data_source import source_of
 
 @dataclass(frozen=True)
 class Predictions:
-    """Questions with their answers.
+    """Questions and their answers.
 
-    unknown_inputs  what the model does with inputs it was not compiled from, as its record says, which no digest covers
+    unknown_inputs  what the model answers to inputs that were not in its data, according to its record, which no
+                    digest protects
     """
 
     questions: list[Any]
@@ -29,14 +30,17 @@ class Predictions:
     unknown_inputs: str
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dictionary; `null` is "unknown"."""
+        """Return a dictionary that can be written as JSON, in which `null` means "unknown"."""
         pairs = zip(self.questions, self.answers, strict=True)
         answers = [{"input": question, "answer": answer} for question, answer in pairs]
         return {"answers": answers, "unknown_inputs": self.unknown_inputs}
 
 
 def ask(model: Model, questions: list[Any]) -> Predictions:
-    """Ask texts (token ids separated by spaces if the model has no tokenizer), lists of ids, or vectors."""
+    """Run the model on questions: texts, lists of token ids, or vectors.
+
+    For a model without a tokenizer, a text lists token ids separated by spaces.
+    """
     said = f"{describe_unknown_input(model.record)} (claimed by the model, not checked)"
     return Predictions(questions, model.predict_names(_inputs(questions, model)), said)
 
@@ -48,7 +52,11 @@ def questions_in(
     delimiter: str | None = None,
     encoding: str | None = None,
 ) -> tuple[list[Row], str]:
-    """The rows of a file and the column of questions: `column`, or the column that the model was compiled from."""
+    """Read the rows of a file.
+
+    Return them with the name of the column of questions: `column`, by default the one that the model was compiled
+    from.
+    """
     source = source_of(model)
     written = source.text_options(kind_of(path))
     wanted = column or source.input or "key"
@@ -56,7 +64,7 @@ def questions_in(
 
 
 def _inputs(asked: list[Any], model: Model) -> Any:
-    """What `predict` takes: texts, lists of ids, or one array of vectors."""
+    """Convert questions to inputs of `predict`: texts, lists of ids, or one array of vectors."""
     if asked and isinstance(asked[0], np.ndarray):
         return np.stack(asked)
     if model.memoriser.tokenizer is not None:
@@ -71,10 +79,8 @@ def _ids(text: str, model: Model) -> list[int]:
         shape = f"(n_samples, {dim})" if n == 1 else f"(n_samples, {n}, {dim})"
         raise UsageError(
             f"this model takes {vectors} of dimension {dim} per sample.\n"
-            f"  Give them with --data FILE, an NPZ file whose array `inputs` has shape {shape}.",
+            f"  Use --data FILE with an NPZ file whose array `inputs` has shape {shape}.",
             shape=shape,
         )
-    asked = (
-        f"this model has no tokenizer, so it is asked by token ids with spaces between them, not {text!r}."
-    )
+    asked = f"this model has no tokenizer: give token ids with spaces between them, not {text!r}."
     return parse_ids(text, asked)

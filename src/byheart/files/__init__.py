@@ -1,1 +1,1 @@
-"""Files and folders that are written whole or not at all."""
+"""Write files and folders atomically, and read files that may be hostile."""

@@ -1,11 +1,12 @@
-"""Writing a folder whole or not at all, and mending what a crash left behind.
+"""Write a folder atomically, and repair what a crash left behind.
 
-A save writes `.NAME.PID-MARK.new` beside the target, puts every file of it on disk, exchanges it with a folder that is there, in
-one step, and removes the old one. Where the system has no such step (only Linux does), the old folder is moved to
-`.NAME.PID-MARK.old`, then the new one into place. A crash between the two moves leaves no folder at the target, though both lie
-beside it: `mend` finishes the second move. Anything else that an ended process left behind is removed.
+A save writes the folder `.NAME.PID-MARK.new` beside the target and syncs every file to disk. If the target exists,
+the two folders are exchanged in one step, and the old one is removed. Only Linux can exchange folders in one step. On
+other systems, the old folder is moved to `.NAME.PID-MARK.old`, and then the new one to the target. A crash between
+these two moves leaves no folder at the target, but both beside it; `mend` then finishes the second move. Anything
+else that an ended process left behind is removed.
 
-`read_whole` reads a folder that may be replaced meanwhile: it returns the whole old one or the whole new one.
+`read_whole` reads a folder that may be replaced during reading. It reads either the old folder or the new one, never a mixture.
 """
 
 from __future__ import annotations
@@ -29,19 +30,21 @@ ATTEMPTS, ATTEMPT_SECONDS = 20, 0.05
 AT_FDCWD, RENAME_EXCHANGE = (
     -100,
     2,
-)  # of Linux: a path counts from the current folder; two paths change places
+)  # constants of Linux: paths are relative to the current folder; exchange the two paths
 
 T = TypeVar("T")
 
 
 @contextmanager
 def replaced_folder(target: Path, check: Callable[[Path], None]) -> Iterator[Path]:
-    """A new folder to write into, which takes the place of `target` when the block ends without an exception.
+    """Return a context manager with a new folder to write into.
 
-    check: raises where the target may not be replaced.
+    The folder replaces `target` if the block ends without an exception.
 
-    The new folder has a temporary name beside the target until every file in it is on disk. If anything
-    fails before that, the target stays as it was. An old folder at the target is removed last.
+    check: a function that raises an error if the target may not be replaced.
+
+    Until every file is on disk, the new folder has a temporary name beside the target. If anything fails before that,
+    the target is unchanged. An old folder at the target is removed last.
     """
     target = Path(os.path.realpath(target))
     mend(target)
@@ -68,9 +71,10 @@ def replaced_folder(target: Path, check: Callable[[Path], None]) -> Iterator[Pat
 
 
 def put_file(folder: Path, name: str, content: bytes) -> None:
-    """Write the file `name` of a folder, whole or not at all, without temporary files in the folder.
+    """Write the file `name` of a folder atomically, without temporary files in the folder.
 
-    It is written in a folder beside it, named as those of `replaced_folder`, so that `mend` clears away what a crash leaves.
+    The file is first written to a temporary folder beside `folder`. That folder is named like those of
+    `replaced_folder`, so that `mend` removes it after a crash.
     """
     folder = Path(os.path.realpath(folder))
     fresh = folder.with_name(f".{folder.name}.{os.getpid()}-{secrets.token_hex(4)}.new")
@@ -91,7 +95,7 @@ def put_file(folder: Path, name: str, content: bytes) -> None:
 
 
 def mend(target: Path) -> None:
-    """Finish or remove what interrupted saves left beside `target`; what cannot be written stays as it is."""
+    """Finish or remove what interrupted saves left beside `target`. Files that cannot be changed are ignored."""
     target = Path(os.path.realpath(target))
     try:
         leftovers = _leftovers(target)
@@ -110,7 +114,7 @@ def mend(target: Path) -> None:
 
 
 def _leftovers(target: Path) -> dict[tuple[str, str], Path]:
-    """Folders left behind by saves whose processes have ended, by mark and kind."""
+    """Return the folders that saves of ended processes left behind, by mark and kind."""
     pattern = re.compile(re.escape(f".{target.name}.") + r"(?:(\d+)-)?([0-9a-f]{8})\.(new|old)")
     found = {}
     for path in target.parent.iterdir() if target.parent.is_dir() else ():
@@ -121,7 +125,10 @@ def _leftovers(target: Path) -> dict[tuple[str, str], Path]:
 
 
 def _may_be_alive(process: str | None, path: Path) -> bool:
-    """Whether the process that writes this folder may still run. Folders of older versions do not name it, so their age decides."""
+    """Return whether the process that writes this folder may still run.
+
+    Folders of older versions do not name the process, so their age decides.
+    """
     if process is None:
         return time.time() - path.stat().st_mtime < ABANDONED_SECONDS
     if int(process) == os.getpid():
@@ -130,7 +137,7 @@ def _may_be_alive(process: str | None, path: Path) -> bool:
 
 
 def read_whole(folder: Path, read: Callable[[], T]) -> T:
-    """The result of `read` on a folder; it reads again if the folder was replaced meanwhile."""
+    """Return the result of `read` on a folder. If the folder is replaced during reading, read again."""
     for _ in range(ATTEMPTS):
         before = _identity(folder)
         try:
@@ -146,7 +153,7 @@ def read_whole(folder: Path, read: Callable[[], T]) -> T:
 
 
 def _identity(folder: Path) -> tuple[int, int, int] | None:
-    """What distinguishes a folder from the one that replaces it."""
+    """Return an identity that differs between a folder and its replacement."""
     try:
         found = folder.stat()
     except (OSError, ValueError):
@@ -155,7 +162,7 @@ def _identity(folder: Path) -> tuple[int, int, int] | None:
 
 
 def _is_between_moves(folder: Path) -> bool:
-    """Whether a running process has moved the old folder away but not yet put the new one in its place."""
+    """Return whether a running process has moved the old folder away but not yet moved the new one to the target."""
     target = Path(os.path.realpath(folder))
     if target.exists() or not target.parent.is_dir():
         return False
@@ -164,7 +171,7 @@ def _is_between_moves(folder: Path) -> bool:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Swap two folders in one step; False where the system cannot do that."""
+    """Exchange two folders in one step. Return False if the system cannot do that."""
     try:
         renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
     except (OSError, AttributeError):
@@ -175,7 +182,7 @@ def _exchange(one: Path, other: Path) -> bool:
 
 def _swap(fresh: Path, target: Path, aside: Path) -> None:
     replaces = target.exists()
-    if replaces and _exchange(fresh, target):  # `fresh` is the old folder now
+    if replaces and _exchange(fresh, target):  # after the exchange, `fresh` is the path of the old folder
         _to_disk(target.parent)
         return
     if replaces:

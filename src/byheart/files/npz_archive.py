@@ -1,4 +1,4 @@
-"""Reading `.npz` files that may be hostile: headers are compared with real sizes before memory is taken."""
+"""Read `.npz` files that may be hostile. Headers are compared with the real sizes before memory is allocated."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from byheart.errors import ByheartError, MalformedFile
 from byheart.process.memory_limit import require_memory
 
 COPIES = 3
-"""An array as it is read, as 64-bit numbers, and one working copy."""
+"""Memory that reading an array takes: the array itself, its 64-bit copy and one working copy."""
 
 MOST_ARRAYS = 2**16
-_MAX_DEFLATE_RATIO = 1100  # no deflate stream expands further (the format's limit is 1032)
-_MOST_EMPTY = 2**16  # rows without a number
-_USUAL_RATIO = 100  # beyond which an array must be small
+_MAX_DEFLATE_RATIO = 1100  # a deflate stream cannot expand further (the limit of the format is 1032)
+_MOST_EMPTY = 2**16  # limit for rows that hold no numbers
+_USUAL_RATIO = 100  # an array that expands by a larger factor must be small
 _SMALL = 2**29  # bytes of memory
 _METHODS = (
     zipfile.ZIP_STORED,
     zipfile.ZIP_DEFLATED,
-)  # those of numpy; what bzip2 and lzma expand to has no limit
+)  # the methods that numpy writes; bzip2 and lzma can expand without limit
 
 
 @dataclass(frozen=True, eq=False)
 class StoredArray:
-    """An array in an archive whose header was found sound, and the stream that its numbers are read from."""
+    """An array in an archive, whose header has been checked, and the stream that its numbers are read from."""
 
     path: Path
     name: str
@@ -43,23 +43,23 @@ class StoredArray:
 
     @property
     def row_items(self) -> int:
-        """Numbers in a row, along the first axis."""
+        """How many numbers a row (along the first axis) holds."""
         return math.prod(self.shape[1:])
 
     @property
     def memory(self) -> int:
-        """Bytes that reading the whole array takes, with its copies."""
+        """Memory in bytes that reading the whole array takes, including copies."""
         n_numbers = math.prod(self.shape)
         return n_numbers * self.dtype.itemsize + (COPIES - 1) * 8 * n_numbers
 
     def read_rows(self, n_rows: int) -> np.ndarray:
-        """The next rows."""
+        """Read the next rows."""
         wanted = n_rows * self.row_items * self.dtype.itemsize
         raw = self.stream.read(wanted)
         if len(raw) != wanted:
             raise MalformedFile(
                 f"{self.path}: array `{self.name}` ends before its last row.\n"
-                "  The file is cut short; write or download it again.",
+                "  The file is truncated; write or download it again.",
                 path=str(self.path),
                 array=self.name,
             )
@@ -70,9 +70,11 @@ class StoredArray:
 def open_npz(
     path: Path, names: Sequence[str] | None = None, content: IO[bytes] | None = None
 ) -> Iterator[list[StoredArray]]:
-    """The named arrays, or all, to be read row by row. Raises `MalformedFile` where anything is wrong with the archive.
+    """Open the named arrays, by default all, for reading row by row.
 
-    content: the bytes to read instead of the file; `path` is then only its name in messages.
+    Raise `MalformedFile` if anything is wrong with the archive.
+
+    content: bytes to read instead of the file; `path` is then only used in messages.
     """
     try:
         with zipfile.ZipFile(path if content is None else content) as archive:
@@ -82,10 +84,10 @@ def open_npz(
             yield [_open_entry(path, archive, name) for name in (held if names is None else names)]
     except (ByheartError, MemoryError):
         raise
-    except Exception as error:  # zipfile, zlib, lzma, tokenize and numpy raise what they happen to raise
+    except Exception as error:  # zipfile, zlib, lzma, tokenize and numpy raise many types of exceptions
         raise MalformedFile(
-            f"{path} is not a whole .npz file: {error or type(error).__name__}.\n"
-            "  It may have been cut short; write or download it again.",
+            f"{path} is not a complete .npz file: {error or type(error).__name__}.\n"
+            "  It may be truncated; write or download it again.",
             path=str(path),
         ) from None
 
@@ -93,7 +95,7 @@ def open_npz(
 def read_npz(
     path: Path, names: Sequence[str] | None = None, content: IO[bytes] | None = None
 ) -> dict[str, np.ndarray]:
-    """Read the named arrays, or all. Pickled objects, and arrays for which there is no memory, are refused."""
+    """Read the named arrays, by default all. Pickled objects, and arrays that need more memory than allowed, are refused."""
     with open_npz(path, names, content) as arrays:
         require_memory(f"{path}: its arrays", sum(array.memory for array in arrays))
         return {array.name: _read_whole(array) for array in arrays}
@@ -122,7 +124,7 @@ def _open_entry(path: Path, archive: zipfile.ZipFile, name: str) -> StoredArray:
     info = entries[f"{name}.npy"]
     if info.compress_type not in _METHODS:
         raise MalformedFile(
-            f"{path}: array `{name}` is compressed by a method that numpy does not write.\n"
+            f"{path}: array `{name}` is compressed with a method that numpy does not use.\n"
             "  Save it with numpy.savez or numpy.savez_compressed.",
             path=str(path),
             array=name,
@@ -135,7 +137,7 @@ def _open_entry(path: Path, archive: zipfile.ZipFile, name: str) -> StoredArray:
     if dtype.hasobject:
         raise MalformedFile(
             f"{path}: array `{name}` holds pickled Python objects, which are never loaded.\n"
-            "  Save numbers: an integer or floating-point array, not a list of lists of different lengths.",
+            "  Save an integer or floating-point array, not a list of lists of different lengths.",
             path=str(path),
             array=name,
         )
@@ -144,12 +146,12 @@ def _open_entry(path: Path, archive: zipfile.ZipFile, name: str) -> StoredArray:
     too_dense = info.file_size > _MAX_DEFLATE_RATIO * info.compress_size
     many_of_nothing = (
         claimed == 0 and max(shape, default=0) > _MOST_EMPTY
-    )  # no byte in the file, many when read
+    )  # a type without bytes in the file could still take memory when read
     if min(shape, default=0) < 0 or claimed != stored or too_dense or many_of_nothing:
         raise MalformedFile(
-            f"{path}: array `{name}` claims shape {shape} of {dtype}, {claimed:,} bytes, but the file holds "
-            f"{max(stored, 0):,}.\n"
-            "  The file is cut short or was not written by numpy; write it again.",
+            f"{path}: array `{name}` declares shape {shape} of {dtype}, {claimed:,} bytes, but the file "
+            f"holds {max(stored, 0):,} bytes of it.\n"
+            "  The file is truncated or was not written by numpy; write it again.",
             path=str(path),
             array=name,
             claimed_bytes=claimed,
@@ -158,8 +160,10 @@ def _open_entry(path: Path, archive: zipfile.ZipFile, name: str) -> StoredArray:
     array = StoredArray(path, name, shape, is_fortran, dtype, stream)
     if info.file_size > _USUAL_RATIO * info.compress_size and array.memory > _SMALL:
         raise MalformedFile(
-            f"{path}: array `{name}` is {info.file_size:,} bytes packed into {info.compress_size:,}, and would take "
-            f"{array.memory:,} bytes of memory.\n  If that is intended, save it with numpy.savez, which does not compress.",
+            f"{path}: array `{name}` expands from {info.compress_size:,} to {info.file_size:,} bytes, and "
+            "would take "
+            f"{array.memory:,} bytes of memory.\n"
+            "  If that is intended, save it with numpy.savez, which does not compress.",
             path=str(path),
             array=name,
             claimed_bytes=claimed,

@@ -1,6 +1,6 @@
-"""A folder of intermediate results: every file in it is whole, so that interrupted work can continue.
+"""A folder of intermediate results. Every file in it is complete, so that interrupted work can continue.
 
-Every file carries a checksum and its own name, so that a file that was damaged, cut short or swapped is not taken for a result.
+Every file holds a checksum and its own name, so that a file that was damaged, truncated or swapped is detected.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from byheart.files.whole_file import write_whole
 from byheart.process.memory_limit import OverMemoryLimit, require_memory
 
 JOB = "job.json"
-LOCK = "lock"  # names the process that holds the folder
-NAME = "file name"  # the array that holds it
-MEMORY_PER_BYTE = 8  # of a JSON document that is read
+LOCK = "lock"  # holds the number of the process that uses the folder
+NAME = "file name"  # the array that holds the checksum
+MEMORY_PER_BYTE = 8  # limit for reading a JSON document
 
 
 class DamagedWork(UsageError):
@@ -35,36 +35,36 @@ class DamagedWork(UsageError):
 
 
 def damaged(path: Path, problem: str) -> DamagedWork:
-    """The exception for a damaged file; it names the folder to remove."""
+    """Return the exception for a damaged file, which names the folder to remove."""
     folder = next((each for each in path.parents if (each / JOB).exists()), path.parent)
     return DamagedWork(
-        f"{path}: what was left of an unfinished compilation is damaged: {problem}.\n"
-        f"  Remove the folder {folder} and run the same command again; it starts over.",
+        f"{path}: the stored parts of an unfinished compilation are damaged: {problem}.\n"
+        f"  Remove the folder {folder} and run the same command again. It starts from the beginning.",
         path=str(path),
         folder=str(folder),
     )
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Named arrays, as `read_arrays` reads them."""
+    """Write named arrays, which `read_arrays` reads."""
     save: Callable[..., None] = np.savez
     write_whole(path, lambda file: save(file, **arrays, **{NAME: np.array(path.name)}))
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """What `write_arrays` wrote. The archive has a checksum of every array."""
+    """Read what `write_arrays` wrote. The archive has a checksum of every array."""
     _require_plain(path)
     try:
         found = read_npz(path)
     except MalformedFile as error:
         raise damaged(path, str(error)) from error
     if str(found.pop(NAME, None)) != path.name:
-        raise damaged(path, "it was written under another name")
+        raise damaged(path, "the file was written under another name")
     return found
 
 
 def write_parts(path: Path, part_of: np.ndarray, n_parts: int, columns: Sequence[np.ndarray]) -> None:
-    """Write columns of 64-bit whole numbers, sorted by part, so that one part can be read alone."""
+    """Write columns of 64-bit integers, sorted by part, so that `read_part` can read a single part."""
     order = np.argsort(part_of, kind="stable")
     bounds = np.searchsorted(part_of[order], np.arange(n_parts + 1, dtype=part_of.dtype))
     rows = np.stack([column.view(np.int64)[order] for column in columns], axis=1)
@@ -76,7 +76,7 @@ def write_parts(path: Path, part_of: np.ndarray, n_parts: int, columns: Sequence
 
 
 def read_part(paths: Iterable[Path], number: int) -> np.ndarray:
-    """The rows of one part of all these files, one file after the other; the other parts are not read."""
+    """Read the rows of one part from all these files, in order, without reading other parts."""
     found = []
     for path in paths:
         about = read_arrays(path.with_suffix(".bounds"))
@@ -88,36 +88,36 @@ def read_part(paths: Iterable[Path], number: int) -> np.ndarray:
             rows, checksum = np.array(part), about["checksums"][number]
         except OverMemoryLimit:
             raise
-        except Exception as error:  # as numpy happens to raise
+        except Exception as error:  # numpy raises many types of exceptions
             raise damaged(path, str(error) or type(error).__name__) from error
         if rows.dtype != np.int64 or not rows.flags.c_contiguous or crc32(rows.data) != checksum:
-            raise damaged(path, f"part {number} has another checksum than when it was written")
+            raise damaged(path, f"the checksum of part {number} is not the one that was written")
         found.append(rows)
     return np.concatenate(found)
 
 
 def remove_parts(paths: Iterable[Path]) -> None:
-    """Remove what `write_parts` wrote."""
+    """Remove the files of `write_parts`."""
     for path in paths:
         path.unlink(missing_ok=True)
         path.with_suffix(".bounds").unlink(missing_ok=True)
 
 
 def write_json(path: Path, document: Any) -> None:
-    """One JSON document, and a line with a checksum of it and of the file's name."""
+    """Write one JSON document, and a line with a checksum of the document and the name of the file."""
     text = json.dumps(document, ensure_ascii=True)
     write_whole(path, lambda file: file.write(f"{text}\n{_checksum(path, text)}\n".encode("ascii")))
 
 
 def read_json(path: Path) -> Any:
-    """What `write_json` wrote; None where there is no such file."""
+    """Read what `write_json` wrote. Return None if the file does not exist."""
     if not path.exists():
         return None
     _require_plain(path)
     require_memory(f"reading {path}", MEMORY_PER_BYTE * path.stat().st_size)
     text, _, checksum = path.read_bytes().decode("ascii", "replace").removesuffix("\n").rpartition("\n")
     if checksum != _checksum(path, text):
-        raise damaged(path, "it has another checksum than when it was written")
+        raise damaged(path, "its checksum is not the one that was written")
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -125,7 +125,7 @@ def read_json(path: Path) -> Any:
 
 
 def require_json(path: Path) -> Any:
-    """What `write_json` wrote, which must be there."""
+    """Read what `write_json` wrote. The file must exist."""
     found = read_json(path)
     if found is None:
         raise damaged(path, "the file is missing")
@@ -137,13 +137,13 @@ def _checksum(path: Path, text: str) -> str:
 
 
 def _require_plain(path: Path) -> None:
-    """Refuse a missing file, and a pipe or device that may never end."""
+    """Raise an error for a missing file, and for a pipe or device, which may never end."""
     if not path.is_file():
         raise damaged(path, "the file is missing or is not a plain file")
 
 
 def describe_job(file: Path, **settings: Any) -> dict[str, Any]:
-    """What decides the results of a job: the file's identity, and the settings in words."""
+    """Return everything that the results of a job depend on: the identity of the file, and the settings as text."""
     stat = file.stat()
     words = {
         name: {key: str(item) for key, item in value.items()} if isinstance(value, Mapping) else value
@@ -154,21 +154,23 @@ def describe_job(file: Path, **settings: Any) -> dict[str, Any]:
 
 @contextmanager
 def claimed_folder(folder: Path, job: Mapping[str, Any]) -> Iterator[None]:
-    """Lock `folder` for this process while the block runs, and record in it which job its files belong to.
+    """Lock `folder` for this process while the block runs, and record which job its files belong to.
 
-    Refused are a folder that another process holds, named by its number, and one that belongs to another job or to nobody. The lock
-    is the kernel's, so it goes with the process, however that ends. What goes wrong in the block is put down to what was in the
-    folder before, if anything was: files may have right checksums and wrong content.
+    A folder is refused if another process uses it, if it belongs to another job, or if it holds unrelated files. The
+    kernel holds the lock, so the lock ends with the process, however the process ends. If the folder already held
+    files, an unexpected error in the block is reported as damage to these files, because a file may have a correct
+    checksum and wrong content.
     """
     if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is not a folder.\n  Choose another one.", path=str(folder))
+        raise UsageError(f"{folder} is not a folder.\n  Choose a folder.", path=str(folder))
     if (
         folder.exists()
         and not (folder / JOB).exists()
         and any(path.name != LOCK for path in folder.iterdir())
     ):
         raise UsageError(
-            f"{folder} is not empty and not the folder of an unfinished compilation.\n  Choose another one.",
+            f"{folder} is not empty, and it is not the folder of an unfinished compilation.\n"
+            "  Choose another folder.",
             path=str(folder),
         )
     with _locked(folder):
@@ -181,7 +183,7 @@ def claimed_folder(folder: Path, job: Mapping[str, Any]) -> Iterator[None]:
         except Exception as error:
             if not is_old:
                 raise
-            problem = f"its files do not fit together ({type(error).__name__}: {error})"
+            problem = f"its files do not match each other ({type(error).__name__}: {error})"
             raise damaged(folder / JOB, problem) from error
 
 
@@ -202,7 +204,7 @@ def _locked(folder: Path) -> Iterator[None]:
                 raise UsageError(f"cannot lock {folder}: {error.strerror}.", path=str(folder)) from error
             holder = file.read(100).decode("ascii", "replace").strip() or "unknown"
             raise UsageError(
-                f"{folder} is in use by the process {holder}.\n  Wait until it ends, or choose another folder.",
+                f"{folder} is in use by process {holder}.\n  Wait until it ends, or choose another folder.",
                 path=str(folder),
                 holder=int(holder.partition(" ")[0]) if holder[:1].isdigit() else None,
             ) from None
@@ -218,12 +220,12 @@ def _claim(folder: Path, job: Mapping[str, Any]) -> None:
         write_json(folder / JOB, dict(job))
         return
     if not isinstance(known, dict):
-        raise damaged(folder / JOB, "it does not describe a job")
+        raise damaged(folder / JOB, "the file does not describe a job")
     differing = sorted(name for name in {*known, *job} if known.get(name) != job.get(name))
     if differing:
         shown = ", ".join(f"{name} ({known.get(name)!r} there, {job.get(name)!r} now)" for name in differing)
         raise UsageError(
-            f"{folder} holds what is left of another compilation; these differ: {shown}.\n"
+            f"{folder} holds the unfinished parts of another compilation, with other settings: {shown}.\n"
             "  Choose another folder, or remove this one.",
             path=str(folder),
             differing=differing,

@@ -1,1 +1,1 @@
-"""Child processes, pools of workers, and how much memory one input may ask for."""
+"""Child processes, pools of workers, progress, and the limit on memory per input."""

@@ -1,8 +1,8 @@
-"""A child process that answers questions. Questions and answers are JSON documents, one per line.
+"""A child process that answers requests. Requests and answers are JSON documents, one per line.
 
-The child ends with this process, however that ends, because its standard input closes. It runs in a session of its own: Ctrl-C does
-not reach it, and its own children end with it. A question has a time-out. Before its answer a child may say how far it is, in lines
-{"progress": [done, total, stage]}.
+When this process ends, for whatever reason, the standard input of the child closes, and so the child ends too. It
+runs in its own session, so Ctrl-C does not reach it, and its own children end with it. Each request has a time-out.
+Before the answer, a child may report progress in lines {"progress": [done, total, stage]}.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from typing import Any
 from byheart.errors import ByheartError
 from byheart.process.progress import Progress
 
-LEAVE_SECONDS = 1.0  # that a child has to end by itself when it is no longer needed
+LEAVE_SECONDS = 1.0  # time that a child has to end by itself when it is no longer needed
 
 
 class ChildEnded(ByheartError):
-    """A child ended before it answered: it was killed, ran out of time or out of memory."""
+    """A child process ended before it answered, because it was killed or ran out of time or memory."""
 
     def __init__(self, why: str, status: int) -> None:
-        """Keep the reason and the exit status; a negative status is the number of a signal."""
+        """Store the reason and the exit status. A negative status is the number of a signal."""
         super().__init__(f"a child process ended before it answered: {why}.", why=why, exit_status=status)
         self.why, self.status = why, status
 
 
 class JsonChild:
-    """One process that answers one question at a time. `kill` may be called from another thread."""
+    """A process that answers one request at a time. `kill` may be called from another thread."""
 
     def __init__(
         self,
@@ -43,9 +43,10 @@ class JsonChild:
         errors: str = "strict",
         hides_errors: bool = False,
     ) -> None:
-        """Start it with this command line; it is ready when it answers.
+        """Start the process with this command line.
 
-        errors: how texts that are not Unicode are written, as in `str.encode`. hides_errors: drop its standard error.
+        errors: how to encode texts that are not valid Unicode, as in `str.encode`. hides_errors: whether to drop the
+            standard error of the process.
         """
         self._process = subprocess.Popen(
             list(command),
@@ -68,19 +69,19 @@ class JsonChild:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can be asked: it runs, and this process started it (not the process that this one was forked from)."""
+        """Whether requests can be sent: the child runs, and it was started by this process, not before a fork."""
         return self._owner == os.getpid() and self._process.poll() is None
 
     def ask(
         self, question: Mapping[str, Any], *, seconds: float, progress: Progress | None = None
     ) -> dict[str, Any]:
-        """The answer to one question; `ChildEnded` if the child dies or takes longer than this."""
+        """Send one request and return the answer. Raise `ChildEnded` if the child ends or takes longer than `seconds`."""
         timer = threading.Timer(seconds, self.kill, [f"it took more than the {seconds:,.0f} seconds allowed"])
         timer.daemon = True
         timer.start()
         try:
             return self._conversation(question, progress)
-        except (OSError, ValueError) as error:  # a broken pipe, or an answer that was cut
+        except (OSError, ValueError) as error:  # a broken pipe, or an incomplete answer
             self.kill("its pipe broke")
             raise self._failure() from error
         finally:
@@ -103,13 +104,13 @@ class JsonChild:
         status = self._process.wait()
         why = self._why
         if why is None and status < 0:
-            why = f"something ended it with the signal {signal.Signals(-status).name}"
+            why = f"it was ended by the signal {signal.Signals(-status).name}"
             if -status == signal.SIGKILL:
                 why += ", as the system does when memory runs out"
         return ChildEnded(why or f"exit status {status}", status)
 
     def kill(self, why: str) -> None:
-        """End the process and its children at once; a waiting `ask` raises with the reason `why`."""
+        """End the process and its children at once. A waiting `ask` then raises `ChildEnded` with the reason `why`."""
         if self.is_alive:
             self._why = self._why or why
             _kill(self._process)

@@ -1,8 +1,8 @@
-"""Ctrl-C ends a command within a second, also in the middle of one long call of compiled code.
+"""Make Ctrl-C end a command within a second, even during one long call of compiled code.
 
-Python raises KeyboardInterrupt only between two of its own steps. So a thread that the signal wakes
-waits a moment for that to happen, and otherwise ends the process. Models are safe from that: a folder appears under its
-name only when all of it is on disk.
+Python raises KeyboardInterrupt only between two bytecode instructions. The signal therefore wakes a thread, which
+waits a moment for the exception and otherwise ends the process. This cannot damage models, because a model folder
+gets its name only when all of it is on disk.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 PATIENCE = 0.7
-"""Seconds that Python has to stop by itself."""
+"""How many seconds Python has to stop by itself."""
 
 
 @contextmanager
 def interruptible(give_up: Callable[[], None], patience: float = PATIENCE) -> Iterator[None]:
-    """While the block runs, call `give_up` when it has not ended `patience` seconds after Ctrl-C.
+    """Call `give_up` if the block is still running `patience` seconds after Ctrl-C.
 
-    Only the main thread receives signals; in any other thread this does nothing.
+    Only the main thread receives signals. In any other thread, this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -44,6 +44,6 @@ def interruptible(give_up: Callable[[], None], patience: float = PATIENCE) -> It
     finally:
         ended.set()
         signal.set_wakeup_fd(before)
-        os.close(tell)  # the thread reads the end of the pipe and returns
+        os.close(tell)  # the thread then reads the end of the pipe and returns
         thread.join()
         os.close(hear)

@@ -1,4 +1,4 @@
-"""Check whether a process still runs, and make a child end with its parent rather than by Ctrl-C."""
+"""Check whether a process still runs, and make a child process end when its parent ends, but not on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -10,29 +10,36 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-PARENT_SECONDS = 0.5  # between two looks at the parent
+PARENT_SECONDS = 0.5  # time between two checks of the parent
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process with this number runs, as far as is known. One that has ended but was not waited for counts as ended."""
+    """Return whether a process with this number runs, or may run.
+
+    A process that has ended but was not waited for counts as ended.
+    """
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except (OSError, OverflowError):  # it is not ours to signal, or no number of a process: nothing is known
+    # we may not send signals to this process, or the number is invalid: assume that it runs
+    except (OSError, OverflowError):
         return True
     state = _stat(pid)[:1]
     return state not in (["Z"], ["X"])
 
 
 def start_of(pid: int) -> str:
-    """When a process of this machine started, in the kernel's ticks; empty where that is unknown."""
+    """Return when a process of this machine started, in ticks of the kernel, or an empty text if that is unknown."""
     fields = _stat(pid)
     return fields[19] if len(fields) > 19 else ""
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat after the name of the process: its state, its parent and so on; empty except on Linux."""
+    """Return the fields of /proc/PID/stat after the name of the process, such as its state and its parent.
+
+    Empty except on Linux.
+    """
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -47,16 +54,16 @@ def end_tree(pid: int) -> None:
 
 
 def _descendants(pid: int) -> list[int]:
-    """All descendants of a process; none where they are unknown."""
+    """Return all descendants of a process, or none if they are unknown."""
     parents = {int(path.name): _stat(int(path.name))[1:2] for path in Path("/proc").glob("[0-9]*")}
     found = [pid]
-    for each in found:  # grows while it is read
+    for each in found:  # the list grows during the loop
         found += [child for child, parent in parents.items() if parent == [str(each)]]
     return found[1:]
 
 
 def end_with_parent(parent: int) -> None:
-    """End this process, whatever it is doing, soon after `parent`, which started it, has gone."""
+    """End this process, whatever it is doing, soon after its parent process has ended."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -68,9 +75,12 @@ def end_with_parent(parent: int) -> None:
 
 @contextmanager
 def children_ignore_interrupts() -> Iterator[None]:
-    """Processes started in this block do not receive Ctrl-C, which a terminal sends to all: their parent handles it and ends them.
+    """Start processes in this block without Ctrl-C.
 
-    What is blocked when a process starts stays blocked in it. Here the signal waits until the block ends.
+    A terminal sends Ctrl-C to all processes; here the parent alone handles it and ends its children.
+
+    A signal that is blocked when a process starts stays blocked in that process. In this process, the signal waits
+    until the block ends.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

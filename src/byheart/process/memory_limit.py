@@ -1,4 +1,4 @@
-"""How much memory an input may ask for, in one place. Costs are computed before memory is taken."""
+"""The limit on the memory that one input may take. The need is computed before memory is allocated."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 class OverMemoryLimit(DataError):
-    """The input would take more memory than is allowed; none was allocated yet."""
+    """The input would take more memory than allowed. Nothing was allocated."""
 
 
 def memory_limit(given: str | None = None) -> int:
-    """Bytes that reading one input may take: the given limit (such as 16G), else `BYHEART_MEMORY_LIMIT`, else 4 GiB."""
+    """Return how many bytes reading one input may take:
+
+    `given` (such as 16G) or else `BYHEART_MEMORY_LIMIT`, with a default of 4 GiB.
+    """
     given = (os.environ.get(VARIABLE, "") if given is None else given).strip()
     if not given:
         return DEFAULT_LIMIT
@@ -30,13 +33,14 @@ def memory_limit(given: str | None = None) -> int:
 
 
 def require_memory(what: str, n_bytes: int) -> None:
-    """Raise `OverMemoryLimit`, with both numbers, where `what` would take more than the limit."""
+    """Raise `OverMemoryLimit`, naming both numbers, if `what` would take more than the limit."""
     limit = memory_limit()
     if n_bytes > limit:
         enough = f"{n_bytes // 2**30 + 1}G"
         raise OverMemoryLimit(
             f"{what} would take about {n_bytes:,} bytes of memory, more than the limit of {limit:,}.\n"
-            f"  If that is intended, raise the limit: {VARIABLE}={enough}, or byheart --memory-limit {enough} ...",
+            f"  If that is intended, raise the limit: {VARIABLE}={enough}, or byheart --memory-limit "
+            f"{enough} ...",
             n_bytes=n_bytes,
             limit=limit,
         )

@@ -11,19 +11,19 @@ from byheart.process.progress import Progress
 
 
 class _Counter:
-    """A finder that finds nothing: every module that is looked for moves the bar."""
+    """An import finder that finds nothing, but reports progress whenever a module is looked for."""
 
     def __init__(self, progress: Progress, n_modules: int) -> None:
         self._progress, self._start, self._total = progress, len(sys.modules), n_modules
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        """Tell the share of modules that are there; the last one is told by whoever asked for them."""
+        """Report the number of loaded modules, up to one less than the total. The caller reports the end."""
         self._progress(min(len(sys.modules) - self._start, self._total - 1), self._total)
 
 
 @contextmanager
 def imports_told(progress: Progress | None, n_modules: int) -> Iterator[None]:
-    """Report imports inside the block; `n_modules` is about how many modules they load."""
+    """Report the progress of imports inside the block. `n_modules` is approximately how many modules they load."""
     if progress is None:
         yield
         return

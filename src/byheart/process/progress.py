@@ -1,30 +1,35 @@
-"""Progress of long work: one type for all of it."""
+"""The type of progress callbacks, and functions that combine them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
-PARTS = 1000  # that a share of the work is told in
+PARTS = 1000  # shares of the work are reported as whole numbers out of this total
 
 
 @runtime_checkable
 class Progress(Protocol):
-    """Called now and then with the work done, the total work and, where the work has stages, the name of the stage."""
+    """A function that is called from time to time with the work done, the total work and, if there are stages, the
+    name of the stage.
+    """
 
     def __call__(self, done: int, total: int, stage: str = "", /) -> None: ...
 
 
 class Steps:
-    """Work that is done in steps, each with its share of the time: what a step tells is told as progress of the whole.
+    """Work in several steps, each with its share of the time. The progress of a step is reported as progress of the whole.
 
-    So a bar moves once from 0 to 100%, and time left can be told from the time spent. The shares were measured, and are rough.
+    A bar then moves once from 0 to 100%, so that the time left can be estimated. The shares are rough measurements.
     """
 
     def __init__(
         self, progress: Progress | None, shares: Mapping[str, float], *, are_named: bool = False
     ) -> None:
-        """Take the share of each step, in the order of steps; with `are_named` the name of a step is told as the stage."""
+        """Store the share of each step, in the order of steps.
+
+        With `are_named`, the name of a step is reported as the stage.
+        """
         self._progress, self._are_named = progress, are_named
         self._ranges: dict[str, tuple[float, float]] = {}
         start, whole = 0.0, sum(shares.values())
@@ -53,12 +58,12 @@ def report(progress: Progress | None, done: int, total: int) -> None:
 
 
 def in_stage(progress: Progress, stage: str) -> Progress:
-    """The progress of one stage; the stages inside it are reported after its name: "verify: read"."""
+    """Return the callback for one stage. A stage inside it is reported with both names, as in "verify: read"."""
     return lambda done, total, part="", /: progress(done, total, f"{stage}: {part}" if part else stage)
 
 
 def part_of(progress: Progress, start: float, stop: float) -> Progress:
-    """The progress of a part, from the share `start` to the share `stop` of the whole, reported as progress of the whole."""
+    """Return the callback for a part of the work, which covers the shares from `start` to `stop` of the whole."""
 
     def tell(done: int, total: int, stage: str = "", /) -> None:
         progress(round(PARTS * (start + (stop - start) * done / max(1, total))), PARTS, stage)

@@ -1,7 +1,7 @@
-"""Many independent tasks: one after the other, side by side in processes, or on the machines of a Ray cluster.
+"""Run many independent tasks: one after the other, in parallel processes, or on the machines of a Ray cluster.
 
-A task leaves its result in a file and does nothing where that file is there already. So it may be run twice, on any machine: a task
-whose worker is lost is simply run again.
+A task writes its result to a file, and does nothing if that file already exists. It can therefore be run twice and on
+any machine, so a task whose worker is lost is simply run again.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from byheart.process.liveness import children_ignore_interrupts, end_with_parent
 from byheart.process.progress import Progress, silent
 
 PURPOSE = "compiling on a cluster"
-MOST_LOSSES = 5  # times the worker of one task may be lost before nothing more is tried
-FINISH_SECONDS = 5.0  # that helpers have when the work is over
+MOST_LOSSES = 5  # give up when the worker of one task has been lost this many times
+FINISH_SECONDS = 5.0  # time that helpers have to end after the block
 
 
 class WorkersLost(ByheartError):
-    """Workers were lost again and again; finished tasks are kept."""
+    """Workers were lost repeatedly. Finished tasks are kept."""
 
     exit_status = ExitStatus.STOPPED
 
 
 @dataclass(frozen=True)
 class Workers:
-    """Who does the tasks: this process, other processes, or a cluster.
+    """Where tasks run: in this process, in other processes, or on a cluster.
 
-    n_processes  of this machine; 1 is this process itself
-    cluster      address of a Ray cluster that does them instead; "local" starts one here
+    n_processes  number of processes on this machine; with 1, tasks run in this process
+    cluster      address of a Ray cluster to use instead; "local" starts one on this machine
     """
 
     n_processes: int = 1
     cluster: str | None = None
 
     def connected(self) -> AbstractContextManager[Any]:
-        """Hold the connection to the cluster, if there is one, for several rounds of tasks."""
+        """Return a context manager that keeps the connection to the cluster, if any, during several calls of `run`."""
         return nullcontext() if self.cluster is None else ray_cluster(self.cluster, PURPOSE)
 
     def run(
         self, task: Callable[[Any], None], arguments: Sequence[Any], progress: Progress | None = None
     ) -> None:
-        """Do `task` for each of the arguments. The first exception of a task ends it all."""
+        """Run `task` for each of the arguments. The first exception of a task ends all work and is raised."""
         tell = progress or silent
         if self.cluster is not None:
             with ray_cluster(self.cluster, PURPOSE) as ray:
@@ -103,11 +103,12 @@ def results_on_cluster(
     needs: Mapping[str, float] | None = None,
     at_once: int | None = None,
 ) -> Iterator[tuple[int, Any]]:
-    """The number of each argument with the result of `task` for it, in the order in which the workers finish.
+    """Run `task` on each argument. Yield the index of each argument with its result, in the order in which workers finish.
 
-    needs: resources of one task, by default one core. at_once: number of tasks submitted at a time.
+    needs: the resources of one task, by default one core. at_once: the number of tasks submitted at a time.
 
-    Ray's own retries are off: a task whose worker is lost is counted and queued again here. What a task raises ends it all.
+    The retries of Ray are switched off. Instead, this function queues a task again when its worker is lost, and
+    counts the losses. An exception of a task ends all work.
     """
     remote = ray.remote(**(needs or {"num_cpus": 1}), max_retries=0)(task)
     waiting = list(range(len(arguments)))[::-1]
@@ -134,9 +135,9 @@ def results_on_cluster(
 
 @contextmanager
 def helpers(n_processes: int, target: Callable[..., None], *arguments: Any) -> Iterator[None]:
-    """Run `target` in that many processes of this machine while the block runs. They end with this process, however it ends.
+    """Run `target` in `n_processes` processes of this machine while the block runs. If this process ends, they end too.
 
-    After the block they have a moment to finish.
+    After the block, the processes have a moment to finish.
     """
     context = get_context("spawn")
     started = []
@@ -150,7 +151,7 @@ def helpers(n_processes: int, target: Callable[..., None], *arguments: Any) -> I
     finally:
         for helper in started:
             helper.join(timeout=FINISH_SECONDS)
-            if helper.is_alive():  # only after an error or an interruption here
+            if helper.is_alive():  # happens only after an error or an interruption in the block
                 helper.terminate()
                 helper.join()
 
@@ -162,9 +163,12 @@ def _help(parent: int, target: Callable[..., None], arguments: tuple[Any, ...]) 
 
 @contextmanager
 def ray_cluster(address: str, purpose: str) -> Iterator[Any]:
-    """The package ray, joined to the cluster at `address` ("local" starts one here) while the block runs."""
+    """Connect to the Ray cluster at `address` while the block runs, and return the package ray.
+
+    "local" starts a cluster on this machine.
+    """
     if address == "local":
-        # Ray then listens on the loopback address alone, as it does on other systems; it reads this when it is imported
+        # with this variable, which Ray reads when it is imported, Ray listens only on the loopback address, as on other systems
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     ray = import_extra("ray", "ray", purpose)
     owns = not ray.is_initialized()
@@ -175,7 +179,8 @@ def ray_cluster(address: str, purpose: str) -> Iterator[Any]:
         except ConnectionError as error:
             raise UsageError(
                 f"no Ray cluster answers at {address}.\n"
-                "  Start one with `ray start --head` and give its address, or give `local` for one on this machine."
+                "  Start a cluster with `ray start --head` and give its address, or give `local` to "
+                "start one on this machine."
             ) from error
     try:
         yield ray
@@ -186,7 +191,8 @@ def ray_cluster(address: str, purpose: str) -> Iterator[Any]:
 
 def _lost(n_left: int) -> WorkersLost:
     return WorkersLost(
-        f"workers were lost {MOST_LOSSES} times; {n_left} tasks are left.\n"
-        "  What was finished is kept: run the same command again, with fewer workers or smaller tasks if memory ran out.",
+        f"workers were lost {MOST_LOSSES} times; {n_left} tasks are not done.\n"
+        "  Finished tasks are kept. Run the same command again, with fewer workers or smaller tasks if "
+        "memory ran out.",
         n_left=n_left,
     )

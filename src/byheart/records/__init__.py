@@ -1,1 +1,1 @@
-"""Reading what may be hostile: options, documents, specifications, results."""
+"""Read options, documents, specifications and results safely, even if someone made them to do harm."""

@@ -1,10 +1,10 @@
-"""Numbers as callers write them: whole numbers of any type become Python's own, and anything else is refused by name.
+"""Check numeric arguments: integers of any type are converted to Python's `int`, and other types are refused.
 
-NumPy's integers overflow silently, and floats round: a bound computed with them may be wrong and look right.
+NumPy integers overflow silently, and floats are rounded, so a bound computed with them could be wrong without a sign.
 
     whole_number(name, value)    an int
     real_number(name, value)     an int, a Fraction or a finite float
-    takes_numbers                a decorator: the parameters of a function that are of these types
+    takes_numbers                a decorator that checks the numeric parameters of a function
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ R = TypeVar("R")
 
 
 def whole_number(name: str, value: object) -> int:
-    """`value` as an int; `ImpossibleSize` if it is not a whole number, such as 2.5, True or "5"."""
+    """Convert `value` to an `int`. Raise `ImpossibleSize` if it is not a whole number, such as 2.5, True or "5"."""
     plain = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else value
     if type(plain) is int:
         return plain
@@ -37,7 +37,10 @@ def whole_number(name: str, value: object) -> int:
 
 
 def real_number(name: str, value: object) -> int | float | Fraction:
-    """`value` as it is, or as a float; `ImpossibleSize` if it is not a number, or not finite."""
+    """Return an int or a `Fraction` unchanged, and other real numbers as a float.
+
+    Raise `ImpossibleSize` if `value` is not a finite number.
+    """
     if isinstance(value, int | Fraction) and not isinstance(value, bool):
         return value
     if isinstance(value, AnyReal) and not isinstance(value, bool) and isfinite(value):
@@ -46,12 +49,12 @@ def real_number(name: str, value: object) -> int | float | Fraction:
 
 
 def takes_numbers(function: Callable[P, R]) -> Callable[P, R]:
-    """`function`, but its numeric arguments are checked first, by their annotations."""
+    """Decorate `function` so that its numeric arguments are checked first, as its annotations say."""
     signature = inspect.signature(function)
 
     @cache
     def readers() -> dict[str, Callable[[str, object], Any]]:
-        """How to read each parameter that is a number."""
+        """Return the function that checks each numeric parameter."""
         found: dict[str, Callable[[str, object], Any]] = {}
         for name, hint in get_type_hints(function).items():
             kinds = set(get_args(hint) or (hint,))

@@ -1,11 +1,11 @@
-"""One object of a document that may be hostile, read field by field; each value is judged by `reader.read_value`.
+"""Read a JSON object field by field. The document may be hostile, so `reader.read_value` checks each value.
 
-    Fields(values, where)          the object; `where` names the file
+    Fields(values, where)          the object; `where` is the name of the file
     .integer("n", 1, 10)           a field as a whole number in a range; also number, boolean, text, texts, integers
-    .child("size")                 a field that is an object itself; `children` for a list of them
+    .child("size")                 a field that is itself an object; `children` for a list of objects
     .record(Certificate)           the whole object as a dataclass
 
-Every refusal is a `CorruptModel` that names the file and the field.
+Each error is a `CorruptModel` that names the file and the field.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ parse_json = partial(json_file.parse_json, refuse=corrupt)
 
 
 class Fields:
-    """One JSON object. `trail` says where in the file it is. Tuples count as lists."""
+    """One JSON object. `trail` is the path of the object in the file. Tuples count as lists."""
 
     def __init__(self, values: object, where: str | Path, trail: str = "") -> None:
-        """Refuse anything that is not a JSON object."""
+        """Raise `CorruptModel` unless `values` is a JSON object."""
         self.where = str(where)
         self.trail = trail
         if not isinstance(values, dict):
@@ -43,14 +43,14 @@ class Fields:
         return f"{self.trail}.{name}" if self.trail else name
 
     def refuse(self, name: str, wanted: str) -> CorruptModel:
-        """The exception for the field `name`, which is not what is `wanted`."""
+        """Return the exception for a field that does not have the wanted type or value."""
         if name not in self.values:
             return corrupt(self.where, f"{self._at(name)} is missing; it must be {wanted}")
         shown = show_value(self.values[name])
         return corrupt(self.where, f"{self._at(name)} is {shown}; it must be {wanted}")
 
     def has(self, name: str) -> bool:
-        """Whether the field is there and not null."""
+        """Return whether the field exists and is not null."""
         return self.values.get(name) is not None
 
     def _read(self, name: str, kind: Any) -> Any:
@@ -59,12 +59,12 @@ class Fields:
         return read_value(self.values[name], kind, self.where, self._at(name), refuse=corrupt)
 
     def integer(self, name: str, least: int = 0, most: int = 2**53) -> int:
-        """A whole number in [least, most]."""
+        """Return the field as a whole number in [least, most]."""
         value: int = self._read(name, Annotated[int, within(least, most)])
         return value
 
     def number(self, name: str) -> float:
-        """A finite number, not negative."""
+        """Return the field as a finite number that is not negative."""
         value: float = self._read(name, Annotated[float, not_negative()])
         return value
 
@@ -73,7 +73,7 @@ class Fields:
         return value
 
     def text(self, name: str, choices: tuple[str, ...] | None = None) -> str:
-        """A string, one of `choices` if given."""
+        """Return the field as a string, which must be one of `choices` if they are given."""
         value: str = self._read(name, str if choices is None else Literal[choices])
         return value
 
@@ -82,7 +82,7 @@ class Fields:
         return value
 
     def integers(self, name: str, least: int, most: int) -> tuple[int, ...]:
-        """A list of whole numbers in [least, most]."""
+        """Return the field as a list of whole numbers in [least, most]."""
         value: tuple[int, ...] = self._read(name, tuple[Annotated[int, within(least, most)], ...])
         return value
 
@@ -99,7 +99,10 @@ class Fields:
             yield Fields(item, self.where, f"{self._at(name)}[{number}]")
 
     def record(self, kind: type[T], **known: Any) -> T:
-        """A dataclass, each field but those `known` read by its type. Fields that it does not have are ignored."""
+        """Read the object as the dataclass `kind`, checking each field by its type.
+
+        Fields in `known` are used as given, and fields that `kind` does not have are ignored.
+        """
         return read_known(self.values, kind, self.where, known, refuse=corrupt)
 
 

@@ -1,4 +1,4 @@
-"""JSON files that may be hostile: size, depth and number of containers are checked before they cost memory."""
+"""Read JSON files that may be hostile. Size, depth and number of containers are checked before parsing, to protect memory."""
 
 from __future__ import annotations
 
@@ -12,22 +12,25 @@ from typing import Any, NoReturn
 from byheart.records.refusals import Refusal, refuse_file
 
 MAX_JSON_BYTES = 256 * 2**20
-"""No document of ours comes near this; a larger one is refused before it is read."""
+"""The maximum size of a document. Our own are far smaller; a larger one is refused before it is read."""
 
 MAX_DEPTH = 32
-"""Nesting allowed. Ours have five levels, and readers that walk a document must not run out of stack."""
+"""The maximum nesting. Our own documents have five levels. The limit keeps recursive readers from running out of stack."""
 
 MAX_CONTAINERS = 2**20
-"""Objects and lists allowed: each takes some 64 bytes, though `[]` is written in two."""
+"""The maximum number of objects and lists.
+
+Each takes about 64 bytes of memory, although `[]` takes only two bytes in the file.
+"""
 
 
 def read_bytes(path: Path, *, refuse: Refusal = refuse_file) -> bytes:
-    """The file `path`, which must be a plain file of at most `MAX_JSON_BYTES`."""
+    """Read the bytes of a file, which must be a plain file of at most `MAX_JSON_BYTES`."""
     if not path.is_file():
         raise refuse(str(path), "the file is missing or is not a plain file")
     size = path.stat().st_size
     if size > MAX_JSON_BYTES:
-        limit = f"more than the {MAX_JSON_BYTES:,} a document may have"
+        limit = f"more than the limit of {MAX_JSON_BYTES:,}"
         raise refuse(str(path), f"the file has {size:,} bytes, {limit}")
     try:
         return path.read_bytes()
@@ -36,16 +39,17 @@ def read_bytes(path: Path, *, refuse: Refusal = refuse_file) -> bytes:
 
 
 def read_json(path: Path, *, refuse: Refusal = refuse_file) -> object:
-    """The JSON document in the file `path`."""
+    """Read the JSON document in the file `path`."""
     return parse_json(read_bytes(path, refuse=refuse), path, refuse=refuse)
 
 
 def parse_json(raw: bytes, where: str | Path, *, refuse: Refusal = refuse_file) -> object:
-    """The JSON document `raw`: UTF-8, no repeated key, no NaN or infinity, at most `MAX_DEPTH` deep."""
+    """Parse a JSON document. It must be UTF-8, without repeated keys, NaN or infinity, and at most `MAX_DEPTH` levels deep."""
     where = str(where)
     if not raw:
         raise refuse(where, "it is empty")
-    n_containers = raw.count(b"[") + raw.count(b"{")  # those inside texts too: the limit is far above ours
+    # this also counts brackets inside texts, but the limit is far above what our documents need
+    n_containers = raw.count(b"[") + raw.count(b"{")
     if n_containers > MAX_CONTAINERS:
         raise refuse(where, f"it holds {n_containers:,} lists and objects, more than {MAX_CONTAINERS:,}")
     try:
@@ -59,7 +63,7 @@ def parse_json(raw: bytes, where: str | Path, *, refuse: Refusal = refuse_file) 
         found = f"byte {error.start} is 0x{raw[error.start]:02x}"
         raise refuse(where, f"it is not UTF-8: {found}") from None
     except json.JSONDecodeError as error:
-        cut = " (it may be cut short)" if error.pos >= len(error.doc.rstrip()) else ""
+        cut = " (the file may be truncated)" if error.pos >= len(error.doc.rstrip()) else ""
         place = f"line {error.lineno}, column {error.colno}"
         raise refuse(where, f"it is not valid JSON: {error.msg} at {place}{cut}") from None
     except RecursionError:
@@ -79,7 +83,7 @@ def _refuse_constant(name: str) -> NoReturn:
 def _finite_float(digits: str) -> float:
     value = float(digits)
     if not math.isfinite(value):
-        raise ValueError(f"{digits[:40]} is too large for a number")
+        raise ValueError(f"the number {digits[:40]} is too large")
     return value
 
 
@@ -93,7 +97,7 @@ def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _find_problem(document: object) -> str | None:
-    """Find deep nesting, or text that is not Unicode (lone surrogates), without recursion."""
+    """Find deep nesting and text that is not valid Unicode (lone surrogates), without recursion."""
     level: list[Any] = [document]
     for _ in range(MAX_DEPTH + 1):
         texts = [value for value in level if isinstance(value, str)]
@@ -101,7 +105,7 @@ def _find_problem(document: object) -> str | None:
         texts += [key for value in containers if isinstance(value, dict) for key in value]
         for text in texts:
             if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-                return f"it holds text that is not Unicode: {text[:40]!a}"
+                return f"it holds text that is not valid Unicode: {text[:40]!a}"
         if not containers:
             return None
         level = [
@@ -111,7 +115,7 @@ def _find_problem(document: object) -> str | None:
 
 
 def show_value(value: object) -> str:
-    """A value as it was written, shortened."""
+    """Describe a value in a message: as it was written, but shortened."""
     if isinstance(value, Mapping):
         return f"an object of {len(value):,} items"
     if isinstance(value, list | tuple):

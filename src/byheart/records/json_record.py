@@ -1,4 +1,4 @@
-"""Records as JSON has them."""
+"""Convert records to values of JSON."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import numpy as np
 
 @dataclass(frozen=True)
 class JsonRecord:
-    """A frozen dataclass of plain values."""
+    """A base for frozen dataclasses that can be written as JSON."""
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dictionary, by the names of the fields."""
+        """Return a dictionary of the fields that can be written as JSON."""
         return asdict(self)
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON can hold it: NumPy numbers become numbers, tuples become lists, anything else becomes text."""
+    """Convert a value to types of JSON: NumPy numbers to numbers, tuples to lists, and other types to text."""
     if isinstance(value, Mapping):
         return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

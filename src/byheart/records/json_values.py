@@ -1,4 +1,4 @@
-"""Values in documents that JSON itself does not have."""
+"""Convert values that JSON cannot represent."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def json_default(value: Any) -> Any:
-    """Convert a value that JSON does not have: our records, NumPy numbers and sets; anything else becomes text."""
+    """Convert a value for `json.dumps`: our records, NumPy numbers and sets to their JSON forms, and other types to text."""
     if hasattr(value, "to_json"):
         return value.to_json()
     if is_dataclass(value) and not isinstance(value, type):

@@ -1,14 +1,14 @@
-"""One reader for what others wrote: options, specifications, saved models, results, arguments.
+"""Check values that come from outside: options, specifications, saved models, results and arguments.
 
-A value becomes a type, a document a dataclass. Types and ranges are checked by msgspec, which is imported here alone, and only when
-something is read: a machine that just trains does without it. A refusal names where the document is, the path of the field, the
-value it has and what was expected; `refusals` makes the exception.
+A value is converted to a type, and a document to a dataclass. Types and ranges are checked by msgspec. It is imported
+in this module only, and only when something is read, so that machines that only train do not need it. An error names
+the document, the path of the field, its value and what was expected. The module `refusals` makes the exception.
 
     within(least, most)                        the type of a field: whole numbers in a range
     length(least, most)                        the type of a field: texts or lists of a length
-    read_values(values, kind, where)           a mapping as the dataclass `kind`
-    read_known(values, kind, where, known)     the same, with some fields known already
-    read_value(value, kind, where, path)       one value
+    read_values(values, kind, where)           read a mapping as the dataclass `kind`
+    read_known(values, kind, where, known)     the same, where the values of some fields are already known
+    read_value(value, kind, where, path)       read one value
 """
 
 from __future__ import annotations
@@ -41,46 +41,49 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LARGEST = 2**62
-"""No count that a document tells comes near this."""
+"""The largest number allowed in a saved document. Real counts are far below it."""
 
 
 def within(least: int, most: int) -> msgspec.Meta:
-    """A range for a whole number: `Annotated[int, within(1, 24)]`."""
+    """Limit a whole number to a range: `Annotated[int, within(1, 24)]`."""
     import msgspec
 
     return msgspec.Meta(ge=least, le=most)
 
 
 def not_negative() -> msgspec.Meta:
-    """A range for a number: `Annotated[float, not_negative()]`."""
+    """Limit a number to values from 0: `Annotated[float, not_negative()]`."""
     import msgspec
 
     return msgspec.Meta(ge=0, le=2.0**1000)
 
 
 def length(least: int, most: int) -> msgspec.Meta:
-    """A length for a text or a list: `Annotated[str, length(1, 200)]`."""
+    """Limit the length of a text or a list: `Annotated[str, length(1, 200)]`."""
     import msgspec
 
     return msgspec.Meta(min_length=least, max_length=most)
 
 
 def described(words: str) -> msgspec.Meta:
-    """The description of a field for `json_schemas`: `Annotated[str, described("a column")]`."""
+    """Describe a field for `json_schemas`: `Annotated[str, described("a column")]`."""
     import msgspec
 
     return msgspec.Meta(description=words)
 
 
 def json_schemas(kinds: Iterable[type], reference: str) -> dict[str, Any]:
-    """The JSON schemas of dataclasses and of those inside them, by name; `reference` is the form of a reference, with {name}."""
+    """Return the JSON schemas of dataclasses and of the dataclasses in their fields, by name.
+
+    `reference` is the template of a reference, with {name}.
+    """
     import msgspec
 
     return msgspec.json.schema_components(kinds, ref_template=reference)[1]
 
 
 def read_value(value: object, kind: Any, where: str, path: str, *, refuse: Refusal = refuse_usage) -> Any:
-    """One value as a `kind`; `path` names it in the refusal."""
+    """Convert one value to `kind`. If this fails, the error names the value by its `path`."""
     import msgspec
 
     try:
@@ -97,9 +100,11 @@ def read_known(
     *,
     refuse: Refusal = refuse_usage,
 ) -> T:
-    """`values` as the dataclass `kind`. Fields in `known` are taken as they are; fields that `kind` does not have are ignored.
+    """Read `values` as the dataclass `kind`.
 
-    The numbers in saved documents are counts, times and shares: a negative or impossibly large number is refused.
+    Fields in `known` are used as given, and fields that `kind` does not have are ignored.
+
+    The numbers in saved documents are counts, times and shares, so a negative or impossibly large number is refused.
     """
     found = dict(known)
     for field in fields(cast(Any, kind)):
@@ -117,7 +122,7 @@ def read_known(
 
 
 def _odd_number(value: object, path: str) -> str | None:
-    """The place in `value` of a number that no saved document can have."""
+    """Find a number in `value` that no saved document can have, and return a description, or None."""
     if isinstance(value, Mapping):
         return next(filter(None, (_odd_number(item, f"{path}.{name}") for name, item in value.items())), None)
     if isinstance(value, list | tuple):
@@ -136,11 +141,11 @@ def read_values(
     noun: str = "field",
     ignore_unknown: bool = False,
 ) -> T:
-    """`values` (a mapping, or what JSON and TOML give) as a `kind`.
+    """Read `values`, a mapping or a value from JSON or TOML, as a `kind`.
 
-    Fields (called `noun`) that `kind` does not have are refused, with the nearest name it has, unless `ignore_unknown`.
-    Tuples count as lists, so that a document in memory can be read without writing it first. What `kind` itself refuses
-    (`__post_init__`) is raised as it is, if it is one of our errors.
+    Unless `ignore_unknown` is set, fields that `kind` does not have are refused. The error calls a field `noun` and
+    suggests the nearest name. Tuples count as lists, so that a document in memory can be read directly. If
+    `kind.__post_init__` raises one of our own errors, that error is passed on.
     """
     import msgspec
 
@@ -170,22 +175,22 @@ def _find_unknown(value: object, kind: Any, path: str, noun: str) -> str | None:
 
 
 def describe_unknown(what: str, name: str, known: Collection[str]) -> str:
-    """Say that there is no such name, and suggest the nearest one."""
+    """Return a message that a name does not exist, which suggests the nearest name and lists the `known` ones."""
     near = get_close_matches(name.rpartition(".")[2], known, n=1, cutoff=0.6)
     hint = f"; did you mean `{near[0]}`?" if near else ""
-    listed = f" It has {', '.join(sorted(known))}" if known else " It has none"
+    listed = f" Choose from: {', '.join(sorted(known))}" if known else " There are none to choose from"
     return f"there is no {what} `{name}`{hint or '.'}{listed}"
 
 
 @cache
 def _hints(kind: type) -> dict[str, Any]:
-    """The fields of a dataclass and their types."""
+    """Return the types of the fields of a dataclass, by name."""
     hints = get_type_hints(kind, include_extras=True)
     return {field.name: hints[field.name] for field in fields(kind) if field.init}
 
 
 def _parts(value: object, kind: Any, path: str) -> Iterable[tuple[object, Any, str]]:
-    """The values inside `value`, each with its type and path, as far as `kind` gives their types."""
+    """Yield the values inside `value` whose types `kind` gives, each with its type and path."""
     kind = _bare(kind)
     if is_dataclass(kind) and isinstance(value, Mapping):
         for name, hint in _hints(cast(type, kind)).items():
@@ -203,7 +208,7 @@ def _parts(value: object, kind: Any, path: str) -> Iterable[tuple[object, Any, s
 
 
 def _bare(kind: Any) -> Any:
-    """`X` of `X | None` and of `Annotated[X, ...]`."""
+    """Return `X` for `X | None` and for `Annotated[X, ...]`."""
     if get_origin(kind) is Annotated:
         return _bare(get_args(kind)[0])
     if get_origin(kind) in (Union, UnionType):
@@ -213,7 +218,10 @@ def _bare(kind: Any) -> Any:
 
 
 def _explain(value: object, kind: Any, path: str) -> str | None:
-    """Where and why `value` is not a `kind`; None if it is one, or if its own `__post_init__` refuses it."""
+    """Return a message that says where and why `value` is not a `kind`.
+
+    Return None if it is one, or if only `__post_init__` refuses it.
+    """
     import msgspec
 
     if is_dataclass(_bare(kind)) and isinstance(value, Mapping):
@@ -231,7 +239,7 @@ def _explain(value: object, kind: Any, path: str) -> str | None:
         msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         if path.endswith("."):
-            if is_dataclass(_bare(kind)) and isinstance(value, Mapping):  # what `kind` itself refuses
+            if is_dataclass(_bare(kind)) and isinstance(value, Mapping):  # refused by `kind.__post_init__`
                 return f"{path.removesuffix('.')}: {error}"
             expected = describe_type(kind)
             return f"{path.removesuffix('.')} is {show_value(value)}; it must be {expected}"
@@ -242,7 +250,7 @@ def _explain(value: object, kind: Any, path: str) -> str | None:
 
 
 def describe_type(kind: Any) -> str:
-    """What a value of this type is, in words."""
+    """Describe the values of a type in words."""
     import msgspec
 
     origin, inner = get_origin(kind), get_args(kind)

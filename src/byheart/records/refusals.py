@@ -1,9 +1,9 @@
-"""How documents and arguments are refused: one function for each kind of mistake, all called as (where, problem).
+"""Make the exceptions for documents and arguments that are refused. Each function takes (where, problem).
 
-refuse_usage    what the user typed: options, specifications
-refuse_file     a file that does not hold what it should
-corrupt         a file of a saved model that cannot be trusted
-refuse_size     a number given to a function
+refuse_usage    for what the user typed: options, specifications
+refuse_file     for a file with invalid content
+corrupt         for a file of a saved model that cannot be trusted
+refuse_size     for a number given to a function
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from byheart.errors import ByheartError, CorruptModel, ImpossibleSize, MalformedFile, UsageError
 
 Refusal = Callable[[str, str], ByheartError]
-"""Makes the exception for a problem found at a place: (where, problem). The problem is a clause without a full stop."""
+"""A function (where, problem) that makes the exception. `problem` is a clause without a full stop."""
 
 REMEDY = "Restore the folder from a copy you trust, or compile the data again."
 

@@ -1,10 +1,12 @@
-"""The choices that users have, each listed only here. This module imports nothing, so that `byheart --help` is fast.
+"""The values of options that users can choose from, each list defined only here.
 
-Task           what the labels belong to
-Precision      what weights are stored in
-Rule           which of conflicting labels stays; OnConflict adds what a reader may do instead
-RowRule        what a reader does with a row that cannot be memorised; EmptyLabels adds that an empty label may be one
-LabelType      what labels were before they were written as text
+This module imports nothing, so that `byheart --help` is fast.
+
+Task           what a label belongs to: a sequence, a token, a set or a prefix of a document
+Precision      the number type of the weights
+Rule           which of several conflicting labels to keep; OnConflict adds the other ways to handle a conflict
+RowRule        how to treat a row that cannot be memorised; EmptyLabels adds that an empty label may be kept
+LabelType      the type that labels had before they were converted to text
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ Precision = Literal["exact", "float64", "float32", "bfloat16", "int8"]
 Rule = Literal["first", "last", "majority", "drop"]
 OnConflict = Literal["error", Rule, "keep"]
 Compilable = Literal["error", Rule]
-"""The rules under which data can be compiled: labels that conflict and are kept cannot be."""
+"""The rules under which data can be compiled. `keep` is not one: conflicting labels cannot be memorised."""
 RowRule = Literal["error", "drop"]
 EmptyLabels = Literal["error", "keep", "drop"]
 LabelType = Literal["text", "integer", "number", "boolean"]

@@ -1,4 +1,4 @@
-"""Saved folders: networks and certificates as files."""
+"""Save networks and certificates as folders of files, and load them."""
 
 from byheart.storage.folder import load_folder, save_folder
 

@@ -20,7 +20,7 @@ from byheart.verify.verifier import Checkable
 
 
 def source_of(model: Checkable) -> DataSource:
-    """How the data of a model were read, as far as its record says."""
+    """Return the options that the data of a model were read with, as recorded in the model."""
     recorded = model.record.get("reading") or {}
     return read_values(
         recorded, DataSource, "the record of this model, reading", refuse=corrupt, ignore_unknown=True
@@ -30,28 +30,30 @@ def source_of(model: Checkable) -> DataSource:
 def read_like(
     model: Checkable, path: str | Path, *, progress: Progress | None = None, **changed: Any
 ) -> Dataset:
-    """Read a data file as the data of `model` were read: the same columns, task, order and tokenizer.
+    """Read a data file with the same columns, task, order and tokenizer as the data of `model`.
 
-    Every row is kept unless a rule that leaves rows out is given: the record of a model does not decide which rows are left out, or
-    it might leave out what the model does not know.
+    Rows are left out only by rules given in `changed`. The rules in the model's record are ignored, because a record
+    could leave out the rows that the model does not know.
     """
     source = source_of(model)
     tokenizer = model.memoriser.tokenizer
-    # a vocabulary counted anew names what the model does not know, where its own tokenizer would stop
+    # build a new vocabulary from the data: the model's own tokenizer would fail at the first unknown token
     kind = None if tokenizer is None else tokenizer if tokenizer.name == "file" else tokenizer.name
     written = source.text_options(kind_of(Path(path)))
     if source.recite:
         if kind is None:
             raise corrupt(
-                "the record of this model", "it says that texts are recited, and the model has no tokenizer"
+                "the record of this model",
+                "it says that the model recites texts, but the model has no tokenizer",
             )
         texts: dict[str, Any] = {"tokenizer": kind, "input": source.input, **written, **changed}
-        for name in ("label", "on_conflict"):  # what follows in the text is the label
+        for name in ("label", "on_conflict"):  # the label is the next token of the text
             texts.pop(name, None)
         rules = sorted(set(texts) - {"tokenizer", "input", "delimiter", "encoding"})
         if rules:
             raise UsageError(
-                f"this model recites texts, of which nothing is left out: {rules[0]} does not apply.",
+                f"{rules[0]} does not apply to a model that recites texts, because no rows are left out. "
+                "Remove the option.",
                 option=rules[0],
             )
         return read_recitation(path, **texts)
@@ -69,7 +71,10 @@ def read_like(
 
 
 def read_again(model: Checkable, path: str | Path, **changed: Any) -> Dataset:
-    """The rows that `model` was compiled from, without those that its record says were left out. Not for checking it."""
+    """Read the rows that `model` was compiled from, leaving out rows by the rules in its record.
+
+    Do not use this to check the model.
+    """
     source = source_of(model)
     rules: dict[str, Any] = {
         "on_conflict": source.on_conflict,
@@ -84,7 +89,7 @@ def read_again(model: Checkable, path: str | Path, **changed: Any) -> Dataset:
 
 
 def _kept_labels(model: Checkable, source: DataSource) -> str:
-    """The rule for empty labels: the recorded one, unless that leaves rows out; "keep" if none is recorded."""
+    """Return the recorded rule for empty labels, or "error" if that rule leaves rows out, or "keep" if no rule is recorded."""
     if "empty_labels" not in (model.record.get("reading") or {}):
         return "keep"
     return "error" if source.empty_labels == "drop" else source.empty_labels
@@ -93,7 +98,7 @@ def _kept_labels(model: Checkable, source: DataSource) -> str:
 def read_recitation(
     path: str | Path, *, tokenizer: str | Path | Tokenizer = "word", **reading: Any
 ) -> Dataset:
-    """The windows of the texts in a file, each with the token that follows, for `byheart recite`."""
+    """Read the texts in a file as windows, each labelled with the token that follows, for `byheart recite`."""
     documents = Dataset.from_documents(path, tokenizer=tokenizer, **reading)
     assert isinstance(documents.inputs, TokenSequences)
     assert documents.source is not None

@@ -1,9 +1,9 @@
-"""A saved model: a folder of three files, written whole or not at all, and read as if it were hostile.
+"""Save and load a model as a folder of three files. It is written atomically, and read as if it were hostile.
 
-model.safetensors   the weights: exact ones as `sparse_weights` lays them out, floats under their names, those of precision int8 as
-                    whole numbers with their exponents beside them
+model.safetensors   the weights: exact weights in the format of `sparse_weights`, floats as tensors under their names,
+                    and int8 weights as whole numbers with exponents
 model.json          schema, architecture, task, tokenizer, label names and how the model was made
-certificate.json    what was checked of these weights, if anything was
+certificate.json    what was verified about these weights, if anything was
 """
 
 from __future__ import annotations
@@ -54,9 +54,11 @@ FEW_COLUMNS = 4096
 def save_folder(
     path: str | Path, memoriser: Memoriser, record: Mapping[str, Any], certificate: Certificate | None
 ) -> None:
-    """Write a model folder at `path`; a model folder already there is replaced, anything else is refused.
+    """Write a model folder at `path`.
 
-    The same arguments give the same bytes. `record` says how the model was made and must be plain JSON.
+    A model folder that exists there is replaced; a file or a folder with other content is refused.
+
+    The same arguments give the same bytes. `record` says how the model was made; it may hold only types of JSON.
     """
     network = memoriser.network
     family = FAMILIES[network.spec.family]
@@ -74,7 +76,7 @@ def save_folder(
     if certificate is not None:
         texts[CERTIFICATE] = _as_text(certificate.to_json())
     files = {**network.files(), **texts}
-    assert set(network.files()) <= set(family.files), "a file that the family's entry does not list"
+    assert set(network.files()) <= set(family.files), "the family wrote a file that its entry does not list"
     tensors = _tensors(network)
     with replaced_folder(as_path(path), check_target) as folder:
         write_tensors(folder / WEIGHTS, tensors, family.tensor_note)
@@ -95,10 +97,12 @@ def _as_text(document: Mapping[str, Any]) -> bytes:
     try:
         return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False).encode("utf-8")
     except UnicodeEncodeError as error:
-        piece = error.object[error.start - 10 : error.start + 10]  # the document begins with more than that
+        # the document starts with more than ten ASCII characters
+        piece = error.object[error.start - 10 : error.start + 10]
         raise DataError(
-            f"a label, token or note holds text that is not Unicode and cannot be saved: {piece!a}.\n"
-            "  Replace it in the data (it is half of a surrogate pair).",
+            "a label, token or note holds text that is not valid Unicode and cannot be saved: "
+            f"{piece!a}.\n"
+            "  It is half of a surrogate pair; replace it in the data.",
             text=ascii(piece),
         ) from None
     except (TypeError, ValueError) as error:
@@ -122,11 +126,11 @@ def _tensors(network: Network) -> dict[str, np.ndarray]:
 
 
 def load_folder(path: str | Path) -> tuple[Memoriser, dict[str, Any], Certificate | None]:
-    """The memoriser, record and certificate saved at `path`.
+    """Load the memoriser, record and certificate that were saved at `path`.
 
-    Raises `UsageError` where there is no model folder, and `CorruptModel`, with file and fault, where the folder is not one
-    that `save_folder` writes. Sizes are checked before memory is taken. A folder that is replaced meanwhile is read as it was
-    before, or as it is afterwards.
+    Raise `UsageError` if there is no model folder, and `CorruptModel`, naming the file and the fault, if
+    `save_folder` could not have written it. Sizes are checked before memory is allocated. If the folder is replaced
+    during reading, either the old or the new folder is read.
     """
     folder = as_path(path)
     return read_whole(folder, lambda: _load(folder))
@@ -134,11 +138,16 @@ def load_folder(path: str | Path) -> tuple[Memoriser, dict[str, Any], Certificat
 
 def _load(folder: Path) -> tuple[Memoriser, dict[str, Any], Certificate | None]:
     if not (folder / MODEL).exists():
-        mend(folder)  # a save may have been cut short between moving the old model away and the new one in
+        # a save may have been interrupted after moving the old model away and before moving the new one in
+        mend(folder)
     if not (folder / MODEL).exists():
         what = "does not exist"
         if folder.exists():
-            what = f"has no {MODEL}, so it is no model" if folder.is_dir() else "is a file, not a folder"
+            what = (
+                f"has no {MODEL}, so it is not a model folder"
+                if folder.is_dir()
+                else "is a file, not a folder"
+            )
         raise UsageError(
             f"{folder} {what}.\n  Give a folder that `byheart compile -o` wrote.", path=str(folder)
         )
@@ -146,7 +155,7 @@ def _load(folder: Path) -> tuple[Memoriser, dict[str, Any], Certificate | None]:
     schema = fields.integer("schema", 1)
     if schema > SCHEMA:
         raise UsageError(
-            f"{folder / MODEL} has schema {schema}; this byheart reads schemas up to {SCHEMA}.\n"
+            f"{folder / MODEL} has schema {schema}; this version of byheart reads schemas up to {SCHEMA}.\n"
             "  Install a newer byheart.",
             schema=schema,
         )
@@ -184,7 +193,7 @@ def _memory(network: Network, fields: Fields) -> Memoriser:
 
 
 def _label_type(fields: Fields, labels: Sequence[str]) -> LabelType:
-    """The type that labels had before they were written as text; older folders do not record it."""
+    """Return the type that labels had before they were converted to text. Older folders do not record it."""
     if not fields.has("label_type"):
         return "text"
     kind = cast(LabelType, fields.text("label_type", get_args(LabelType)))
@@ -192,12 +201,14 @@ def _label_type(fields: Fields, labels: Sequence[str]) -> LabelType:
         for name in labels:
             reader_of(kind)(name)
     except ValueError:
-        raise fields.refuse("label_type", f"the type of every label; {name!r} is not of that type") from None
+        raise fields.refuse(
+            "label_type", f"the type of every label, but the label {name!r} does not have it"
+        ) from None
     return kind
 
 
 def _record(fields: Fields) -> dict[str, Any]:
-    """The model's record of how it was made, if its parts have the types that `compile` writes."""
+    """Return the record of how the model was made, after checking that its parts have the types that `compile` writes."""
     for name in ("notes", "options", "versions", "refused", "reading"):
         if fields.has(name):
             fields.child(name)
@@ -212,7 +223,7 @@ def _record(fields: Fields) -> dict[str, Any]:
 def _tokenizer(fields: Fields) -> Tokenizer:
     try:
         return Tokenizer.from_json(fields.child("tokenizer").values)
-    except MissingExtra:  # the file is not to blame
+    except MissingExtra:  # such an error is not the fault of the file
         raise
     except (ByheartError, ValueError) as error:
         raise corrupt(fields.where, f"the tokenizer cannot be read ({error})") from error
@@ -232,20 +243,21 @@ def _network(spec: NetworkSpec, folder: Path, family: NetworkFamily) -> Network:
     try:
         return spec.build(weights, files)
     except ShapeMismatch as error:
-        raise corrupt(path, f"its weights do not fit together ({error})") from error
+        raise corrupt(path, f"its weights do not match each other ({error})") from error
 
 
 def _refuse_other_files(folder: Path, family: NetworkFamily) -> None:
-    """Refuse a folder that holds more than `save_folder` writes.
+    """Refuse a folder that holds files that `save_folder` does not write.
 
-    Other programs may read it: an adapter changes the weights, a chat template the question, and some run code.
+    Other programs may use such a file. For example, an adapter changes the weights, a chat template changes the
+    question, and some files contain code.
     """
     others = {path.name for path in folder.iterdir()} - own_files(family) - LEFT_BY_SYSTEMS
     if others:
         raise corrupt(
             folder,
             f"the folder also holds {_few(others)}, which byheart neither wrote nor checked",
-            "Other programs may read it. Move it elsewhere.",
+            "Other programs may use it. Move it elsewhere.",
         )
 
 
@@ -268,9 +280,9 @@ def _sparse(spec: NetworkSpec, header: Mapping[str, StoredTensor], path: Path) -
         raise corrupt(
             path, f"row_counts describes {n_rows:,} matrix rows; the architecture in {MODEL} has {n_wanted:,}"
         )
-    shapes = [(shape[0], shape[1]) for _, shape in spec.shapes()]  # exact weights are matrices
+    shapes = [(shape[0], shape[1]) for _, shape in spec.shapes()]  # tensors of exact weights are matrices
     n_entries, widest = header["columns"].shape[0], max(columns for _, columns in shapes)
-    # columns without an entry cost no byte here, and memory when run
+    # columns without an entry take no bytes in the file, but memory when the network runs
     if widest > max(FEW_COLUMNS, n_entries):
         raise corrupt(
             path, f"the architecture in {MODEL} has {widest:,} columns; only {n_entries:,} entries are stored"
@@ -287,7 +299,7 @@ def _floats(spec: NetworkSpec, header: Mapping[str, StoredTensor], path: Path) -
 
 
 def _stored(spec: TransformerSpec, header: Mapping[str, StoredTensor], path: Path) -> Iterator[np.ndarray]:
-    """Arrays of an int8 or bfloat16 network as float32: whole numbers with their exponents, or floats."""
+    """Read the arrays of an int8 or bfloat16 network as float32. An int8 array is stored as whole numbers and exponents."""
     _require_count(header, spec.n_stored, path)
     assert spec.storage is not None
     tensors = []

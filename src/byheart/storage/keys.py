@@ -1,7 +1,7 @@
-"""Ed25519 keys: read from files as OpenSSL and OpenSSH write them, or newly made.
+"""Read Ed25519 keys from files that OpenSSL or OpenSSH wrote, and make new keys.
 
-A private key is a PEM file (`openssl genpkey -algorithm ed25519`, `byheart sign --new-key`) or one of OpenSSH. A public key is
-a PEM file, a line of OpenSSH, or its 64 hexadecimal digits, which `byheart sign` prints.
+A private key is a PEM file (`openssl genpkey -algorithm ed25519`, `byheart sign --new-key`) or an OpenSSH file. A
+public key is a PEM file, a line of an OpenSSH file, or the 64 hexadecimal digits that `byheart sign` prints.
 """
 
 from __future__ import annotations
@@ -16,23 +16,26 @@ from byheart.errors import UsageError, import_extra
 from byheart.files.whole_file import check_file_target
 from byheart.storage.target import as_path
 
-PURPOSE = "signing a model, or checking who signed it,"
+PURPOSE = "signing a model, or checking its signature,"
 DIGITS = re.compile(r"[0-9a-fA-F]{64}")
 MAX_KEY_BYTES = 2**14
 SUFFIX = ".pub"
 
 
 def read_private_key(path: Path) -> Any:
-    """The Ed25519 private key in a file. `UsageError` where there is none, or one that a passphrase protects."""
+    """Read the Ed25519 private key in a file. Raise `UsageError` if there is none, or if a passphrase protects it."""
     load = _serialization()
     raw = _read(path)
     reader = load.load_ssh_private_key if b"OPENSSH PRIVATE KEY" in raw else load.load_pem_private_key
     try:
         key = reader(raw, password=None)
-    except Exception as error:  # the file is not a key, or it is encrypted; each library raises its own type
+    # the file is not a key, or the key is encrypted; the libraries raise different types of exceptions
+    except Exception as error:
         if "ENCRYPTED" in raw.decode("ascii", "replace") or "password" in str(error).lower():
-            problem = "the key is protected by a passphrase, which byheart does not ask for"
-            raise _refusal(path, problem, "Write it without one to a file that only you can read.") from None
+            problem = "the key is protected by a passphrase, which byheart does not support"
+            raise _refusal(
+                path, problem, "Write the key without a passphrase to a file that only you can read."
+            ) from None
         raise _refusal(path, "the file holds no private key") from None
     if not isinstance(key, _ed25519().Ed25519PrivateKey):
         raise _refusal(path, f"the key is of another kind ({type(key).__name__})")
@@ -40,21 +43,21 @@ def read_private_key(path: Path) -> Any:
 
 
 def read_public_key(given: str | Path) -> bytes:
-    """The 32 bytes of an Ed25519 public key, given as the path of a file or as its 64 hexadecimal digits."""
+    """Return the 32 bytes of an Ed25519 public key, given as the path of a file or as 64 hexadecimal digits."""
     path = as_path(given)
     if DIGITS.fullmatch(str(path)) and not path.exists():
         return bytes.fromhex(str(path))
     load = _serialization()
     raw = _read(path)
     if b"PRIVATE KEY" in raw:
-        problem = "the file holds a private key; who signed is checked with the public one"
-        raise _refusal(path, problem, "`byheart sign` prints it: give its 64 digits, or the .pub file.")
+        problem = "the file holds a private key, but a signature is checked with the public key"
+        raise _refusal(path, problem, "Give the 64 digits that `byheart sign` prints, or the .pub file.")
     if DIGITS.fullmatch(raw.decode("ascii", "replace").strip()):
         return bytes.fromhex(raw.decode("ascii").strip())
     reader = load.load_ssh_public_key if raw.startswith(b"ssh-") else load.load_pem_public_key
     try:
         key = reader(raw)
-    except Exception:  # as OpenSSL happens to raise
+    except Exception:  # OpenSSL raises many types of exceptions
         raise _refusal(path, "the file holds no public key") from None
     if not isinstance(key, _ed25519().Ed25519PublicKey):
         raise _refusal(path, f"the key is of another kind ({type(key).__name__})")
@@ -62,16 +65,20 @@ def read_public_key(given: str | Path) -> bytes:
 
 
 def write_new_key(path: Path) -> bytes:
-    """Make a key pair: the private key at `path`, readable by its owner only, and the public key at `path`.pub, which is returned.
+    """Make a key pair.
 
-    Nothing is ever overwritten.
+    The private key is written to `path`, readable by its owner only, and the public key to `path`.pub. Return the
+    public key.
+
+    Existing files are never overwritten.
     """
     load, public_path = _serialization(), path.with_name(path.name + SUFFIX)
     check_file_target(path)
     for each in (path, public_path):
         if each.exists() or each.is_symlink():
             raise UsageError(
-                f"{each} exists, and a key is never overwritten.\n  Choose another place; nothing was written.",
+                f"{each} exists, and keys are never overwritten.\n"
+                "  Nothing was written. Choose another path.",
                 path=str(each),
             )
     key = _ed25519().Ed25519PrivateKey.generate()
@@ -94,7 +101,7 @@ def write_new_key(path: Path) -> bytes:
 
 
 def _write_new(path: Path, content: bytes, mode: int) -> None:
-    """Write a new file, created with its final mode."""
+    """Write a new file, created with its final access mode."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with os.fdopen(handle, "wb") as file:
         file.write(content)
@@ -113,7 +120,7 @@ def _read(path: Path) -> bytes:
 
 
 def _refusal(path: Path, problem: str, remedy: str = "") -> UsageError:
-    hint = remedy or "Name an Ed25519 key; `byheart sign --new-key FILE` makes one."
+    hint = remedy or "Give an Ed25519 key; `byheart sign --new-key FILE` makes one."
     return UsageError(f"{path}: {problem}.\n  {hint}", path=str(path), problem=problem)
 
 

@@ -1,7 +1,8 @@
-"""Signatures of certificates: Ed25519, in the file signature.json of the model folder.
+"""Ed25519 signatures of certificates, in the file signature.json of the model folder.
 
-What is signed is the certificate's canonical text: `PREFIX`, then the document of certificate.json with its keys sorted, without
-blanks, in ASCII. The certificate has the digests of weights, model and data, so the signature covers exactly these.
+The signature is made of the canonical text of the certificate: `PREFIX`, followed by the document of certificate.json
+    in ASCII, with sorted keys and without spaces. The certificate holds the digests of weights, model and data, so
+    the signature covers exactly these.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ PREFIX = b"byheart certificate 1\n"
 
 @dataclass(frozen=True)
 class Signature:
-    """The content of signature.json. Key and signature are hexadecimal digits; `certificate` is the SHA-256 of what was signed."""
+    """The content of signature.json.
+
+    Key and signature are hexadecimal digits. `certificate` is the SHA-256 of the signed text.
+    """
 
     schema: int
     algorithm: str
@@ -41,15 +45,17 @@ class Signature:
 def sign(path: str | Path, key: str | Path) -> Signature:
     """Sign the certificate of the model folder at `path` with the Ed25519 private key in the file `key`.
 
-    The folder must match its certificate, and the certificate must hold: otherwise `CorruptModel` is raised. Whether it is true
-    is not checked again: sign only what you compiled or verified yourself. An existing signature is replaced.
+    Raise `CorruptModel` if the folder does not match its certificate, or if the verdict of the certificate is not
+    "holds". The model is not verified again, so sign only what you compiled or verified yourself. An existing
+    signature is replaced.
     """
     folder, private = as_path(path), read_private_key(as_path(key))
     memoriser, _, certificate = load_folder(folder)
     if certificate is None:
         raise UsageError(
             f"{folder} has no {CERTIFICATE}, so there is nothing to sign.\n"
-            "  `byheart compile` writes one unless it is told not to check.",
+            "  Compile the data again: `byheart compile` writes a certificate unless verification is "
+            "switched off.",
             path=str(folder),
         )
     require_certified(memoriser, certificate, folder)
@@ -67,7 +73,9 @@ def sign(path: str | Path, key: str | Path) -> Signature:
 
 
 def _require_verdict(certificate: Certificate, folder: Path) -> None:
-    """Refuse a certificate that does not cover the labels, or that does not hold: its signature would mislead."""
+    """Refuse a certificate that does not cover the labels, or whose verdict is not "holds", because its signature
+    would mislead.
+    """
     if certificate.model_digest is None:
         raise corrupt(
             folder / CERTIFICATE,
@@ -76,21 +84,25 @@ def _require_verdict(certificate: Certificate, folder: Path) -> None:
         )
     if not (certificate.holds or certificate.fitted):
         raise corrupt(
-            folder / CERTIFICATE, "it does not hold, so it is not signed", "Compile the data again."
+            folder / CERTIFICATE,
+            'its verdict is not "holds", so it cannot be signed',
+            "Compile the data again.",
         )
 
 
 def canonical(document: object) -> bytes:
-    """The text of a certificate that is signed; it does not depend on the layout of the document."""
+    """Return the text of a certificate to sign. It does not depend on the layout of the document."""
     text = json.dumps(document, sort_keys=True, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return PREFIX + text.encode("ascii")
 
 
 def require_signed(path: str | Path, key: str | Path) -> Signature:
-    """The signature of the folder at `path`, if `key` made it for the certificate in the folder; otherwise raises `CorruptModel`.
+    """Return the signature in the folder at `path`.
 
-    key: a public key, as the path of a file or as 64 hexadecimal digits. Only the two files are read: whether weights and labels
-    are those of the certificate is checked by `load` and `verify`.
+    Raise `CorruptModel` unless `key` made it for the certificate in the folder.
+
+    key: a public key, as the path of a file or as 64 hexadecimal digits. This function reads only the certificate and
+        the signature. `load` and `verify` check that weights and labels match the certificate.
     """
     folder, wanted = as_path(path), read_public_key(key)
     if not (folder / SIGNATURE).exists():
@@ -105,23 +117,26 @@ def require_signed(path: str | Path, key: str | Path) -> Signature:
     digest = hashlib.sha256(content).hexdigest()
     if digest != found.certificate:
         problem = (
-            f"the signature is of another certificate: of {found.certificate}; the one there is {digest}"
+            f"the signature is of another certificate: it signs {found.certificate}, but the certificate "
+            f"in the folder is {digest}"
         )
         raise _unsigned(folder, problem, wanted)
     if not _is_made_by(wanted, bytes.fromhex(found.signature), content):
-        raise _unsigned(folder, "this key did not make the signature that is there", wanted)
+        raise _unsigned(folder, "the signature in the folder was not made with this key", wanted)
     _require_verdict(Certificate.from_json(document, folder / CERTIFICATE), folder)
     return found
 
 
 def read_signature(folder: Path) -> Signature:
-    """The content of signature.json, which anyone may have written."""
+    """Read signature.json, which anyone could have written."""
     where = folder / SIGNATURE
     document = Fields(read_json(where), where)
     schema = document.integer("schema", 1)
     if schema > SCHEMA:
         raise corrupt(
-            where, f"the file has schema {schema}; this byheart reads {SCHEMA}", "Install a newer byheart."
+            where,
+            f"the file has schema {schema}; this version of byheart reads schema {SCHEMA}",
+            "Install a newer byheart.",
         )
     found = read_values(document.values, Signature, str(where), refuse=corrupt)
     if found.algorithm != ALGORITHM:
@@ -134,19 +149,20 @@ def read_signature(folder: Path) -> Signature:
 
 
 def _is_made_by(key: bytes, signature: bytes, content: bytes) -> bool:
-    """Whether this key made this signature. No other code decides that."""
+    """Return whether this key made this signature of the content. No other code decides that."""
     ed25519 = import_extra("cryptography.hazmat.primitives.asymmetric.ed25519", "sign", PURPOSE)
     invalid = import_extra("cryptography.exceptions", "sign", PURPOSE).InvalidSignature
     try:
         ed25519.Ed25519PublicKey.from_public_bytes(key).verify(signature, content)
-    except (invalid, ValueError):  # ValueError: no point of the curve
+    except (invalid, ValueError):  # ValueError: the key is not a point of the curve
         return False
     return True
 
 
 def _unsigned(folder: Path, problem: str, wanted: bytes) -> CorruptModel:
     return CorruptModel(
-        f"{folder}: {problem}.\n  It must be signed by {wanted.hex()}. Get the folder from whoever holds that key.",
+        f"{folder}: {problem}.\n"
+        f"  It must be signed by {wanted.hex()}. Get the folder from the owner of that key.",
         path=str(folder),
         problem=problem,
         key=wanted.hex(),

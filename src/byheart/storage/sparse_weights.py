@@ -1,16 +1,16 @@
-"""Exact weights stored as six integer tensors, for any number of layers.
+"""Store exact weights as six integer tensors, for any number of layers.
 
 All matrices are stored one after the other, row by row (`NetworkSpec.shapes()` gives their order and shapes):
 
-    row_counts   non-zero entries of every row
-    columns      column of every entry, rising within a row
+    row_counts   number of non-zero entries of every row
+    columns      column of every entry, ascending within a row
     negative     1 where an entry is below zero, else 0
     exponents    power of two of every entry
-    limb_counts  64-bit limbs of every mantissa
+    limb_counts  number of 64-bit limbs of every mantissa
     limbs        the mantissas, each with its least significant limb first
 
-The value of an entry is ± mantissa · 2^exponent with an odd mantissa whose last limb is not zero, so there
-is one way to write a network. Each tensor but the limbs has the narrowest integer type that holds it.
+The value of an entry is ± mantissa · 2^exponent with an odd mantissa whose last limb is not zero, so that a network
+has only one representation. Each tensor except the limbs has the narrowest integer type that can hold its values.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from byheart.network.exact.dyadic import Dyadic, SparseMatrix
 from byheart.records.refusals import corrupt
 
 FEW_BITS = 4096
-"""Powers of two, up or down, that any network may have."""
+"""The limit on exponents, positive or negative, that a network of any size may have."""
 
 UNSIGNED = ("U8", "U16", "U32")
 SIGNED = ("I8", "I16", "I32")
@@ -40,16 +40,18 @@ DTYPES = {
 
 
 def largest_exponent(n_limbs: int) -> int:
-    """The largest exponent allowed for a network with that many limbs: a few bytes must not become megabytes of zeros.
+    """Return the largest exponent allowed for a network with this many limbs.
 
-    Numbers that a network computes are as long as its exponents are large, so its time grows with (entries) · (exponent). What is
-    compiled here has exponents below a sixtieth of this.
+    The limit keeps a few bytes from expanding to megabytes of zeros.
+
+    The length of the numbers that a network computes grows with its exponents, so its running time grows with
+    (entries) · (exponent). Compiled networks have exponents below a sixtieth of this limit.
     """
     return max(FEW_BITS, n_limbs)
 
 
 def encode_sparse(matrices: Iterable[SparseMatrix]) -> dict[str, np.ndarray]:
-    """The six tensors of these matrices."""
+    """Return the six tensors that store these matrices."""
     row_counts: list[np.ndarray] = []
     columns: list[int] = []
     mantissas: list[int] = []
@@ -83,7 +85,10 @@ def encode_sparse(matrices: Iterable[SparseMatrix]) -> dict[str, np.ndarray]:
 
 
 def _narrowest(values: np.ndarray, kind: str) -> np.ndarray:
-    """The numbers in one, two or four bytes. Four suffice: a matrix has at most 2^24 columns, and limbs limit exponents."""
+    """Convert numbers to an integer type of one, two or four bytes.
+
+    Four bytes suffice, because a matrix has at most 2^24 columns and exponents are limited.
+    """
     for dtype in (np.dtype(f"<{kind}1"), np.dtype(f"<{kind}2")):
         limits = np.iinfo(dtype)
         if limits.min <= values.min(initial=0) and values.max(initial=0) <= limits.max:
@@ -94,9 +99,11 @@ def _narrowest(values: np.ndarray, kind: str) -> np.ndarray:
 def decode_sparse(
     tensors: Mapping[str, np.ndarray], shapes: Sequence[tuple[int, int]], where: Path
 ) -> Iterator[SparseMatrix]:
-    """The matrices of these shapes from the six tensors; raises `CorruptModel` unless they are what `encode_sparse` would write.
+    """Return the matrices of these shapes that the six tensors store.
 
-    Everything is checked before the first matrix is made.
+    Raise `CorruptModel` unless `encode_sparse` would write these tensors.
+
+    Everything is checked before the first matrix is built.
     """
     wide = {name: tensors[name].astype(np.int64) for name in DTYPES if name != "limbs"}
     limbs = tensors["limbs"]
@@ -123,18 +130,18 @@ def decode_sparse(
 def _check(
     wide: Mapping[str, np.ndarray], limbs: np.ndarray, shapes: Sequence[tuple[int, int]], where: Path
 ) -> None:
-    """Check everything but the number of rows, which the caller has already compared with `shapes`."""
+    """Check everything except the number of rows, which the caller has already compared with `shapes`."""
     row_counts, columns, limb_counts = wide["row_counts"], wide["columns"], wide["limb_counts"]
     n_entries = len(columns)
     if int(row_counts.sum()) != n_entries:
         total = int(row_counts.sum())
-        raise corrupt(where, f"row_counts adds up to {total:,} entries; columns has {n_entries:,}")
+        raise corrupt(where, f"row_counts adds up to {total:,} entries, but columns has {n_entries:,}")
     for name in ("negative", "exponents", "limb_counts"):
         if len(wide[name]) != n_entries:
-            raise corrupt(where, f"{name} has {len(wide[name]):,} items; there are {n_entries:,} entries")
+            raise corrupt(where, f"{name} has {len(wide[name]):,} items, but there are {n_entries:,} entries")
     if int(limb_counts.sum()) != len(limbs):
         total = int(limb_counts.sum())
-        raise corrupt(where, f"limb_counts adds up to {total:,} limbs; limbs has {len(limbs):,}")
+        raise corrupt(where, f"limb_counts adds up to {total:,} limbs, but limbs has {len(limbs):,}")
 
     def refuse(bad: np.ndarray, problem: str) -> None:
         if bad.any():
@@ -143,13 +150,13 @@ def _check(
     n_rows, n_columns = np.array(shapes, dtype=np.int64).T
     row_of_entry = np.repeat(np.arange(len(row_counts)), row_counts)
     widths = np.repeat(np.repeat(n_columns, n_rows), row_counts)
-    refuse(columns >= widths, "lies in a column its matrix does not have")
+    refuse(columns >= widths, "has a column number that its matrix does not have")
     falls = (row_of_entry[1:] == row_of_entry[:-1]) & (columns[1:] <= columns[:-1])
-    refuse(np.insert(falls, 0, values=False), "repeats or precedes the column before it in its row")
+    refuse(np.insert(falls, 0, values=False), "is not in a later column than the entry before it in its row")
     refuse(wide["negative"] > 1, "has a sign that is neither 0 nor 1")
     allowed = largest_exponent(len(limbs))
     refuse(np.abs(wide["exponents"]) > allowed, f"has an exponent beyond ±{allowed:,}")
-    refuse(limb_counts < 1, "has no limbs, but only entries that are not zero are stored")
+    refuse(limb_counts < 1, "has no limbs, so it is zero, but only non-zero entries may be stored")
     ends = np.cumsum(limb_counts)
     even = limbs[ends - limb_counts] & np.uint64(1) == 0
     refuse(even, "has an even mantissa, so it is not in lowest terms")

@@ -1,4 +1,4 @@
-"""Where a model folder may be written, and the names of the files in it."""
+"""Check where a model folder may be written, and list the names of its files."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ __all__ = [
 CERTIFICATE = "certificate.json"
 SIGNATURE = "signature.json"
 LEFT_BY_SYSTEMS = frozenset({".DS_Store", "Thumbs.db", "desktop.ini"})
-"""Files that systems put into every folder that somebody looks at. They are never read, nor are they in the way."""
+"""Files that operating systems put into folders. They are never read, and their presence is allowed."""
 
 
 def own_files(family: NetworkFamily) -> set[str]:
-    """The names of all files that the folder of such a model may hold."""
+    """Return the names of all files that a model folder of this family may hold."""
     return {WEIGHTS, MODEL, CERTIFICATE, SIGNATURE, *family.files}
 
 
 def as_path(path: object) -> Path:
-    """`path` as a `Path`; refused if it cannot be one."""
+    """Convert `path` to a `Path`, or raise an error."""
     if not isinstance(path, str | os.PathLike) or "\0" in os.fsdecode(path):
-        raise UsageError(f"{path!r} is not a path.\n  Name a folder, such as 'model'.", path=repr(path))
+        raise UsageError(f"{path!r} is not a path.\n  Give a folder, such as 'model'.", path=repr(path))
     return Path(os.fsdecode(path))
 
 
 def check_target(path: Path) -> None:
-    """Refuse a place where a model folder may not be written; nothing is touched.
+    """Raise an error if a model folder may not be written at `path`. Nothing is changed.
 
-    Allowed are a path that does not exist, an empty folder, and a model folder, which will be replaced.
+    The path must not exist, or be an empty folder, or be a model folder, which will be replaced.
     """
     if not path.exists() and not path.is_symlink():
         return
     if not path.is_dir():
         raise UsageError(
-            f"{path} exists and is not a folder.\n  Choose another place, or remove it.", path=str(path)
+            f"{path} exists and is not a folder.\n  Choose another path, or remove it.", path=str(path)
         )
     names = sorted({entry.name for entry in path.iterdir()} - LEFT_BY_SYSTEMS)
     own = own_files(_family(path / MODEL))
@@ -57,14 +57,14 @@ def check_target(path: Path) -> None:
         shown = ", ".join((foreign or names)[:3])
         raise UsageError(
             f"{path} exists and is not a byheart model folder: it holds {shown}.\n"
-            "  Nothing was written. Choose another place, or empty the folder.",
+            "  Nothing was written. Choose another folder, or empty this one.",
             path=str(path),
             holds=(foreign or names)[:20],
         )
 
 
 def _family(document: Path) -> NetworkFamily:
-    """The family of a saved model; where that is unknown, a family without files of its own."""
+    """Return the family of a saved model. If it is unknown, return a family without files of its own."""
     try:
         model = Fields(read_json(document), document)
         return FAMILIES[family_of(model.child("architecture"))]

@@ -1,8 +1,8 @@
-"""Reading a safetensors file that may be hostile: the whole header is checked before a tensor is read.
+"""Read safetensors files that may be hostile. The whole header is checked before any tensor is read.
 
-The format: 8 bytes, the little-endian length of the header; the header, a JSON object that gives each tensor
-its dtype, shape and place; the tensors, without holes. Files are written by the safetensors package and read
-here, so that a refusal names the tensor and the sizes that disagree.
+The format has three parts: the length of the header, as 8 little-endian bytes; the header, a JSON object with the
+    dtype, shape and place of each tensor; and the tensors, without gaps. The safetensors package writes the files.
+    They are read here so that an error can name the tensor and the sizes that disagree.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ DTYPES = {
     "U32": "<u4",
     "U16": "<u2",
     "U8": "u1",
-    "BF16": "<u2",  # the upper half of a float32, as it is
+    "BF16": "<u2",  # the upper half of a float32, stored unchanged
 }
 
 
 BFLOAT16 = np.dtype([("bfloat16", "<u2")])
-"""The 16 bits of a bfloat16 number, for which NumPy has no type."""
+"""The 16 bits of a bfloat16 number. NumPy has no such type."""
 
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """Where one tensor lies in the file: `start` counts bytes from the beginning of the file."""
+    """The place of one tensor in the file. `start` counts bytes from the beginning of the file."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -56,9 +56,9 @@ class StoredTensor:
 def write_tensors(
     path: Path, tensors: Mapping[str, np.ndarray], note: Mapping[str, str] | None = None
 ) -> None:
-    """Write `tensors` to `path`, and `note` into the header. The same arguments give the same bytes.
+    """Write `tensors` to the file `path`, with `note` in its header. The same arguments give the same bytes.
 
-    Arrays of the type `BFLOAT16` become bfloat16 tensors.
+    Arrays of the type `BFLOAT16` are written as bfloat16 tensors.
     """
     whole = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
     metadata = None if note is None else dict(note)
@@ -83,7 +83,7 @@ def _save_with_bfloat16(tensors: Mapping[str, np.ndarray], metadata: dict[str, s
 
 @contextmanager
 def _opened(path: Path) -> Iterator[IO[bytes]]:
-    """The opened file; an error of the operating system becomes a refusal of this file."""
+    """Open the file. An error of the operating system is raised as `CorruptModel`."""
     try:
         with path.open("rb") as file:
             yield file
@@ -92,7 +92,10 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 def read_header(path: Path) -> dict[str, StoredTensor]:
-    """Every tensor of the file by name; raises `CorruptModel` unless header and file agree to the last byte."""
+    """Return the place of every tensor of the file, by name.
+
+    Raise `CorruptModel` unless header and file agree to the last byte.
+    """
     if not path.is_file():
         raise corrupt(path, "the file is missing or is not a plain file")
     with _opened(path) as file:
@@ -101,8 +104,8 @@ def read_header(path: Path) -> dict[str, StoredTensor]:
         if n_header > min(n_file - 8, MAX_HEADER_BYTES):
             raise corrupt(
                 path,
-                f"the file is cut short: it has {n_file:,} bytes and announces a header of {n_header:,} "
-                f"(at most {MAX_HEADER_BYTES:,} are allowed)",
+                f"the file has {n_file:,} bytes, but declares a header of {n_header:,} bytes (at most "
+                f"{MAX_HEADER_BYTES:,} are allowed)",
             )
         fields = Fields(parse_json(file.read(n_header), f"{path} (header)"), path)
     first = 8 + n_header
@@ -124,13 +127,14 @@ def _read_entry(fields: Fields, name: str, first: int, path: Path) -> StoredTens
     if len(place) != 2 or place[1] - place[0] != n_bytes:
         raise corrupt(
             path,
-            f"tensor {name} of shape {list(shape)} ({dtype}) takes {n_bytes:,} bytes; its place is {list(place)[:4]}",
+            f"tensor {name} of shape {list(shape)} ({dtype}) takes {n_bytes:,} bytes, but its place in "
+            f"the file is {list(place)[:4]}",
         )
     return StoredTensor(dtype, shape, first + place[0], n_bytes)
 
 
 def _check_no_holes(tensors: Mapping[str, StoredTensor], first: int, n_file: int, path: Path) -> None:
-    """Check that tensors follow each other without gaps and end with the file, so none is larger than the file."""
+    """Check that the tensors fill the rest of the file without gaps, so that none is larger than the file."""
     end = first
     for name, tensor in sorted(tensors.items(), key=lambda item: (item[1].start, item[1].n_bytes)):
         if tensor.start != end:
@@ -142,7 +146,7 @@ def _check_no_holes(tensors: Mapping[str, StoredTensor], first: int, n_file: int
 
 
 def read_tensor(path: Path, stored: StoredTensor) -> np.ndarray:
-    """The tensor at that place, in the machine's own byte order."""
+    """Read the tensor at this place, in the byte order of the machine."""
     n_items = math.prod(stored.shape)
     with _opened(path) as file:
         flat = np.fromfile(file, dtype=DTYPES[stored.dtype], count=n_items, offset=stored.start)
