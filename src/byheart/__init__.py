@@ -5,7 +5,7 @@
     model = bh.compile(data)
     model.predict(["capital of France"])
 
-What theory says is possible is in `byheart.bounds`. Names are imported when they are first used.
+Lower and upper bounds from theory are in `byheart.bounds`. Names are imported when they are first used.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ _HOMES = {
     "sign": "byheart.storage.signature",
 }
 _PACKAGES = ("bounds", "compare", "graft", "measure", "verify")
-"""All but `bounds` are modules that can be called."""
+"""All except `bounds` can also be called as functions."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for; `import byheart` alone stays fast."""
+    """Import a public name at its first use, so that `import byheart` is fast."""
     value: Any
     if name == "__version__":
         from byheart.verify.versions import package_version
@@ -70,5 +70,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The public names, imported or not: what a shell completes."""
+    """Return all public names, imported or not, for completion in a shell."""
     return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

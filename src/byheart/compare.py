@@ -1,4 +1,4 @@
-"""All constructions on one data set: built, verified and counted, beside upper and lower bounds."""
+"""Build and verify every construction on one data set, and compare their sizes with upper and lower bounds."""
 
 from __future__ import annotations
 
@@ -30,16 +30,17 @@ from byheart.records.json_record import JsonRecord
 from byheart.theorems import realises
 
 MOST_PARAMETERS = 20_000_000
-"""A construction that plans to be larger is not built unless asked to."""
+"""By default, a construction with more planned parameters is not built."""
 
 State = Literal["memorised", "refused", "wrong"]
 
 
 @dataclass(frozen=True)
 class Formula:
-    """How many parameters a paper states for a construction on these data.
+    """The number of parameters that a paper states for a construction on these data.
 
-    An order is the expression inside O(.) without its constant: it says how a size grows, not how large it is.
+    If `is_order` is set, it is the expression inside O(.), without its constant. It then says how the size grows, not
+    how large it is.
     """
 
     source: str
@@ -50,13 +51,14 @@ class Formula:
 
 @dataclass(frozen=True)
 class Row(JsonRecord):
-    """One construction on the data.
+    """The result of one construction.
 
     state      memorised: built, and every sample verified. refused: not built, for the `reason` given.
-               wrong: built, and not right on every sample, which is a mistake of ours.
-    options    those that `compile` chose itself, such as the reject bits of retrieval
-    planned    what data of this shape would probably take, where the construction applies at all
-    floors     what no network of this precision that can hold every labelling goes below: each says whether these data need it
+               wrong: built, but wrong on some sample, which is a bug of byheart.
+    options    the options that `compile` chose itself, such as the reject bits of retrieval
+    planned    the estimated size for data of this shape; None if the construction does not apply
+    floors     lower bounds for networks of this precision; each says whether it holds for these data or for some data
+               of this shape
     """
 
     method: str
@@ -80,7 +82,7 @@ class Row(JsonRecord):
 
 @dataclass(frozen=True)
 class Comparison:
-    """Every construction on one data set, those that memorised it first, the smallest first."""
+    """The results of all constructions on one data set. Those that memorised it come first, ordered by size."""
 
     dataset: DataRecord
     seed: int
@@ -88,7 +90,7 @@ class Comparison:
 
     @property
     def memorised(self) -> tuple[Row, ...]:
-        """The rows in which every sample was verified."""
+        """The rows of constructions that memorised the data, with every sample verified."""
         return tuple(row for row in self.rows if row.state == "memorised")
 
     def to_json(self) -> dict[str, Any]:
@@ -102,7 +104,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Floor:
-    """The largest lower bound on a quantity, its source, and which data it is about."""
+    """The largest lower bound on a quantity, its source, and the data that it applies to."""
 
     quantity: str
     value: int
@@ -120,12 +122,12 @@ def compare(
     most_parameters: int = MOST_PARAMETERS,
     progress: Progress | None = None,
 ) -> Comparison:
-    """Build and verify every construction that takes `data`; the others become rows with their reason.
+    """Build and verify every construction that accepts `data`. The rows of the others hold the reason.
 
     data: a `Dataset`, or anything that `compile` accepts.
-    methods: names of the registry; all of them unless given.
-    precision: of every construction; by default the first that each offers.
-    most_parameters: a construction that plans more dense parameters is not built.
+    methods: names of constructions; by default, all of them.
+    precision: the precision of every construction; by default, the first that each offers.
+    most_parameters: a construction with more planned dense parameters is not built.
     """
     data = dataset_of(data)
     data.require_finite()
@@ -154,7 +156,7 @@ def _row(
     most_parameters: int,
     progress: Progress | None,
 ) -> Row:
-    """The row of one construction."""
+    """Build and verify one construction, and return its row."""
     row = Row(method.name, method.source, precision, "refused", formula=_order(method.name, shape))
     start = time.perf_counter()
     try:
@@ -188,7 +190,7 @@ def _row(
 
 
 def _theorem_formula(model: Model) -> Formula | None:
-    """The theorem's own formula with its constants, where the paper gives them."""
+    """Return the size by the theorem's formula with its constants, or None if the paper gives no constants."""
     sizes = model.record.get("theorem_size")
     if not sizes:
         return None
@@ -196,7 +198,7 @@ def _theorem_formula(model: Model) -> Formula | None:
 
 
 def _order(method: str, shape: DataShape) -> Formula | None:
-    """The order of growth, where the paper gives no constants."""
+    """Return the order of growth, or None if the paper states none."""
     if method == "park-2021":
         vectors = tokens_as_vectors(shape)
         ends = (1, 1) if vectors is None else (Fraction(vectors.radius), Fraction(vectors.separation))
@@ -222,10 +224,10 @@ def _floors(theory: BoundTable, precision: Precision) -> tuple[Floor, ...]:
 
 
 class _CallableModule(ModuleType):
-    """A name cannot be both a module and a function of `byheart`, so the module answers calls itself."""
+    """A module that can be called. `byheart.compare` is both a module and a function."""
 
     def __call__(self, data: Dataset, methods: Sequence[str] | None = None, **options: Any) -> Comparison:
-        """Build and verify every construction that takes `data`; see `compare`."""
+        """Build and verify every construction that accepts `data`; see the function `compare`."""
         return compare(data, methods, **options)
 
 

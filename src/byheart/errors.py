@@ -1,7 +1,7 @@
-"""Every exception of byheart: what was wrong, where, and what to do, in the user's own values.
+"""Every exception of byheart. Messages say what was wrong, where, and what to do.
 
-All share one base class. Each keeps its facts as fields, so programs need not parse text, and each
-knows the exit status the command line answers with (see `ExitStatus`).
+All exceptions share one base class. Each keeps the values in its message as `facts`, so that programs need not parse
+text, and each has the exit status of the command line (see `ExitStatus`).
 """
 
 from __future__ import annotations
@@ -21,37 +21,37 @@ class ExitStatus(IntEnum):
     HOLDS = 0
     CRASH = 1  # Python's own default, so it must not also mean "false"
     USAGE = 2
-    FALSE = 3  # checked, and does not hold
+    FALSE = 3  # something was checked and is false
     OUTSIDE = 4  # the data fall outside the assumptions
-    STOPPED = 5  # stopped early, resumable
+    STOPPED = 5  # stopped early; the same command continues
 
 
 class ByheartError(Exception):
-    """Base of all our exceptions. `facts` holds the values that the message mentions."""
+    """Base class of all exceptions of byheart. `facts` holds the values that the message mentions."""
 
     exit_status = ExitStatus.CRASH
 
     def __init__(self, message: str, **facts: object) -> None:
-        """Keep the message and the values that it mentions."""
+        """Store the message and the values that it mentions."""
         super().__init__(message)
         self.facts = facts
 
 
 class UsageError(ByheartError):
-    """The request itself is wrong: a missing file, an unknown column, method or option."""
+    """The request itself is wrong, for example because of a missing file or an unknown column, method or option."""
 
     exit_status = ExitStatus.USAGE
 
 
 class ImpossibleSize(UsageError, ValueError):
-    """A bound was asked for an argument that is not a number, or that no data set or network can have."""
+    """An argument of a bound is not a number, or is a size that no data set or network can have."""
 
 
 class MissingExtra(UsageError):
     """An optional dependency is needed and not installed."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
-        """Name the package, the extra that brings it and what it is needed for."""
+        """Make the message from the package, the extra that installs it, and the purpose."""
         super().__init__(
             f"{purpose} needs the package `{package}`, which is not installed.\n"
             f"  Install it with: pip install 'byheart[{extra}]'",
@@ -62,17 +62,17 @@ class MissingExtra(UsageError):
 
 
 def require_extra(package: str, extra: str, purpose: str) -> None:
-    """Raise MissingExtra unless `package` is installed; called before work that would need it at the end."""
+    """Raise `MissingExtra` unless `package` is installed. This is called before long work that needs the package at its end."""
     try:
         is_there = find_spec(package) is not None
-    except ValueError:  # it was put out of reach
+    except ValueError:  # its import was blocked
         is_there = False
     if not is_there:
         raise MissingExtra(package, extra, purpose)
 
 
 def import_extra(module: str, extra: str, purpose: str) -> Any:
-    """Import an optional module. Raises `MissingExtra`, naming the package and the extra, where it is not installed."""
+    """Import an optional module. If it is not installed, raise `MissingExtra`, which names the package and the extra."""
     try:
         return import_module(module)
     except ImportError:
@@ -80,13 +80,16 @@ def import_extra(module: str, extra: str, purpose: str) -> Any:
 
 
 def amount(number: int, noun: str) -> str:
-    """A number with a noun, in the singular for 1."""
+    """Format a number with a noun, which is singular for 1."""
     plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
     return f"{number:,} {noun if number == 1 else plural}"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A question that suggests the known name most like `name`, to end a message; empty if none is similar."""
+    """Return a question that suggests the known name most similar to `name`, for the end of a message.
+
+    Empty if none is similar.
+    """
     near = get_close_matches(name, list(known), n=1)
     return f" Did you mean `{near[0]}`?" if near else ""
 
@@ -98,15 +101,15 @@ class DataError(ByheartError):
 
 
 class MalformedFile(DataError):
-    """A data file is empty, cut short, wrongly encoded or otherwise unreadable."""
+    """A data file is empty, truncated, wrongly encoded or otherwise unreadable."""
 
 
 class ConflictingLabels(DataError):
-    """Two equal inputs carry different labels."""
+    """Two equal inputs have different labels."""
 
 
 class UnknownToken(DataError):
-    """A text holds a token that the tokenizer's vocabulary lacks."""
+    """A text holds a token that is not in the vocabulary of the tokenizer."""
 
 
 class NonFiniteInput(DataError):
@@ -124,24 +127,24 @@ class DoesNotHold(ByheartError):
 
 
 class CorruptModel(DoesNotHold):
-    """A saved model cannot be trusted: cut short, inconsistent, or claiming impossible sizes."""
+    """A saved model cannot be trusted, because its files are truncated, inconsistent or declare impossible sizes."""
 
 
 class InexactWeights(ByheartError):
-    """Exact weights were asked for in a floating-point type that cannot hold them."""
+    """A floating-point type cannot represent the exact weights."""
 
     exit_status = ExitStatus.USAGE
 
 
 NO_MEMORY = ("can't allocate memory", "failed to map segment")
-"""What torch says in a RuntimeError, and the loader of a library in an ImportError."""
+"""The messages for lack of memory: of a RuntimeError in torch, and of an ImportError while a library is loaded."""
 
 UNWRITABLE = (ENOSPC, EFBIG, EIO, EBADF)
-"""What writing to a full disk, a broken device or a closed standard output ends with."""
+"""The error numbers of writing to a full disk, a broken device or a closed standard output."""
 
 
 def as_byheart_error(error: Exception) -> ByheartError | None:
-    """The byheart error for an error that the user can fix; None for a bug of byheart."""
+    """Convert an error that the user can fix to a `ByheartError`. Return None for a bug of byheart."""
     if isinstance(error, ByheartError):
         return error
     if isinstance(error, OSError) and error.filename is not None:
@@ -150,5 +153,5 @@ def as_byheart_error(error: Exception) -> ByheartError | None:
         what = "the output cannot be written" if error.errno != EIO else "a file cannot be read or written"
         return UsageError(f"{what}: {error.strerror}.")
     if isinstance(error, MemoryError) or any(words in str(error) for words in NO_MEMORY):
-        return ByheartError("there is not enough memory for this.")
+        return ByheartError("there is not enough memory. Use less data, or a machine with more memory.")
     return None

@@ -1,4 +1,4 @@
-"""A compiled model: a network that answers, the record of how it was made, and its certificate."""
+"""A compiled model: the network, the record of how it was made, and its certificate."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from byheart.inspect.trace import Trace
 
 Answer: TypeAlias = Label | list[Label | None] | None
-"""A label in its own type, None for "unknown", or for seq-to-seq a list of these, one for each token."""
+"""A label in its original type, or None for "unknown". For seq-to-seq, a list with one of these per token."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Model:
-    """What `compile` makes and `load` reads. `certificate` is None if nothing was checked."""
+    """A compiled model, as `compile` and `load` return it. `certificate` is None if nothing was verified."""
 
     memoriser: Memoriser
     record: Mapping[str, Any]
@@ -47,24 +47,24 @@ class Model:
     @overload
     def predict(self, inputs: Any) -> Any: ...
     def predict(self, inputs: Any) -> Any:
-        """Ask the network: returns its label, or None for "unknown"; for many inputs, a list of these.
+        """Run the network on one or many inputs. Return the label, or None for "unknown"; for many inputs, a list of these.
 
-        Labels come back in their own type: a text, an int, a float or a bool, as they were compiled.
+        Labels have the type that they were compiled with: text, int, float or bool.
 
-        inputs: many or one.
+        inputs: many inputs or one.
             Many: a list of texts, of lists of token ids, an array of ids (n_samples, seq_len) or of vectors
             (n_samples, seq_len, dim), or (n_samples, dim) for one vector per sample.
             One: a text, a list of token ids, or one sample of vectors (seq_len, dim).
-            A data frame is asked by the column that the model was compiled from, a Series by its cells; both get a Series
-            with their own index.
+            From a data frame, the column that the model was compiled from is used; from a Series, its cells. In both
+            cases the answers are a Series with the same index.
 
-        An input that the network does not know, such as a text with a token it has never seen, is answered None. Arrays of
-        another shape than the network takes are refused with the shape that it takes.
+        The answer to an input that the network does not know, such as a text with an unknown token, is None. An array
+        of the wrong shape raises `UsageError`, which names the right shape.
         """
         return self._asked(inputs, reader_of(self.memoriser.label_type))
 
     def predict_names(self, inputs: Any) -> Any:
-        """The same with the names of classes, which are texts, as the command line prints them."""
+        """Like `predict`, but return the names of classes, which are texts, as the command line prints them."""
         return self._asked(inputs, str)
 
     def _asked(self, inputs: Any, label_of: Callable[[str], Label]) -> Any:
@@ -74,13 +74,13 @@ class Model:
             return self._answer_column(inputs, label_of)
         is_scalar = getattr(inputs, "ndim", 1) == 0
         if not hasattr(inputs, "__len__") or isinstance(inputs, bytes | Mapping | Set) or is_scalar:
-            raise UsageError(f"predict takes a text or a list of inputs, not {inputs!r}.")
+            raise UsageError(f"predict needs a text or a list of inputs, not {inputs!r}.")
         if self._is_one_sample(inputs):
             return self._answer([inputs], label_of)[0]
         return self._answer(inputs, label_of)
 
     def _answer_column(self, given: Any, label_of: Callable[[str], Label]) -> Any:
-        """The answers to a data frame or to one of its columns, as a column with the same index."""
+        """Return the answers to a data frame or to one of its columns, as a column with the same index."""
         reading = self.record.get("reading") or {}
         column = question_column(given, reading.get("input")) if is_frame(given) else given
         cells = cells_or_none(column)
@@ -91,7 +91,7 @@ class Model:
         return column_like(column, answers, reading.get("label"))
 
     def _is_one_sample(self, inputs: Any) -> bool:
-        """Whether these numbers are a single sequence of token ids or a single sample of vectors."""
+        """Return whether these numbers are a single sequence of token ids or a single sample of vectors."""
         array = None if any(isinstance(item, str) for item in inputs) else _as_array(inputs)
         if array is None or array.dtype.kind not in "iuf" or not array.size:
             return False
@@ -101,7 +101,7 @@ class Model:
         return array.ndim == 1 if network.seq_len == 1 else array.shape == (network.seq_len, network.dim)
 
     def _answer(self, inputs: Sequence[Any] | np.ndarray, label_of: Callable[[str], Label]) -> list[Answer]:
-        """One answer for each of many inputs."""
+        """Return one answer for each of many inputs."""
         answers: list[Answer] = [None] * len(inputs)
         positions, sequences = self._sequences(inputs)
         if not positions:
@@ -115,14 +115,14 @@ class Model:
             if memoriser.answers_last_token_only:
                 answers[positions[sample]] = self._label(classes, label_of)
             else:
-                n_tokens = int(sequences.lengths[sample])  # filled up on the left
+                n_tokens = int(sequences.lengths[sample])  # padded on the left
                 answers[positions[sample]] = [self._label(number, label_of) for number in classes[-n_tokens:]]
         return answers
 
     def encode(self, inputs: Sequence[Any] | np.ndarray) -> torch.Tensor:
-        """Inputs as `module` takes them: ids (n_samples, seq_len), padded on the left, or vectors.
+        """Convert inputs to the form that `module` takes: ids (n_samples, seq_len), padded on the left, or vectors.
 
-        `UsageError` names the first input that the network cannot be asked, such as one with a token it has never seen.
+        Raise `UsageError`, naming the first input that cannot be encoded, such as one with an unknown token.
         """
         import torch
 
@@ -131,7 +131,7 @@ class Model:
         unknown = sorted(set(range(len(asked))) - set(positions))
         if unknown:
             raise UsageError(
-                f"input {unknown[0]}: it has a token that the model does not know.", input=unknown[0]
+                f"input {unknown[0]} has a token that the model does not know.", input=unknown[0]
             )
         fitted = encode_inputs(self.memoriser, sequences, self.memoriser.tokenizer)
         if fitted.refused:
@@ -140,7 +140,7 @@ class Model:
         return torch.from_numpy(np.array(fitted.encoded))
 
     def decode(self, outputs: torch.Tensor) -> list[Answer]:
-        """The labels that outputs of `module` stand for, in their own type, one answer per sample; None for "unknown"."""
+        """Convert outputs of `module` to labels in their original type, one answer per sample; None means "unknown"."""
         array = outputs.detach().cpu().numpy()
         classes = self.network.classes_of(array, len(self.memoriser.label_names)).tolist()
         label_of = reader_of(self.memoriser.label_type)
@@ -149,13 +149,13 @@ class Model:
         return [[self._label(number, label_of) for number in row] for row in classes]
 
     def locate(self, facts: str | Sequence[Any] | np.ndarray, *, among: Sequence[Any] = ()) -> Locations:
-        """Where facts live: for each of them the weights that hold its answer, and the other facts that live in the same weights.
+        """Find the weights that hold the answer of each fact, and the other facts that share these weights.
 
-        facts: inputs as for `predict`, all of which the model must know. `UsageError` names those it does not know.
-        among: further inputs, which are only named where they share a weight with one of `facts`.
+        facts: inputs as for `predict`. If the model does not know one of them, `UsageError` names it.
+        among: further inputs, which are only named if they share a weight with one of `facts`.
 
-        The result is a sequence of `Location`; its method `frame()` makes a pandas DataFrame of it. For models of `retrieval`,
-        `llama` and the methods kajitsuka-sato-2025.
+        The result is a sequence of `Location`; its method `frame()` returns it as a pandas DataFrame. This works for
+        models of `retrieval`, `llama` and the methods kajitsuka-sato-2025.
         """
         from byheart.inspect.locate import locate
 
@@ -167,16 +167,15 @@ class Model:
         positions, sequences = self._sequences(list(inputs.values()))
         unknown = sorted(set(range(n_asked)) - set(positions))
         if unknown:
-            raise UsageError(
-                f"{names[unknown[0]]!r}: this model does not know it.", facts=[names[unknown[0]]]
-            )
+            raise UsageError(f"this model does not know {names[unknown[0]]!r}.", facts=[names[unknown[0]]])
         return locate(self.memoriser, self.record, sequences, [names[at] for at in positions], n_asked)
 
     def trace(self, text: str) -> Trace:
-        """Follow a question through the network: the residual stream before the first layer and after every layer.
+        """Trace a question through the network: return the residual stream before the first layer and after every layer.
 
-        Registers have the names of the program that was compiled: `trace.values("x")`, `trace.state(layer)`. For networks
-        of KS25's family, `retrieval` among them, and for `llama`, where the answer is generated and followed too.
+        Registers have the names of the compiled program: `trace.values("x")`, `trace.state(layer)`. This works for
+            networks of the family of KS25, which includes `retrieval`, and for `llama`. For `llama`, the generated
+            answer is traced too.
         """
         from byheart.inspect.trace import trace
 
@@ -186,11 +185,11 @@ class Model:
         return None if number == UNKNOWN else label_of(self.memoriser.label_names[number])
 
     def _sequences(self, inputs: Sequence[Any] | np.ndarray) -> tuple[list[int], Sequences]:
-        """The inputs that can be written as ids or vectors, and the position of each among all inputs."""
+        """Return the inputs that can be encoded as ids or vectors, and the position of each among all inputs."""
         if len(inputs) and all(isinstance(item, str) for item in inputs):
             return self._texts(inputs)
         if any(isinstance(item, str) for item in inputs):
-            raise UsageError("predict takes texts, token ids or vectors, but not a mixture of them.")
+            raise UsageError("predict needs texts, token ids or vectors, but not a mixture of them.")
         positions = list(range(len(inputs)))
         array = _as_array(inputs)
         vectors = None if array is None else as_vectors(array)
@@ -205,7 +204,7 @@ class Model:
         tokens = [np.asarray(row) for row in rows]
         if any(row.ndim != 1 or (row.size and row.dtype.kind not in "iu") for row in tokens):
             raise UsageError(
-                "predict takes a list of texts, token ids (n_samples, seq_len) or vectors "
+                "predict needs a list of texts, token ids (n_samples, seq_len) or vectors "
                 f"(n_samples, seq_len, dim); this model takes {self._takes}."
             )
         tokenizer = self.memoriser.tokenizer
@@ -241,7 +240,7 @@ class Model:
 
     @property
     def network(self) -> Network:
-        """The weights and what they mean."""
+        """The network, which holds the weights."""
         return self.memoriser.network
 
     @property
@@ -256,18 +255,22 @@ class Model:
 
     @cached_property
     def module(self) -> nn.Module:
-        """The network as a `torch.nn.Module` with ordinary parameters, made when first asked for.
+        """The network as a `torch.nn.Module` with ordinary parameters. It is made at the first access.
 
         It is a copy: changing it does not affect `predict`, `save` or the certificate, which use the compiled weights.
-        Its parameters are frozen, so that an optimiser leaves them as they are (weight decay alone would change them):
-        `module.requires_grad_(True)` makes them trainable; the certificate does not cover weights that were trained further.
-        Raises `InexactWeights` if a weight has no exact value in floats: with rounded weights it would be another network.
+        Its parameters are frozen, because an optimiser would change them, even by weight decay alone.
+        `module.requires_grad_(True)` makes them trainable, but the certificate does not cover weights that were
+        trained further. Raise `InexactWeights` if a weight has no exact value in floats, since rounded weights would
+        make another network.
         """
         return freeze(self.network.module())
 
     @property
     def label_bits(self) -> float | None:
-        """Bits of arbitrary labels: distinct contexts · log2(n_classes); None if no data set is recorded."""
+        """Bits of information in arbitrary labels: number of distinct contexts times log2(n_classes).
+
+        None if no data set is recorded.
+        """
         return self._recorded("label_bits")
 
     @property
@@ -277,36 +280,38 @@ class Model:
 
     @property
     def entropy_per_parameter(self) -> float | None:
-        """Bits of label entropy per entry of a weight matrix, zeros included."""
+        """Bits of label entropy per parameter, including parameters that are zero."""
         return None if self.label_entropy is None else self.size.bits_per_parameter(self.label_entropy)
 
     @property
     def bits_per_parameter(self) -> float | None:
-        """Label bits per entry of a weight matrix, zeros included; None where `bits_per_stored_bit` is."""
+        """Label bits per parameter, including parameters that are zero. None if `bits_per_stored_bit` is None."""
         return None if self.label_bits is None else self.size.bits_per_parameter(self.label_bits)
 
     @property
     def bits_per_stored_bit(self) -> float | None:
-        """Label bits per bit that stores the weights, never above 1; None where the labels are not arbitrary.
+        """Label bits per stored bit of the weights, never above 1. None if the labels are not arbitrary.
 
         See `Size.bits_per_stored_bit`.
         """
         return None if self.label_bits is None else self.size.bits_per_stored_bit(self.label_bits)
 
     def _recorded(self, name: str) -> float | None:
-        """A number that the record gives of its data set."""
+        """Return a number from the record about its data set."""
         dataset = self.record.get("dataset")
         number = dataset.get(name) if isinstance(dataset, Mapping) else None
         if number is None or (isinstance(number, int | float) and abs(number) < 2.0**1000):
             return None if number is None else float(number)
-        raise CorruptModel(f"the model's record says {name}: {str(number)[:40]!r}, which is not a number.")
+        raise CorruptModel(
+            f"the field {name} in the model's record is {str(number)[:40]!r}, which is not a number."
+        )
 
     def save(self, path: str | Path) -> None:
-        """Write the model folder at `path`, whole or not at all; a model folder already there is replaced."""
+        """Write the model folder at `path` atomically. A model folder that exists there is replaced."""
         save_folder(path, self.memoriser, self.record, self.certificate)
 
     def __repr__(self) -> str:
-        """What it is, how large, and what was checked."""
+        """Show the method, the size and what was verified."""
         size = self.size
         checked = "not verified"
         if self.certificate is not None:
@@ -320,17 +325,18 @@ class Model:
 
 
 def _input_name(given: Any) -> str:
-    """The name of an input in messages: a text itself, or the numbers of ids and vectors."""
+    """Return the name of an input for messages: the text itself, or the numbers of ids and vectors."""
     return given if isinstance(given, str) else str(np.asarray(given).tolist())
 
 
 def _as_array(inputs: Sequence[Any] | np.ndarray) -> np.ndarray | None:
-    """The inputs as one array, or None where they are ragged."""
+    """Return the inputs as one array, or None if they are ragged."""
     if isinstance(inputs, np.ndarray):
         return inputs
     try:
         return np.array(inputs)
     except ValueError:
         return None
-    except (TypeError, RuntimeError) as error:  # a tensor that needs a gradient, or that holds nothing
+    # for example, a tensor that requires a gradient or has no data
+    except (TypeError, RuntimeError) as error:
         raise UsageError(f"predict cannot read this {type(inputs).__name__}: {error}") from None

@@ -1,7 +1,7 @@
-"""The whole pipeline: data in, checked weights out. Read this first.
+"""The whole pipeline, from data to verified weights. Read this module first.
 
 compile              data -> construction -> verified model
-compile_in_shards    the same for a file that need not fit in memory
+compile_in_shards    the same for a file that may be larger than memory
 load                 a saved model
 """
 
@@ -36,7 +36,7 @@ from byheart.verify.verifier import verify
 from byheart.verify.versions import versions
 
 _SHARDED = {"read": 0.2, "compile": 0.4, "verify": 0.4}
-"""Shares of the time of a compilation in shards."""
+"""The approximate share of the time that each step of a compilation in shards takes."""
 
 
 def compile(
@@ -53,14 +53,16 @@ def compile(
 ) -> Model:
     """Compile `data` into a Transformer that memorises it, and verify every sample.
 
-    data: a `Dataset`, the path of a file, (input, label) pairs, a dictionary, a data frame (pandas or polars), or a pair of arrays.
-    labels: where `data` are inputs alone, the label of each; `Model.predict` answers with labels of their own type.
-    method: a construction of the registry, or `auto` (see `byheart.construct.choice`); the model's record says why it was chosen.
-    precision: what the weights are stored in; by default the first that the method offers.
-    task: what the labels belong to; must be the task of `data` where that is a `Dataset`.
-    seed: everything random is drawn from it, so the same call gives the same weights.
-    check: verify the result; where it does not hold, `DoesNotHold` is raised with the certificate (see `Certificate.fitted`).
-    options: of the construction; where `data` is not a `Dataset`, also those of `Dataset.read`, which say how to read it.
+    data: a `Dataset`, the path of a file, (input, label) pairs, a dictionary, a data frame (pandas or polars), or a
+        pair of arrays.
+    labels: the label of each input, if `data` holds only inputs. `Model.predict` answers with labels of their original type.
+    method: the name of a construction, or `auto` (see `byheart.construct.choice`). The model's record says why it was chosen.
+    precision: the number type of the weights; by default, the first that the method offers.
+    task: what each label belongs to. If `data` is a `Dataset`, it must be the task of that data set.
+    seed: the seed of all random choices. The same call gives the same weights.
+    check: verify the result. If the model is wrong on a sample, raise `DoesNotHold` with the certificate (see
+        `Certificate.fitted`).
+    options: options of the construction. If `data` is not a `Dataset`, also options of `Dataset.read`.
     """
     reading = {name: options.pop(name) for name in READING_OPTIONS if name in options}
     data = dataset_of(data, labels, task=task, **reading)
@@ -85,12 +87,13 @@ def compile_in_shards(
     reading: Mapping[str, Any] | None = None,
     **options: object,
 ) -> Model:
-    """Compile a data file, which may be larger than memory, with `retrieval`, in `n_shards` shards solved separately.
+    """Compile a data file, which may be larger than memory, with `retrieval`, in `n_shards` shards that are solved separately.
 
-    The weights are those of `compile` with the option `shards`. Memory holds one piece of the file or one shard for each
-    worker. Finished parts are kept in the folder `work`: after an interruption, the same call continues from there.
-    sample: check only that many samples; the certificate says so. reading: how to read the file, as for `Dataset.read`.
-    workers: processes of this machine or a Ray cluster, all of which see `work`; this process unless given.
+    The weights equal those of `compile` with the option `shards`. Each worker holds one piece of the file or one
+    shard in memory. Finished parts are stored in the folder `work`, so that the same call continues after an
+    interruption.
+    sample: check only this many samples; the certificate says so. reading: options of `Dataset.read`.
+    workers: processes of this machine or a Ray cluster, all of which can access `work`; by default, this process.
     """
     from byheart.construct.retrieval.out_of_core import build as solve
 
@@ -112,11 +115,11 @@ def compile_in_shards(
 
 
 def load(path: str | Path, *, check: bool = True, signed_by: str | Path | None = None) -> Model:
-    """The model saved at `path`.
+    """Load the model saved at `path`.
 
-    With `check`, weights, labels, tokenizer, task, order and architecture must be those of its certificate, or
-    `CorruptModel` is raised; without, a changed model can be opened, for `verify` to say what is wrong with it.
-    signed_by: a public key (a file, or 64 hexadecimal digits); a folder that it did not sign is refused with `CorruptModel`.
+    check: raise `CorruptModel` unless weights, labels, tokenizer, task, order and architecture match the certificate.
+        Without it, a changed model can be loaded, so that `verify` can report what is wrong with it.
+    signed_by: a public key, as a file or as 64 hexadecimal digits. Raise `CorruptModel` unless this key signed the folder.
     """
     if signed_by is not None:
         require_signed(path, signed_by)

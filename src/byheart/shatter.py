@@ -1,8 +1,8 @@
-"""Shattering: one architecture and a few inputs on which every labelling is realised, built and verified.
+"""Shatter a set of inputs: build and verify a network of one architecture for every labelling of the inputs.
 
-A set of inputs is shattered by an architecture if each of its 2^K labellings is computed with some weights. The VC dimension is the
-largest K for which some set is shattered, so a shattered set is a lower bound that can be checked weight by weight, beside the
-upper bound that counting sign patterns gives.
+An architecture shatters a set of K inputs if, for each of the 2^K labellings, some weights compute it. The VC
+dimension is the size of the largest set that is shattered. A shattered set therefore proves a lower bound, which can
+be checked weight by weight. Counting sign patterns gives an upper bound.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ from byheart.process.progress import Progress
 from byheart.verify.verifier import verify
 
 MOST_POINTS = 20
-"""2^20 networks are built and checked for 20 points; more would take days."""
+"""For 20 points, 2^20 networks are built and verified. More points would take days."""
 
 
 @dataclass(frozen=True)
 class Shattering:
-    """What was found: how many labellings of the points were realised by networks of one architecture.
+    """The result: how many labellings of the points were computed by networks of one architecture.
 
-    size        of that architecture; bits are those of the largest labelling
-    vc_at_most  upper bound on the VC dimension of the architecture; None where no bound applies to such a network; `no_bound`
-                says why
+    size        size of the architecture; its bits are those of the labelling with the largest network
+    vc_at_most  upper bound on the VC dimension of the architecture; None if no bound applies, and `no_bound` then says why
     """
 
     method: str
@@ -57,14 +56,16 @@ def shatter(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Shattering:
-    """Build and verify a network for each of the 2^n_points labellings of random sequences, all of one architecture.
+    """Build and verify a network of the same architecture for each of the 2^n_points labellings of random sequences.
 
-    Every network comes from the construction `method` in exact arithmetic and is evaluated exactly on every point. Raises
-    `DoesNotHold` where two labellings get different architectures: then no single architecture shatters the points.
+    Every network comes from the construction `method` in exact arithmetic and is evaluated exactly on every point.
+    Raise `DoesNotHold` if two labellings get different architectures, because then no single architecture shatters
+    the points.
     """
     if not 1 <= n_points <= MOST_POINTS:
         raise UsageError(
-            f"points must be from 1 to {MOST_POINTS}; got {n_points}. Each doubles the number of networks."
+            f"the number of points must be from 1 to {MOST_POINTS}, because each point doubles the number "
+            f"of networks; got {n_points}."
         )
     construction = get(method)
     if "exact" not in construction.precisions or "next-token" not in construction.tasks:
@@ -98,21 +99,20 @@ def shatter(
     most, no_bound = None, None
     try:
         most = vc_dimension_at_most(network)
-    except UsageError as reason:  # what was built is a lower bound all the same
+    except UsageError as reason:  # the lower bound holds even without an upper bound
         no_bound = str(reason)
     seconds = time.perf_counter() - began
     return Shattering(method, n_points, seq_len, n_labellings, n_realised, size, most, seconds, no_bound)
 
 
 def vc_dimension_at_most(network: Transformer) -> int:
-    """Upper bound on the VC dimension of `network`'s architecture with all weights free, for uniform attention.
+    """Return an upper bound on the VC dimension of the architecture of `network`, with all weights free and uniform attention.
 
-    Every feed-forward block and every attention layer counts as two linear maps on a path; E_in and E_out add one each.
+    Every feed-forward block and every attention layer counts as two linear maps, and the embedding E_in and the
+    output map E_out as one each.
     """
     if any(isinstance(layer, Attention) and layer.kind != "uniform" for layer in network.layers):
-        raise UsageError(
-            "the bound is for uniform attention, which is linear; this network has another kind."
-        )
+        raise UsageError("the bound needs uniform attention, which is linear; this network has another kind.")
     n_maps = 2 + 2 * sum(isinstance(layer, FeedForward | Attention) for layer in network.layers)
     return depth_limited_vc_dimension(
         size_of_network(network).parameters_dense, n_maps, n_tokens=network.seq_len

@@ -1,11 +1,11 @@
-"""From a statement of the papers to the code that realises it.
+"""The index from the statements of the papers to the code that implements them and the tests that check them.
 
-`@realises("KS25-L G.2")` on a function claims a statement; `@checks("KS25-L G.2")` on a test says the
-test would fail if the statement did not hold of that function. `byheart theorems` prints the index and a
-test fails on a statement that a function claims and no test checks.
+`@realises("KS25-L G.2")` on a function claims that the function implements the statement. `@checks("KS25-L G.2")` on
+a test claims that the test would fail if the statement were false of that function. `byheart theorems` prints the
+index. A test fails if a function claims a statement and no test checks it.
 
-The two decorators only leave a mark. `index()` finds them by parsing the source, so that listing what is
-done imports nothing heavy and sees functions behind optional dependencies too.
+The two decorators only set an attribute. `index()` finds them by parsing the source. It therefore imports no large
+package, and also finds functions that need optional dependencies.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from byheart.errors import ByheartError, did_you_mean
 F = TypeVar("F", bound=Callable[..., object] | type)
 
 State = Literal["done", "untested", "claimed", "open"]
-"""Where a statement stands.
+"""The state of a statement.
 
 done: a function claims it and a test checks it. untested: a function claims it and no test checks it.
-claimed: a function claims it and the tests are not here to look at (installed without the checkout).
+claimed: a function claims it, and the tests are not available, because the package was installed without them.
 open: no function claims it.
 """
 
 Grade = Literal["built", "special case", "formula", "open"]
-"""How much of a statement the code has.
+"""How much of a statement the code implements.
 
-built: the object of the statement, in its generality. special case: part of it, and `case` says which. formula: its number only.
-open: nothing.
+built: the whole statement. special case: the part that `case` describes. formula: only the number in the statement.
+    open: nothing.
 """
 
 _PACKAGE = Path(__file__).parent
@@ -41,7 +41,7 @@ _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def realises(*statements: str) -> Callable[[F], F]:
-    """Claim that the decorated function or class realises these statements (ids of statements.json)."""
+    """Claim that the decorated function or class implements these statements, given by their ids in statements.json."""
 
     return _mark("__realises__", statements)
 
@@ -62,7 +62,10 @@ def _mark(name: str, statements: tuple[str, ...]) -> Callable[[F], F]:
 
 @dataclass(frozen=True)
 class Statement:
-    """One numbered statement of a paper. `becomes` says what kinds of code realise it, `grade` how much of it is realised."""
+    """One numbered statement of a paper.
+
+    `becomes` says what kinds of code implement it, and `grade` how much of it is implemented.
+    """
 
     id: str
     paper: str
@@ -74,7 +77,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Entry:
-    """A statement with the functions that realise it and the tests that check it."""
+    """A statement with the functions that implement it and the tests that check it."""
 
     statement: Statement
     functions: tuple[Place, ...]
@@ -83,11 +86,11 @@ class Entry:
 
     @property
     def id(self) -> str:
-        """The statement's id, such as `KS25-T4.1`."""
+        """The id of the statement, such as `KS25-T4.1`."""
         return self.statement.id
 
     def to_json(self) -> dict[str, object]:
-        """The entry as plain values."""
+        """Return the entry as values of JSON."""
         places = {"functions": self.functions, "tests": self.tests}
         listed = {name: [asdict(place) for place in found] for name, found in places.items()}
         return {
@@ -100,32 +103,32 @@ class Entry:
 
 @dataclass(frozen=True)
 class Place:
-    """Something in the source: `name` is a module.qualname or a test's node id, `where` is file:line."""
+    """A place in the source. `name` is module.qualname or the node id of a test, and `where` is file:line."""
 
     name: str
     where: str
 
 
 def papers() -> dict[str, str]:
-    """The cited papers: short name to full citation."""
+    """Return the full citation of each paper, by short name."""
     return dict(json.loads(_table())["papers"])
 
 
 def statements() -> tuple[Statement, ...]:
-    """Every statement of statements.json, in the order of the papers."""
+    """Return every statement of statements.json, in the order of the papers."""
     return tuple(
         Statement(**{**row, "becomes": tuple(row["becomes"])}) for row in json.loads(_table())["statements"]
     )
 
 
 def index(package: Path | None = None, tests: Path | None = None) -> tuple[Entry, ...]:
-    """Every statement with the functions that claim it, the tests that check it, and its state.
+    """Return every statement with the functions that claim it, the tests that check it, and its state.
 
-    `package` is the folder of the package's source and `tests` that of its tests. Without `package`, both are
-    those of this installation; the tests are found when it runs from a checkout.
+    `package` is the folder of the source, and `tests` the folder of the tests. By default, both are those of this
+    installation; the tests are found only in a checkout.
 
-    Raises `ByheartError`, naming the place, when a decorator names an unknown id, is given anything but
-    string literals, or when `checks` decorates something that pytest does not collect.
+    Raise `ByheartError`, naming the place, if a decorator names an unknown id or is not called with string literals,
+    or if `checks` decorates something that pytest does not collect.
     """
     if package is None:
         package, tests = _PACKAGE, tests or _tests_beside(_PACKAGE)
@@ -148,7 +151,7 @@ def _table() -> str:
 
 
 def _tests_beside(package: Path) -> Path | None:
-    """The tests of the checkout that `package` lies in, if it lies in one."""
+    """Return the tests folder of the checkout that contains `package`, or None."""
     root = package.parents[1]
     tests = root / "tests"
     in_checkout = package.parent.name == "src" and (root / "pyproject.toml").is_file() and tests.is_dir()
@@ -176,7 +179,7 @@ def _known_id(claimed: str, ids: set[str], place: Place) -> str:
 
 
 def _claims(folder: Path, decorator: str) -> Iterator[tuple[Place, str]]:
-    """Each (place, id) that `@decorator(...)` claims in the source files under `folder`, in file order."""
+    """Yield each (place, id) that `@decorator(...)` claims in the source files under `folder`, in file order."""
     base = folder.parents[1] if folder.parent.name == "src" else folder.parent
     for file in sorted(folder.rglob("*.py")):
         source = file.read_text(encoding="utf-8")
@@ -195,7 +198,7 @@ def _claims(folder: Path, decorator: str) -> Iterator[tuple[Place, str]]:
 
 
 def _definitions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, _Definition]]:
-    """Every function and class under `tree` with its qualified name."""
+    """Yield every function and class under `tree` with its qualified name."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, _Definition):
             qualname = prefix + node.name
@@ -233,7 +236,7 @@ def _module(file: Path, package: Path) -> str:
 
 
 def _node_id(path: str, qualname: str, where: str) -> str:
-    """The id pytest gives the test, or an error when pytest would not collect it and so it checks nothing."""
+    """Return the node id of a test in pytest. Raise an error if pytest would not collect it, because then it checks nothing."""
     parts = qualname.split(".")
     in_test_file = Path(path).name.startswith("test_")
     collected = in_test_file and all(part.startswith(("test", "Test")) for part in parts)

@@ -1,1 +1,1 @@
-"""Models in other formats: GGUF, ONNX, TransformerLens."""
+"""Export models to other formats: GGUF, ONNX, TransformerLens."""

@@ -1,8 +1,9 @@
-"""A stock Llama as a GGUF file for llama.cpp: float32 weights, and the tokenizer so that a bare prompt is enough.
+"""Write a compiled Llama as a GGUF file for llama.cpp, with float32 weights and a tokenizer that adds the special
+tokens to a plain prompt.
 
-llama.cpp's SentencePiece tokenizer, given tokens of one character (or of one byte) and nothing to merge, cuts texts as byheart
-does. It can add a beginning and one token at the end of a prompt; the separator is declared as that token, and the end of an
-answer as "end of turn".
+If every token is one character (or one byte) and there is nothing to merge, the SentencePiece tokenizer of llama.cpp
+splits texts as byheart does. It can add one token at the beginning and one at the end of a prompt. The separator is
+declared as the token at the end, and the end of an answer as "end of turn".
 """
 
 from __future__ import annotations
@@ -17,17 +18,18 @@ from byheart.files.whole_file import check_file_target
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.vocabulary import CHARACTERS
 
-SPACE = "\u2581"  # how SentencePiece writes a space
+SPACE = "\u2581"  # the character that SentencePiece uses for a space
 WHY_NOT = {
-    "space": f"it writes spaces as {SPACE}, which is a letter of these data",
+    "space": f"it represents a space by {SPACE}, which occurs in these data",
     "words": "it builds words from smaller tokens (SentencePiece, BPE), lower-cases them (WordPiece)"
     " or writes a space before each (unigram)",
-    "rules": "of a tokenizer.json it knows neither the separator's template nor rules of cutting but a few, by name",
+    "rules": "it ignores the separator's template in a tokenizer.json, and knows only a few splitting "
+    "rules, by name",
 }
 
 
 def save_gguf(llama: Llama, path: Path) -> None:
-    """Write `llama` as a GGUF file, whole or not at all."""
+    """Write `llama` as a GGUF file, atomically."""
     check_file_target(path)
     tokens, kinds = llama_cpp_tokens(llama)
     spec = llama.spec
@@ -55,15 +57,15 @@ def save_gguf(llama: Llama, path: Path) -> None:
 
 
 def llama_cpp_tokens(llama: Llama) -> tuple[list[str], list[int]]:
-    """Text and kind (1 ordinary, 3 special, 6 byte) of every token.
+    """Return the text and the kind (1 ordinary, 3 special, 6 byte) of every token.
 
-    Raises `UsageError` where llama.cpp would split texts differently.
+    Raise `UsageError` if llama.cpp would split texts differently.
     """
     document = json.loads(llama.tokenizer_json)
     vocabulary = document["model"]["vocab"]
     special = {item["id"]: item["content"] for item in document["added_tokens"]}
     cut = document.get("pre_tokenizer") or {}
-    # a list of tokens has scores, and a normalizer changes texts: llama.cpp would know of neither
+    # a vocabulary in list form has scores, and a normalizer changes texts; llama.cpp would ignore both
     is_plain = isinstance(vocabulary, dict) and document.get("normalizer") is None
     is_bytes = (
         is_plain
@@ -91,7 +93,7 @@ def llama_cpp_tokens(llama: Llama) -> tuple[list[str], list[int]]:
         if i in special:
             tokens.append(special[i])
             kinds.append(3)
-        elif is_bytes and i != ord(" "):  # spaces are rewritten before texts are cut into bytes
+        elif is_bytes and i != ord(" "):  # spaces are replaced before texts are split into bytes
             tokens.append(f"<0x{i:02X}>")
             kinds.append(6)
         else:

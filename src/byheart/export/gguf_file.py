@@ -1,7 +1,8 @@
-"""Write a stock checkpoint as a GGUF file for llama.cpp, in float32, tensor by tensor, with the names of its tensors.
+"""Write a checkpoint as a float32 GGUF file for llama.cpp, tensor by tensor, with the tensor names of llama.cpp.
 
-Tensors have their names of transformers on our side. llama.cpp turns neighbouring entries of a head of its architecture `llama`
-(which is Mistral's too) where transformers turns halves, so those queries and keys are permuted.
+In our code, tensors have the names that transformers uses. For its architecture `llama`, which also covers Mistral,
+llama.cpp applies rotary embeddings to neighbouring entries of a head, while transformers applies them to the two
+halves. The rows of queries and keys are therefore permuted.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ ROTARY_FACTORS = "rope_freqs.weight"
 
 @dataclass(frozen=True)
 class GgufSizes:
-    """What llama.cpp must know about a checkpoint besides its weights and tokenizer."""
+    """The sizes of a checkpoint that llama.cpp needs in addition to weights and tokenizer."""
 
     name: str
     architecture: str
@@ -50,7 +51,7 @@ class GgufSizes:
     n_tokens: int
     rope_theta: float
     norm_eps: float
-    rope_divisor: float | None = None  # of linear scaling
+    rope_divisor: float | None = None  # the factor of linear rotary scaling
 
     def write(self, gguf: Any, writer: Any) -> None:
         writer.add_name(self.name)
@@ -80,7 +81,7 @@ def write_gguf(
     weight: Callable[[str], np.ndarray],
     progress: Progress = silent,
 ) -> None:
-    """Write a GGUF file, whole or not at all; only one of the weights named in `shapes` is in memory at a time."""
+    """Write a GGUF file, atomically. Only one of the weights named in `shapes` is in memory at a time."""
     check_file_target(path)
     gguf = import_extra("gguf", "gguf", "a GGUF file")
     with whole_file(path) as fresh:
@@ -100,7 +101,7 @@ def write_gguf(
 
 
 def gguf_name(name: str) -> str:
-    """The name that llama.cpp has for a tensor of transformers."""
+    """Return the name in llama.cpp of a tensor of transformers."""
     if name == ROTARY_FACTORS:
         return name
     stem, kind = name.rsplit(".", 1)
@@ -111,7 +112,7 @@ def gguf_name(name: str) -> str:
 
 
 def to_llama_cpp(name: str, values: np.ndarray, sizes: GgufSizes) -> np.ndarray:
-    """A weight with its rows in llama.cpp's order: each head's two halves become neighbouring pairs."""
+    """Return a weight with its rows in the order of llama.cpp: the two halves of each head become neighbouring pairs."""
     stem = name.rsplit(".", 1)[0]
     if sizes.architecture != "llama" or not stem.endswith(("q_proj", "k_proj")):
         return values
@@ -120,6 +121,6 @@ def to_llama_cpp(name: str, values: np.ndarray, sizes: GgufSizes) -> np.ndarray:
 
 
 def rotary_factors(theta: float, head_dim: int, frequencies: np.ndarray) -> np.ndarray:
-    """The factors by which llama.cpp divides the plain rotary frequencies to get these."""
+    """Return the factors by which llama.cpp must divide the standard rotary frequencies to get `frequencies`."""
     plain = theta ** (-2.0 * np.arange(head_dim // 2, dtype=np.float64) / head_dim)
     return np.asarray(plain / frequencies, np.float32)

@@ -1,8 +1,8 @@
-"""A network as an ONNX graph: the same weights, run by any ONNX runtime.
+"""Export a network as an ONNX graph with the same weights, for any ONNX runtime.
 
-The graph takes `inputs`, token ids (batch, seq) or vectors (batch, seq, d), and gives `outputs` (batch, seq, n_outputs), or logits
-(batch, n_outputs), as the PyTorch module does. It is written node by node from the architecture, so nothing is traced and no
-weight is rounded.
+Like the PyTorch module, the graph takes `inputs`, which are token ids (batch, seq) or vectors (batch, seq, d), and
+gives `outputs` (batch, seq, n_outputs) or logits (batch, n_outputs). It is built node by node from the architecture,
+without tracing, and no weight is rounded.
 """
 
 from __future__ import annotations
@@ -24,25 +24,26 @@ from byheart.network.transformer.floats import as_floats
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-_MOST_BYTES = 2**31 - 2**20  # a protocol buffer holds less than 2 GiB
+_MOST_BYTES = 2**31 - 2**20  # a protocol buffer must be smaller than 2 GiB
 
 
 def to_onnx(network: Network, *, last_only: bool = False) -> ModelProto:
-    """`network` as an ONNX model with every weight at its exact value; `last_only` outputs the last token alone.
+    """Convert `network` to an ONNX model with every weight at its exact value. With `last_only`, only the last token is output.
 
-    Raises `InexactWeights` if a weight is not a float, and `UsageError` for a Llama and what is too large for one file.
+    Raise `InexactWeights` if a weight is not a float, and `UsageError` for a Llama or a network that is too large for one file.
     """
     family = network.spec.family
     if family not in ("transformer", *LOGIT_MODELS):
         raise UsageError(
-            f"the ONNX export does not write a {family}: it is a stock checkpoint, which other tools write from its folder.\n"
-            "  For llama.cpp, use --to gguf."
+            f"a model of the family {family} cannot be exported to ONNX here.\n"
+            "  Its folder is a standard checkpoint, which other tools can convert. For llama.cpp, use "
+            "--to gguf."
         )
     floats = as_floats(cast(Transformer, network)) if network.precision == "exact" else network
     n_bytes = sum(np.asarray(weights).nbytes for _, weights in floats.parameters())
     if n_bytes > _MOST_BYTES:
         raise UsageError(
-            f"the weights take {n_bytes / 2**30:.1f} GiB; one ONNX file holds less than 2 GiB.\n"
+            f"the weights take {n_bytes / 2**30:.1f} GiB, but an ONNX file must be smaller than 2 GiB.\n"
             "  Run the PyTorch module instead.",
             n_bytes=n_bytes,
         )
@@ -52,14 +53,14 @@ def to_onnx(network: Network, *, last_only: bool = False) -> ModelProto:
 
 
 def save_onnx(network: Network, path: Path, *, last_only: bool = False) -> None:
-    """Write `network` as an ONNX file, whole or not at all."""
+    """Write `network` as an ONNX file, atomically."""
     check_file_target(path)
     content = to_onnx(network, last_only=last_only).SerializeToString()
     write_whole(path, lambda file: file.write(content))
 
 
 def _divides(n: int, weights: np.ndarray) -> bool:
-    """Whether every weight divided by n is exactly a float of the same type."""
+    """Return whether every weight divided by n is exactly a float of the same type."""
     return all(
         Fraction(float(value / weights.dtype.type(n))) * n == Fraction(float(value))
         for value in np.unique(weights)
@@ -88,7 +89,7 @@ class _Graph(GraphBuilder):
         return self.finish(network.takes_ids, shape, [n_answers, int(network.w_out.shape[0])])
 
     def _enter(self) -> str:
-        """Embedding, positions, the extra token, and the way into the residual stream."""
+        """Add the nodes for embedding, positions, the extra token and the input map of the residual stream."""
         network, vectors = self.network, "inputs"
         if network.embedding is not None:
             table = self.weight("embedding.tokens", np.asarray(network.embedding.tokens))
@@ -112,10 +113,12 @@ class _Graph(GraphBuilder):
         return self.node("ReduceSum", stream, self.whole(f"{name}.axis", [1]), keepdims=1)
 
     def _attention(self, name: str, stream: str, layer: Attention) -> str:
-        """As the PyTorch module: uniform attention sums first, so integers stay integers, and divides by n.
+        """Add the nodes of an attention layer.
 
-        Runtimes turn a division by a constant into a product with its rounded reciprocal, so n is taken out of the output
-        weights beforehand wherever they are multiples of it.
+        As in the PyTorch module, uniform attention adds first, so that integers stay integers, and then divides by n.
+
+        Runtimes replace a division by a constant with a product by its rounded reciprocal. If the output weights are
+        multiples of n, they are therefore divided by n here, before the export.
         """
         plain = outputs = [np.asarray(head.output) for head in layer.heads]
         averages = layer.kind == "uniform" and layer.pattern != "scatter"
@@ -144,7 +147,7 @@ class _Graph(GraphBuilder):
         return self.node("Add", stream, change)
 
     def _mix(self, name: str, stream: str, layer: Attention, head: Head) -> str:
-        """The values each token gets from the others."""
+        """Add the nodes that compute the values that each token receives from the others."""
         read = self.tokens(stream, 0, 1) if layer.pattern == "scatter" else stream
         values = self.matmul(f"{name}.value", read, np.asarray(head.value))
         if layer.pattern == "scatter":

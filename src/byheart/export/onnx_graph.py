@@ -1,4 +1,4 @@
-"""What every ONNX graph is made of: nodes, weights at their exact values, and a check of the whole."""
+"""Build ONNX graphs from nodes and weights at their exact values, and check the result."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 OPSET = 18
-IR_VERSION = 9  # what runtimes of 2023 and later read
+IR_VERSION = 9  # supported by runtimes of 2023 and later
 END = 2**62
-"""As the end of a slice: up to the last."""
+"""The end of a slice that goes up to the last element."""
 
 
 class GraphBuilder:
-    """The nodes and weights gathered while walking through a network whose weights are floats of one type."""
+    """Collects the nodes and weights of a network whose weights are floats of one type."""
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
         self.onnx = import_extra("onnx", "onnx", "the ONNX export")
@@ -27,7 +27,10 @@ class GraphBuilder:
         self.weights: list[Any] = []
 
     def finish(self, has_ids: bool, inputs: list[int], outputs: list[int]) -> ModelProto:
-        """The whole graph from `inputs` to `outputs`, checked; the shapes leave out the batch, which may have any size."""
+        """Return the checked graph from `inputs` to `outputs`.
+
+        The shapes do not include the batch axis, which may have any size.
+        """
         helper, types = self.onnx.helper, self.onnx.TensorProto
         number = types.DOUBLE if self.dtype == np.float64 else types.FLOAT
         graph = helper.make_graph(

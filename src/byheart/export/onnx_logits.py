@@ -1,7 +1,7 @@
-"""One-layer networks that answer with logits, as ONNX graphs: MFT24's decoder and DPC24's attention-only Transformer.
+"""Export one-layer networks with logits as ONNX graphs: the decoder of MFT24 and the attention-only Transformer of DPC24.
 
-The graph takes token ids (batch, seq), shorter inputs padded on the left with the id `pad`, or vectors (batch, seq, d), and
-gives logits (batch, n_outputs), as the PyTorch module does.
+Like the PyTorch module, the graph takes token ids (batch, seq) or vectors (batch, seq, d) and gives logits (batch,
+n_outputs). Shorter inputs of ids are padded on the left with the id `pad`.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 
 class LogitGraph(GraphBuilder):
-    """What both networks do: look tokens up, and let the last one attend to the others in every head."""
+    """The parts that both networks share: look up token vectors, and let the last token attend to the others in every head."""
 
     def look_up(self, tokens: np.ndarray) -> str:
-        """The vectors of the ids (batch, seq, d). Padding gets the vector of some token, which is masked later."""
+        """Return the vectors of the ids (batch, seq, d). Padding gets an arbitrary vector, which is masked later."""
         known = self.node("Min", "inputs", self.whole("last_token", [len(tokens) - 1]))
         return self.node("Gather", self.weight("embedding.tokens", tokens), known)
 
     def last(self, vectors: str) -> str:
-        """The last token's vector, (batch, 1, 1, d)."""
+        """Return the vector of the last token, (batch, 1, 1, d)."""
         return self.node("Unsqueeze", self.tokens(vectors, -1, END), self.whole("heads", [1]))
 
     def attend(
@@ -41,9 +41,9 @@ class LogitGraph(GraphBuilder):
         filling: str | None,
         zero_token: bool = False,
     ) -> str:
-        """The average over the other tokens that each head computes for the last token, (batch, heads, 1, d).
+        """Return the weighted average of the other tokens that each head computes for the last token, (batch, heads, 1, d).
 
-        heads: W_Q as (heads, d, k) and W_K as (heads, k, d); filling: which of the others are padding, (batch, seq)
+        heads: W_Q with shape (heads, d, k) and W_K with shape (heads, k, d). filling: a mask of the padding, (batch, seq).
         """
         query, key = heads
         asked = self.node("MatMul", last, self.weight("query", query))
@@ -53,7 +53,7 @@ class LogitGraph(GraphBuilder):
         if filling is not None:
             hidden = self.node("Unsqueeze", filling, self.whole("head.and.query", [1, 2]))
             scores = self.node("Where", hidden, self.number("never", -np.inf), scores)
-        if zero_token:  # of score 0 and value 0
+        if zero_token:  # a token with score 0 and value 0
             scores = self.node("Pad", scores, self.whole("zero_token", [0, 0, 0, 0, 0, 0, 0, 1]))
         shares = self.node("Softmax", scores, axis=-1)
         if zero_token:
@@ -64,7 +64,7 @@ class LogitGraph(GraphBuilder):
         return self.node("MatMul", shares, across)
 
     def sum_heads(self, mixed: str, value: np.ndarray, output: np.ndarray) -> str:
-        """Σ_h of the average through (heads, d, v) and (heads, v, out): (batch, out)."""
+        """Multiply the average of each head by its value and output matrices, and add up the heads: (batch, out)."""
         values = self.node("MatMul", mixed, self.weight("value", value))
         each = self.node("MatMul", values, self.weight("output", output))
         return self.node("ReduceSum", each, self.whole("heads.and.query", [1, 2]), keepdims=0)
@@ -79,7 +79,7 @@ def attention_only_model(network: AttentionOnly) -> ModelProto:
         vectors = graph.node("Add", graph.look_up(network.tokens), positions)
     last = graph.last(vectors)
     others = vectors if network.sees_itself else graph.tokens(vectors, 0, -1)
-    if network.pad is not None:  # only a last token that sees itself takes shorter sequences
+    if network.pad is not None:  # shorter sequences are allowed only if the last token attends to itself
         filling = graph.node("GreaterOrEqual", "inputs", graph.whole("pad", [network.pad]))
     heads = network.query.transpose(0, 2, 1), network.key
     mixed = graph.attend(last, others, heads, filling, network.zero_token)
@@ -99,7 +99,8 @@ def decoder_model(network: Decoder) -> ModelProto:
     seen = graph.node("Cast", graph.node("Less", "inputs", pad), to=graph.onnx.TensorProto.INT64)
     counted = graph.node("CumSum", seen, graph.scalar("along", 1))
     before = graph.node("Sub", counted, graph.whole("one", [1]))
-    place = graph.node("Max", before, graph.whole("zero", [0]))  # of every token, counted from the first
+    # the position of every token, counted from the first
+    place = graph.node("Max", before, graph.whole("zero", [0]))
     vectors = graph.look_up(network.tokens)
     if isinstance(network.mixing, SelfAttention):
         assert network.positions is not None
@@ -146,4 +147,4 @@ LOGIT_MODELS: dict[str, Callable[[Any], ModelProto]] = {
     "decoder": decoder_model,
     "averaging-decoder": decoder_model,
 }
-"""How a family that answers with logits is written, by its name."""
+"""The export function of each family that answers with logits."""

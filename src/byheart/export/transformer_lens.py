@@ -1,4 +1,4 @@
-"""TransformerLens opens the folder of a Llama as it is; this checks that it computes the same."""
+"""Check that TransformerLens, which can open the folder of a Llama directly, computes the same logits."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from byheart.network.llama.stock import transformers_model
 
 
 def open_bridge(folder: Path) -> Any:
-    """The folder as a TransformerBridge, with hooks on every part."""
+    """Open the folder as a `TransformerBridge`, with hooks on every part."""
     bridges = import_extra("transformer_lens.model_bridge", "lens", "TransformerLens")
     return bridges.TransformerBridge.boot_transformers(str(folder), device="cpu")
 
 
 def count_different_logits(folder: Path, llama: Llama, n_prompts: int = 100, seed: int = 0) -> int:
-    """Logits of random prompts that differ between TransformerLens and transformers."""
+    """Count the logits of random prompts that differ between TransformerLens and transformers."""
     import torch
 
     spec = llama.spec
     rng = np.random.default_rng(seed)
-    # ordinary tokens: special ones come after them
+    # use ordinary tokens only; the special tokens have the ids after them
     ids = rng.integers(0, spec.bos, (n_prompts, min(24, spec.seq_len)))
     ids[:, 0] = spec.bos
     tokens = torch.from_numpy(ids)

@@ -1,1 +1,1 @@
-"""Where a fact lives, what a network computes on a question, and what changes with a weight."""
+"""Find the weights that hold a fact, follow a question through a network, and see what changes when a weight changes."""

@@ -1,4 +1,4 @@
-"""Changed weights: a model with a few of its numbers replaced, and how one number looks bit by bit."""
+"""Replace some weights of a model, compare the weights of two models, and show the bits of a weight."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from byheart.network.protocol import Network
 MOST_BITS_SHOWN = 4096
 MOST_EDITS = 64
 LARGEST_EXPONENT = 1000
-"""Of ten, in a value that is given. `1e99999999` is ten characters, and takes minutes to write out."""
+"""The largest power of ten in a value that a user gives. `1e99999999` has ten characters, but would take minutes to expand."""
 
 
 def find_matrix(network: Network, name: str) -> Weights:
     weights = dict(network.parameters()).get(name)
     if weights is None:
-        raise UsageError(f"this model has no weights called {name!r}.", matrix=name)
+        raise UsageError(f"this model has no weight matrix named {name!r}.", matrix=name)
     return weights
 
 
 def shape_of(weights: Weights) -> tuple[int, int]:
-    """(rows, columns); a vector is one column, and leading axes are rows."""
+    """Return (rows, columns). A vector counts as one column, and all leading axes together count as rows."""
     shape = tuple(int(size) for size in weights.shape)
     if len(shape) == 1:
         return shape[0], 1
@@ -38,15 +38,17 @@ def shape_of(weights: Weights) -> tuple[int, int]:
 
 
 def n_nonzero(weights: Weights) -> int:
-    """How many entries are not zero."""
+    """Return the number of non-zero entries."""
     return len(weights.entries) if isinstance(weights, SparseMatrix) else int(np.count_nonzero(weights))
 
 
 def value_at(weights: Weights, row: int, column: int) -> Fraction:
-    """One weight, exactly."""
+    """Return the exact value of one weight."""
     n_rows, n_columns = shape_of(weights)
     if not (0 <= row < n_rows and 0 <= column < n_columns):
-        raise UsageError(f"there is no weight at row {row}, column {column} of {n_rows} by {n_columns}.")
+        raise UsageError(
+            f"row {row}, column {column} is outside this matrix of {n_rows} rows and {n_columns} columns."
+        )
     if isinstance(weights, SparseMatrix):
         found = weights.entries.get((row, column))
         return Fraction(0) if found is None else found.fraction
@@ -54,7 +56,7 @@ def value_at(weights: Weights, row: int, column: int) -> Fraction:
 
 
 def bits_of(value: Fraction) -> dict[str, Any]:
-    """A number as sign and bits: `powers` are the powers of two of its 1-bits, the highest first."""
+    """Return the sign and the bits of a number. `powers` lists the exponents of its 1-bits, the highest first."""
     mantissa, exponent = abs(value.numerator), -(value.denominator.bit_length() - 1)
     text = bin(mantissa)[2:] if mantissa else ""
     top = exponent + len(text) - 1
@@ -63,9 +65,9 @@ def bits_of(value: Fraction) -> dict[str, Any]:
 
 
 def flip(value: Fraction, power: int) -> Fraction:
-    """The number with the bit worth 2^power turned over; the sign stays."""
+    """Return the number with the bit of value 2^power flipped and the sign unchanged."""
     if not -(1 << 16) <= power <= 1 << 16:
-        raise UsageError(f"there is no bit worth 2^{power}.")
+        raise UsageError(f"there is no bit of value 2^{power}.")
     unit = Fraction(2) ** power
     is_set = (abs(value) / unit).__floor__() & 1
     size = abs(value) - unit if is_set else abs(value) + unit
@@ -75,9 +77,9 @@ def flip(value: Fraction, power: int) -> Fraction:
 def change_weights(
     memoriser: Memoriser, edits: Sequence[Mapping[str, Any]]
 ) -> tuple[Memoriser, list[dict[str, Any]]]:
-    """The memoriser with its weights changed one after the other, and what each change did."""
+    """Change weights one after the other. Return the changed memoriser, and the old and new value of each weight."""
     if len(edits) > MOST_EDITS:
-        raise UsageError(f"{len(edits)} changes at a time are more than the {MOST_EDITS} allowed.")
+        raise UsageError(f"{len(edits)} changes were given; at most {MOST_EDITS} are allowed at a time.")
     network, done = memoriser.network, []
     for edit in edits:
         name, row, column = str(edit["matrix"]), int(edit["row"]), int(edit["column"])
@@ -89,7 +91,8 @@ def change_weights(
         changed, kept = _with_value(weights, row, column, after)
         if kept == before:
             raise UsageError(
-                f"{name}[{row}, {column}] cannot hold that change in {network.precision}: it stays {before}."
+                f"{name}[{row}, {column}] would not change: in {network.precision}, the new value is "
+                f"rounded to the old one, {before}."
             )
         network = _replace(network, name, changed)
         done.append(_change(name, row, column, before, kept))
@@ -97,7 +100,7 @@ def change_weights(
 
 
 def show(value: Fraction) -> str:
-    """A weight for people: whole numbers and short fractions in full, others as the nearest float."""
+    """Format a weight for people: whole numbers and short fractions exactly, others as the nearest float."""
     if value.denominator == 1 and abs(value) < 10**18:
         return f"{value.numerator:,}"
     try:
@@ -110,18 +113,21 @@ def _parse_value(text: object) -> Fraction:
     written = str(text).replace(",", "").strip()
     exponent = re.search(r"[eE][-+]?(\d[\d_]*)$", written)
     if exponent is not None and int(exponent[1].replace("_", "")[:300]) > LARGEST_EXPONENT:
-        raise UsageError(f"{written[:40]!r} is a number beyond 10^±{LARGEST_EXPONENT:,}.", value=written[:40])
+        raise UsageError(
+            f"{written[:40]!r} is out of range; its exponent must be within ±{LARGEST_EXPONENT:,}.",
+            value=written[:40],
+        )
     try:
         value = Fraction(written)
     except (ValueError, ZeroDivisionError):
         raise UsageError(f"{text!r} is not a number.") from None
     if value.denominator & (value.denominator - 1):
-        value = Fraction(float(value))  # the nearest number with finitely many bits
+        value = Fraction(float(value))  # the nearest number with a finite number of bits
     return value
 
 
 def _with_value(weights: Weights, row: int, column: int, value: Fraction) -> tuple[Weights, Fraction]:
-    """A copy with one entry replaced, and the value that is stored, which floats may round."""
+    """Replace one entry in a copy of the weights. Return the copy and the stored value, which may be rounded."""
     if isinstance(weights, SparseMatrix):
         entries = {**weights.entries, (row, column): Dyadic.of(value)}
         return SparseMatrix(weights.shape, entries), value
@@ -137,7 +143,7 @@ def _with_value(weights: Weights, row: int, column: int, value: Fraction) -> tup
 
 
 def _replace(network: Network, name: str, weights: Weights) -> Network:
-    """The network with one weight matrix replaced; every family can be built from its weights in order."""
+    """Return the network with one weight matrix replaced. Every family can be rebuilt from its matrices in order."""
     kept = (weights if each == name else own for each, own in network.parameters())
     return network.spec.build(kept, network.files())
 
@@ -146,9 +152,10 @@ def _replace(network: Network, name: str, weights: Weights) -> Network:
 class WeightChanges:
     """Which weights of two networks differ.
 
-    same_shape  whether they have the same tensors; where they do not, every weight differs and none is listed
-    n_weights   weights of the first network
-    indices     of the weights that differ, by tensor
+    same_shape  whether both have tensors of the same names and shapes; if not, all weights count as different and
+                none is listed
+    n_weights   number of weights of the first network
+    indices     indices of the weights that differ, by tensor
     """
 
     same_shape: bool
@@ -159,11 +166,11 @@ class WeightChanges:
 
     @property
     def n_changed(self) -> int | None:
-        """How many weights differ; None where the shapes do."""
+        """How many weights differ; None if the shapes differ."""
         return sum(map(len, self.indices.values())) if self.same_shape else None
 
     def listed(self, most: int) -> list[dict[str, Any]]:
-        """The first weights that differ, with their values, in the form that `change_weights` returns."""
+        """List the first weights that differ, with their values, in the format of `change_weights`."""
         places = ((name, at) for name, indices in self.indices.items() for at in indices)
         found = []
         for name, at in islice(places, most):
@@ -174,7 +181,7 @@ class WeightChanges:
 
 
 def compare_weights(left: Network, right: Network) -> WeightChanges:
-    """Which weights of two networks differ, tensor by tensor."""
+    """Compare the weights of two networks, tensor by tensor."""
     mine, theirs = dict(left.parameters()), dict(right.parameters())
     n_weights = sum(int(np.prod(weights.shape)) for weights in mine.values())
     shapes = [{name: tuple(weights.shape) for name, weights in side.items()} for side in (mine, theirs)]
@@ -185,7 +192,7 @@ def compare_weights(left: Network, right: Network) -> WeightChanges:
 
 
 def _flat(weights: Weights, at: tuple[int, ...]) -> tuple[int, int]:
-    """The row and column of an index; all leading axes together count rows."""
+    """Convert an index to row and column. All leading axes together count as rows."""
     return int(np.ravel_multi_index(at[:-1], weights.shape[:-1])), at[-1]
 
 

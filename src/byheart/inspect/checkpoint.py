@@ -1,8 +1,9 @@
-"""Where the facts of a `llama` model live: the words of its tables, by the names of the checkpoint.
+"""Find the weights that hold the facts of a `llama` model. These are words of its tables, named as in the checkpoint.
 
-At each token of an answer a few units of the table layers are open, and each multiplies by what its weights make of the stream: a
-weight for a column that is not zero is a word that is read. Then the layers behind the tables run again without one word at a
-time: the words whose absence changes the next token hold the fact.
+At each token of an answer, a few units of the table layers are active. An active unit multiplies its gate by the
+product of its weights and the residual stream. Each weight that meets a non-zero column of the stream is a word that
+is read. Then the layers after the tables run again, each time with one word set to zero. The words whose absence
+changes the next token hold the fact.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from byheart.network.llama.spec import weight_name
 def locate_in_checkpoint(
     llama: Llama, notes: Mapping[str, Any], encoded: np.ndarray, names: Sequence[str], n_asked: int
 ) -> Locations:
-    """The words that hold each token of each answer and its end token."""
+    """Find the words that hold each token of each answer, and its end token."""
     layers = table_layers(llama, notes)
     prompts = [full_prompt(llama, row[row != llama.spec.pad].tolist()) for row in encoded]
     answers = generate(llama, prompts, llama.backend)
@@ -32,7 +33,7 @@ def locate_in_checkpoint(
     require_known(names[:n_asked], is_known[:n_asked])
     known = np.flatnonzero(is_known)
     ids = [np.array(prompts[at] + answers[at]) for at in known]
-    has_end = llama.spec.mode == "facts"  # a fact must also end where it does
+    has_end = llama.spec.mode == "facts"  # the end of the answer is part of the fact
     n_tokens = np.array([len(answers[at]) + has_end for at in known], dtype=np.int64)
     if not has_end:
         ids = [each[:-1] for each in ids]
@@ -67,7 +68,7 @@ def locate_in_checkpoint(
 
 
 def table_layers(llama: Llama, notes: Mapping[str, Any]) -> range:
-    """The layers of the tables."""
+    """Return the layers that hold the tables."""
     if "pick layer" in notes:
         raise UsageError(
             "this model was compiled before its facts could be located in this way.\n  Compile it again."
@@ -75,19 +76,24 @@ def table_layers(llama: Llama, notes: Mapping[str, Any]) -> range:
     try:
         first, stop = (int(each) for each in notes["table layers"])
     except (KeyError, TypeError, ValueError):
-        raise UsageError("the record of this model does not say where its tables are.") from None
+        raise UsageError("the record of this model does not name the layers of its tables.") from None
     if not 0 < first < stop < llama.spec.n_layers:
-        raise UsageError("the record of this model names layers that it does not have.")
+        raise UsageError("the record of this model names layers that the model does not have.")
     return range(first, stop)
 
 
 def _words_read(
     machine: Machine, tables: range, ids: np.ndarray, starts: np.ndarray, asked: np.ndarray
 ) -> tuple[np.ndarray, ...]:
-    """For some texts: position, layer, cell and value of each word that decides a next token, and all next tokens."""
+    """Run the model on some texts.
+
+    Return the position, layer, cell and value of each word that decides a next token, and all next tokens.
+    """
     llama = machine.llama
     stream = machine.stream_before(tables.start, ids, starts, asked)
-    read = []  # asked position, layer, unit and column of every word that an open unit multiplies by; and what the unit adds
+    # position, layer, unit and column of every word that an active unit multiplies by, and what the unit
+    # adds
+    read = []
     for layer in tables:
         contexts, units = np.nonzero(machine.gates(layer, stream) > 0)
         up, down = (llama.weight(layer, f"mlp.{part}_proj") for part in ("up", "down"))

@@ -1,7 +1,8 @@
-"""Follow a question through a compiled Llama: the residual stream of prompt and answer after each layer, by register.
+"""Follow a question through a compiled Llama: show the registers of the residual stream after each layer, for prompt
+and answer.
 
-The numbers are those of exact arithmetic, which float32 gives too (see `network.llama.evaluator`). Columns are used again once
-nothing reads what they held, so a column may have two names, one for each part of the way.
+The numbers are computed exactly, and float32 gives the same numbers (see `network.llama.evaluator`). A column is
+reused once no later layer reads its value, so it may have a different name in early and in late layers.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ PINNED = "pinned"
 
 
 def trace_checkpoint(memoriser: Memoriser, record: Mapping[str, Any], text: str) -> Trace:
-    """Ask `text`, generate the answer, and keep the residual stream of both."""
+    """Run the model on `text`, generate the answer, and record the residual stream of both."""
     llama = memoriser.network
     assert isinstance(llama, Llama)
     encoded = encode_question(memoriser, text)
@@ -34,7 +35,7 @@ def trace_checkpoint(memoriser: Memoriser, record: Mapping[str, Any], text: str)
     (answer,) = generate(llama, [prompt], "exact")
     ids = np.array(prompt + answer)
     if llama.spec.n_layers * llama.spec.hidden * len(ids) > MOST_VALUES:
-        raise UsageError("this network is too large to be followed layer by layer.")
+        raise UsageError("this network is too large to trace.")
     is_known = bool(answer) and answer[-1] not in llama.spec.ends
     names = llama.text_tokenizer.vocabulary
     special = {*llama.spec.ends, llama.spec.bos, llama.spec.sep}
@@ -56,7 +57,7 @@ def trace_checkpoint(memoriser: Memoriser, record: Mapping[str, Any], text: str)
 
 
 def _snapshots(machine: Machine, ids: np.ndarray) -> list[Snapshot]:
-    """The stream before the first layer and after every layer, including the constant columns."""
+    """Compute the stream before the first layer and after every layer, including the constant columns."""
     llama, starts = machine.llama, np.zeros_like(ids)
     pinned = machine.pinned.columns * machine.pinned.value
     stream = machine.enter(ids)
@@ -71,7 +72,7 @@ def _snapshots(machine: Machine, ids: np.ndarray) -> list[Snapshot]:
 
 
 def registers_of_llama(machine: Machine, record: Mapping[str, Any]) -> tuple[Register, ...]:
-    """The columns of the stream by name; a reused column has all its names."""
+    """Return the columns of the stream by name. A reused column is listed under each of its names."""
     notes = record.get("notes")
     starts = notes.get("channel starts") if isinstance(notes, Mapping) else None
     hidden, n_pinned = machine.llama.spec.hidden, int(machine.pinned.columns.sum())
@@ -79,7 +80,7 @@ def registers_of_llama(machine: Machine, record: Mapping[str, Any]) -> tuple[Reg
     n_channels = len(starts) if isinstance(starts, list) else 0
     own = side[: hidden - n_pinned - n_channels]
     names = [*(f"{PINNED} {at}" for at in range(n_pinned)), *own, *map(hot, range(n_channels))]
-    if len(names) != hidden or len(own) < len(FIXED):  # nothing is guessed
+    if len(names) != hidden or len(own) < len(FIXED):  # do not guess
         return tuple(Register(f"column {at}", f"column {at} of the stream") for at in range(hidden))
     others: dict[str, list[str]] = {}
     for name, other in REUSED.items():
@@ -95,7 +96,9 @@ def registers_of_llama(machine: Machine, record: Mapping[str, Any]) -> tuple[Reg
 
 
 def stages_of_llama(llama: Llama, machine: Machine, record: Mapping[str, Any]) -> tuple[Stage, ...]:
-    """What the layers do: those before the tables gather tokens and find the address, those after them decide."""
+    """Describe what the layers do: those before the tables gather tokens and compute the address, those after them
+    choose the next token.
+    """
     notes = record.get("notes")
     tables = table_layers(llama, notes if isinstance(notes, Mapping) else {})
     parts = [

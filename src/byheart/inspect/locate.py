@@ -1,4 +1,4 @@
-"""One answer to "where does this fact live?" for every family that has one: `retrieval`, `llama` and the models of KS25."""
+"""Find the weights that hold a fact, in models of `retrieval`, `llama` and the methods of KS25."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ def locate(
     names: Sequence[str],
     n_asked: int | None = None,
 ) -> Locations:
-    """Where each known input lives.
+    """Find the weights that hold each known input.
 
-    names    what the inputs are called
-    n_asked  the first `n_asked` inputs (default: all) have locations in the result; the others are only named where they share
-             one. An unknown fact among the first is refused with `UsageError`; among the others it is left out.
+    names    the names of the inputs
+    n_asked  how many inputs, counted from the first, to locate (default: all); the others are only named if they
+             share a location. If an input to locate is unknown, `UsageError` is raised; other unknown inputs are
+             ignored.
     """
     n_asked = len(names) if n_asked is None else n_asked
     notes = record.get("notes")
@@ -55,7 +56,7 @@ def locate(
         return locate_in_lookups(memoriser, record, encoded, names, n_asked)
     raise UsageError(
         f"facts cannot be located in models of {method or 'this method'}.\n"
-        f"  They can in models that `retrieval`, `llama` or one of the methods {KS25} compiled.",
+        f"  Use a model compiled by `retrieval`, `llama` or one of the methods {KS25}.",
         method=method,
     )
 
@@ -67,7 +68,7 @@ def locate_in_tables(
     names: Sequence[str],
     n_asked: int,
 ) -> Locations:
-    """The words of the tables of `retrieval` that hold each fact."""
+    """Find the words of the tables of a `retrieval` model that hold each fact."""
     from byheart.inspect.tables import read_tables
 
     reads = read_tables(memoriser, notes, encoded)
@@ -102,6 +103,6 @@ def locate_in_tables(
 
 
 def _first_positions(samples: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """For each labelled token, the position of the first token of its input, after the padding."""
+    """Return, for each labelled token, the position of the first token of its input after the padding."""
     first = np.searchsorted(samples, samples)
     return np.asarray(positions[first])

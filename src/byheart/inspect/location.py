@@ -1,7 +1,7 @@
-"""Where a fact lives: one weight, or the layers of one lemma where a theorem spreads the fact.
+"""The location of a fact: one weight or, in the theorem's models, the layers over which the fact is spread.
 
-A fact lives in a weight if setting this weight to zero, and nothing else, changes the fact's answer. Weights that a fact reads
-and whose value makes no difference to it are not among its locations.
+A weight is a location of a fact if setting this weight to zero, and nothing else, changes the answer. A weight that
+the network reads without effect on the answer is not a location.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ LARGEST_EXACT = 1 << 53
 class Location:
     """One place that holds a fact.
 
-    fact        the input, as it was asked
-    answer      the label; of a model that answers with text, the token of the answer that is read here
-    position    where this token is in the answer, from 0
-    layer       number of the layer, from 0: `module.layers[layer]`, in a Llama `model.layers[layer]`
-    last_layer  the last of several layers where the fact is spread over them; otherwise the same number
-    tensor      name of the weights: `module.get_parameter(tensor)[index]` is the weight
-    index       as the tensor is indexed; None where the fact is spread over the tensor, as in the theorem's models
-    value       the weight itself; None where there is no index
-    powers      where the fact has its own bits in the weight: the powers of two they are worth. Empty where all bits count
-    lemma       what the layers do, and the lemma that says so, in the theorem's models
-    sharing     the other facts, of those asked, that live in the same place: setting this weight to zero changes their answers
-                too. Where there is no index, the other facts in the same layers
+    fact        the input
+    answer      the label or, if the model answers with text, the token of the answer that this location holds
+    position    position of this token in the answer, from 0
+    layer       number of the layer, from 0: `module.layers[layer]` or, in a Llama, `model.layers[layer]`
+    last_layer  the last layer, if the fact is spread over several layers; otherwise the same as `layer`
+    tensor      name of the tensor: `module.get_parameter(tensor)[index]` is the weight
+    index       index of the weight in the tensor; None if the fact is spread over the tensor, as in the theorem's models
+    value       value of the weight; None if there is no index
+    powers      if the fact has its own bits in the weight, the exponents of these bits; empty if all bits belong to it
+    lemma       in the theorem's models, what the layers do and the lemma that says so
+    sharing     the other facts, of those given, with the same location: setting this weight to zero changes their
+                answers too. If there is no index, the other facts in the same layers
     """
 
     fact: str
@@ -52,7 +52,7 @@ class Location:
     sharing: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dictionary. A value that is not a float is written as text."""
+        """Return a dictionary that can be written as JSON. A value that is not a float is written as text."""
         value = self.value
         if isinstance(value, Fraction):
             value = int(value) if value.denominator == 1 else value
@@ -69,7 +69,7 @@ class Location:
 
 @dataclass(frozen=True)
 class Place:
-    """The part of a `Location` that many facts have in common: the layers, the tensor, and the lemma."""
+    """The part of a `Location` that many facts share: the layers, the tensor and the lemma."""
 
     layer: int
     last_layer: int
@@ -79,14 +79,15 @@ class Place:
 
 @dataclass(frozen=True, eq=False)
 class Locations(Sequence[Location]):
-    """The locations of some facts, fact after fact. Each `Location` is made when it is looked at.
+    """A sequence of the locations of some facts, ordered by fact. A `Location` object is made when it is accessed.
 
-    facts     the facts by name; the first `n_asked` of them have their locations here, the others may share them
-    answers   the answer tokens that occur; `answer` says which one of each location
-    places    what many locations have in common; `place` says which one of each location
-    cells     index of the weight in its tensor; -1 where there is none
-    values    the weights
-    fields    first and last (exclusive) power of two of a fact's own bits, for each kind of field; an empty range for none
+    facts     names of the facts; the first `n_asked` have their locations here, and the others may share them
+    answers   the answer tokens that occur; `answer` is the index into them for each location
+    places    the places that occur; `place` is the index into them for each location
+    cells     index of each weight in its tensor; -1 if there is none
+    values    values of the weights
+    fields    for each kind of field, first and last (exclusive) exponent of the fact's own bits; an empty range if
+              there are none
     """
 
     facts: tuple[str, ...]
@@ -102,7 +103,7 @@ class Locations(Sequence[Location]):
     fields: Int[np.ndarray, "n kinds 2"]
 
     def __len__(self) -> int:
-        """Total number of locations of the facts that were asked."""
+        """Total number of locations of the facts."""
         return int(np.searchsorted(self.fact, self.n_asked))
 
     @overload
@@ -114,14 +115,14 @@ class Locations(Sequence[Location]):
             return list(self._make(np.arange(*at.indices(len(self)))))
         number = at + len(self) if at < 0 else at
         if not 0 <= number < len(self):
-            raise IndexError(f"there is no location {at}; there are {len(self)}")
+            raise IndexError(f"location {at} does not exist; there are {len(self)}")
         return next(self._make(np.array([number])))
 
     def __iter__(self) -> Iterator[Location]:
         return self._make(np.arange(len(self)))
 
     def of(self, fact: str) -> list[Location]:
-        """The locations of one fact."""
+        """Return the locations of one fact."""
         number = self._numbers.get(fact)
         if number is None or number >= self.n_asked:
             raise KeyError(fact)
@@ -129,11 +130,14 @@ class Locations(Sequence[Location]):
         return self[int(first) : int(last)]
 
     def frame(self) -> Any:
-        """A pandas DataFrame with a row for each location and its fields as columns."""
+        """Return a pandas DataFrame with one row per location and one column per field."""
         try:
             pandas = import_module("pandas")
         except ImportError:
-            raise UsageError("a table of locations needs pandas.\n  pip install pandas") from None
+            raise UsageError(
+                "a table of locations needs pandas, which is not installed.\n"
+                "  Install it with: pip install pandas"
+            ) from None
 
         return pandas.DataFrame(self._columns(np.arange(len(self))), columns=list(Location.__annotations__))
 
@@ -143,7 +147,7 @@ class Locations(Sequence[Location]):
 
     @cached_property
     def _groups(self) -> tuple[np.ndarray, list[tuple[int, ...]]]:
-        """The place of each location as a number, and the facts that live in each place, in order."""
+        """Number the distinct locations. Return the number of each location, and the facts at each number, in order."""
         key = self.place.copy()
         for axis in self.cells.T:
             key = key * (int(axis.max(initial=0)) + 2) + axis + 1
@@ -156,7 +160,7 @@ class Locations(Sequence[Location]):
         return (Location(*row) for row in zip(*self._columns(taken).values(), strict=True))
 
     def _columns(self, taken: Int[np.ndarray, " n_taken"]) -> dict[str, list[Any]]:
-        """The fields of some locations by name."""
+        """Return the fields of some locations, by name."""
         group, facts = self._groups
         cells, values = self.cells[taken], self.values[taken]
         places = [self.places[at] for at in self.place[taken].tolist()]
@@ -182,7 +186,7 @@ class Locations(Sequence[Location]):
 
 @lru_cache(maxsize=1 << 12)
 def _powers(ranges: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
-    """The powers of two in some ranges; the upper ends are exclusive."""
+    """Return the exponents in some ranges, whose upper ends are exclusive."""
     return tuple(power for first, stop in ranges for power in range(first, stop))
 
 
@@ -193,17 +197,17 @@ def gather(
     places: tuple[Place, ...],
     found: Sequence[Mapping[str, np.ndarray]],
 ) -> Locations:
-    """Join columns that were found in batches into one table, sorted by fact and by position."""
+    """Join the columns that were found in batches to one table, sorted by fact and position."""
     columns = {name: np.concatenate([each[name] for each in found]) for name in found[0]}
     order = np.lexsort((columns["position"], columns["fact"]))
     return Locations(names, n_asked, answers, places, **{name: each[order] for name, each in columns.items()})
 
 
 def require_known(names: Sequence[str], is_known: np.ndarray) -> None:
-    """Refuse facts that the model does not know: nothing holds them."""
+    """Raise `UsageError` for facts that the model does not know, since no weight holds them."""
     unknown = np.flatnonzero(~is_known)
     if unknown.size:
         raise UsageError(
-            f"{names[int(unknown[0])]!r}: this model does not know it.",
+            f"this model does not know {names[int(unknown[0])]!r}.",
             facts=[names[int(at)] for at in unknown[:10]],
         )

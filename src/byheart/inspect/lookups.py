@@ -1,8 +1,9 @@
-"""Where facts live in KS25's models: in the packed words of a group, and in the layers that unpack them.
+"""Find the weights that hold facts in the models of KS25: the packed words of a group, and the layers that unpack them.
 
-A context is a number x on a line. The bump function of its group adds two long words to the stream, the keys and the labels of the
-whole group (Lemma G.3); the layers of its entry then take its key and its label off these words (Lemma G.6). So a fact shares
-every weight with its group, and only the bits of the words distinguish it from the others.
+In these models, a context is a number x on a line. The bump function of its group adds two long words to the stream,
+which pack the keys and the labels of the whole group (Lemma G.3). The layers of its entry then extract its key and
+its label from these words (Lemma G.6). A fact therefore shares every weight with its group, and only the bits of the
+words distinguish the facts.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from byheart.program.lookup import KEYS_HIGH, X
 def locate_in_lookups(
     memoriser: Memoriser, record: Mapping[str, Any], encoded: np.ndarray, names: Sequence[str], n_asked: int
 ) -> Locations:
-    """The layer with the words of each fact's group, and the layers that extract its entry."""
+    """Find the layer with the words of each fact's group, and the layers that extract its entry."""
     network = memoriser.network
     assert isinstance(network, Transformer)
     groups, entries = _last_lookup(stages_of(network, record))
     last_only, found_answers = memoriser.answers_last_token_only, memoriser.answer(encoded)
-    # of each labelled token its input, and where it is among the labelled tokens of that input; padding comes before
+    # for each labelled token: its input, and its index among the labelled tokens of that input; padding comes first
     is_token = np.ones(found_answers.shape, dtype=bool)
     if not last_only and network.pad is not None:
         is_token = encoded != network.pad
@@ -77,17 +78,17 @@ def locate_in_lookups(
 
 
 def _last_lookup(stages: Sequence[Stage]) -> tuple[Stage, list[Stage]]:
-    """The stage that finds the group of a question, and those that extract one entry each."""
+    """Return the stage that finds the group of a question, and the stages that extract one entry each."""
     found = [at for at, stage in enumerate(stages) if stage.kind == "lookup"]
     if not found:
-        raise UsageError("the record of this model does not say which of its layers hold which lemma.")
+        raise UsageError("the record of this model does not say which layers implement which lemma.")
     return stages[found[-1]], [stage for stage in stages[found[-1] :] if stage.kind == "extract"]
 
 
 def _values_before(
     network: Transformer, layer: int, channel: int, encoded: np.ndarray, last_only: bool
 ) -> list[Fraction]:
-    """What every token, or the last one, of each input holds in a channel before a layer, exactly."""
+    """Return the exact values of a channel before a layer, for all tokens of each input or only the last."""
     row = SparseMatrix.of((1, network.model_width), {(0, channel): 1})
     w_out: Weights = row if network.precision == "exact" else row.toarray().astype(network.precision)
     before = replace(network, layers=network.layers[:layer], w_out=w_out)
@@ -95,7 +96,10 @@ def _values_before(
 
 
 def bump_interval(network: Transformer, layer: int) -> tuple[Fraction, Fraction]:
-    """Where the bump of a group is 1, from .. to: its units are ReLU(2x - 2·low + 1), ReLU(2x - 2·low), ReLU(2x - 2·high), …"""
+    """Return the interval (low, high) where the bump function of a group is 1.
+
+    Its units are ReLU(2x - 2·low + 1), ReLU(2x - 2·low), ReLU(2x - 2·high), …
+    """
     bump = network.layers[layer]
     assert isinstance(bump, FeedForward)
     biases = {unit: value.fraction for (unit, _), value in as_sparse(bump.b1).entries.items()}
@@ -103,7 +107,10 @@ def bump_interval(network: Transformer, layer: int) -> tuple[Fraction, Fraction]
 
 
 def _keys(network: Transformer, layer: int, channel: int, key_bits: int, n_entries: int) -> list[int]:
-    """The keys packed in the word of a group: the first unit of its bump writes the word itself."""
+    """Return the keys that are packed in the word of a group.
+
+    The output weight of the first unit of its bump function is this word.
+    """
     bump = network.layers[layer]
     assert isinstance(bump, FeedForward)
     word = as_sparse(bump.w2).entries.get((channel, 0))

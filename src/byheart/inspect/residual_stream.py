@@ -1,7 +1,8 @@
-"""The residual stream of one question, before the first layer and after every layer.
+"""Compute the residual stream of one question, before the first layer and after every layer.
 
-The same numbers as the network's own forward pass, in floats for a network of floats and in fractions for an exact one; that the
-last of them gives the answer of `predict` is tested. Tokens whose values no later layer reads are dropped, as the network does.
+The numbers are those of the network's own forward pass: floats for a float network and fractions for an exact one. A
+test checks that the last of them give the answer of `predict`. As in the network, tokens that no later layer reads
+are dropped.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from byheart.errors import UsageError
 from byheart.network.exact.dyadic import SparseMatrix, Weights
 from byheart.network.transformer.architecture import Attention, FeedForward, SumPool, Transformer
 
-Stream = np.ndarray  # (n_tokens, width), of floats or of Python fractions
+Stream = np.ndarray  # shape (n_tokens, width), with floats or Python fractions
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,8 +25,8 @@ class Snapshot:
     """The stream after one layer.
 
     kind    `enter`, `feed-forward`, `attention` or `pool`
-    active  the hidden units of the last token that are positive
-    n_units how many hidden units there are
+    active  the hidden units that are positive at the last token
+    n_units number of hidden units
     """
 
     kind: str
@@ -35,7 +36,7 @@ class Snapshot:
 
 
 def snapshots(network: Transformer, encoded: np.ndarray, *, last_only: bool) -> Iterator[Snapshot]:
-    """The stream before the first layer and after every layer, for one encoded sequence."""
+    """Compute the stream before the first layer and after every layer, for one encoded sequence."""
     stream = _enter(network, encoded)
     mixing = [at for at, layer in enumerate(network.layers) if not isinstance(layer, FeedForward)]
     yield Snapshot("enter", stream)
@@ -58,7 +59,7 @@ def snapshots(network: Transformer, encoded: np.ndarray, *, last_only: bool) -> 
 
 
 def output_of(network: Transformer, stream: Stream) -> np.ndarray:
-    """What the network answers from the last stream: one number per token."""
+    """Return the output of the network from the last stream: one number per token."""
     kept = stream[1:] if network.extra is not None and len(stream) > 1 else stream
     return np.asarray(_apply(network.w_out, kept)[:, 0])
 
@@ -81,7 +82,7 @@ def _enter(network: Transformer, encoded: np.ndarray) -> Stream:
 
 
 def _apply(weights: Weights, vectors: np.ndarray) -> np.ndarray:
-    """The product of a matrix with each vector."""
+    """Multiply each vector by a matrix."""
     return np.asarray(vectors @ _in_full(weights).T)
 
 
@@ -96,7 +97,7 @@ def _attend(layer: Attention, stream: Stream) -> Stream:
         if layer.pattern == "scatter":
             change = np.repeat(_apply(head.output, values[:1]), len(stream), axis=0)
         elif layer.kind == "uniform":
-            # the sum first, so that whole numbers stay whole; the output weights may carry the factor n
+            # add first, so that whole numbers stay whole; the factor n may be part of the output weights
             n_tokens = (Fraction if stream.dtype == object else stream.dtype.type)(len(stream))
             change = _apply(head.output, values.sum(axis=0, keepdims=True)) / n_tokens
             if layer.pattern == "gather":
@@ -119,6 +120,6 @@ def _mixture(kind: str, scores: np.ndarray) -> np.ndarray:
             return np.asarray(ties / ties.sum(axis=1, keepdims=True))
         return np.array([[Fraction(int(t), int(row.sum())) for t in row] for row in ties], dtype=object)
     if scores.dtype == object:
-        raise UsageError("softmax has no exact value, so this network cannot be stepped through exactly.")
+        raise UsageError("softmax has no exact value, so this network cannot be traced exactly.")
     powers = np.exp(scores - largest)
     return np.asarray(powers / powers.sum(axis=1, keepdims=True))

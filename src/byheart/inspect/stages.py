@@ -1,7 +1,10 @@
-"""Which layers of a network do what: stages with a name, a sentence and a lemma, and the registers of the residual stream.
+"""Describe what the layers of a network do, as stages with a name, a sentence and a lemma.
 
-Read off the record of the construction and the shape of the network. Where the two do not agree, or the construction is another
-one, every run of equal layers is a stage of its own: nothing is guessed. What is said of them is in stages.json.
+Also name the registers of the residual stream.
+
+Stages are derived from the record of the construction and the shape of the network. If the two do not agree, or the
+construction is not known here, each run of similar layers is one stage, and nothing is guessed. The descriptions are
+in stages.json.
 """
 
 from __future__ import annotations
@@ -23,14 +26,14 @@ _WORDS = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-
 KS25 = "kajitsuka-sato-2025"
 LOOKUP_LEMMAS = {"token": "Lemma B.3", "question": "Stage II of Lemma C.1"}
 ENTRANCE = -1
-"""The number of the entrance, where a layer's number is expected."""
+"""The number that stands for the input of the first layer, where a layer number is expected."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Layers `first` to `last`, both included and counted from 0 as in `module.layers`; -1 is the entrance.
+    """Layers `first` to `last`, both inclusive and counted from 0 as in `module.layers`. -1 is the input of the first layer.
 
-    lemma  what is promised of these layers, where a theorem's proof speaks of them
+    lemma  what the proof of the theorem promises about these layers, if it mentions them
     """
 
     kind: str
@@ -43,15 +46,15 @@ class Stage:
 
 @dataclass(frozen=True)
 class Register:
-    """One channel of the residual stream by its name in the program that was compiled."""
+    """One channel of the residual stream, with its name in the compiled program."""
 
     name: str
     meaning: str
-    others: tuple[str, ...] = ()  # names that the same channel has in other layers
+    others: tuple[str, ...] = ()  # other names of the same channel, in other layers
 
 
 def stage_called(name: str, first: int, last: int, **values: Any) -> Stage:
-    """The stage called `name` in stages.json, with these values in its words."""
+    """Return the stage `name` of stages.json, with `values` inserted into its description."""
     kind, title, sentence = _WORDS["stages"][name]
     lemma = _WORDS["lemmas"].get(name)
     proved_by = None if lemma is None else str(lemma).format(**values)
@@ -59,7 +62,7 @@ def stage_called(name: str, first: int, last: int, **values: Any) -> Stage:
 
 
 def _extend(stages: list[Stage], name: str, at: int, *, merge: bool = True, **values: Any) -> None:
-    """Extend the last stage to layer `at`, or begin a new stage there."""
+    """Extend the last stage to layer `at`, or begin a new stage at this layer."""
     here, last = stage_called(name, at, at, **values), stages[-1] if stages else None
     if (
         merge
@@ -73,7 +76,7 @@ def _extend(stages: list[Stage], name: str, at: int, *, merge: bool = True, **va
 
 
 def stages_of(network: Transformer, record: Mapping[str, Any]) -> tuple[Stage, ...]:
-    """The stages of a network in order, from the entrance to the last layer."""
+    """Return the stages of a network in order, from the input to the last layer."""
     notes = record.get("notes") or {}
     method = str(record.get("method", ""))
     found: list[Stage] | None = None
@@ -87,7 +90,10 @@ def stages_of(network: Transformer, record: Mapping[str, Any]) -> tuple[Stage, .
 
 
 def registers_of(network: Transformer, record: Mapping[str, Any]) -> tuple[Register, ...]:
-    """Name and meaning of every channel of the residual stream; a channel without a known name is called by its number."""
+    """Return the name and meaning of every channel of the residual stream.
+
+    A channel without a known name is named by its number.
+    """
     method, notes = str(record.get("method", "")), record.get("notes") or {}
     width = network.model_width
     if method.startswith(KS25) and width >= len(REGISTERS):
@@ -109,12 +115,12 @@ def registers_of(network: Transformer, record: Mapping[str, Any]) -> tuple[Regis
 
 
 def _slots(network: Transformer, notes: Mapping[str, Any]) -> tuple[str, tuple[str, ...]] | None:
-    """The layout of a `retrieval` network, and its registers before the words."""
+    """Return the layout of a `retrieval` network, and its registers before those of the words."""
     n_channels, n_parts = notes.get("channels"), notes.get("parts", 1)
     if type(n_channels) is not int or type(n_parts) is not int:
         return None
     n_slots = network.model_width - n_channels * n_parts
-    if network.storage is not None:  # a word may have several registers there
+    if network.storage is not None:  # in narrow number types, a word may take several registers
         n_slots = notes["slots"] if type(notes.get("slots")) is int else 0
     if notes.get("layout") == "chain":
         return ("chain", SLOTS) if n_slots == len(SLOTS) else None
@@ -130,7 +136,7 @@ def _slots(network: Transformer, notes: Mapping[str, Any]) -> tuple[str, tuple[s
 
 
 def _is_read_by_table(network: Transformer, notes: Mapping[str, Any], channel: int) -> bool:
-    """Whether the units of the table read a channel, as they read the digits of a row."""
+    """Return whether the units of the table read this channel. They read the digits of the row number."""
     tables = notes.get("tables")
     at = tables[0] if isinstance(tables, list) and tables and type(tables[0]) is int else -1
     layer = network.layers[at] if 0 <= at < len(network.layers) else None
@@ -158,7 +164,7 @@ def _retrieval(network: Transformer, notes: Mapping[str, Any]) -> list[Stage] | 
     mixing, rare, rare_fields = _mixing(network), notes.get("rare_layers", []), notes.get("rare_fields", [])
     if not isinstance(rare, list) or not isinstance(rare_fields, list):
         return None
-    n_last = 2 * len(rare_fields)  # layers that add what rare labels have more
+    n_last = 2 * len(rare_fields)  # layers that add the extra bits of rare labels
     stages: list[Stage] = []
     for at, layer in enumerate(network.layers):
         if at in tables:
@@ -208,7 +214,9 @@ def _kajitsuka_sato(network: Transformer, notes: Mapping[str, Any]) -> list[Stag
 
 
 def _lookup(n_groups: int, size: int, start: int, stop: int, what: str, stages: list[Stage]) -> bool:
-    """The stages of one lookup: groups, opening, and for each entry of a group its extraction, test and answer."""
+    """Return the stages of one lookup: finding the group, opening it, and the extraction, test and answer for each
+    entry of a group.
+    """
     if n_groups == 0:
         return start == stop
     if n_groups < 0 or size < 1:

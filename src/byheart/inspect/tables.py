@@ -1,12 +1,12 @@
-"""Where the facts of a `retrieval` model live: the words of its tables.
+"""Find the weights that hold the facts of a `retrieval` model: the words of its tables.
 
-Only the table shape in the model's record is needed: the network is run and its residual stream is read. The unit that fires in a
-table is the row; the word registers that are open before the words are summed are the channels; the last digit of z is the plane.
-Then the layers that read the label run again without one word at a time: the words whose absence changes the answer hold the
-fact.
+From the model's record, only the shape of the tables is needed. The network is run, and its residual stream is read:
+the active unit of a table gives the row, the word registers that are open before the words are summed give the
+channels, and the last digit of z gives the plane. Then the layers that read the label run again, each time with one
+word set to zero. The words whose absence changes the answer hold the fact.
 
-For this the network runs with all words set to zero. What it computes before the words are summed does not depend on them, so
-every number is exact in float64, however long the words of an exact model are.
+During the first run, all words are set to zero, because nothing before the sum of the words depends on them. Every
+number is then exact in float64, even if the words of an exact model are long.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ from byheart.network.transformer.architecture import FeedForward, Transformer
 from byheart.network.transformer.module import to_module
 from byheart.records.reader import read_values
 
-_MOST = 1 << 40  # rows, planes or bits that notes may name
-_NUMBERS = 1 << 22  # numbers of the stream that are held at a time
-_LIMB = 50  # bits of a long number that enter as one float
+_MOST = 1 << 40  # limit for the numbers of rows, planes and bits in the notes
+_NUMBERS = 1 << 22  # how many numbers of the stream to hold at a time
+_LIMB = 50  # a long number enters as several floats of this many bits
 
 
 @dataclass(frozen=True)
 class TableShape:
-    """Where the tables of a network are, by the notes of its construction.
+    """The place and shape of the tables of a network, from the notes of its construction.
 
-    tables   number of the layer of each segment; in a dual table both are the same layer
-    sums     number of the layer that sums the words of each part, the first part's first
-    fields   the kinds of fields: that of all labels, then those that rare labels go on in
-    rare     which labels go on in them
-    gate     what a unit of a dual table is when it fires; 1 in a chain
-    n_limbs  registers that a word is spread over, side by side; more than one only where weights are stored in few bits
+    tables   layer of each segment; in a dual table, both segments are in the same layer
+    sums     layer that sums the words of each part, in the order of parts
+    fields   the kinds of fields: first the field of all labels, then the fields that continue rare labels
+    rare     which labels continue in these fields
+    gate     output of an active unit of a dual table; 1 in a chain
+    n_limbs  number of registers that hold a word; more than one only if weights are stored in few bits
     """
 
     tables: tuple[int, ...]
@@ -69,15 +69,15 @@ class TableShape:
 
     @property
     def is_dual(self) -> bool:
-        """Whether the input weights of the table hold the first segment."""
+        """Whether the table is a dual table, whose input weights hold the first segment."""
         return self.tables[0] == self.tables[-1] and len(self.tables) > 1
 
     def matrix(self, segment: int) -> str:
-        """The weights that hold the words of a segment."""
+        """Return the name of the weight matrix that holds the words of a segment."""
         return "w1" if self.is_dual and segment == 0 else "w2"
 
     def scale(self, segment: int) -> Fraction:
-        """The factor that turns the weights of a segment into words."""
+        """Return the factor that converts the weights of a segment to words."""
         if not self.is_dual:
             return Fraction(1, WORD_SCALE)
         return Fraction(1) if segment == 0 else self.gate / WORD_SCALE
@@ -85,12 +85,14 @@ class TableShape:
 
 @dataclass(frozen=True, eq=False)
 class TableReads:
-    """What each labelled token reads.
+    """What each labelled token reads from the tables.
 
-    samples   the input that the token belongs to       positions  where the token is in it
-    rows      the row it reads in each segment           channels   whether it reads a channel of that row
-    planes    the field of each kind of every word it reads
-    stream    what it holds before the words are summed, with all words zero
+    samples   the input that the token belongs to
+    positions  the position of the token in its input
+    rows      the row that the token reads in each segment
+    channels  whether the token reads each channel of that row
+    planes    the plane of each kind of field, in every word that the token reads
+    stream    the residual stream of the token before the words are summed, with all words set to zero
     """
 
     network: Transformer
@@ -103,7 +105,7 @@ class TableReads:
     stream: Shaped[np.ndarray, "n_tokens model_width"]
 
     def weights(self, segment: int) -> Shaped[np.ndarray, "n_rows n_words"]:
-        """The weights that hold the words of a segment, part after part in every row."""
+        """Return the weights that hold the words of a segment; the words of a row are ordered by part."""
         return self._weights[segment]
 
     @cached_property
@@ -117,7 +119,7 @@ class TableReads:
         return found
 
     def words(self, segment: int) -> Shaped[np.ndarray, "n_rows n_words"]:
-        """The words of a segment: integers, of any length in exact models."""
+        """Return the words of a segment as integers, which may have any length in exact models."""
         return self._words[segment]
 
     @cached_property
@@ -135,8 +137,10 @@ class TableReads:
     def bits(
         self, tokens: Int[np.ndarray, " n"], registers: Int[np.ndarray, " n"], classes: Int[np.ndarray, " n"]
     ) -> Int[np.ndarray, "n n_kinds 2"]:
-        """The ranges of bits in a word (upper ends exclusive) that hold the label of each token: the bits of its field of each
-        kind that its class reaches, as far as its register holds them."""
+        """Return the ranges of bits (upper ends exclusive) that hold the label of each token in a word.
+
+        These are the bits of its field of each kind that its class uses, and that its register holds.
+        """
         shape = self.shape
         reached = np.array([each for _, each in split_labels(classes, shape.rare)])
         found = np.zeros((len(tokens), len(shape.fields), 2), dtype=np.int64)
@@ -156,18 +160,18 @@ class TableReads:
         registers: Int[np.ndarray, " n"],
         classes: Int[np.ndarray, " n"],
     ) -> Int[np.ndarray, "n n_kinds 2"]:
-        """What the same bits are worth in the weights of a segment: bit b of a word is worth 2^b / scale."""
+        """Return the same ranges as exponents of the weights of a segment: bit b of a word has the value 2^b / scale."""
         scale = self.shape.scale(segment)
         shift = scale.numerator.bit_length() - scale.denominator.bit_length()
-        if scale != Fraction(2) ** shift:  # bits of the word are not bits of the weight
+        if scale != Fraction(2) ** shift:  # the bits of the word are not bits of the weight
             return np.zeros((len(tokens), len(self.shape.fields), 2), dtype=np.int64)
         return self.bits(tokens, registers, classes) - shift
 
     def cells(self) -> Iterator[tuple[int, Int[np.ndarray, " n"], Int[np.ndarray, " n"]]]:
-        """Each weight that a token may read: (segment, token, word register), segment after segment, part after part."""
+        """Return each weight that a token may read, as (segment, token, word register), ordered by segment and part."""
         n_runs = self.shape.n_limbs * len(self.shape.sums)
         for segment in range(len(self.shape.tables)):
-            # a limb without its weight may be read where its word is masked: all that a token could read are tried
+            # a masked word may hide that one of its limbs is read, so all weights that a token could read are tried
             is_tried = self.channels[:, segment] | (
                 self.shape.n_limbs > 1 and self.shape.matrix(segment) == "w2"
             )
@@ -176,7 +180,7 @@ class TableReads:
                 yield segment, tokens, channels + run * self.shape.n_channels
 
     def answers(self, label_names: Sequence[str]) -> Int[np.ndarray, " n_tokens"]:
-        """The class of each token, read from its words."""
+        """Return the class of each token, read from its words."""
         tokens = np.arange(len(self.rows))
         return self._read_labels(tokens, None, label_names)
 
@@ -187,7 +191,7 @@ class TableReads:
         registers: Int[np.ndarray, " n"],
         label_names: Sequence[str],
     ) -> Int[np.ndarray, " n"]:
-        """The class that each of `tokens` would get if one of its words were zero."""
+        """Return the class that each of `tokens` would get if one of its words were zero."""
         return self._read_labels(tokens, (segment, registers), label_names)
 
     def _read_labels(
@@ -202,9 +206,9 @@ class TableReads:
         return np.concatenate([np.zeros(0, dtype=np.int64), *found])
 
     def _stream(self, tokens: np.ndarray, without: tuple[int, np.ndarray] | None) -> np.ndarray:
-        """The stream before the words are summed, with one word per token left out.
+        """Return the stream before the words are summed, with one word per token left out.
 
-        The words of the input weights of a dual table come by attention: they are in x already, as WORD_SCALE times their sum.
+        In a dual table, attention has already added the words of the input weights: x holds WORD_SCALE times their sum.
         """
         shape = self.shape
         is_long = self.words(0).dtype == object
@@ -230,7 +234,7 @@ class TableReads:
 
 
 class _Tail:
-    """A separate network of the layers from a given one on; its inputs are the stream at that layer."""
+    """The layers of a network from a given one on, as a network of their own. Its input is the stream at that layer."""
 
     def __init__(self, network: Transformer, first: int) -> None:
         self.network, self.first = network, first
@@ -238,7 +242,7 @@ class _Tail:
     def answer(self, stream: np.ndarray, label_names: Sequence[str]) -> np.ndarray:
         width, is_exact = stream.shape[1], self.network.precision == "exact"
         w_in: Weights
-        if is_exact:  # a long number enters as several, from the lowest bits up
+        if is_exact:  # a long number enters as several floats, starting with the lowest bits
             longest = max(int(abs(stream).max(initial=1)).bit_length(), 1)
             n_limbs = -(-longest // _LIMB)
             sign, rest, limbs = np.where(stream < 0, -1, 1), abs(stream), []
@@ -263,12 +267,12 @@ class _Tail:
 
 
 def in_full(weights: Weights) -> np.ndarray:
-    """The weights as an array: floats, or fractions where they are exact."""
+    """Return the weights as an array of floats or, if they are exact, of fractions."""
     return weights.toarray() if isinstance(weights, SparseMatrix) else np.asarray(weights)
 
 
 def read_tables(memoriser: Memoriser, notes: Mapping[str, object], encoded: np.ndarray) -> TableReads:
-    """Run the network on `encoded` and report what every labelled token reads. `notes` are those of its construction."""
+    """Run the network on `encoded` and return what every labelled token reads. `notes` are the notes of its construction."""
     network = memoriser.network
     if not isinstance(network, Transformer):
         raise UsageError(_NO_NOTES)
@@ -276,7 +280,7 @@ def read_tables(memoriser: Memoriser, notes: Mapping[str, object], encoded: np.n
     last_only = memoriser.answers_last_token_only
     plan = make_plan(to_module(_without_words(network, shape)).eval(), last_only=last_only)
     if plan is None:
-        raise UsageError("these notes do not belong to this network: its attention has scores.")
+        raise UsageError("these notes do not belong to this network, because its attention is not uniform.")
     n_tokens = network.seq_len + (network.extra is not None)
     step = batch_size_for(n_tokens * 3 * network.model_width)
 
@@ -298,12 +302,12 @@ def read_tables(memoriser: Memoriser, notes: Mapping[str, object], encoded: np.n
 
 
 _BY_TOKEN = ("samples", "positions", "rows", "channels", "planes", "stream")
-_NO_NOTES = "a map of memory needs a model compiled by the method retrieval, with its notes."
+_NO_NOTES = "facts can be located only in a model of the method retrieval that has kept its notes."
 
 
 @dataclass(frozen=True)
 class _Notes:
-    """What the notes of `retrieval` say about its tables; older models lack the last fields, as do models that do not need them."""
+    """The notes of `retrieval` about its tables. Older models, and models that do not need them, lack the last fields."""
 
     layout: str
     rows: int
@@ -319,9 +323,9 @@ class _Notes:
 
 
 def table_shape(network: Transformer, notes: Mapping[str, object]) -> TableShape:
-    """The tables and the layers that sum their words; refused if the notes belong to another network."""
+    """Find the tables and the layers that sum their words. Raise an error if the notes belong to another network."""
     read = _read_notes(notes)
-    is_dual = read.layout in ("dual table", "twin")  # the second is its name in older models
+    is_dual = read.layout in ("dual table", "twin")  # the second name is used in older models
     fields = label_fields(read.field_bits, read.planes, read.rare_fields)
     widths = {
         number: layer.hidden_width
@@ -329,7 +333,7 @@ def table_shape(network: Transformer, notes: Mapping[str, object]) -> TableShape
         if isinstance(layer, FeedForward)
     }
     n_limbs = _count_limbs(network, read)
-    # every part is read by as many layers: those from the last sum on, and one that clears the sum before it
+    # every part is read by the same number of layers: those from the last sum on, and one that clears the previous sum
     sums = [read.sum - part * (len(network.layers) - read.sum + 1) for part in range(read.parts)]
     if (
         len(read.tables) != (1 if is_dual else read.segments)
@@ -341,12 +345,12 @@ def table_shape(network: Transformer, notes: Mapping[str, object]) -> TableShape
         or any(number not in widths for number in sums)
         or network.model_width < len(SLOTS) + read.parts * read.channels * n_limbs
     ):
-        raise UsageError("these notes do not belong to this network: its tables cannot be found.")
+        raise UsageError("these notes do not belong to this network, because it has no such tables.")
     layer = network.layers[read.tables[0]]
     assert isinstance(layer, FeedForward)
     gate = -Fraction(in_full(layer.b2).ravel().tolist()[SLOTS.index(LABEL)]) if is_dual else Fraction(1)
     if gate <= 0:
-        raise UsageError("these notes do not belong to this network: its table has no gate.")
+        raise UsageError("these notes do not belong to this network, because its table has no gate.")
     return TableShape(
         tuple(read.tables) * (2 if is_dual else 1),
         tuple(sums),
@@ -375,16 +379,20 @@ def _read_notes(notes: Mapping[str, object]) -> _Notes:
 
 
 def _count_limbs(network: Transformer, read: _Notes) -> int:
-    """Number of registers per word: a weight stored in few bits holds only a part of a long word."""
+    """Return the number of registers per word.
+
+    If weights are stored in few bits, one weight holds only a part of a long word.
+    """
     if network.storage is None or read.slots is None:
         return 1
     return max(1, (network.model_width - read.slots) // (read.parts * read.channels))
 
 
 def _sum_width(read: _Notes, fields: Sequence[LabelField], n_limbs: int) -> int:
-    """Units of the layer that sums the words: one per word, one per register it clears, and some for the highest kind's planes.
+    """Return the number of units of the layer that sums the words: one per word, one per register it clears, and some
+    for the planes of the highest kind of field.
 
-    Where weights are stored in few bits there is one more: it clears what the table left.
+    If weights are stored in few bits, there is one more unit, which clears the remainder of the table.
     """
     highest = fields[-1]
     n_place_units = (highest.n_planes - 1) * (2 if highest.below > 1 else 1)
@@ -392,7 +400,7 @@ def _sum_width(read: _Notes, fields: Sequence[LabelField], n_limbs: int) -> int:
 
 
 def _without_words(network: Transformer, shape: TableShape) -> Transformer:
-    """The layers before the first sum, with all words zero."""
+    """Return the layers before the first sum, with all words set to zero."""
     layers = list(network.layers[: min(shape.sums)])
     for segment, table in enumerate(shape.tables):
         layer = layers[table]
@@ -405,7 +413,7 @@ def _without_words(network: Transformer, shape: TableShape) -> Transformer:
 
 
 def _cleared(weights: Weights, first: int, axis: int) -> Weights:
-    """The weights with zeros from row or column `first` on."""
+    """Return the weights with zeros from row or column `first` on."""
     if isinstance(weights, SparseMatrix):
         kept = {at: value for at, value in weights.entries.items() if at[axis] < first}
         return SparseMatrix(weights.shape, kept)
@@ -417,7 +425,7 @@ def _cleared(weights: Weights, first: int, axis: int) -> Weights:
 def _watch(
     plan: AnswerPlan, batch: np.ndarray, shape: TableShape, last_only: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Rows, open channels, places of the fields and stream of each labelled token of a batch."""
+    """Run a batch. Return the rows, open channels, planes and stream of each labelled token."""
     words = slice(shape.n_slots, shape.n_slots + shape.n_channels)
     labelled = slice(-1, None) if last_only else slice(1 if shape.is_dual else 0, None)
     rows: list[torch.Tensor] = []
@@ -425,7 +433,7 @@ def _watch(
     with torch.no_grad():
         for number, stream in plan.streams(torch.from_numpy(np.array(batch))):
             if number in shape.tables:
-                fired = plan.strongest_units(number, stream)  # (tokens, batch)
+                fired = plan.strongest_units(number, stream)  # shape (tokens, batch)
                 own = fired[labelled]
                 if shape.is_dual:
                     rows.append(fired[:1].expand_as(own))

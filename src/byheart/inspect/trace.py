@@ -1,4 +1,6 @@
-"""What a network computes on one question: its tokens, and the residual stream layer by layer with the names of its registers."""
+"""Record what a network computes on one question: its tokens, and the residual stream after each layer, with named
+registers.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,12 @@ from byheart.network.transformer.architecture import Transformer
 from byheart.verify.encoded_inputs import encode_inputs
 
 MOST_VALUES = 1 << 26
-"""Numbers of one trace at most: those of a larger one would not fit in memory."""
+"""The largest number of values in one trace. A larger trace might not fit in memory."""
 
 
 @dataclass(frozen=True)
 class TracedToken:
-    """One input token: part of the question, padding before it, or the network's extra token."""
+    """One input token: a token of the question, a padding token before it, or the extra token of the network."""
 
     text: str
     kind: Literal["token", "pad", "extra"]
@@ -37,14 +39,14 @@ class TracedToken:
 class Trace:
     """Everything a network computes on one question.
 
-    answer     what the model answers; None for "unknown"
-    output     the number that the network gives at each token: the number of the class and 1; of a Llama, the id of the next token
+    answer     the answer of the model; None for "unknown"
+    output     the output of the network at each token: the class number plus 1 or, for a Llama, the id of the next token
     registers  the channels of the residual stream, by name
-    stages     which layers do what; layers are counted from 0, as in `module.layers`
+    stages     what each range of layers does; layers are counted from 0, as in `module.layers`
     entrance   the residual stream before the first layer
     layers     the residual stream after each layer: `layers[i]` is after `module.layers[i]`
 
-    Floats are those of the network; an exact network has fractions.
+    Values are floats, or fractions for an exact network.
     """
 
     question: str
@@ -58,7 +60,7 @@ class Trace:
 
     @cached_property
     def channels(self) -> Mapping[str, int]:
-        """The channel of each register: its column in the stream. A channel may have other names in other layers."""
+        """The channel of each register, which is a column of the stream. A channel may have other names in other layers."""
         return {
             name: channel
             for channel, register in enumerate(self.registers)
@@ -66,34 +68,38 @@ class Trace:
         }
 
     def behind(self, layer: int) -> Snapshot:
-        """The stream after a layer, or before the first one where `layer` is -1."""
+        """Return the stream after a layer, or before the first layer if `layer` is -1."""
         return self.entrance if layer == ENTRANCE else self.layers[layer]
 
     def values(self, register: str, token: int = -1) -> list[Any]:
-        """The values of a register of a token: at the start, then after each layer.
+        """Return the values of a register of a token, before the first layer and after each layer.
 
-        Tokens that no later layer reads are dropped.
+        The list ends where the token is dropped, because no later layer reads it.
         """
         if register not in self.channels:
-            raise UsageError(f"there is no register {register!r}; there are {', '.join(self.channels)}.")
+            raise UsageError(f"there is no register {register!r}. Choose one of {', '.join(self.channels)}.")
         channel = self.channels[register]
         return [snapshot.stream[token, channel] for snapshot in (self.entrance, *self.layers)]
 
     def state(self, layer: int, token: int = -1) -> dict[str, Any]:
-        """The value of every register of a token after a layer, by name."""
+        """Return the value of every register of a token after a layer, by name."""
         row = self.behind(layer).stream[token]
         return {register.name: value for register, value in zip(self.registers, row, strict=True)}
 
     def __repr__(self) -> str:
-        """What was asked, and how far it went."""
+        """Show the question, the size of the trace and the answer."""
         return (
-            f"<byheart.Trace of {self.question!r}: {len(self.layers)} layers, {len(self.registers)} registers; "
+            f"<byheart.Trace of {self.question!r}: {len(self.layers)} layers, {len(self.registers)} "
+            "registers; "
             f"answer {self.answer!r}>"
         )
 
 
 def trace(memoriser: Memoriser, record: Mapping[str, Any], text: str) -> Trace:
-    """Ask `text` and keep every value. Raises `UsageError` where the model cannot be asked, or is of another family."""
+    """Run the model on `text` and record every value.
+
+    Raise `UsageError` if the model takes no text, or if its family cannot be traced.
+    """
     network, tokenizer = memoriser.network, memoriser.tokenizer
     if isinstance(network, Llama):
         from byheart.inspect.checkpoint_trace import trace_checkpoint
@@ -101,13 +107,13 @@ def trace(memoriser: Memoriser, record: Mapping[str, Any], text: str) -> Trace:
         return trace_checkpoint(memoriser, record, text)
     if not isinstance(network, Transformer):
         raise UsageError(
-            "only models of KS25's family and of `llama` can be stepped through; "
-            f"this one is of the family {network.spec.family}."
+            "only models of the family of KS25 and of `llama` can be traced; this one is of the family "
+            f"{network.spec.family}."
         )
     encoded = encode_question(memoriser, text)
     assert tokenizer is not None
     if len(network.layers) * network.model_width > MOST_VALUES:
-        raise UsageError("this network is too large to be followed layer by layer.")
+        raise UsageError("this network is too large to trace.")
     entrance, *layers = snapshots(network, encoded, last_only=memoriser.answers_last_token_only)
     output = output_of(network, (layers[-1] if layers else entrance).stream)
     return Trace(
@@ -123,10 +129,10 @@ def trace(memoriser: Memoriser, record: Mapping[str, Any], text: str) -> Trace:
 
 
 def encode_question(memoriser: Memoriser, text: str) -> np.ndarray:
-    """The ids of a text as the network takes them."""
+    """Return the token ids of a text, in the form that the network takes."""
     tokenizer = memoriser.tokenizer
     if tokenizer is None:
-        raise UsageError("this model has no tokenizer, so it cannot be asked a text.")
+        raise UsageError("this model has no tokenizer, so it cannot take a text.")
     ids = np.array(tokenizer.encode(text), dtype=np.int64)
     asked = TokenSequences(ids, np.array([0, len(ids)]), len(tokenizer.vocabulary))
     found = encode_inputs(memoriser, asked, tokenizer)
@@ -143,7 +149,7 @@ def _answer(memoriser: Memoriser, output: np.ndarray, n_tokens: int) -> str | li
 
 
 def _exact(value: Any) -> Fraction:
-    """A number of the stream as a fraction; where it is not finite, 0, which is not a class."""
+    """Convert a number of the stream to a fraction. A number that is not finite becomes 0, which is not a class."""
     if isinstance(value, Fraction):
         return value
     return Fraction(float(value)) if np.isfinite(value) else Fraction(0)

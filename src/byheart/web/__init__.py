@@ -1,1 +1,1 @@
-"""The local page: compile, ask, look inside, break, plan and read figures in a browser. Started by `byheart serve`."""
+"""The local web page of `byheart serve`, to compile, query, inspect and damage models, plan sizes and view figures."""

@@ -1,4 +1,4 @@
-"""The API under the page. Documents are those that the command line prints with --json."""
+"""The HTTP API that the page uses. Its documents are those that the command line prints with --json."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ SHOWN_LIMITS = ("upload_bytes", "n_running", "n_waiting", "job_seconds")
 def make_router(
     folders: Folders, jobs: JobQueue, questions: Questions, limits: Limits, version: str
 ) -> APIRouter:
-    """Every address under /api."""
+    """Return the router with every endpoint under /api."""
     api = APIRouter(prefix="/api")
 
     # --- the server itself
 
     @api.get("/state", tags=["server"])
     def state() -> Document:
-        """What is here: versions, limits, and whether there are figures and runs."""
+        """Return versions, limits, and whether figures and runs are available."""
         return {
             "schema": 1,
             "version": version,
@@ -68,19 +68,19 @@ def make_router(
 
     @api.get("/data", tags=["data"])
     def list_data() -> Document:
-        """The data files that can be compiled: bundled examples and uploads."""
+        """List the data files that can be compiled: bundled examples and uploads."""
         return {"schema": 1, "data": folders.list_data()}
 
     @api.post("/data", tags=["data"], status_code=201)
     async def upload(request: Request, name: Annotated[str, Query(max_length=110)]) -> Document:
-        """Keep the body of the request as a data file. Its suffix says how it is read."""
+        """Store the body of the request as a data file. The suffix of its name selects the reader."""
         return await folders.keep_upload(name, request.stream(), limits)
 
     # --- jobs
 
     @api.post("/jobs", tags=["jobs"], status_code=201, openapi_extra=body_schema(*JOBS.values()))
     def start_job(body: JsonBody) -> Document:
-        """Queue a job. It runs in a worker process; ask for it again to see how far it is."""
+        """Queue a job, which runs in a worker process. Request the job by its number to see its progress."""
         request = read_job(body)
         understood = asked(request)
         if isinstance(request, Examine):
@@ -125,31 +125,31 @@ def make_router(
         kept = folders.data_of(request.model)
         if kept is None:
             raise UsageError(
-                f"the data of the model {request.model!r} are not here.\n"
-                "  Upload the file it was made of, and choose it."
+                f"the data file of the model {request.model!r} is missing.\n"
+                "  Upload the file that the model was compiled from, and choose it."
             )
         return str(kept)
 
     @api.get("/jobs", tags=["jobs"])
     def list_jobs() -> Document:
-        """All jobs that are remembered, the newest first, without their results."""
+        """List all stored jobs, the newest first, without their results."""
         return {"schema": 1, "jobs": [job.to_json(with_result=False) for job in jobs.all()]}
 
     @api.get("/jobs/{job_id}", tags=["jobs"])
     def get_job(job_id: str) -> Document:
-        """One job: its state, how far it is, and its result or its error."""
+        """Return one job: its state, its progress, and its result or error."""
         return jobs.get(job_id).to_json()
 
     @api.delete("/jobs/{job_id}", tags=["jobs"])
     def cancel_job(job_id: str) -> Document:
-        """Cancel a job: a waiting one leaves the queue, the worker of a running one is ended at once."""
+        """Cancel a job. A waiting job leaves the queue; if the job is running, its worker process is ended at once."""
         return jobs.cancel(job_id).to_json()
 
     # --- models
 
     @api.get("/models", tags=["models"])
     def list_models() -> Document:
-        """The models of the folder, the newest first, with what their certificates say."""
+        """List the models in the folder, the newest first, with a summary of their certificates."""
         found = [{"name": name, **_summary(folders.models / name)} for name in folders.list_models()]
         return {"schema": 1, "models": found}
 
@@ -158,12 +158,12 @@ def make_router(
 
     @api.get("/models/{name}", tags=["models"])
     def inspect(name: str) -> Document:
-        """What `byheart inspect --json` prints."""
+        """Return the document of `byheart inspect --json`."""
         return ask("inspect", name)
 
     @api.get("/models/{name}/download", tags=["models"])
     def download(name: str) -> StreamingResponse:
-        """The model folder as a zip file."""
+        """Return the model folder as a zip file."""
         path = folders.model_path(name)
         headers = {"content-disposition": f'attachment; filename="{name}.zip"'}
         return StreamingResponse(
@@ -172,42 +172,42 @@ def make_router(
 
     @api.get("/exports/{name}", tags=["models"])
     def download_export(name: str) -> FileResponse:
-        """A model in another format, written by an export job."""
+        """Return a model in another format, which an export job wrote."""
         return FileResponse(folders.export_path(name), media_type="application/octet-stream", filename=name)
 
     @api.post("/models/{name}/predict", tags=["models"], openapi_extra=body_schema(Question))
     def predict(name: str, body: JsonBody) -> Document:
-        """What `byheart predict --json` prints; `null` is "unknown"."""
+        """Return the document of `byheart predict --json`, in which `null` means "unknown"."""
         return ask("predict", name, texts=read_body(body, Question).texts)
 
     @api.get("/models/{name}/examples", tags=["models"])
     def examples(name: str) -> Document:
-        """A few questions the model knows."""
+        """Return a few questions that the model knows."""
         return ask("examples", name, data=kept_data(name))
 
     @api.post("/models/{name}/trace", tags=["models"], openapi_extra=body_schema(TraceRequest))
     def trace(name: str, body: JsonBody) -> Document:
-        """What the network computes on a question: tokens, stages, and the residual stream after every layer."""
+        """Return what the network computes on a question: tokens, stages, and the residual stream after every layer."""
         return ask("trace", name, text=read_body(body, TraceRequest).text)
 
     @api.post("/models/{name}/fact", tags=["models"], openapi_extra=body_schema(TraceRequest))
     def fact(name: str, body: JsonBody) -> Document:
-        """What `byheart inspect --fact --json` prints, with the bits of every weight it names."""
+        """Return the document of `byheart inspect --fact --json`, with the bits of every weight in it."""
         return ask("fact", name, text=read_body(body, TraceRequest).text, data=kept_data(name))
 
     @api.get("/models/{name}/weights", tags=["models"])
     def weights(name: str) -> Document:
-        """Every weight matrix by name, with its shape."""
+        """List every weight matrix with its name and shape."""
         return ask("weights", name)
 
     @api.get("/models/{name}/weights/{matrix}", tags=["models"])
     def matrix(name: str, matrix: str, row: int = 0, column: int = 0) -> Document:
-        """The part of a matrix around one entry."""
+        """Return the part of a matrix around one entry."""
         return ask("matrix", name, matrix=matrix, row=row, column=column)
 
     @api.get("/models/{name}/weights/{matrix}/{row}/{column}", tags=["models"])
     def weight(name: str, matrix: str, row: int, column: int) -> Document:
-        """One weight with its bits."""
+        """Return one weight with its bits."""
         return ask("weight", name, matrix=matrix, row=row, column=column)
 
     def kept_data(name: str) -> str | None:
@@ -223,21 +223,21 @@ def make_router(
         vocab: Annotated[int, Query(ge=1, le=10**9)] = 1000,
         seq_len: Annotated[int, Query(ge=1, le=10**4)] = 8,
     ) -> Document:
-        """What `byheart plan --json` prints, with the curves of its figure."""
+        """Return the document of `byheart plan --json`, with the curves of its figure."""
         return questions.ask(
             "plan", {"facts": facts, "value_bits": value_bits, "vocab": vocab, "seq_len": seq_len}
         )
 
     @api.post("/capacity", tags=["bounds"], openapi_extra=body_schema())
     def capacity(config: JsonBody) -> Document:
-        """What `byheart bounds --config --json` prints for the `config.json` in the body."""
+        """Return the document of `byheart bounds --config --json` for the `config.json` in the body."""
         return questions.ask("capacity", {"config": config})
 
     # --- figures and runs
 
     @api.get("/figures", tags=["figures"])
     def list_figures() -> Document:
-        """Every stored reproduction with its verdict."""
+        """List every stored reproduction with its verdict."""
         wanted = ("figure", "paper", "title", "claim", "scale")
         found = []
         for name in folders.list_figures():
@@ -249,32 +249,32 @@ def make_router(
 
     @api.get("/figures/{name}", tags=["figures"])
     def figure(name: str) -> Document:
-        """One reproduction: every number drawn, and the verdict."""
+        """Return one reproduction: every number in the figure, and the verdict."""
         record = _figure(folders, name)
         if record is None:
-            raise DoesNotHold(f"{name}.json is not the record of a figure.")
+            raise DoesNotHold(f"{name}.json is not a record of a figure.")
         return record
 
     @api.get("/runs", tags=["figures"])
     def runs(where: Annotated[list[str] | None, Query(max_length=20)] = None) -> Document:
-        """The runs of the store that meet every condition such as `sizes.n_heads>=4`, the newest first."""
+        """List the runs of the store that meet all conditions, such as `sizes.n_heads>=4`, the newest first."""
         return questions.ask("runs", {"store": store(), "where": where or [], "most": MOST_RUNS})
 
     @api.get("/runs/curves", tags=["figures"])
     def curves(key: Annotated[list[str], Query(max_length=MOST_CURVES)]) -> Document:
-        """How the measured numbers of some runs changed while they trained."""
+        """Return the training curves of some runs."""
         return questions.ask("curves", {"store": store(), "keys": key})
 
     def store() -> str:
         if folders.store is None:
-            raise UsageError("there is no run store here.\n  Start the page with --store runs.sqlite.")
+            raise UsageError("this page has no store of runs.\n  Start it with --store runs.sqlite.")
         return str(folders.store)
 
     return api
 
 
 def _summary(model: Path) -> Document:
-    """What a certificate says, read without loading the model; empty where it cannot be read."""
+    """Summarise the certificate of a model without loading the model. The result is empty if the certificate cannot be read."""
     path = model / "certificate.json"
     names = (
         "holds",
@@ -292,14 +292,14 @@ def _summary(model: Path) -> Document:
             return {}
         document = json.loads(path.read_bytes())
         found = {name: document.get(name) for name in names}
-        # certificates of older versions say "holds" of models that met the total gap alone
+        # certificates of older versions say "holds" even if the model only met the limit on the total loss
         return {**found, "holds": bool(found["holds"]) and not found["wrong"]}
     except (OSError, ValueError, AttributeError, RecursionError):
         return {}
 
 
 def _figure(folders: Folders, name: str) -> Document | None:
-    """The record of a figure; None where the file is something else."""
+    """Return the record of a figure, or None if the file is not one."""
     try:
         record = json.loads(folders.figure_path(name).read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -309,7 +309,7 @@ def _figure(folders: Folders, name: str) -> Document | None:
 
 
 def _plain_files(folder: Path) -> list[Path]:
-    """The files of a model. A link could lead to any file of this machine, so it is not sent."""
+    """Return the files of a model. A link is refused, because it could point to any file of this machine."""
     found = sorted(path for path in folder.iterdir() if path.name not in LEFT_BY_SYSTEMS)
     others = [path.name for path in found if path.is_symlink() or not path.is_file()]
     if others:

@@ -7,19 +7,20 @@ import asyncio
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_SECONDS = 10.0
-"""From the opening of a connection, or the first byte after an answer, to the end of a request's head."""
+"""The time limit for the head of a request, from the opening of the connection or the first byte after an answer."""
 
 MOST_WAITING = 400
-"""Connections without a whole request. With one more, the oldest is closed."""
+"""The maximum number of connections that have not sent a complete request. With one more, the oldest is closed."""
 
 
 class TimedConnection(H11Protocol):
-    """uvicorn's HTTP, but connections that do not complete a request in time are closed."""
+    """The HTTP protocol of uvicorn, except that it closes connections that do not complete a request in time."""
 
     _timer: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
-        """Start the timer for the first request, and make room for the connection."""
+    # type: ignore[override] # as uvicorn has it
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """Start the timer for the first request. If too many connections are waiting, close the oldest."""
         super().connection_made(transport)
         self._wait()
         waiting = {
@@ -31,7 +32,7 @@ class TimedConnection(H11Protocol):
             min(waiting, key=waiting.__getitem__)._end()
 
     def data_received(self, data: bytes) -> None:
-        """Stop the timer when a request has begun; start it again when more data follow an answered request."""
+        """Stop the timer when the head of a request is complete. Start it again when data arrive after an answer."""
         super().data_received(data)
         if self.cycle is not None and not self.cycle.response_complete:
             self._stop_waiting()

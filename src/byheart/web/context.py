@@ -1,4 +1,4 @@
-"""What every task of a worker receives, and the models that stay in memory."""
+"""The context that every task of a worker receives, and the models that stay in memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MODELS_KEPT = 4
 
 @dataclass(frozen=True)
 class Context:
-    """One running request, and where to report its progress."""
+    """The context of one running request, through which it reports progress."""
 
     progress: Progress
 
@@ -28,5 +28,5 @@ def _load_version(path: str, version: int) -> Model:
 
 
 def open_model(path: str) -> Model:
-    """The model at `path`, read once for each version of its folder."""
+    """Return the model at `path`, which is read once for each version of its folder."""
     return _load_version(path, Path(path, "model.json").stat().st_mtime_ns)

@@ -1,4 +1,4 @@
-"""Find which facts a weight holds: change it and ask every fact again, or compile without a fact."""
+"""Find which facts a weight holds: change the weight and check every fact again, or compile without a fact."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_LISTED = 400  # changed weights that are listed
 
 
 def break_model(context: Context, model: str, data: str, changes: list[dict[str, Any]]) -> Document:
-    """Change weights, verify every sample again, and name what broke."""
+    """Change weights, verify every sample again, and list the facts that broke."""
     whole = open_model(model)
     dataset = read_again(whole, data)
     memoriser, done = change_weights(whole.memoriser, changes)
@@ -40,7 +40,7 @@ def break_model(context: Context, model: str, data: str, changes: list[dict[str,
 
 
 def forget(context: Context, model: str, data: str, text: str) -> Document:
-    """Compile the data again without one fact, from the same seed, and say which weights differ."""
+    """Compile the data again without one fact, from the same seed, and list the weights that differ."""
     whole = open_model(model)
     found = forget_facts(whole, data, [text], context.progress)
     changes, document = found.changes, found.to_json()
@@ -62,15 +62,16 @@ def forget(context: Context, model: str, data: str, text: str) -> Document:
 
 
 def n_weights(model: Model, name: str) -> int:
-    """How many weights a matrix has."""
+    """Return the number of weights in a matrix."""
     return int(np.prod(find_matrix(model.network, name).shape))
 
 
 def _broken_facts(model: Model, data: Dataset) -> list[Document]:
-    """Every wrong sample by name: what was asked, what is right, what is answered now."""
+    """List every wrong sample: the question, the correct answer and the present answer."""
     memoriser = model.memoriser
     expected = memoriser.expected_labels(data)
-    if len(expected) != data.n_samples:  # a label for each token: the certificate names the first few
+    # with one label per token, the certificate names only the first few wrong samples
+    if len(expected) != data.n_samples:
         return []
     asked = encode_inputs(memoriser, data.inputs, data.tokenizer)
     answers = memoriser.answer(asked.encoded, backend="exact" if model.precision == "exact" else "module")

@@ -1,4 +1,4 @@
-"""A data file before it is compiled: its rows, what is wrong with them, and what each construction would take."""
+"""Examine a data file before compiling it: its rows, their faults, and the size that each construction would need."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from byheart.process.progress import in_stage, part_of
 from byheart.web.context import Context, Document
 
 PREVIEW_ROWS = 8
-PREVIEW_CHARS = 2000  # of a line
+PREVIEW_CHARS = 2000  # shown characters of a line
 NUMBERS = ("n_samples", "n_labels", "n_classes", "task", "seq_len", "vocab", "dim", "label_bits")
 TEXTS = (".csv", ".tsv", ".txt", ".jsonl")
 
 
 def examine(context: Context, path: str, reading: dict[str, Any]) -> Document:
-    """Rows, duplicates and conflicts of a data file, what every construction would take, and the bounds."""
+    """Return the rows, duplicates and conflicts of a data file, the size that every construction would need, and the bounds."""
     file = Path(path)
     context.progress(0, 1, "read")
     told = in_stage(part_of(context.progress, 0.0, 0.6), "read")
     data = Dataset.read(
         file, progress=told, **{"on_conflict": "keep", **reading}
-    )  # so that conflicts are counted
+    )  # keep conflicting rows, so that they can be counted
     report = data.check()
     document: Document = {
         "file": file.name,
@@ -58,9 +58,10 @@ def examine(context: Context, path: str, reading: dict[str, Any]) -> Document:
 
 
 def _estimate(name: str, shape: DataShape) -> Document:
-    """What a construction would take on data of this shape, or why it does not take them.
+    """Estimate the size of a construction on data of this shape, or return the reason why it does not accept them.
 
-    `size` is that of the model that `compile` builds, with `options` it chooses itself; `plain_size` that without them.
+    `size` is the size of the model that `compile` builds with the `options` it chooses itself; `plain_size` is the
+    size without these options.
     """
     method = get_method(name)
     row: Document = {
@@ -78,7 +79,7 @@ def _estimate(name: str, shape: DataShape) -> Document:
         size, row["options"] = usual_estimate(method, shape)
         row["size"] = asdict(size)
         plainest = method.usual(method.precisions[0])[-1]
-        if row["options"] != plainest:  # such as retrieval without reject bits
+        if row["options"] != plainest:  # for example, retrieval without reject bits
             row["plain_size"] = asdict(method.estimate(shape, plainest))
     except (ByheartError, MemoryError) as refusal:
         row["refusal"] = str(refusal) or type(refusal).__name__
@@ -86,7 +87,7 @@ def _estimate(name: str, shape: DataShape) -> Document:
 
 
 def preview(path: Path) -> Document:
-    """The first rows of a text file, unchanged."""
+    """Return the first rows of a text file, unchanged."""
     kind = path.suffix.lower()
     if kind not in TEXTS:
         return {"columns": [], "rows": []}

@@ -1,4 +1,7 @@
-"""The folders the page may touch: uploaded data, the bundled example, models, figures. Names in, checked paths out."""
+"""The folders that the page may use: uploaded data, bundled examples, models and figures.
+
+Names are converted to checked paths.
+"""
 
 from __future__ import annotations
 
@@ -17,31 +20,34 @@ from byheart.web.limits import Limits
 MODEL_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
 DATA_NAME = re.compile(r"[\w][\w .()+-]{0,99}\.(csv|tsv|jsonl|json|txt|parquet|npz)", re.IGNORECASE)
 NAME_BYTES = 200
-"""Of an upload's name, a letter of which may take four: file systems take 255, and a number may come behind it."""
+"""The maximum length of an upload's name in bytes (a letter takes up to four).
+
+File systems allow 255, and a number may be appended.
+"""
 
 DATA_MARK = ".data"
-"""A model `NAME` made here has the data it was made of beside it, as `NAME.data.csv`."""
+"""The data file of a model `NAME` that was compiled here is stored beside it, as `NAME.data.csv`."""
 
 
 class UnknownName(UsageError):
-    """There is no data file, model or figure of that name."""
+    """There is no data file, model or figure with that name."""
 
 
 class TooLarge(ByheartError):
-    """A file is larger than allowed, or there are more files than allowed."""
+    """A file is too large, or there are too many files."""
 
 
 @dataclass(frozen=True)
 class Folders:
-    """Where things are.
+    """The paths of all folders.
 
     data     uploaded files, in a folder that is removed with the server
-    exports  models in other formats, likewise
+    exports  models in other formats, in a folder that is removed with the server
     models   model folders, one level deep
     examples the data files that come with byheart
     figures  records of reproductions, or None
     store    the run store, or None
-    keeps_models  whether the models outlive the server
+    keeps_models  whether the models are kept when the server ends
     """
 
     data: Path
@@ -55,7 +61,7 @@ class Folders:
     # --- data -------------------------------------------------------------------------------------------------
 
     def list_data(self) -> list[dict[str, Any]]:
-        """Every data file: the bundled ones first, then uploads."""
+        """List every data file: the bundled ones first, then uploads."""
         bundled = [self._describe(path, "example") for path in sorted(self.examples.glob("*.csv"))]
         uploaded = sorted(self.data.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
         return bundled + [
@@ -71,15 +77,19 @@ class Folders:
         raise UnknownName(f"there is no data file {name!r}.", name=name)
 
     async def keep_upload(self, name: str, chunks: AsyncIterator[bytes], limits: Limits) -> dict[str, Any]:
-        """Write an upload under a free name, whole or not at all, never more than is allowed."""
+        """Write an upload atomically under an unused name. Stop with an error when it exceeds the limits."""
         if not _names_data(name):
             raise UsageError(
-                f"{name!r} cannot be the name of a data file. Use letters, digits, spaces and .-_()+, ending in "
+                f"{name!r} is not a valid name for a data file. Use letters, digits, spaces and .-_()+, "
+                "ending in "
                 f".csv, .tsv, .jsonl, .txt, .parquet or .npz, and at most {NAME_BYTES} bytes.",
                 name=name,
             )
         if sum(1 for _ in self.data.iterdir()) >= limits.n_data:
-            raise TooLarge(f"the limit of {limits.n_data} data files is reached. Restart the server.")
+            raise TooLarge(
+                f"the limit of {limits.n_data} data files is reached. Restart the server to "
+                "remove the uploads."
+            )
         with tempfile.NamedTemporaryFile(dir=self.data, prefix=".upload-", delete=False) as stream:
             part = Path(stream.name)
             try:
@@ -108,7 +118,7 @@ class Folders:
     # --- models -----------------------------------------------------------------------------------------------
 
     def list_models(self) -> list[str]:
-        """Names of the model folders, the newest first."""
+        """List the names of the model folders, the newest first."""
         found = [path for path in self.models.iterdir() if self._is_model(path)]
         found.sort(key=lambda path: path.stat().st_mtime, reverse=True)
         return [path.name for path in found]
@@ -120,7 +130,7 @@ class Folders:
         raise UnknownName(f"there is no model {name!r}.", name=name)
 
     def _is_model(self, path: Path) -> bool:
-        """A model folder directly inside `models`: not a link, and with the file that every model has."""
+        """Return whether `path` is a model folder directly inside `models`, and not a link."""
         return (
             MODEL_NAME.fullmatch(path.name) is not None
             and path.resolve().parent == self.models.resolve()
@@ -128,19 +138,19 @@ class Folders:
         )
 
     def new_model(self, name: str, limits: Limits) -> Path:
-        """An unused path for a model, named after `name`."""
+        """Return an unused path for a model, named after `name`."""
         wanted = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._")[:48] or "model"
         if len(self.list_models()) >= limits.n_models:
             raise TooLarge(f"the limit of {limits.n_models} models is reached.")
         return next(path for each in _names_from(wanted) if not (path := self.models / each).exists())
 
     def data_of(self, model: str) -> Path | None:
-        """The data a model was made of, if they were kept beside it."""
+        """Return the data file that a model was compiled from, if it was kept beside the model."""
         found = sorted(self.models.glob(f"{model}{DATA_MARK}.*"))
         return found[0] if found and found[0].resolve().parent == self.models.resolve() else None
 
     def new_export(self, model: str, suffix: str) -> Path:
-        """A free path for a model in another format."""
+        """Return an unused path for a model in another format."""
         return self.exports / f"{model}-{secrets.token_hex(4)}.{suffix}"
 
     def export_path(self, name: str) -> Path:
@@ -152,7 +162,7 @@ class Folders:
     # --- figures ----------------------------------------------------------------------------------------------
 
     def list_figures(self) -> list[str]:
-        """Names of the figure records."""
+        """List the names of the figure records."""
         return [] if self.figures is None else sorted(path.stem for path in self.figures.glob("*.json"))
 
     def figure_path(self, name: str) -> Path:
@@ -166,14 +176,14 @@ def _names_data(name: str) -> bool:
 
 
 def _names_from(name: str) -> Iterator[str]:
-    """The name, then the name followed by 2, 3 and so on."""
+    """Yield the name, then the name followed by 2, 3 and so on."""
     yield name
     yield from (f"{name}-{number}" for number in count(2))
 
 
 def too_large(limits: Limits) -> TooLarge:
-    """The error for a file beyond the limit."""
+    """Return the error for a file that is larger than the limit."""
     return TooLarge(
-        f"the file is larger than the {limits.upload_bytes // (1 << 20):,} MB the page takes.\n"
+        f"the file is larger than {limits.upload_bytes // (1 << 20):,} MB, the limit of this page.\n"
         "  Compile it on the command line: byheart compile FILE -o DIR."
     )

@@ -1,4 +1,4 @@
-"""The guard checks every request: who asks, from where, and how much is sent. Also what browsers are told about the page."""
+"""Check every request: its token, its origin and its size. Also set the security headers of every response."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 COOKIE = "byheart_token"
 UPLOAD_PATH = "/api/data"
 BODY_SECONDS, BODY_BYTES_PER_SECOND = 20.0, 1000
-"""How long a body may take: some time for any, and more for as much of it as came."""
+"""The time limit for a request body: a constant, plus the time for the bytes received so far at this minimum speed."""
 
 SAFE_METHODS = ("GET", "HEAD")
 
-# Styles may be inline, since plots carry theirs; scripts never.
+# Inline styles are allowed, because plots contain them. Inline scripts are not.
 HEADERS = {
     "content-security-policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+        "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: "
+        "blob:; "
         "font-src 'self'; connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
     ),
     "x-content-type-options": "nosniff",
@@ -44,7 +45,7 @@ HEADERS = {
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a request is refused."""
+    """The status and reason of a refused request."""
 
     status: int
     name: str
@@ -53,10 +54,11 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Guard:
-    """Wraps an ASGI application.
+    """ASGI middleware that refuses unsafe requests and adds security headers to responses.
 
-    token   what every request must carry, as a cookie or a bearer; None on a loopback address, where only this machine can ask
-    host    the address the server is bound to
+    token   the token that every request must carry, as a cookie or bearer token; None on a loopback address, which
+            only this machine can reach
+    host    the address that the server listens on
     """
 
     app: App
@@ -66,7 +68,7 @@ class Guard:
     token: str | None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse, or pass the request on and add the headers to its response."""
+        """Refuse the request, or pass it on and add the headers to its response."""
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
             return
@@ -95,25 +97,27 @@ class Guard:
             return Refusal(421, "WrongHost", f"this server does not answer to the name {host!r}.")
         origin = headers.get("origin")
         if origin is not None and _host_of(origin) != host:
-            return Refusal(403, "WrongOrigin", f"requests from the page {origin!r} are not taken.")
+            return Refusal(403, "WrongOrigin", f"requests from the page {origin!r} are refused.")
         is_page = scope["method"] in SAFE_METHODS and headers.get("sec-fetch-mode") == "navigate"
         if headers.get("sec-fetch-site") in ("cross-site", "same-site") and not is_page:
-            return Refusal(403, "WrongOrigin", "requests made by other sites are not taken.")
+            return Refusal(403, "WrongOrigin", "requests made by other sites are refused.")
         if self.token is not None and not self._has_token(headers):
-            words = "this server asks for its token; open the address that `byheart serve` printed."
+            words = (
+                "the token of this server is missing or wrong. Open the address that `byheart serve` printed."
+            )
             return Refusal(401, "TokenNeeded", words)
         length = headers.get("content-length", "0")
         if not length.isdigit() or int(length) > self._most_bytes(scope):
             most = self._most_bytes(scope)
             words = f"{int(length):,} bytes" if length.isdigit() else "the body"
-            return Refusal(413, "TooLarge", f"{words} are more than the {most:,} bytes that are taken here.")
+            return Refusal(413, "TooLarge", f"{words} are more than the limit of {most:,} bytes.")
         return None
 
     def _most_bytes(self, scope: Scope) -> int:
         return self.limits.upload_bytes if scope["path"] == UPLOAD_PATH else self.limits.request_bytes
 
     def _knows_host(self, host: str) -> bool:
-        """Whether the Host header names this server. A foreign name that was pointed at this address is refused."""
+        """Return whether the Host header names this server. Another domain name that resolves to this address is refused."""
         try:
             parts = urlsplit(f"//{host}")
             name, port = (parts.hostname or "").lower(), parts.port
@@ -130,7 +134,9 @@ class Guard:
         )
 
     def _token_in_address(self, scope: Scope, headers: dict[str, str]) -> str | None:
-        """Redirect a browser that opened the printed address to the same page, with the token in a cookie."""
+        """Redirect a browser that opened the printed address to the same page without the token, and set the token as
+        a cookie.
+        """
         if self.token is None or scope["method"] != "GET" or not self._knows_host(headers.get("host", "")):
             return None
         query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
@@ -148,12 +154,12 @@ class Guard:
         return any(secrets.compare_digest(each.encode(), self.token.encode()) for each in candidates)
 
     def _count_bytes(self, scope: Scope, receive: Receive) -> Receive:
-        """The body as it arrives. Once it is too long or too slow, it is cut off as if the client had left."""
+        """Wrap `receive`. Once the body is too long or too slow, it ends as if the client had disconnected."""
         most, seen, is_whole, start = self._most_bytes(scope), 0, False, time.monotonic()
 
         async def receive_counted() -> MutableMapping[str, Any]:
             nonlocal seen, is_whole
-            if is_whole:  # whether the client is still there is all that can come
+            if is_whole:  # after the body, only a disconnect can arrive
                 return await receive()
             left = start + BODY_SECONDS + seen / BODY_BYTES_PER_SECOND - time.monotonic()
             try:
@@ -168,7 +174,7 @@ class Guard:
 
 
 def _host_of(origin: str) -> str | None:
-    """The host that an Origin header names; None where it is not an address."""
+    """Return the host of an Origin header, or None if the header is not an address."""
     try:
         return urlsplit(origin).netloc
     except ValueError:
@@ -176,7 +182,7 @@ def _host_of(origin: str) -> str | None:
 
 
 def _cookie(header: str, name: str) -> str:
-    """The value of a cookie, empty where there is none. Other cookies in the header may have any form."""
+    """Return the value of a cookie, or an empty text. Other cookies in the header may have any form."""
     pairs = (each.strip().partition("=") for each in header.split(";"))
     return next((value for key, _, value in pairs if key == name), "")
 
@@ -202,7 +208,7 @@ async def _respond(send: Send, status: int, body: bytes, headers: dict[str, str]
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
+    """Return whether only this machine can reach an address."""
     return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 

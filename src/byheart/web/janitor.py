@@ -1,7 +1,7 @@
-"""A small process that outlives the server by a moment: it ends the workers and removes the folder of uploads.
+"""A small process that runs until shortly after the server: it ends the workers and removes the folder of uploads.
 
-However the server ends, by SIGKILL too, its pipe to this process closes. A worker notices that by itself unless it is in the
-middle of one long computation; the folder has to be removed.
+When the server ends, even by SIGKILL, its pipe to this process closes. This process then removes the folder of
+uploads, and ends the workers that are busy with one long computation. Other workers end by themselves.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from pathlib import Path
 
 from byheart.process.liveness import end_tree, start_of
 
-ATTEMPTS = 20  # to remove the folder, 0.1 seconds apart: what writes into it was just ended
+# attempts to remove the folder, 0.1 seconds apart, because processes that write into it are just ending
+ATTEMPTS = 20
 LEAVE_SECONDS = 10.0
 
 
 class Janitor:
-    """The process as the server sees it."""
+    """The server's handle of the process."""
 
     def __init__(self, folder: Path) -> None:
-        """Start it; `folder` is what it removes."""
+        """Start the process, which will remove `folder`."""
         self._process = subprocess.Popen(
             [sys.executable, "-c", "from byheart.web.janitor import clean_up; clean_up()"],
             stdin=subprocess.PIPE,
@@ -32,7 +33,7 @@ class Janitor:
         self._tell(str(folder))
 
     def watch(self, pid: int) -> None:
-        """End this process, and those that it started, after the server has gone."""
+        """After the server has ended, end the process `pid` and all processes that it started."""
         self._tell(f"{pid} {start_of(pid)}")
 
     def _tell(self, line: str) -> None:
@@ -41,7 +42,7 @@ class Janitor:
         self._process.stdin.flush()
 
     def close(self) -> None:
-        """Let it do its work now, and wait for it."""
+        """Make the process clean up now, and wait for it."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(timeout=LEAVE_SECONDS)
@@ -50,11 +51,11 @@ class Janitor:
 def clean_up() -> None:
     """Read a folder and process numbers from standard input until it closes; then end the processes and remove the folder."""
     folder, *lines = sys.stdin.read().splitlines() or [""]
-    if not folder:  # the server ended before it named one
+    if not folder:  # the server ended before it sent the name of a folder
         return
     watched = [line.split() for line in lines]
     for pid, *start in watched:
-        if [start_of(int(pid))] == (start or [""]):  # else the number is another process by now
+        if [start_of(int(pid))] == (start or [""]):  # otherwise the number belongs to another process by now
             end_tree(int(pid))
     for _ in range(ATTEMPTS):
         shutil.rmtree(folder, ignore_errors=True)

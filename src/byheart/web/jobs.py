@@ -1,4 +1,4 @@
-"""Jobs: long work in worker processes, a few at a time, each of which can be watched and cancelled."""
+"""Run long jobs in worker processes, a few at a time. Each job reports its progress and can be cancelled."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from byheart.web.processes import Refused, Started, WorkerFailed, WorkerProcess,
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 ENDED: tuple[State, ...] = ("done", "failed", "cancelled")
 MOST_JOBS_OF_A_WORKER = 50
-"""A worker is replaced after this many jobs, so that what one leaves in memory does not add up."""
+"""A worker is replaced after this many jobs, so that leaked memory does not add up."""
 
 
 class TooManyJobs(ByheartError):
@@ -26,12 +26,12 @@ class TooManyJobs(ByheartError):
 
 
 class UnknownJob(ByheartError):
-    """No job has this number, or it was forgotten."""
+    """There is no job with this number, or the job is no longer stored."""
 
 
 @dataclass
 class Job:
-    """One piece of work and its outcome. Only the queue changes it."""
+    """One job and its result. Only the queue changes it."""
 
     id: str
     task: str
@@ -49,7 +49,7 @@ class Job:
     error: dict[str, Any] | None = None
 
     def to_json(self, *, with_result: bool = True) -> dict[str, Any]:
-        """A JSON-ready dictionary; paths of this machine are left out."""
+        """Return a dictionary that can be written as JSON. It leaves out paths of this machine."""
         names = ("id", "task", "title", "request", "created", "state", "started", "ended", "error")
         document = {name: getattr(self, name) for name in names}
         document["progress"] = {"stage": self.stage, "done": self.done, "total": self.total}
@@ -62,11 +62,11 @@ class JobQueue:
     """Runs jobs in the order in which they were queued. Every public method may be called from any thread."""
 
     def __init__(self, command: Sequence[str], limits: Limits, started: Started = ignore) -> None:
-        """Start the threads that watch the workers, and one worker, so that it is warm when the first job comes."""
+        """Start the threads that watch the workers. Also start one worker, so that the first job does not have to wait."""
         self._command, self._limits, self._started = command, limits, started
         self._jobs: dict[str, Job] = {}
         self._waiting: deque[Job] = deque()
-        self._workers: dict[str, WorkerProcess] = {}  # of the jobs that run
+        self._workers: dict[str, WorkerProcess] = {}  # the workers of running jobs
         self._alive: list[WorkerProcess] = []
         self._changed = threading.Condition()
         self._is_closed = False
@@ -78,12 +78,12 @@ class JobQueue:
             thread.start()
 
     def add(self, task: str, title: str, arguments: dict[str, Any], request: dict[str, Any]) -> Job:
-        """Queue a job. `request` is what the page asked for, so that it can ask again."""
+        """Queue a job. `request` is the request of the page, so that the page can repeat it."""
         with self._changed:
             if len(self._waiting) >= self._limits.n_waiting:
                 raise TooManyJobs(
-                    f"{len(self._waiting)} jobs are waiting, which is the limit.\n"
-                    "  Wait for some to end, or cancel some."
+                    f"the limit of {len(self._waiting)} waiting jobs is reached.\n"
+                    "  Wait until some have ended, or cancel some."
                 )
             job = Job(secrets.token_hex(6), task, title, arguments, request, time.time())
             self._jobs[job.id] = job
@@ -97,12 +97,12 @@ class JobQueue:
             return self._find(job_id)
 
     def all(self) -> list[Job]:
-        """Every job that is remembered, the newest first."""
+        """Return every stored job, the newest first."""
         with self._changed:
             return list(reversed(self._jobs.values()))
 
     def cancel(self, job_id: str) -> Job:
-        """Take a waiting job out of the queue, or end the worker of a running one. An ended job stays as it is."""
+        """Remove a waiting job from the queue, or end the worker of a running job. An ended job is not changed."""
         with self._changed:
             job = self._find(job_id)
             if job.state == "waiting":
@@ -136,14 +136,15 @@ class JobQueue:
                 worker, n_jobs = self._new_worker(), 0
             n_jobs += 1
             self._work(job, worker)
-            if not worker.is_alive:  # cancelled or dead: warm up another while nobody waits
+            # the worker was cancelled or died: start another now, so that the next job does not wait
+            if not worker.is_alive:
                 worker.close()
                 worker, n_jobs = self._new_worker(), 0
         if worker is not None:
             worker.close()
 
     def _warm_up(self, worker: WorkerProcess) -> None:
-        """Make a worker import what it needs before the first job."""
+        """Make a worker import the packages it needs before the first job."""
         with contextlib.suppress(Refused, WorkerFailed):
             worker.work("warm_up", {}, seconds=self._limits.job_seconds)
 
@@ -167,7 +168,7 @@ class JobQueue:
 
     def _work(self, job: Job, worker: WorkerProcess) -> None:
         with self._changed:
-            if job.state != "running":  # cancelled between being taken and here
+            if job.state != "running":  # the job was cancelled after it was taken from the queue
                 return
             self._workers[job.id] = worker
 
@@ -188,14 +189,14 @@ class JobQueue:
                 self._workers.pop(job.id, None)
 
     def _end(self, job: Job, state: State, *, result: Any = None, error: Any = None) -> None:
-        """End a job, unless it has ended already: it may have been cancelled meanwhile."""
+        """Store the outcome of a job, unless the job has already ended, for example because it was cancelled."""
         with self._changed:
             if job.state not in ENDED:
                 job.state, job.ended, job.result, job.error = state, time.time(), result, error
 
     def _find(self, job_id: str) -> Job:
         if job_id not in self._jobs:
-            raise UnknownJob(f"there is no job {job_id!r}; ended jobs are forgotten after a while.")
+            raise UnknownJob(f"there is no job {job_id!r}. Ended jobs are removed after a while.")
         return self._jobs[job_id]
 
     def _forget_oldest(self) -> None:

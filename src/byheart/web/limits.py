@@ -1,4 +1,4 @@
-"""How much of the machine's resources the page may use."""
+"""Limits on the resources of the machine that the page may use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MIB = 1 << 20
 
 
 def _half_of_memory() -> int:
-    """Half of the machine's memory; 4 GiB where that is unknown."""
+    """Return half of the machine's memory, or 4 GiB if that is unknown."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     except (AttributeError, ValueError, OSError):
@@ -18,18 +18,18 @@ def _half_of_memory() -> int:
 
 @dataclass(frozen=True)
 class Limits:
-    """Sizes, numbers, seconds and memory; anything beyond is refused with a message.
+    """The limits. A request beyond a limit is refused with a message.
 
-    upload_bytes      one uploaded file
-    request_bytes     any other request body
-    n_data            uploaded files kept
-    n_models          models in the folder
-    n_running         jobs at a time, each in a process of its own
-    n_waiting         jobs in the queue
-    n_kept            ended jobs remembered
-    job_seconds       one job
-    question_seconds  one question, trace or plan
-    memory_bytes      one worker process
+    upload_bytes      size of one uploaded file
+    request_bytes     size of any other request body
+    n_data            number of uploaded files
+    n_models          number of models in the folder
+    n_running         number of jobs that run at a time, each in its own process
+    n_waiting         number of jobs in the queue
+    n_kept            number of ended jobs that are stored
+    job_seconds       time for one job
+    question_seconds  time for one question, trace or plan
+    memory_bytes      memory of one worker process
     """
 
     upload_bytes: int = 64 * MIB

@@ -1,4 +1,4 @@
-"""Plans with their curves, and the runs of the store."""
+"""Return plans with their curves, and the runs of the store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CURVE_POWERS = tuple(range(2, 13))
 
 
 def plan_facts(context: Context, facts: int, value_bits: int, vocab: int, seq_len: int) -> Document:
-    """What `byheart plan --json` prints, and the curves of its figure."""
+    """Return the document of `byheart plan --json`, and the curves of its figure."""
     numbers = sorted({10**power for power in CURVE_POWERS} | {facts})
     plans = {n: _plan(n, value_bits, vocab, seq_len) for n in numbers}
     lines = [asdict(curve) for curve in curves(list(plans.values()))]
@@ -29,7 +29,7 @@ def _plan(n_facts: int, value_bits: int, vocab: int, seq_len: int) -> SizePlan:
 
 
 def list_runs(context: Context, store: str, where: list[str], most: int) -> Document:
-    """The newest runs of a store that meet every condition, each as `byheart runs list --json` prints it."""
+    """Return the newest runs of a store that meet all conditions, in the format of `byheart runs list --json`."""
     with Store(store, create=False) as opened:
         rows = [row_of(record) for record in opened.records()]
     kept = filter_rows(rows, where)
@@ -37,7 +37,7 @@ def list_runs(context: Context, store: str, where: list[str], most: int) -> Docu
 
 
 def show_curves(context: Context, store: str, keys: list[str]) -> Document:
-    """How the measured numbers of some runs changed while they trained."""
+    """Return the training curves of some runs."""
     with Store(store, create=False) as opened:
         records = opened.records(keys)
     found = []

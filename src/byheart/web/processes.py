@@ -1,4 +1,4 @@
-"""Worker processes, which the server starts, asks, and may end at any moment; one stays for short questions."""
+"""Worker processes that the server starts and may end at any time. One worker is reserved for short questions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from byheart.process.progress import Progress
 from byheart.web.limits import Limits
 
 Started = Callable[[int], None]
-"""Is told the number of each new process."""
+"""A function that is called with the number of each new process."""
 
 
 def ignore(pid: int) -> None:
@@ -21,36 +21,39 @@ def ignore(pid: int) -> None:
 
 
 class WorkerFailed(ByheartError):
-    """A worker ended before it answered: it was killed, ran out of time or out of memory."""
+    """A worker ended before it answered, because it was killed or ran out of time or memory."""
 
 
 class Refused(ByheartError):
-    """A worker refused the request; `document` is what the command line prints with --json."""
+    """A worker refused the request. `document` is the error document that the command line prints with --json."""
 
     def __init__(self, document: dict[str, Any]) -> None:
-        """Keep the worker's own words."""
+        """Store the error document of the worker."""
         super().__init__(str(document["message"]))
         self.document = document
 
 
 class WorkerProcess(JsonChild):
-    """One process that answers one request at a time. `kill` may be called from another thread."""
+    """A process that answers one request at a time. `kill` may be called from another thread."""
 
     def __init__(self, command: Sequence[str], started: Started = ignore) -> None:
-        """Start it with this command line; it is ready when it answers. `started` is told its number."""
+        """Start the process with this command line, and call `started` with its number."""
         super().__init__(command)
         started(self.pid)
 
     def work(
         self, task: str, arguments: dict[str, Any], *, seconds: float, progress: Progress | None = None
     ) -> Any:
-        """The result of one task. Raises `Refused` with the worker's words, or `WorkerFailed` if it dies."""
+        """Run one task and return its result.
+
+        Raise `Refused` with the error of the worker, or `WorkerFailed` if the worker dies.
+        """
         try:
             answer = self.ask({"task": task, "arguments": arguments}, seconds=seconds, progress=progress)
         except ChildEnded as error:
             raise WorkerFailed(
                 f"the worker process ended before it answered: {error.why}.\n"
-                "  Nothing half-written was left behind; a new worker takes the next request.",
+                "  No incomplete output was left behind. A new worker will take the next request.",
                 exit_status=error.status,
             ) from error
         if "error" in answer:
@@ -59,10 +62,10 @@ class WorkerProcess(JsonChild):
 
 
 class Questions:
-    """A worker that keeps the models it was asked about in memory. If it dies, the next question starts another."""
+    """A worker that keeps recently used models in memory. If it dies, the next question starts another."""
 
     def __init__(self, command: Sequence[str], limits: Limits, started: Started = ignore) -> None:
-        """Start the worker, so that it is warm when the first question comes."""
+        """Start the worker now, so that the first question does not have to wait."""
         self._command, self._limits, self._started = command, limits, started
         self._lock = threading.Lock()
         self._worker = WorkerProcess(command, started)
@@ -70,7 +73,7 @@ class Questions:
         threading.Thread(target=self._warm_up, daemon=True).start()
 
     def ask(self, task: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The document that one task returns."""
+        """Run one task and return its document."""
         with self._lock:
             if self._is_closed:
                 raise WorkerFailed("the server is stopping.")

@@ -1,4 +1,4 @@
-"""What the page may ask for: the bodies of its requests, checked before anything is done."""
+"""The types of the page's request bodies, which are checked before any work is done."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from byheart.records.vocabulary import Compilable, EmptyLabels, Precision, RowRu
 Name = Annotated[str, length(1, 200)]
 Text = Annotated[str, length(0, 100_000)]
 Index = Annotated[int, within(0, 2**62)]
-OwnData = Annotated[Name | None, described("the data of the model, where they are not beside it")]
+OwnData = Annotated[
+    Name | None, described("the data file of the model, if it is not stored beside the model")
+]
 WHERE = "the request"
 REFERENCE = "#/components/schemas/{name}"
 T = TypeVar("T")
@@ -24,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How to read a data file; the reader has defaults for the rest."""
+    """The options for reading a data file. Options that are not given have the defaults of the reader."""
 
     task: Task | None = None
     tokenizer: Literal["char", "word", "bytes"] | None = None
@@ -34,13 +36,13 @@ class Reading:
     empty_inputs: RowRule | None = None
     malformed_rows: RowRule | None = None
     non_finite: RowRule | None = None
-    max_tokens: Annotated[Annotated[int, within(1, 2**31)] | None, described("longer rows are left out")] = (
-        None
-    )
+    max_tokens: Annotated[
+        Annotated[int, within(1, 2**31)] | None, described("rows with more tokens are left out")
+    ] = None
     on_conflict: Compilable | None = None
 
     def reading(self) -> dict[str, Any]:
-        """As options of `Dataset.read`."""
+        """Return the options for `Dataset.read`."""
         columns = {"task", "tokenizer", "input", "label"}
         rules = {"empty_labels", "empty_inputs", "malformed_rows", "non_finite", "max_tokens", "on_conflict"}
         return _given(self, columns | rules)
@@ -48,7 +50,7 @@ class Reading:
 
 @dataclass(frozen=True, kw_only=True)
 class Examine(Reading):
-    """Count rows, duplicates and conflicts of a data file, and say what every construction would take."""
+    """Count the rows, duplicates and conflicts of a data file, and estimate the size of every construction."""
 
     kind: Literal["examine"]
     data: Name
@@ -64,16 +66,16 @@ class Compile(Reading):
     precision: Precision | None = None
     seed: Annotated[int, within(0, 2**32 - 1)] = 0
     reject_bits: Annotated[int, within(0, 24)] | None = None
-    name: Annotated[Name | None, described("name of the model; that of the data file unless given")] = None
+    name: Annotated[Name | None, described("name of the model (default: the name of the data file)")] = None
 
     def options(self) -> dict[str, Any]:
-        """As options of `byheart.compile`."""
+        """Return the options for `byheart.compile`."""
         return _given(self, {"method", "precision", "seed", "reject_bits"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class AskFile:
-    """Ask every line of a file."""
+    """Answer every line of a file."""
 
     kind: Literal["predict"]
     model: Name
@@ -82,7 +84,7 @@ class AskFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Edit:
-    """One weight changed: the bit worth 2^power turned over, or another value."""
+    """A change of one weight: flip the bit of value 2^power, or set another value."""
 
     matrix: Name
     row: Index
@@ -103,7 +105,7 @@ class Break:
 
 @dataclass(frozen=True, kw_only=True)
 class Forget:
-    """Compile again without one fact, from the same seed, and compare the weights."""
+    """Compile again without one fact, with the same seed, and compare the weights."""
 
     kind: Literal["forget"]
     model: Name
@@ -133,7 +135,7 @@ JOBS: dict[str, type[JobRequest]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """Texts to ask."""
+    """Questions to answer."""
 
     texts: Annotated[list[Text], length(0, 1000)]
 
@@ -146,19 +148,19 @@ class TraceRequest:
 
 
 async def json_body(request: Request) -> object:
-    """The JSON in the body of a request, whose content type must be JSON: a form on another page cannot send that."""
+    """Return the JSON in the body of a request. The content type must be JSON, which a form on another page cannot send."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise refuse_usage(WHERE, "its content-type is not application/json")
     return parse_json(await request.body(), WHERE, refuse=refuse_usage)
 
 
 def read_body(body: object, kind: type[T]) -> T:
-    """The body of a request; a field that `kind` does not have is refused."""
+    """Read the body of a request as `kind`. Fields that `kind` does not have are refused."""
     return read_values(body, kind, WHERE)
 
 
 def read_job(body: object) -> JobRequest:
-    """The job that a body asks for; its field `kind` says which."""
+    """Read a job from a body. Its field `kind` gives the type of the job."""
     if not isinstance(body, dict) or "kind" not in body:
         raise refuse_usage(WHERE, f"it is not an object with a field `kind`, one of {', '.join(JOBS)}")
     kind = read_value(body["kind"], Literal[tuple(JOBS)], WHERE, "kind")
@@ -166,7 +168,7 @@ def read_job(body: object) -> JobRequest:
 
 
 def asked(job: JobRequest) -> dict[str, Any]:
-    """The request as a dictionary, without fields that are None."""
+    """Return the request as a dictionary, without fields that are None."""
     return _given(job, asdict(job))
 
 
@@ -174,16 +176,16 @@ def _given(request: JobRequest | Reading, names: Collection[str]) -> dict[str, A
     return {name: value for name, value in asdict(request).items() if name in names and value is not None}
 
 
-# --- the same, described for programs
+# --- descriptions of these types for programs
 
 
 def describe_bodies() -> dict[str, Any]:
-    """The JSON schemas of all bodies, by name."""
+    """Return the JSON schemas of all bodies, by name."""
     return json_schemas([*JOBS.values(), Question, TraceRequest], REFERENCE)
 
 
 def body_schema(*kinds: type) -> dict[str, Any]:
-    """The OpenAPI description of an address whose body is one of these types, or any object if there are none."""
+    """Return the OpenAPI description of an endpoint whose body has one of these types, or any object if none are given."""
     references: list[dict[str, Any]] = [{"$ref": REFERENCE.format(name=kind.__name__)} for kind in kinds]
     schema = {"oneOf": references} if len(references) > 1 else (references or [{"type": "object"}])[0]
     return {"requestBody": {"content": {"application/json": {"schema": schema}}, "required": True}}

@@ -1,4 +1,4 @@
-"""The server: the API, the files of the page, and the guard before both."""
+"""The server: the API and the files of the page, behind the guard."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HERE = Path(__file__).parent
 STATIC, EXAMPLES = HERE / "static", HERE / "examples"
 VIEWS = ("compile", "ask", "inside", "break", "fits", "figures", "api")
 
-# The first that fits; an error of ours that is none of these is a failure of the server.
+# The HTTP status of each error; the first match counts. Any other byheart error is a failure of the server.
 STATUSES: tuple[tuple[type[ByheartError], int], ...] = (
     (UnknownName, 404),
     (UnknownJob, 404),
@@ -50,7 +50,7 @@ EXIT_STATUSES = {1: 500, 2: 400, 3: 409, 4: 422}
 
 @dataclass(frozen=True)
 class Settings:
-    """Where to listen, what to show, and the command line that starts a worker."""
+    """The settings of the server: its address, the folders to show, and the command line that starts a worker."""
 
     worker: Sequence[str]
     host: str = "127.0.0.1"
@@ -62,13 +62,16 @@ class Settings:
 
     @property
     def address(self) -> str:
-        """What to open in a browser, without the token."""
+        """The address to open in a browser, without the token."""
         name = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{name}:{self.port}/"
 
 
 def free_port(host: str, port: int) -> int:
-    """`port` if it is free, or any free one for 0. Raises `UsageError` where it is taken or the address is not of this machine."""
+    """Return `port` if it is free, or any free port for 0.
+
+    Raise `UsageError` if the port is taken or the address does not belong to this machine.
+    """
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         with socket.socket(family) as probe:
@@ -78,19 +81,19 @@ def free_port(host: str, port: int) -> int:
     except OSError as error:
         raise UsageError(
             f"the page cannot listen on {host}, port {port}: {error.strerror or error}.\n"
-            "  Choose another with --port, or 0 for any free one.",
+            "  Choose another port with --port, or 0 for any free port.",
             host=host,
             port=port,
         ) from None
 
 
 def make_token(settings: Settings) -> str | None:
-    """A fresh token, unless only this machine can reach the server."""
+    """Return a new token, or None if only this machine can reach the server."""
     return None if is_loopback(settings.host) else secrets.token_urlsafe(24)
 
 
 def make_app(settings: Settings, token: str | None) -> Guard:
-    """The whole application. Its workers and the folder of uploads start and end with it."""
+    """Return the whole application. The workers and the folder of uploads exist as long as it runs."""
     scratch = Path(tempfile.mkdtemp(prefix="byheart-"))
     folders = _folders(settings, scratch)
     janitor = Janitor(scratch)
@@ -111,7 +114,8 @@ def make_app(settings: Settings, token: str | None) -> Guard:
         version=byheart.__version__,
         summary="Compile a data set into Transformer weights that provably memorise it.",
         lifespan=lifespan,
-        docs_url=None,  # its page loads scripts from elsewhere; ours is /api
+        # FastAPI's own page of documentation loads scripts from other servers; our page is /api
+        docs_url=None,
         redoc_url=None,
     )
     _explain_errors(app)
@@ -119,7 +123,8 @@ def make_app(settings: Settings, token: str | None) -> Guard:
     for view in VIEWS:
         app.add_api_route(f"/{view}", _page, include_in_schema=False)
     app.mount("/", StaticFiles(directory=STATIC, html=True))
-    app.openapi()["components"]["schemas"] |= describe_bodies()  # kept as long as no route is added
+    # FastAPI keeps the result until a route is added
+    app.openapi()["components"]["schemas"] |= describe_bodies()
     return Guard(app, settings.limits, settings.host, settings.port, token)
 
 
@@ -138,7 +143,7 @@ def serve(settings: Settings, token: str | None) -> None:
 
 
 def _page() -> FileResponse:
-    """The page, whatever view the address names."""
+    """Return the page, which shows the view that the address names."""
     return FileResponse(STATIC / "index.html")
 
 
@@ -158,7 +163,7 @@ def _folders(settings: Settings, scratch: Path) -> Folders:
 
 
 def _explain_errors(app: FastAPI) -> None:
-    """Every error as the document that the command line prints with --json."""
+    """Answer every error with the document that the command line prints with --json."""
 
     @app.exception_handler(ByheartError)
     def ours(_: Request, error: ByheartError) -> Response:
@@ -175,7 +180,7 @@ def _explain_errors(app: FastAPI) -> None:
 
     @app.exception_handler(ClientDisconnect)
     def gone(_: Request, error: ClientDisconnect) -> Response:
-        return _error(413, "TooLarge", "the upload broke off, or is larger than is taken.", {})
+        return _error(413, "TooLarge", "the upload was interrupted, or is larger than allowed.", {})
 
     @app.exception_handler(HTTPException)
     def other(_: Request, error: HTTPException) -> Response:

@@ -1,6 +1,6 @@
-"""What a worker process can be asked to do. Every task takes and gives plain JSON.
+"""The tasks of a worker process. Every task takes and returns JSON values.
 
-Documents are made by the functions that the command line prints with --json, so the page and the terminal say the same.
+The documents are made by the same functions as those that the command line prints with --json.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from byheart.web.trace import draw_trace
 
 
 def warm_up(context: Context) -> Document:
-    """Import and compile what every job needs, on a data set of four facts."""
+    """Compile and verify a data set of four facts, so that all packages are imported and ready for the first job."""
     data = Dataset.from_pairs([("ab", "1"), ("ba", "2"), ("bb", "3"), ("aa", "1")])
     compile_data(data, method="retrieval", precision="float64")
     return {}
@@ -31,19 +31,22 @@ def warm_up(context: Context) -> Document:
 def compile_data_file(
     context: Context, path: str, model: str, keep_data: str, reading: Document, options: Document
 ) -> Document:
-    """What `byheart compile --json` prints. The data are kept beside the model, so that it can be verified again."""
+    """Return the document of `byheart compile --json`.
+
+    The data are stored beside the model, so that it can be verified again.
+    """
     found = compile_file(Path(path), Path(model), reading=reading, progress=context.progress, **options)
     shutil.copyfile(path, keep_data)
     return {"schema": 1, **found.to_json(), "model": Path(model).name}
 
 
 def predict(context: Context, model: str, texts: list[str]) -> Document:
-    """What `byheart predict --json` prints, from a model that stays in memory."""
+    """Return the document of `byheart predict --json`. The model stays in memory."""
     return {"schema": 1, **ask(open_model(model), list(texts)).to_json()}
 
 
 def predict_file(context: Context, model: str, path: str) -> Document:
-    """What `byheart predict --data --json` prints."""
+    """Return the document of `byheart predict --data --json`."""
     opened = open_model(model)
     rows, column = questions_in(opened, Path(path))
     context.progress(0, 1, "answer")
@@ -51,28 +54,28 @@ def predict_file(context: Context, model: str, path: str) -> Document:
 
 
 def inspect(context: Context, model: str) -> Document:
-    """What `byheart inspect --json` prints."""
+    """Return the document of `byheart inspect --json`."""
     return {"schema": 1, **summarise(open_model(model), Path(model))}
 
 
 def export(context: Context, model: str, output: str, to: Format) -> Document:
-    """What `byheart export --json` prints, and the name to download."""
+    """Return the document of `byheart export --json`, and the name of the file to download."""
     return {"schema": 1, **export_model(Path(model), to, Path(output)).to_json(), "name": Path(output).name}
 
 
 def capacity(context: Context, config: Document) -> Document:
-    """What `byheart bounds --config --json` prints."""
+    """Return the document of `byheart bounds --config --json`."""
     return {"schema": 1, **vars(capacity_of(read_architecture(config)))}
 
 
 def list_examples(context: Context, model: str, data: str | None) -> Document:
-    """A few questions the model knows, from the data it was made of."""
+    """Return a few questions that the model knows, from its data file."""
     rows = [] if data is None else examination.preview(Path(data))["rows"]
     return {"schema": 1, "questions": [row[0] for row in rows if row]}
 
 
 def trace_question(context: Context, model: str, text: str) -> Document:
-    """The question's way through the network."""
+    """Return the trace of a question through the network."""
     return {"schema": 1, **draw_trace(open_model(model), text)}
 
 

@@ -1,4 +1,4 @@
-"""A trace as the page draws it: JSON, with what the picture of each stage shows."""
+"""Convert a trace to JSON for the page, with the contents of each stage's picture."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LARGEST_EXACT = 1 << 53
 
 
 def draw_trace(model: Model, text: str) -> dict[str, Any]:
-    """Ask `text`, and return what the page draws of its way through the network."""
+    """Trace `text` through the network, and return what the page draws."""
     network = model.network
     if not isinstance(network, Transformer):
         raise UsageError(
@@ -57,7 +57,7 @@ def draw_trace(model: Model, text: str) -> dict[str, Any]:
 
 
 def _number(value: Any) -> float | str | None:
-    """A number for JSON: a text if no float equals it, None if it is not finite."""
+    """Convert a number for JSON: to a text if no float equals it, and to None if it is not finite."""
     if isinstance(value, Fraction):
         try:
             near = float(value)
@@ -72,7 +72,8 @@ def _number(value: Any) -> float | str | None:
     return int(number) if number.is_integer() and abs(number) < LARGEST_EXACT else number
 
 
-# --- what a stage shows -----------------------------------------------------------------------------------------
+# --- what the picture of a stage shows
+# -----------------------------------------------------------------------------------------
 
 
 def _details(model: Model, found: Trace, stage: Stage) -> dict[str, Any]:
@@ -91,7 +92,7 @@ def _details(model: Model, found: Trace, stage: Stage) -> dict[str, Any]:
 
 
 def _lookup(model: Model, found: Trace, stage: Stage) -> dict[str, Any]:
-    """The bumps on the line, where x is among them, and which of them fired."""
+    """Return the bump functions on the line, the position of x, and which of the bumps are active."""
     network, layers = model.network, range(stage.first, stage.last + 1)
     assert isinstance(network, Transformer)
     intervals = [[_number(end) for end in bump_interval(network, layer)] for layer in layers]
@@ -105,8 +106,8 @@ def _lookup(model: Model, found: Trace, stage: Stage) -> dict[str, Any]:
 
 
 def _extraction(found: Trace, stage: Stage) -> dict[str, Any]:
-    """The triangle waves of one entry, the key and label read from it, and whether the question has that key."""
-    read = found.state(stage.last - 2)  # before the two blocks that compare and answer
+    """Return the triangle waves of one entry, the key and label read from it, and whether the question has that key."""
+    read = found.state(stage.last - 2)  # the layer before the two blocks that compare and answer
     waves = {
         name: [_number(value) for value in found.values(name)[stage.first : stage.last + 2]]
         for name in (KEYS_HIGH, LABELS_HIGH)
@@ -121,8 +122,8 @@ def _extraction(found: Trace, stage: Stage) -> dict[str, Any]:
 
 
 def _label_bits(found: Trace, stage: Stage) -> list[int]:
-    """The bits that each reading layer added to the answer; the last layer also adds 1, since 0 means "unknown"."""
-    labels = found.values(LABEL)  # on entering, then behind each layer
+    """Return the bits that each reading layer added to the answer. The last layer also adds 1, since 0 means "unknown"."""
+    labels = found.values(LABEL)  # before the first of these layers, then after each layer
     bits = []
     for layer in range(stage.first, stage.last + 1):
         change = labels[layer + 1] - labels[layer]

@@ -1,4 +1,4 @@
-"""Weights to look at: all matrices, a part of one, one number with its bits, and those that hold a fact."""
+"""Show weights: the list of matrices, a part of a matrix, one weight with its bits, and the weights that hold a fact."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from byheart.model import Model
 from byheart.network.exact.dyadic import SparseMatrix
 from byheart.web.context import Context, Document, open_model
 
-WINDOW = 64  # rows and columns of a matrix shown at a time
+WINDOW = 64  # number of rows and columns of a matrix that are shown at a time
 LARGEST = 1e308
 
 
 def list_matrices(context: Context, model: str) -> Document:
-    """Every weight matrix with its shape and how many of its entries are not zero."""
+    """List every weight matrix with its shape and its number of non-zero entries."""
     found = [
         {"matrix": name, "shape": list(changes.shape_of(weights)), "n_nonzero": changes.n_nonzero(weights)}
         for name, weights in open_model(model).network.parameters()
@@ -25,7 +25,7 @@ def list_matrices(context: Context, model: str) -> Document:
 
 
 def show_matrix(context: Context, model: str, matrix: str, row: int, column: int) -> Document:
-    """The part of a matrix around one of its entries, as floats."""
+    """Return the part of a matrix around one of its entries, as floats."""
     weights = changes.find_matrix(open_model(model).network, matrix)
     n_rows, n_columns = changes.shape_of(weights)
     top, left = _window(row, n_rows), _window(column, n_columns)
@@ -48,7 +48,7 @@ def show_weight(context: Context, model: str, matrix: str, row: int, column: int
 
 
 def show_fact(context: Context, model: str, text: str, data: str | None) -> Document:
-    """What `byheart inspect --fact --json` prints about a fact, with the bits of each weight in it."""
+    """Return the document of `byheart inspect --fact --json` for a fact, with the bits of each weight in it."""
     opened = open_model(model)
     (found,) = locate_facts(opened, [text], data)
     cells = [

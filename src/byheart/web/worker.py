@@ -1,7 +1,7 @@
-"""A worker process: it reads requests from standard input, one JSON document per line, and answers on standard output.
+"""A worker process. It reads requests from standard input, one JSON document per line, and answers on standard output.
 
-Each answer is one of {"progress": [done, total, stage]}, {"result": ...} and {"error": ...}; the last two end a request. When the
-server goes away, standard input closes and the worker ends at once, whatever it is doing.
+Each answer is one of {"progress": [done, total, stage]}, {"result": ...} and {"error": ...}; the last two end a
+request. When the server ends, standard input closes, and the worker ends at once.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ PROGRESS_SECONDS = 0.1
 
 
 def serve_requests(memory_bytes: int) -> None:
-    """Serve requests until standard input closes, taking no more memory than given."""
+    """Serve requests until standard input closes. The process uses at most `memory_bytes` of memory."""
     _limit_memory(memory_bytes)
-    # What anyone prints goes to standard error; only answers go to the server.
+    # Only answers go to the server. Everything that code prints goes to standard error.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     requests: queue.Queue[str] = queue.Queue()
@@ -62,16 +62,21 @@ def _answer(request: dict[str, Any], answers: IO[str]) -> None:
 
 
 def describe_error(error: Exception, arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The error as the command line would print it with --json; data files go by their names, without folders."""
+    """Return the error document that the command line prints with --json. Data files are named without their folders."""
     known = as_byheart_error(error)
     if known is not None:
         message = _without_folders(str(known), arguments or {})
         facts = {name: _without_folders(str(value), arguments or {}) for name, value in known.facts.items()}
         document = {"error": type(known).__name__, "message": message, "facts": facts}
-        faults = known.facts.get("faults")  # kinds of faulty rows, for which the page has controls
+        # the kinds of faulty rows, which the page can handle with its options
+        faults = known.facts.get("faults")
         return {**document, "status": int(known.exit_status), **({"faults": faults} if faults else {})}
     traceback.print_exc()
-    message = f"{error}\n  This is a mistake in byheart; the terminal that runs `byheart serve` shows where."
+    message = (
+        f"{error}\n"
+        "  This is a bug in byheart. The terminal that runs `byheart serve` shows where it "
+        "happened."
+    )
     return {"error": type(error).__name__, "message": message, "facts": {}, "status": 1}
 
 
@@ -79,7 +84,7 @@ def _without_folders(text: str, arguments: Mapping[str, Any]) -> str:
     for value in (
         arguments.get("path"),
         arguments.get("data"),
-    ):  # data files, which the server keeps where it likes
+    ):  # the paths of data files are internal to the server
         text = text if not value else text.replace(str(value), Path(value).name)
     return text
 
