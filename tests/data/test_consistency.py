@@ -149,7 +149,7 @@ def test_the_report_copes_with_nan_and_with_one_token() -> None:
     assert spoilt.non_finite.tolist() == [[1, 0, 0]]
     assert spoilt.separation is None
     assert not spoilt.is_memorisable
-    assert str(spoilt).endswith("undefined while values are not finite")
+    assert str(spoilt).endswith("undefined, because some values are not finite")
 
 
 def test_documents_have_duplicates_and_no_conflicts() -> None:

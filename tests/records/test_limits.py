@@ -46,7 +46,7 @@ def test_only_a_file_that_ends_too_early_may_be_cut_short() -> None:
         with pytest.raises(MalformedFile) as caught:
             parse_json(raw, "here")
         problems.append(str(caught.value.facts["problem"]))
-    assert ["cut short" in problem for problem in problems] == [True, True, False]
+    assert ["truncated" in problem for problem in problems] == [True, True, False]
 
 
 def test_a_document_may_have_256_mebibytes(tmp_path: Path) -> None:

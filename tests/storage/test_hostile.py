@@ -346,11 +346,11 @@ def test_a_lie_in_model_json_is_refused(folder: Path, lie: str) -> None:
         (b'{"schema": -Infinity}', "-Infinity is not a number"),
         (b'{"schema": 1e999}', "1e999 is too large"),
         (b'{"schema": 1, "schema": 1}', "'schema' appears twice"),
-        (b'{"schema": "\\ud800"}', "not Unicode"),
+        (b'{"schema": "\\ud800"}', "not valid Unicode"),
         (b'{"schema": ' + b"9" * 5000 + b"}", "is not valid JSON"),
         (b'{"a": ' * 40 + b"1" + b"}" * 40, "nested more than 32 levels"),
         (b"[" * 10**6, "nested more than 32 levels|not valid JSON"),
-        (b'{"schema": 1,', r"line 1, column 14 \(it may be cut short\)"),
+        (b'{"schema": 1,', r"line 1, column 14 \(the file may be truncated\)"),
     ],
     ids=lambda value: repr(value[:20]),
 )

@@ -104,7 +104,7 @@ def test_one_changed_bit_of_a_weight_is_found(row: int) -> None:
     assert not certificate.holds
     assert certificate.wrong == 1
     assert certificate.wrong_samples[0].got is None
-    assert "the weights are not the ones the stored certificate speaks of" in certificate.problems[0]
+    assert "the weights are not the ones of the stored certificate" in certificate.problems[0]
     assert "expected" in str(certificate)
     assert "the network answers nothing it knows" in str(certificate)
 
