@@ -1,10 +1,10 @@
-"""Golden checkpoints: stock checkpoints whose right answers are known, and a check of inference engines that names the fault.
+"""Make golden checkpoints, which are standard checkpoints with known correct answers, and check inference engines with them.
 
     from byheart import golden
     golden.make("family")
-    golden.check(generate, "family").holds      # generate(checkpoint_folder, prompts, n_new) is a function of your own
+    golden.check(generate, "family").holds      # generate(checkpoint_folder, prompts, n_new) is your own function
 
-Names are imported when they are first used, so that the pytest plugin costs nothing where it is not asked for.
+Names are imported when they are first used, so that the pytest plugin costs nothing if it is not used.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HOMES = {"Case": "case", "cases": "case", "Report": "report", "check": "report"
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for."""
+    """Import a public name at its first use."""
     if name not in _HOMES:
         raise AttributeError(f"module 'byheart.golden' has no attribute {name!r}")
     value = getattr(import_module(f"byheart.golden.{_HOMES[name]}"), name)

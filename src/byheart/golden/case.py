@@ -1,4 +1,7 @@
-"""Cases: a prompt, what a right engine answers, and the number types whose rounding cannot change it. One JSON line each."""
+"""Cases: a prompt, the answer of a correct engine, and the number types whose rounding cannot change it.
+
+Each is one JSON line.
+"""
 
 from __future__ import annotations
 
@@ -18,20 +21,20 @@ from byheart.records.refusals import corrupt
 CASES = "cases.jsonl"
 FAMILY = "family.json"
 NUMBER_TYPES: tuple[NumberType, ...] = ("float32", "float16", "bfloat16")
-LARGEST_SIZE = 2**20  # of anything that a checkpoint has
+LARGEST_SIZE = 2**20  # the limit for every size of a checkpoint
 N_NEW = 5
-"""Tokens of an answer."""
+"""Number of tokens in an answer."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A prompt with its right answer.
+    """A prompt with its correct answer.
 
-    `margins[t]` is the smallest gap of a decision, divided by the bound for number type t; `holds_for` are the types where it is at
-    least 1.
+    `margins[t]` is the smallest gap of a decision, divided by the error bound of number type t. `holds_for` lists the
+    types for which it is at least 1.
 
-    `logits` are those of the first decision, where they are exact. `beam_answer` is what beam search finds, where the case
-    knows it; it need not be the greedy answer.
+    `logits` are the logits of the first decision, if they are known exactly. `beam_answer` is the answer of beam
+    search, if it is known; it may differ from the greedy answer.
     """
 
     name: str
@@ -47,7 +50,7 @@ class Case:
     beam_answer: tuple[int, ...] = ()
 
     def expected(self, way: str) -> tuple[int, ...]:
-        """The right answer when the engine is driven in this way."""
+        """Return the correct answer for this way of running the engine."""
         return self.beam_answer if way == BEAM_SEARCH else self.answer
 
     def holds_for(self, number_type: NumberType) -> bool:
@@ -58,34 +61,35 @@ class Case:
 
 
 def token_text(shape_vocab: int, token: int) -> str:
-    """The text of a token, always one character: Chinese characters first, then the private-use area."""
+    """Return the text of a token, which is always one character: Chinese characters first, then the private-use area."""
     if token < 2:
         return ("<s>", "</s>")[token]
     if shape_vocab <= 20_000:
         return chr(0x4E00 + token)
     return chr(
         0xF0000 + token + 2 * (token >= 65_534)
-    )  # two code points at the end of each plane are no characters
+    )  # the last two code points of each plane are not characters
 
 
 def token_of(shape_vocab: int, character: str) -> int:
-    """The id whose text this character is, or -1."""
+    """Return the id of the token with this character as its text, or -1."""
     number = ord(character)
     token = number - 19968 if shape_vocab <= 20000 else number - 983040 - 2 * (number >= 1048576)
     return token if 2 <= token < shape_vocab else -1
 
 
 def text_of(shape_vocab: int, tokens: Sequence[int]) -> str:
-    """The text of a prompt without its beginning, or of an answer."""
+    """Return the text of an answer, or of a prompt without its beginning-of-text token."""
     return "".join(token_text(shape_vocab, token) for token in tokens if token != BOS)
 
 
 def cases(folder: str | Path) -> list[Case]:
-    """The cases of a folder that `golden make` wrote."""
+    """Read the cases of a folder that `byheart golden make` wrote."""
     path = Path(folder) / CASES
     if not path.is_file():
         raise UsageError(
-            f"{folder} holds no {CASES}.\n  Make a family of checkpoints with: byheart golden make -o {folder}",
+            f"{folder} holds no {CASES}.\n"
+            f"  Make a family of checkpoints with: byheart golden make -o {folder}",
             path=str(path),
         )
     return [
@@ -112,11 +116,12 @@ def _read_case(line: bytes, where: str) -> Case:
 
 
 def shapes(folder: str | Path) -> dict[str, Shape]:
-    """The checkpoints of a folder, by name."""
+    """Return the checkpoints of a folder, by name."""
     path = Path(folder) / FAMILY
     if not path.is_file():
         raise UsageError(
-            f"{folder} holds no {FAMILY}.\n  Make a family of checkpoints with: byheart golden make -o {folder}",
+            f"{folder} holds no {FAMILY}.\n"
+            f"  Make a family of checkpoints with: byheart golden make -o {folder}",
             path=str(path),
         )
     found = Fields(read_json(path), path).child("checkpoints")
@@ -135,5 +140,7 @@ def _read_shape(fields: Fields, name: str, path: Path) -> Shape:
         shape.vocab,
     )
     if Path(name).name != name or not all(1 <= size <= LARGEST_SIZE for size in sizes):
-        raise corrupt(path, f"{name!r} does not name a checkpoint of sizes from 1 to {LARGEST_SIZE:,}")
+        raise corrupt(
+            path, f"{name!r} is not a valid checkpoint, whose sizes must be from 1 to {LARGEST_SIZE:,}"
+        )
     return shape

@@ -1,4 +1,4 @@
-"""The folder of one checkpoint: what transformers, vLLM and the converters of llama.cpp open, and a GGUF file beside it."""
+"""Write the folder of one checkpoint: the files for transformers, vLLM and the converters of llama.cpp, and a GGUF file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHARACTERS = {"type": "Split", "pattern": {"Regex": r"[\s\S]"}, "behavior": "Iso
 
 
 def write_checkpoint(shape: Shape, weights: dict[str, Tensor], folder: Path) -> None:
-    """All files of one checkpoint."""
+    """Write all files of one checkpoint."""
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True)
@@ -54,7 +54,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def _tokenizer(shape: Shape) -> dict[str, Any]:
-    """One token per character, and a beginning-of-text token before each text."""
+    """Return a tokenizer with one token per character, which puts a beginning-of-text token before each text."""
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     begin = {"id": "<s>", "ids": [BOS], "tokens": ["<s>"]}
     single = [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]
@@ -83,7 +83,10 @@ def _tokenizer(shape: Shape) -> dict[str, Any]:
 
 
 def save_gguf(shape: Shape, weights: dict[str, Tensor], path: Path) -> None:
-    """The checkpoint for llama.cpp, with float32 weights. llama.cpp's `llama` is Mistral too, but has no sliding window."""
+    """Write the checkpoint for llama.cpp, with float32 weights.
+
+    The architecture `llama` of llama.cpp includes Mistral, but without the sliding window.
+    """
     scaling = shape.rope_scaling
     sizes = GgufSizes(
         f"byheart golden {shape.name}",

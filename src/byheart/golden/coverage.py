@@ -1,8 +1,9 @@
-"""Which texts to keep so that every token id decides some answer.
+"""Choose texts so that every token id decides some answer.
 
-Every weight of a layer takes part in every decision, but a row of the head only in those that its token wins or nearly wins. So
-for each id of the vocabulary close decisions are sought in which it is the right token or the closest rival: several, because a
-change of one weight may widen the gap of one decision and close that of another.
+Every weight of a layer takes part in every decision, but a row of the output head matters only in decisions that its
+token wins or nearly wins. For each token id, this module therefore searches for close decisions in which the id is
+the right token or the closest rival. It searches for several, because a change of one weight may widen the gap of one
+decision and close the gap of another.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from torch import Tensor
 from byheart.golden.shape import N_SPECIAL
 
 N_TIMES = 4
-"""Close decisions sought for each token id."""
+"""How many close decisions to find for each token id."""
 
 CLOSE = 0.05
-"""A close decision: the most that the right token may lead by. Logits have a spread of 2.5."""
+"""A decision is close if the right token leads by at most this. For comparison, logits have a standard deviation of 2.5."""
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Texts of one length, with the gap and closest rival of each decision in their answers."""
+    """Texts of equal length, with the gap and the closest rival of each decision in their answers."""
 
     ids: Tensor
     gaps: Tensor
@@ -34,20 +35,22 @@ class Candidates:
         return [int(token) for token in self.ids[at]]
 
     def close_tokens(self, at: int) -> list[int]:
-        """The right tokens and rivals of the close decisions of one text."""
+        """Return the right tokens and rivals of the close decisions of one text."""
         is_close = self.gaps[at] < CLOSE
         answer = self.ids[at, -self.gaps.shape[1] :]
         return [int(token) for token in torch.cat([answer[is_close], self.rivals[at][is_close]])]
 
 
 Holds = Callable[[list[list[int]]], list[bool]]
-"""Which of some texts rounding cannot change."""
+"""A function that returns, for each text, whether rounding cannot change its answer."""
 
 
 def covering_rows(
     blocks: Sequence[Candidates], vocab: int, kept: Sequence[Sequence[int]], holds: Holds
 ) -> list[list[int]]:
-    """Texts to add to `kept`, closest decisions first, until each id has `N_TIMES` of them or no text helps."""
+    """Return the texts to add to `kept`, closest decisions first, so that each id has `N_TIMES` close decisions, as
+    far as the texts allow.
+    """
     counts = [0] * vocab
     have = {tuple(row) for row in kept}
     order: list[tuple[float, int, int]] = []
@@ -61,7 +64,7 @@ def covering_rows(
     order.sort()
     found: list[list[int]] = []
     for wanted in range(1, N_TIMES + 1):
-        # texts are chosen as if all held; those that do not are dropped, and the rest is searched again
+        # choose texts as if all were safe, drop those that are not, and search the rest again
         for _ in range(4):
             trial, chosen = list(counts), []
             for entry in order:

@@ -1,8 +1,8 @@
-"""Name the likely fault of an engine: the fault in the table whose wrong answers are most like the engine's.
+"""Find the likely fault of an engine: the known fault whose wrong answers are most similar to those of the engine.
 
-Ways are compared first. If an engine is right on single prompts and wrong only with batches, chunks, reused prefixes or speculative
-decoding, the fault is named after that way. If it is right without a cache and wrong with one, the fault is in the cache or in the
-positions while decoding.
+The ways of running the engine are compared first. If the engine is right on single prompts and wrong only with
+batches, chunks, reused prefixes or speculative decoding, the fault is named after that way. If it is right without a
+cache and wrong with one, the fault is in the cache or in the positions while decoding.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from byheart.golden.shape import Shape
 from byheart.golden.signatures import Signature
 
 EXACT_LOGITS = "exact logits"
-"""Not a way of its own: the logits after the prompt are compared, where they are known to the last bit."""
+"""The name under which exact logits are compared. It is not a way of running an engine."""
 
 BY_WAY = {
     "left padding": "padding mask",
@@ -34,14 +34,14 @@ BY_WAY = {
     EXACT_LOGITS: "number type",
 }
 PLAIN_WAYS = ("one by one", "as given", "server")
-"""Where engines answer as the table's first way does."""
+"""Ways in which engines should answer as in the first way of the table."""
 
 LEAST_LIKENESS = 0.12
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an engine answered to one case in one way; `wrong_logits` are the ids whose exact logits it missed."""
+    """The answer of an engine to one case in one way. `wrong_logits` are the token ids with inexact logits."""
 
     case: Case
     way: str
@@ -55,7 +55,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Suspicion:
-    """A likely fault; `likeness` is 1 if the engine's wrong answers are exactly those of this fault."""
+    """A likely fault. `likeness` is 1 if the engine's wrong answers are exactly those of this fault."""
 
     kind: str
     detail: str
@@ -65,7 +65,7 @@ class Suspicion:
 def diagnose(
     outcomes: Sequence[Outcome], shapes: dict[str, Shape], table: dict[str, dict[str, Signature]]
 ) -> list[Suspicion]:
-    """The likely faults, the likeliest first; none if nothing failed."""
+    """Return the likely faults, the likeliest first, or none if nothing failed."""
     failed = {outcome.way for outcome in outcomes if not outcome.is_right}
     if not failed:
         return []
@@ -84,10 +84,10 @@ def _rank(
     table: dict[str, dict[str, Signature]],
     plain: str | None,
 ) -> list[Suspicion]:
-    """Every fault by its likeness, summed over checkpoints and ways.
+    """Return every fault with its likeness, summed over checkpoints and ways, the likeliest first.
 
-    For one case: 1 where both give the same wrong answer, 0.4 where they give different ones, 0 where only one is wrong. The
-    sum is divided by the number of cases that either gets wrong.
+    A case counts 1 if engine and fault give the same wrong answer, 0.4 if they give different wrong answers, and 0 if
+    only one is wrong. The sum is divided by the number of cases that at least one of them gets wrong.
     """
     without_cache = [outcome for outcome in outcomes if outcome.way == "no cache"]
     cached = [outcome for outcome in outcomes if outcome.way == plain]
@@ -103,9 +103,7 @@ def _rank(
     by_checkpoint: dict[str, list[Outcome]] = defaultdict(list)
     for outcome in outcomes:
         by_checkpoint[outcome.case.checkpoint].append(outcome)
-    names = sorted(
-        {name for faults in table.values() for name in faults}
-    )  # so that ties are told in one order
+    names = sorted({name for faults in table.values() for name in faults})  # so that ties have a fixed order
     for name in names:
         kind, _, detail = name.partition(": ")
         if (only_cached and not needs_cache.get(name, False)) or (both and needs_cache.get(name, False)):
@@ -113,7 +111,7 @@ def _rank(
         for checkpoint, mine in by_checkpoint.items():
             predicted = table.get(checkpoint, {}).get(name)
             if predicted is None:
-                # a fault that cannot happen in this checkpoint leaves it right
+                # a fault that cannot occur in this checkpoint gives no wrong answers
                 size[kind, detail] += sum(o.way == plain and not o.is_right for o in mine)
                 continue
             for way in ways_of.get(name, ("one by one",)):
@@ -127,7 +125,7 @@ def _rank(
                     if guess is None and outcome.is_right:
                         continue
                     if guess is None and way != "one by one":
-                        continue  # not every case was tried in such a way
+                        continue  # not every case was tried in these ways
                     size[kind, detail] += 1
                     if guess is not None and not outcome.is_right:
                         score[kind, detail] += 1.0 if list(outcome.answer) == guess else 0.4

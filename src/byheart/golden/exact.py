@@ -1,20 +1,24 @@
-"""A checkpoint in which every number is an integer that bfloat16 holds: its logits are known to the last bit.
+"""Make a checkpoint in which every number is an integer that bfloat16 can represent, so that its logits are known to
+the last bit.
 
-A token's code is 8 bits, +1 or -1 each, in 8 columns of the stream. Four pinned columns of 2^40 make RMSNorm a multiplication by
-a power of two: beside their squares, 4 * 2^80, all others vanish, and the root of the mean over 64 columns is 2^38.
+The code of a token is 8 numbers, each +1 or -1, in 8 columns of the stream. Four constant columns of 2^40 make
+RMSNorm a multiplication by a power of two: all other squares vanish beside theirs, 4 * 2^80, so the root mean square
+over 64 columns is 2^38.
 
-1. Heads of layer 1, one distance each (`DISTANCES`), copy the codes of earlier tokens. Their query and key are constant; of
-   five RoPE pairs with 256 nats each the sum at the right distance leads that at any other, up to 512, by more than 120 nats, so
-   the softmax is one-hot in float32 and in bfloat16. Sums of nine signed bits, y and z, are odd.
-2. Its feed-forward part multiplies: silu(128 n) c / 128 = max(n, 0) c, as silu(128 n) is 128 n or, below 0, nothing. The
-   differences R are integers up to 18.
-3. Layer 2 adds R from seven other distances, twice, and one bit: T is odd and at most 253. So it is never 0, and where it is 1 or
-   -1 one unit decides.
-4. Its feed-forward part takes the sign of T, max(T + 1, 0) - max(T - 1, 0) - 1, and the head the token with these 8 bits. The
-   logit of a token is 8 less twice the number of bits in which it differs.
+1. The heads of layer 1 copy the codes of earlier tokens, each from one distance (`DISTANCES`). Their queries and keys
+   are constant. Five RoPE pairs contribute up to 256 nats each; their sum at the right distance leads the sum at any
+   other distance up to 512 by more than 120 nats, so the softmax is one-hot in float32 and bfloat16. Each copied sum
+   y or z has nine terms of +1 or -1, so it is odd.
+2. The feed-forward part of layer 1 multiplies: silu(128 n) c / 128 = max(n, 0) c, because silu(128 n) is 128 n for n
+   > 0 and 0 otherwise. The differences R are integers up to 18.
+3. Layer 2 computes T as twice the sum of R from seven other distances, plus one code bit. T is odd and at most 253,
+   so it is never 0. If T is 1 or -1, a change of one unit changes the result.
+4. The feed-forward part of layer 2 computes the sign of T as max(T + 1, 0) - max(T - 1, 0) - 1. The output head
+   selects the token whose code has these 8 signs. The logit of a token is 8 minus twice the number of signs in which
+   its code differs.
 
-All sums are of integers. Two weights of 512 and -512 on two pins cancel in float32 in any order; summed in bfloat16 they lose the
-small numbers that are added between them.
+All sums are sums of integers. Two weights of 512 and -512 on two of the constant columns cancel in float32 in any
+order. If an engine sums in bfloat16, they lose the small numbers that are added between them.
 """
 
 from __future__ import annotations
@@ -36,18 +40,18 @@ DISTANCES = ((1, 2, 3, 5, 8, 13, 21, 4), (0, 1, 2, 4, 7, 11, 16, 6))
 N_PAIRS, QUERY, KEY = 5, 64.0, 16.0
 CANCEL = 512.0
 EXACT_MARGIN = 1e6
-"""No rounding takes place at all."""
+"""Every computation is exact, without any rounding."""
 
 
 def draw_exact_weights(shape: Shape) -> dict[str, Tensor]:
-    """The tensors of the checkpoint, in bfloat16."""
+    """Return the tensors of the checkpoint, in bfloat16."""
     assert (shape.hidden, shape.n_heads, shape.head_dim, shape.n_layers) == (64, 8, 16, 2), (
         "made for this shape"
     )
     rng = np.random.default_rng(shape.seed)
     weights = {name: torch.zeros(size, dtype=torch.float64) for name, size in _sizes(shape).items()}
     norm = torch.full((shape.hidden,), 2.0**38, dtype=torch.float64)
-    norm[list(PINS)] = 0.25  # a pin is 2^40 / 2^38 / 4 = 1
+    norm[list(PINS)] = 0.25  # after the norm, a constant column is 2^40 / 2^38 / 4 = 1
     for name in weights:
         if name.endswith("norm.weight"):
             weights[name] = norm.clone()
@@ -89,11 +93,11 @@ def _columns(part: slice) -> list[int]:
 
 
 def _write_attention(shape: Shape, weights: dict[str, Tensor], layer: int, rng: np.random.Generator) -> None:
-    """One-hot heads. Key-value head g gives each part of a value a sign and a place of its own."""
+    """Write one-hot heads. Key-value head g gives each part of a value its own sign and place."""
     at, size, half = f"model.layers.{layer}.self_attn", shape.head_dim, shape.head_dim // 2
     angles = shape.frequencies()[:N_PAIRS]
     for head, distance in enumerate(DISTANCES[layer]):
-        # the query is turned back, so that it meets the key that stands `distance` tokens before
+        # the query is rotated back, so that it matches the key `distance` tokens before
         rows = weights[f"{at}.q_proj.weight"][head * size : (head + 1) * size]
         rows[:N_PAIRS, PINS[0]] = QUERY * torch.cos(angles * -distance)
         rows[half : half + N_PAIRS, PINS[0]] = QUERY * torch.sin(angles * -distance)
@@ -120,7 +124,7 @@ def _write_attention(shape: Shape, weights: dict[str, Tensor], layer: int, rng: 
                 out[Z.start + bit, value + 8] = signs[1, bit, head]
             elif head:
                 out[T.start + bit, value] = 2 * signs[0, bit, head]
-        extra = (bit + 3) % 8  # the ninth term: odd sums are never 0
+        extra = (bit + 3) % 8  # the ninth term, which makes every sum odd and so never 0
         if layer == 0:
             out[Y.start + bit, extra + 8] = signs[0, bit, 8]
             out[Z.start + bit, size + extra] = signs[1, bit, 8]
@@ -160,7 +164,7 @@ def _write_signs(weights: dict[str, Tensor]) -> None:
 
 
 def _drop_unread_norms(weights: dict[str, Tensor]) -> None:
-    """Norm weights of columns that nothing reads are zero: every other one decides some answer."""
+    """Set the norm weights of columns that nothing reads to zero, so that every weight that is not zero affects some answer."""
     readers = {FINAL_NORM: [HEAD]}
     for layer in range(2):
         at = f"model.layers.{layer}"
@@ -172,19 +176,22 @@ def _drop_unread_norms(weights: dict[str, Tensor]) -> None:
 
 
 LENGTHS = (40, 41, 43, 46, 50, 64, 90)
-"""Tokens of the prompts: at least the sum of the two largest distances and 2, so that no head reaches before the beginning."""
+"""Number of tokens of the prompts: at least the sum of the two largest distances plus 2, so that no head reaches
+before the beginning.
+"""
 
 N_DRAWN, N_KEPT = 400, 12
-"""Prompts of each length that are drawn, and how many of them are kept."""
+"""How many prompts of each length are drawn, and how many of them are kept."""
 
 
 def find_exact_cases(
     shape: Shape, weights: dict[str, Tensor], n_drawn: int = N_DRAWN, n_kept: int = N_KEPT
 ) -> list[Case]:
-    """Random prompts and their answers, each with the exact logits of its first decision.
+    """Find random prompts with their answers and the exact logits of the first decision.
 
-    Where a sum T is 1 or -1 a change of any term by a fraction changes the logits. Of many prompts those are kept that have the
-    most such sums, of token codes that no other has.
+    If a sum T is 1 or -1, even a small change of any term changes the logits. For each length, the function
+    repeatedly keeps the random prompt in which such sums depend on the most code entries that no kept prompt covers
+    yet.
     """
     rng = np.random.default_rng([shape.seed, 79])
     engine = ReferenceEngine(shape, weights)
@@ -205,7 +212,7 @@ def find_exact_cases(
 
 
 def _deciding_codes(engine: ReferenceEngine, prompts: Tensor) -> list[set[int]]:
-    """For each prompt, the embedding entries on which the logit of the right token depends, each with a direction."""
+    """Return, for each prompt, the embedding entries on which the logit of the right token depends, each with a direction."""
     held: list[Tensor] = []
     table = engine.weight(f"{EMBEDDING}.weight")
 
@@ -227,7 +234,7 @@ def _deciding_codes(engine: ReferenceEngine, prompts: Tensor) -> list[set[int]]:
 
 @torch.no_grad()
 def _exact_case(engine: ReferenceEngine, prompt: list[int]) -> Case | None:
-    """The prompt as a case, unless a special token is in its answer."""
+    """Return the prompt as a case, or None if its answer contains a special token."""
     (answer,) = engine.generate([prompt], N_NEW)
     if min(answer) < N_SPECIAL:
         return None

@@ -1,4 +1,4 @@
-"""The family of checkpoints, and `make`, which writes them with their cases."""
+"""Define the family of checkpoints, and write them with their cases."""
 
 from __future__ import annotations
 
@@ -97,16 +97,20 @@ SHAPES = (
         seed=7,
     ),
 )
-"""Groups of 2, 6, 4, 3, 1, 2 and 2 query heads a key-value head; the last but one has ids past 65,536, the last long texts."""
+"""The checkpoints of the family.
+
+They have 2, 6, 4, 3, 1, 2 and 2 query heads per key-value head. The last but one has token ids above 65,536, and the
+last has long texts.
+"""
 
 COUNTS: dict[NumberType, int] = {"float32": 28, "float16": 10, "bfloat16": 32}
 PART = "part.json"
-"""What a process leaves in the folder of a checkpoint: its cases and signatures."""
+"""The file in which a process stores the cases and signatures of a checkpoint."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """One checkpoint to be made in `folder`."""
+    """A task: make one checkpoint in `folder`."""
 
     shape: Shape
     folder: Path
@@ -124,10 +128,10 @@ def make(
     n_processes: int = 1,
     progress: Progress = silent,
 ) -> list[Case]:
-    """Write the family, or `only` some of it, into a new folder, whole or not at all; returns its cases.
+    """Write the family, or only the checkpoints in `only`, to a new folder, atomically. Return its cases.
 
-    `counts` are cases for each number type, `lengths` the tokens of the prompts that are searched. Checkpoints are made side by
-    side in `n_processes`.
+    `counts` is the number of cases for each number type, and `lengths` the lengths in tokens of the prompts that are
+    searched. Checkpoints are made in parallel in `n_processes` processes.
     """
     target = Path(folder)
     names = [shape.name for shape in family]
@@ -156,12 +160,12 @@ def make(
 
 
 def make_checkpoint(task: Task) -> None:
-    """Write one checkpoint; its cases and signatures go into `PART` of its folder."""
+    """Write one checkpoint, and write its cases and signatures to the file `PART` in its folder."""
     shape, target = task.shape, task.folder / task.shape.name
     if (target / PART).is_file():
         return
     n_threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the models are so small that a second thread only waits
+    torch.set_num_threads(1)  # the models are too small to gain from a second thread
     weights = draw_exact_weights(shape) if shape.is_exact else draw_weights(shape)
     write_checkpoint(shape, weights, target)
     save_gguf(shape, weights, target / GGUF)
@@ -184,5 +188,5 @@ def make_checkpoint(task: Task) -> None:
 def _refuse_existing(target: Path) -> None:
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UsageError(
-            f"{target} is there already.\n  Name a new folder; nothing was written.", path=str(target)
+            f"{target} already exists.\n  Nothing was written. Choose a new folder.", path=str(target)
         )

@@ -1,7 +1,7 @@
-"""Faults of engines, each as a change of the reference engine; a failing engine is compared with them.
+"""Known faults of engines, each a change of the reference engine. A failing engine is compared with them.
 
-A fault has a kind, which the check reports, and a detail. `override` puts a function in the place of one step;
-the function gets the step itself as its first argument.
+A fault has a kind, which the check reports, and a detail. `override` replaces one step by a function, which gets the
+original step as its first argument.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Change = Callable[[ReferenceEngine], None]
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault: it can show in the runs named in `ways`, on the checkpoints that `applies` accepts."""
+    """A fault. It can change answers in the ways of running named in `ways`, on the checkpoints that `applies` accepts."""
 
     kind: str
     detail: str
@@ -36,14 +36,14 @@ class Fault:
         return f"{self.kind}: {self.detail}"
 
     def engine(self, shape: Shape, weights: dict[str, Tensor]) -> ReferenceEngine:
-        """The reference engine with this fault."""
+        """Return the reference engine with this fault."""
         engine = ReferenceEngine(shape, weights)
         self.change(engine)
         return engine
 
 
 def override(engine: ReferenceEngine, **steps: Callable[..., Any]) -> None:
-    """Put `function(step, *arguments)` in the place of each named step."""
+    """Replace each named step by `function(step, *arguments)`."""
     for name, function in steps.items():
         setattr(engine, name, partial(function, getattr(engine, name)))
 
@@ -53,7 +53,7 @@ def _with(**steps: Callable[..., Any]) -> Change:
 
 
 def scale_head(layer: int, head: int, factor: float) -> Change:
-    """One head's output times `factor`."""
+    """Multiply the output of one head by `factor`."""
 
     def change(engine: ReferenceEngine) -> None:
         size = engine.shape.head_dim
@@ -71,7 +71,7 @@ def scale_head(layer: int, head: int, factor: float) -> Change:
 
 
 def change_weights(change: Callable[[dict[str, Tensor], Shape], None]) -> Change:
-    """A change of the weights themselves."""
+    """Change the weights themselves."""
 
     def apply(engine: ReferenceEngine) -> None:
         engine.weights = {name: value.clone() for name, value in engine.weights.items()}
@@ -93,13 +93,13 @@ def _partial(step: Any, x: Tensor, angles: Tensor) -> Tensor:
 
 
 def to_bits(x: Tensor, n_bits: int) -> Tensor:
-    """Rounded to that many significant bits."""
+    """Round to `n_bits` significant bits."""
     mantissa, exponent = torch.frexp(x if x.dtype == torch.float64 else x.float())
     return torch.ldexp((mantissa * 2.0**n_bits).round() / 2.0**n_bits, exponent).to(x.dtype)
 
 
 def to_int8(x: Tensor) -> Tensor:
-    """Rounded to 8-bit integers with one scale for each vector."""
+    """Round to 8-bit integers with one scale per vector."""
     wide = x if x.dtype == torch.float64 else x.float()
     scale = wide.abs().amax(-1, keepdim=True).clamp(min=1e-30) / 127
     return ((wide / scale).round() * scale).to(x.dtype)
@@ -145,7 +145,7 @@ def _drop_keys(first: int, end: int) -> Change:
 
 
 def _mask(condition: Callable[[Tensor, Shape], Tensor]) -> Change:
-    """A mask that depends only on the distances between tokens and on their validity."""
+    """Return a mask that depends only on the distances between tokens and on their validity."""
 
     def change(engine: ReferenceEngine) -> None:
         def visible(step: Any, queries: Tensor, keys: Tensor, valid: Tensor) -> Tensor:
@@ -176,7 +176,7 @@ def _skip_norm(suffix: str) -> Change:
 
 
 def _parallel(engine: ReferenceEngine) -> None:
-    """Attention and feed-forward part both read the stream before either changed it."""
+    """Let attention and feed-forward part both read the stream before either has changed it."""
     held: dict[str, Tensor] = {}
 
     def norm(step: Any, x: Tensor, name: str) -> Tensor:
@@ -190,10 +190,11 @@ def _parallel(engine: ReferenceEngine) -> None:
 
 
 def _rows_mixed(engine: ReferenceEngine) -> None:
-    """While decoding, each row of a batch reads the values of its neighbour."""
+    """Let each row of a batch read the values of its neighbour while decoding."""
 
     def attention(step: Any, queries: Tensor, keys: Tensor, values: Tensor, *rest: Any) -> Tensor:
-        return step(queries, keys, values.roll(1, 0) if engine.is_decoding else values, *rest)  # type: ignore[no-any-return] # the step
+        # type: ignore[no-any-return] # the step
+        return step(queries, keys, values.roll(1, 0) if engine.is_decoding else values, *rest)
 
     override(engine, attention=attention)
 
@@ -212,7 +213,7 @@ def _rename(change: Callable[[str], str]) -> Change:
 
 
 def _restart_positions(engine: ReferenceEngine) -> None:
-    """A later piece of a prompt starts at position 0 again."""
+    """Start each later piece of a prompt at position 0 again."""
 
     def positions(step: Any, valid: Tensor, cache: Cache) -> Tensor:
         found: Tensor = step(valid, cache)
@@ -222,7 +223,7 @@ def _restart_positions(engine: ReferenceEngine) -> None:
 
 
 def _forget_earlier(engine: ReferenceEngine) -> None:
-    """A later piece of a prompt does not see the earlier ones."""
+    """Hide the earlier pieces of a prompt from the later ones."""
 
     def visible(step: Any, queries: Tensor, keys: Tensor, valid: Tensor) -> Tensor:
         seen: Tensor = step(queries, keys, valid)
@@ -254,7 +255,7 @@ def _stored_bfloat16(engine: ReferenceEngine) -> None:
 
 
 def _shift_prefix(step: Any, prompts: Any, ids: Tensor, way: Any) -> tuple[Cache, int]:
-    """One slot too many of the earlier request is kept."""
+    """Keep one slot too many of the earlier request."""
     cache, n_reused = step(prompts, ids, way)
     if n_reused > 1:
         for each in (cache.keys, cache.values):
@@ -264,7 +265,7 @@ def _shift_prefix(step: Any, prompts: Any, ids: Tensor, way: Any) -> tuple[Cache
 
 
 def _wrong_last(engine: ReferenceEngine) -> None:
-    """With padding on the right, the answer is read from the last column even where that is padding."""
+    """With padding on the right, read the answer from the last column even if that is padding."""
 
     def forward(step: Any, *arguments: Any) -> Tensor:
         logits: Tensor = step(*arguments)
@@ -503,7 +504,7 @@ def _kv_groups(shape: Shape) -> Iterator[Fault]:
 
 
 def faults_of(shape: Shape) -> list[Fault]:
-    """Every fault that an engine running this checkpoint can have."""
+    """Return every known fault that an engine can have with this checkpoint."""
     heads = [
         Fault(f"head {head + 1} of layer {layer + 1}", detail, scale_head(layer, head, factor))
         for layer in range(shape.n_layers)

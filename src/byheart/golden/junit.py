@@ -1,4 +1,4 @@
-"""A report as JUnit XML, which continuous integration shows: one test for each case and way."""
+"""Write a report as JUnit XML for continuous integration, with one test per case and way."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from byheart.golden.report import Report
 
 
 def junit_xml(report: Report) -> str:
-    """The document. Failed tests hold what was expected, what came, and the likely fault of the engine."""
+    """Return the report as XML.
+
+    A failed test shows the expected answer, the actual answer, and the likely fault of the engine.
+    """
     suite = ElementTree.Element(
         "testsuite",
         name=f"byheart golden, {report.engine}, {report.number_type}",

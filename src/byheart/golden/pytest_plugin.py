@@ -1,4 +1,4 @@
-"""`pytest --golden DIR`: one test for each case of a golden family, asked of the fixture `golden_generate` of your own."""
+"""The plugin for `pytest --golden DIR`: one test per case of a golden family, run on your own fixture `golden_generate`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add --golden and --golden-number-type."""
-    group = parser.getgroup("golden", "checkpoints whose right answers are known")
+    group = parser.getgroup("golden", "checkpoints whose correct answers are known")
     group.addoption("--golden", metavar="DIR", help="a folder that `byheart golden make` wrote")
     group.addoption("--golden-number-type", default="float32", help="float32, float16 or bfloat16")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give a test with an argument `golden_case` every case; without --golden it is skipped."""
+    """Run a test with the argument `golden_case` once per case. Without --golden, the test is skipped."""
     if "golden_case" not in metafunc.fixturenames:
         return
     folder = metafunc.config.getoption("--golden")

@@ -1,8 +1,8 @@
 """The reference engine: the forward pass of Llama, Mistral, Qwen2 and Qwen3 in float64, with a cache, padding and batches.
 
-Every step is a method, so that a fault of an engine is a subclass that overrides one of them (`faults`), and so is the
-rounding of a number type (`rounding`). Float64 carries 29 more bits than float32: its own error, some 1e-14, is nothing beside
-the margins, which start at 1e-6. Nothing is imported beyond torch and the shape.
+Every step is a method. A fault of an engine (see `faults`) and the rounding of a number type (see `rounding`) are
+subclasses that override some of the methods. Float64 has 29 more bits than float32. Its own error of about 1e-14 is
+negligible compared with the margins, which start at 1e-6. This module imports only torch and the shape.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from byheart.golden.shape import EMBEDDING, EOS, FINAL_NORM, HEAD, Shape
 
 @dataclass(frozen=True)
 class Way:
-    """How an engine is run. The answer must not depend on it.
+    """A way of running an engine. The answer must not depend on it.
 
-    `reused` tokens of the prompt are in the cache from another request; `drafted` tokens are guessed and checked at once. With
-    `beams` the answer is another one: the likeliest that a search over so many beams finds.
+    The first `reused` tokens of the prompt are in the cache from another request. `drafted` tokens at a time are
+    guessed and then checked together. With `beams`, the answer differs: it is the likeliest answer that a search with
+    this many beams finds.
     """
 
     name: str
@@ -37,7 +38,8 @@ class Way:
 
 N_BEAMS = 3
 BEAM_SEARCH = "beam search"
-PLAIN = Way("one by one", batch=0)  # 0: all prompts of one length together, without padding
+# 0 means that all prompts of equal length are run together, without padding
+PLAIN = Way("one by one", batch=0)
 WAYS = (
     PLAIN,
     Way("no cache", batch=0, has_cache=False),
@@ -52,7 +54,7 @@ WAYS = (
 
 @dataclass
 class Cache:
-    """Keys and values of each layer, `(batch, kv heads, slots, head_dim)`, and each slot's position and validity."""
+    """The keys and values of each layer, `(batch, kv heads, slots, head_dim)`, and the position and validity of each slot."""
 
     keys: list[Tensor]
     values: list[Tensor]
@@ -64,26 +66,26 @@ class Cache:
         return self.positions.shape[1]
 
     def crop(self, n_slots: int) -> None:
-        """Forget all but the first slots."""
+        """Drop all slots except the first `n_slots`."""
         self.keys = [each[:, :, :n_slots] for each in self.keys]
         self.values = [each[:, :, :n_slots] for each in self.values]
         self.positions, self.valid = self.positions[:, :n_slots], self.valid[:, :n_slots]
 
     def pick_rows(self, rows: Tensor) -> None:
-        """Keep these rows, in this order."""
+        """Keep only these rows, in this order."""
         self.keys = [each[rows] for each in self.keys]
         self.values = [each[rows] for each in self.values]
         self.positions, self.valid = self.positions[rows], self.valid[rows]
 
     def repeat(self, n: int) -> Cache:
-        """Each row `n` times."""
+        """Repeat each row `n` times."""
         keys = [each.repeat_interleave(n, 0) for each in self.keys]
         values = [each.repeat_interleave(n, 0) for each in self.values]
         return Cache(keys, values, self.positions.repeat_interleave(n, 0), self.valid.repeat_interleave(n, 0))
 
 
 class ReferenceEngine:
-    """One checkpoint, run in float64."""
+    """Runs one checkpoint in float64."""
 
     def __init__(self, shape: Shape, weights: dict[str, Tensor]) -> None:
         self.shape = shape
@@ -113,7 +115,7 @@ class ReferenceEngine:
         return self.shape.frequencies()
 
     def angles(self, positions: Tensor) -> Tensor:
-        """`(batch, 1, tokens, pairs)`."""
+        """Return the rotary angles, with shape `(batch, 1, tokens, pairs)`."""
         return positions[:, None, :, None].to(torch.float64) * self.frequencies()
 
     def rotate(self, x: Tensor, angles: Tensor) -> Tensor:
@@ -140,15 +142,15 @@ class ReferenceEngine:
         return self.split_heads(self.linear(x, f"{at}.v_proj"), self.shape.n_kv_heads)
 
     def store(self, old: Tensor, new: Tensor, layer: int, kind: str) -> Tensor:
-        """The cache of one layer with new keys or values at its end."""
+        """Return the cache of one layer with new keys or values appended."""
         return torch.cat([old, new], 2)
 
     def kv_heads(self) -> list[int]:
-        """The key-value head of each query head."""
+        """Return the key-value head of each query head."""
         return [head // self.shape.group for head in range(self.shape.n_heads)]
 
     def visible(self, queries: Tensor, keys: Tensor, valid: Tensor) -> Tensor:
-        """Which slot each query may look at: `(batch, 1, queries, slots)`, from positions and validity."""
+        """Return which slots each query may attend to, `(batch, 1, queries, slots)`, from positions and validity."""
         distance = queries[:, :, None] - keys[:, None, :]
         seen = (distance >= 0) & valid[:, None, :]
         if self.shape.window is not None:
@@ -168,7 +170,7 @@ class ReferenceEngine:
         return shares @ values
 
     def attention(self, queries: Tensor, keys: Tensor, values: Tensor, visible: Tensor, layer: int) -> Tensor:
-        """The outputs of all heads side by side."""
+        """Return the concatenated outputs of all heads."""
         heads = torch.tensor(self.kv_heads())
         shares = self.softmax(self.scores(queries, keys[:, heads], layer), visible)
         return self.mix(shares, values[:, heads]).transpose(1, 2).flatten(-2)
@@ -189,7 +191,7 @@ class ReferenceEngine:
     def layer(
         self, x: Tensor, angles: Tensor, positions: Tensor, cache: Cache, layer: int, n_last: int
     ) -> Tensor:
-        """Run one layer: all tokens enter the cache, and the last `n_last` are returned."""
+        """Run one layer. All tokens are added to the cache, and the last `n_last` are returned."""
         at = f"model.layers.{layer}"
         normed = self.norm(x, f"{at}.input_layernorm")
         keys, values = self.keys(normed, angles, f"{at}.self_attn"), self.values(normed, f"{at}.self_attn")
@@ -206,7 +208,7 @@ class ReferenceEngine:
     def head(self, x: Tensor) -> Tensor:
         return self.linear(self.norm(x, FINAL_NORM), EMBEDDING if self.shape.is_tied else HEAD)
 
-    # ---- what drives them
+    # ---- generation
 
     def empty_cache(self, n_rows: int) -> Cache:
         shape = self.shape
@@ -215,14 +217,14 @@ class ReferenceEngine:
         return Cache([none] * shape.n_layers, [none] * shape.n_layers, slots, slots.bool())
 
     def positions(self, valid: Tensor, cache: Cache) -> Tensor:
-        """The position of each new token: how many valid tokens precede it."""
+        """Return the position of each new token, which is the number of valid tokens before it."""
         before = cache.valid.sum(1, keepdim=True)
         return before + (valid.long().cumsum(1) - 1).clamp(min=0)
 
     def forward(self, ids: Tensor, valid: Tensor, cache: Cache, n_last: int | None = None) -> Tensor:
-        """Logits `(batch, tokens, vocabulary)` of new tokens, whose keys and values enter the cache.
+        """Return the logits `(batch, tokens, vocabulary)` of new tokens, and add their keys and values to the cache.
 
-        With `n_last` only those of the last tokens are computed.
+        With `n_last`, only the logits of the last tokens are computed.
         """
         positions = self.positions(valid, cache)
         cache.positions = torch.cat([cache.positions, positions], 1)
@@ -239,7 +241,7 @@ class ReferenceEngine:
         return logits.argmax(-1)
 
     def accept(self, drafted: Tensor, picked: Tensor) -> int:
-        """How many drafted tokens are what the model itself picks."""
+        """Return how many of the first drafted tokens equal those that the model picks."""
         agrees = (drafted == picked[: len(drafted)]).long()
         return int(agrees.cumprod(0).sum())
 
@@ -256,7 +258,7 @@ class ReferenceEngine:
 
     @torch.no_grad()
     def generate(self, prompts: Sequence[Sequence[int]], n_new: int, way: Way = PLAIN) -> list[list[int]]:
-        """What follows each prompt under greedy decoding."""
+        """Return the greedy continuation of each prompt."""
         answers: dict[int, list[int]] = {}
         for rows in self.blocks(prompts, way):
             block = [prompts[row] for row in rows]
@@ -288,7 +290,7 @@ class ReferenceEngine:
                 self.is_decoding = False
                 if not way.has_cache:
                     cache, first = self.empty_cache(len(prompts)), 0
-                # with padding on the right each row's last token is at a place of its own
+                # with padding on the right, the last token of each row is at a different place
                 n_last = None if way.padding == "right" else 1
                 for a, b in self.pieces(first, ids.shape[1], way):
                     logits = self.forward(ids[:, a:b], valid[:, a:b], cache, n_last)
@@ -309,7 +311,7 @@ class ReferenceEngine:
         return [(a, min(a + size, end)) for a in range(first, end, size)]
 
     def prefill(self, prompts: Sequence[Sequence[int]], ids: Tensor, way: Way) -> tuple[Cache, int]:
-        """An empty cache, or one that holds the first tokens from an earlier request."""
+        """Return an empty cache, or one that holds the first tokens from an earlier request."""
         cache = self.empty_cache(len(prompts))
         n_reused = min(way.reused, ids.shape[1] - 1)
         if n_reused <= 0:
@@ -320,7 +322,7 @@ class ReferenceEngine:
         return cache, n_reused
 
     def draft(self, ids: Sequence[int], n: int) -> list[int]:
-        """Guessed tokens: what followed the last occurrence of the last token, otherwise arbitrary tokens."""
+        """Return guessed tokens: those that followed the previous occurrence of the last token, otherwise arbitrary tokens."""
         for at in range(len(ids) - 2, -1, -1):
             if ids[at] == ids[-1]:
                 found = list(ids[at + 1 : at + 1 + n])
@@ -328,11 +330,11 @@ class ReferenceEngine:
         return [2] * n
 
     def speculate(self, prompt: Sequence[int], n_new: int, way: Way) -> list[int]:
-        """Greedy decoding, several guessed tokens at a time. Every second guess starts with the right token."""
+        """Decode greedily with several guessed tokens at a time. Every second guess starts with the right token."""
         ids, cache = list(prompt), self.empty_cache(1)
         while len(ids) < len(prompt) + n_new:
             guesses = self.draft(ids, way.drafted)
-            if len(ids) % 2:  # a draft model that is sometimes right
+            if len(ids) % 2:  # imitates a draft model that is sometimes right
                 peek = Cache(list(cache.keys), list(cache.values), cache.positions, cache.valid)
                 known = self.forward_ids(ids[cache.n_slots :], peek)
                 guesses = [int(known[-1]), *guesses[1:]]
@@ -343,7 +345,7 @@ class ReferenceEngine:
         return ids[len(prompt) : len(prompt) + n_new]
 
     def search_beams(self, prompt: Sequence[int], n_new: int, n_beams: int) -> tuple[list[int], float]:
-        """The likeliest answer of beam search, and the smallest lead of a kept beam over a dropped one."""
+        """Return the likeliest answer of beam search, and the smallest lead of a kept beam over a dropped one."""
         ids = torch.tensor([list(prompt)])
         cache, scores = self.empty_cache(1), torch.zeros(1, dtype=torch.float64)
         texts, gap = ids, float("inf")
@@ -370,7 +372,7 @@ class ReferenceEngine:
         cache.pick_rows(rows)
 
     def kept_slots(self, n_sure: int) -> int:
-        """How many slots stay after drafted tokens were rejected."""
+        """Return how many slots to keep after drafted tokens were rejected."""
         return n_sure
 
     def forward_ids(self, ids: Sequence[int], cache: Cache) -> Tensor:

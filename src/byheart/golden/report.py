@@ -1,4 +1,4 @@
-"""`check`: every case asked of an engine in every way it can be driven, and a report that names the likely fault."""
+"""Check an engine: run every case in every way, and report the likely fault."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from byheart.process.progress import Progress, silent
 
 ASKED_ALL = ("one by one", "no cache", "batch of 64", "as given", "server")
 N_ASKED = 32
-"""Every case is asked in the plain ways, and so many of each checkpoint in the others, which test how the engine is driven."""
+"""How many cases of each checkpoint are run in the other ways. In the plain ways, every case is run."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What an engine answered, what was not asked and why, and the likely faults."""
+    """The answers of an engine, the cases that were left out with the reasons, and the likely faults."""
 
     engine: str
     number_type: NumberType
@@ -38,7 +38,7 @@ class Report:
         return bool(self.outcomes) and not self.wrong
 
     def rows(self) -> list[tuple[str, str, int, int]]:
-        """Checkpoint, way, cases asked, cases wrong."""
+        """Yield (checkpoint, way, number of cases, number of wrong cases)."""
         counts: dict[tuple[str, str], list[int]] = {}
         for outcome in self.outcomes:
             count = counts.setdefault((outcome.case.checkpoint, outcome.way), [0, 0])
@@ -85,11 +85,11 @@ def check(
     long_texts: bool = False,
     progress: Progress = silent,
 ) -> Report:
-    """Ask `engine` every case of `folder` whose answer cannot change by rounding in its number type.
+    """Run `engine` on every case of `folder` whose answer cannot change by rounding in the engine's number type.
 
     `engine` is one of `byheart.golden.engines`, or a function of your own: `generate(checkpoint_folder, prompts, n_new)` that
-    returns the greedy answers to `prompts`, lists of token ids, as lists of `n_new` token ids. `number_type` says what your
-    function computes with. Cases of thousands of tokens are asked with `long_texts`.
+    returns the greedy answers to `prompts`, lists of token ids, as lists of `n_new` token ids. `number_type` is the
+    type that your function computes with. With `long_texts`, cases of thousands of tokens are run too.
     """
     driver = engine if isinstance(engine, Engine) else FunctionEngine(engine, number_type)
     root = Path(folder)
@@ -104,7 +104,7 @@ def check(
             n_long = sum(len(case.prompt) > LONG_TEXT for case in mine)
             mine = [case for case in mine if len(case.prompt) <= LONG_TEXT]
             if n_long:
-                left_out["long texts (ask for them with --long)"] = n_long
+                left_out["long texts (add --long to run them)"] = n_long
         if not mine:
             continue
         session = driver.open(shape, root / name)
@@ -122,7 +122,7 @@ def check(
 
 
 def compare_logits(session: ShowsLogits, exact: Sequence[Case]) -> list[Outcome]:
-    """Logits that are known to the last bit must be met to the last bit."""
+    """Compare logits that are known exactly with those of the engine, which must be equal to the last bit."""
     made = session.logits([case.prompt for case in exact]) if exact else []
     outcomes = []
     for case, row in zip(exact, made, strict=True):

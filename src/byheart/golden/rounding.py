@@ -1,21 +1,23 @@
-"""How far rounding can move a decision: an error bound for any right engine, whatever its order of summation.
+"""Bound how far rounding can change a decision, for any correct engine with any order of summation.
 
-A decision is the gap g between the logits of the right token and of a rival. Every step of the forward pass gets an error of its
-own, a number that is 0 here and at most e_i in an engine; to first order g moves by the sum over i of (dg/d error_i) * error_i.
-The derivatives come from one backward pass, so no step is bounded by norms and nothing is counted twice.
+A decision depends on the gap g between the logits of the right token and of a rival. Every step i of the forward pass
+gets an error variable, which is 0 here and at most e_i in an engine. To first order, g changes by the sum over i of
+(dg/d error_i) * error_i. One backward pass gives all derivatives, so no step needs to be bounded by norms, and no
+error is counted twice.
 
 There are two kinds of error:
 
-- *rounding* of sums, products and stored values: different at each place and of either sign. Their effects are added as
-  squares: sigma^2 = sum (dg/d error_i * e_i)^2 / 3. A sum of n products in any order has e = u32 * sqrt(n) * |w . x|_2 (Higham and
-  Mary, SIAM J. Sci. Comput. 41(5), 2019, Theorem 2.4 with lambda = 1: partial sums of terms of either sign are of the size of
-  the root of the sum of squares);
-- *approximation* of exp, rsqrt, cos and sin, and of the frequencies of RoPE: it can have the same sign everywhere, so the
-  effects are added as absolute values.
+- *rounding* of sums, products and stored values. These errors differ from place to place and have either sign, so the
+  squares of their effects are added: sigma^2 = sum (dg/d error_i * e_i)^2 / 3. For a sum of n products in any order,
+  e = u32 * sqrt(n) * |w . x|_2 (Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019, Theorem 2.4 with lambda = 1:
+  partial sums of terms of either sign are of the size of the root of the sum of squares);
+- *approximation* of exp, rsqrt, cos and sin, and of the frequencies of RoPE. These errors can have the same sign
+  everywhere, so the absolute values of their effects are added.
 
-A rounding error of at most c is taken as uniform: variance c^2 / 3, and a sum of such errors is sub-Gaussian with that variance.
-The bound is LAMBDA * sigma + the sum of absolute values; a right engine exceeds it with probability below 2 exp(-LAMBDA^2 / 2),
-5e-11 for each decision with LAMBDA = 7. A case is kept only where every rival stays behind by more than the bound.
+A rounding error of at most c is modelled as uniform, with variance c^2 / 3. A weighted sum of such errors is
+sub-Gaussian with the summed variance. The bound is LAMBDA * sigma plus the sum of absolute values. The probability
+that a correct engine exceeds it is below 2 exp(-LAMBDA^2 / 2), which is 5e-11 per decision for LAMBDA = 7. A case is
+kept only if every rival trails by more than the bound.
 """
 
 from __future__ import annotations
@@ -32,16 +34,21 @@ from byheart.golden.shape import EMBEDDING, FINAL_NORM, HEAD, Shape
 
 LAMBDA = 7.0
 U32, U16, UB16 = 2.0**-24, 2.0**-11, 2.0**-8  # half a unit in the last place of 1
-FUNCTION = 4 * U32  # relative error of exp, rsqrt and silu in float32 that engines are allowed
+FUNCTION = 4 * U32  # the relative error that engines may make in exp, rsqrt and silu in float32
 
 NumberType = Literal["float32", "float16", "bfloat16"]
-"""`float32`: all in float32. `float16`: float32 with keys, values and the sums of attention in float16 (llama.cpp's default).
-`bfloat16`: every stored number in bfloat16, sums in float32."""
+"""The number types.
+
+`float32`: everything is float32. `float16`: float32, except keys, values and the sums of attention in float16, which
+is the default of llama.cpp. `bfloat16`: every stored number is bfloat16, and sums are float32.
+"""
 
 
 @dataclass(frozen=True)
 class Roundoff:
-    """Half a unit in the last place of what is stored between steps, and of keys, values and attention."""
+    """The relative rounding error (half a unit in the last place) of values between steps, and of keys, values and
+    attention.
+    """
 
     stored: float
     attention: float
@@ -55,7 +62,7 @@ ROUNDOFF: dict[NumberType, Roundoff] = {
 
 
 class RoundingEngine(ReferenceEngine):
-    """The reference engine with an error variable, zero, at every step."""
+    """The reference engine with an error variable, whose value is zero, at every step."""
 
     def __init__(self, shape: Shape, weights: dict[str, Tensor], number_type: NumberType) -> None:
         super().__init__(shape, weights)
@@ -64,7 +71,7 @@ class RoundingEngine(ReferenceEngine):
         self.tokens = torch.zeros(0, dtype=torch.long)
 
     def _err(self, z: Tensor, size: Tensor, *, is_biased: bool = False) -> Tensor:
-        """`z` plus an error variable of at most `size`."""
+        """Return `z` plus an error variable that stands for an error of at most `size`."""
         error = torch.zeros_like(z, requires_grad=True)
         self.errors.append((error, size.detach().abs(), is_biased))
         return z + error
@@ -85,7 +92,8 @@ class RoundingEngine(ReferenceEngine):
 
     def angles(self, positions: Tensor) -> Tensor:
         frequencies = self.frequencies().expand(len(positions), 1, 1, -1)
-        n_steps = 4 + torch.arange(frequencies.shape[-1])  # some engines multiply their way from pair to pair
+        # some engines compute each pair's frequency from the previous one by multiplication
+        n_steps = 4 + torch.arange(frequencies.shape[-1])
         frequencies = self._err(frequencies, frequencies * n_steps * U32, is_biased=True)
         angles = positions[:, None, :, None].to(torch.float64) * frequencies
         return self._err(angles, angles * U32)
@@ -96,7 +104,7 @@ class RoundingEngine(ReferenceEngine):
         terms = ((first * cos) ** 2 + (second * sin) ** 2).sqrt()
         other = ((second * cos) ** 2 + (first * sin) ** 2).sqrt()
         turned = torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
-        # cos and sin, their products and the sum are each rounded; keys then enter a cache
+        # cos and sin, their products and the sum are each rounded; keys are rounded again in the cache
         turned = self._err(turned, torch.cat([terms, other], -1) * (self.unit.stored * 2))
         return self._err(turned, turned * self.unit.attention)
 
@@ -119,7 +127,7 @@ class RoundingEngine(ReferenceEngine):
         mixed = super().mix(shares, values)
         with torch.no_grad():
             sums = ((shares**2) @ (values**2)).sqrt() * shares.shape[-1] ** 0.5
-        unit = U16 if self.unit.attention == U16 else U32  # llama.cpp's flash attention adds up in float16
+        unit = U16 if self.unit.attention == U16 else U32  # the flash attention of llama.cpp sums in float16
         return self._stored(self._err(mixed, sums * unit))
 
     def gate(self, x: Tensor, up: Tensor) -> Tensor:
@@ -131,7 +139,7 @@ class RoundingEngine(ReferenceEngine):
         return self._stored(x + change)
 
     def head(self, x: Tensor) -> Tensor:
-        """The logits of `tokens` alone, `(rows, new tokens, tokens)`: gaps involve no other token."""
+        """Return the logits of only `tokens`, `(rows, new tokens, tokens)`, because gaps involve no other token."""
         normed = self.norm(x, FINAL_NORM)[:, :, None]
         rows = self.weight(f"{EMBEDDING if self.shape.is_tied else HEAD}.weight")[self.tokens]
         products = rows * normed
@@ -149,9 +157,10 @@ def bounds(
     n_new: int,
     number_type: NumberType,
 ) -> tuple[Tensor, Tensor]:
-    """Gaps and their error bounds, both `(rows, n_new)`, for texts of one length that end in an answer of `n_new` tokens.
+    """Return gaps and their error bounds, both `(rows, n_new)`, for texts of equal length that end in an answer of
+    `n_new` tokens.
 
-    Each gap is that of the rival whose gap is smallest in units of its bound.
+    Each gap is the gap of the rival with the smallest ratio of gap to bound.
     """
     ids = torch.tensor([list(row) for row in rows])
     valid = torch.ones_like(ids[:, :-1], dtype=torch.bool)

@@ -1,8 +1,8 @@
-"""Prompts whose answers have small margins: searched among many, and kept where rounding cannot change the answer.
+"""Search for prompts whose answers have small margins, but cannot be changed by rounding.
 
-Many prompts are continued by the reference engine. Of the decisions taken on the way, those are kept whose gap is just above the
-bound of `rounding`: for float32 some 1e-5 of the spread of logits, so that a fault of a few units in the last place turns one of
-them over; for float16 and bfloat16, whose rounding is larger, wider gaps.
+The reference engine continues many prompts. Prompts are kept if they contain a decision whose gap is just above the
+bound of `rounding`. For float32, this gap is about 1e-5 of the spread of the logits, so a fault of a few units in the
+last place changes an answer. For float16 and bfloat16, whose rounding is larger, the gaps are wider.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from byheart.golden.shape import BOS, N_SPECIAL, Shape
 from byheart.golden.weights import fillers
 
 N_TEXTS, MOST_LAST = 1_920, 120
-"""Prompts of one block, and the most last tokens that one beginning gets."""
+"""The number of prompts in one block, and the maximum number of last tokens that are tried after one beginning."""
 
 LENGTHS = (5, 9, 14, 14, 21, 21, 30, 30, 30, 47, 47, 90)
-"""Tokens of the prompts, one block each."""
+"""The lengths of the prompts in tokens, one block each."""
 
-MOST_LOGITS = 6_000_000  # of one block, for memory
+MOST_LOGITS = 6_000_000  # maximum in one block, to limit memory
 N_BEAM_CASES, SAFE = 8, 10.0
-MOST_COVERED = 1_000  # ids of a vocabulary; each id of a larger one would take too many cases
+# the largest vocabulary of which every id is covered; for a larger one, this would take too many cases
+MOST_COVERED = 1_000
 
 
 def find_cases(
@@ -39,7 +40,7 @@ def find_cases(
     counts: dict[NumberType, int],
     lengths: Sequence[int],
 ) -> list[Case]:
-    """For each number type t, `counts[t]` cases with gaps as small as possible that rounding to t cannot change."""
+    """Find `counts[t]` cases for each number type t, with gaps as small as possible, that rounding in t cannot change."""
     rng = np.random.default_rng([shape.seed, 77])
     engine = ReferenceEngine(shape, weights)
     blocks = []
@@ -55,9 +56,10 @@ def find_cases(
 
 @torch.no_grad()
 def with_beams(engine: ReferenceEngine, found: list[Case]) -> list[Case]:
-    """The cases, some with the answer of beam search in float32.
+    """Return the cases, some of them with the answer of beam search in float32.
 
-    There all that is kept leads by `SAFE` times the bound of the greedy decisions, and the answer is not the greedy one.
+    In these cases, every kept beam leads by `SAFE` times the bound of the greedy decisions, and the answer differs
+    from the greedy one.
     """
     made, n_found = [], 0
     for case in found:
@@ -73,7 +75,7 @@ def with_beams(engine: ReferenceEngine, found: list[Case]) -> list[Case]:
 def _cover(
     shape: Shape, weights: dict[str, Tensor], blocks: list[Candidates], found: list[Case]
 ) -> list[Case]:
-    """More cases, so that every token id decides some answer."""
+    """Find more cases, so that every token id decides some answer."""
 
     def holds(rows: list[list[int]]) -> list[bool]:
         is_safe: dict[int, bool] = {}
@@ -89,7 +91,7 @@ def _cover(
 
 
 def _prefixes(shape: Shape, length: int, rng: np.random.Generator) -> Tensor:
-    """Beginnings of prompts in which the ids of the vocabulary take turns, so that each occurs."""
+    """Return beginnings of prompts that use the token ids in turn, so that each id occurs."""
     n_rows = N_TEXTS // _n_last(shape)
     n_wanted = n_rows * (length - 2)
     n_turns = -(-n_wanted // (shape.vocab - N_SPECIAL))
@@ -99,13 +101,13 @@ def _prefixes(shape: Shape, length: int, rng: np.random.Generator) -> Tensor:
 
 
 def _n_last(shape: Shape) -> int:
-    """How many last tokens to try after each beginning: all of them if the vocabulary is small."""
+    """Return how many last tokens to try after each beginning; all of them if the vocabulary is small."""
     return min(MOST_LAST, shape.vocab - N_SPECIAL)
 
 
 @torch.no_grad()
 def _continue(engine: ReferenceEngine, prefixes: Tensor, rng: np.random.Generator) -> Candidates:
-    """All prefixes with each of some last tokens, and what follows."""
+    """Extend all prefixes by each of several last tokens, and generate the answers."""
     vocab = engine.shape.vocab
     cache = engine.empty_cache(len(prefixes))
     engine.forward(prefixes, torch.ones_like(prefixes, dtype=torch.bool), cache, n_last=1)
@@ -118,7 +120,7 @@ def _continue(engine: ReferenceEngine, prefixes: Tensor, rng: np.random.Generato
 
 
 def _decode(engine: ReferenceEngine, texts: Tensor, token: Tensor, cache: Any) -> Candidates:
-    """Greedy answers after `texts`, which are in the cache, and one more token each."""
+    """Return the greedy answers after `texts`, which are in the cache, followed by one more token each."""
     columns, gaps, rivals = [token], [], []
     for _ in range(N_NEW):
         logits = engine.forward(token[:, None], torch.ones(len(token), 1, dtype=torch.bool), cache)[:, 0]
@@ -135,7 +137,7 @@ def _decode(engine: ReferenceEngine, texts: Tensor, token: Tensor, cache: Any) -
 def _margins(
     shape: Shape, weights: dict[str, Tensor], rows: list[list[int]], number_type: NumberType
 ) -> Tensor:
-    """The smallest gap of each answer in units of its bound, a few rows at a time."""
+    """Return the smallest ratio of gap to bound of each answer, computed a few rows at a time."""
     size = max(1, min(40, MOST_LOGITS // (shape.vocab * N_NEW)))
     parts = []
     for first in range(0, len(rows), size):
@@ -146,7 +148,7 @@ def _margins(
 
 @torch.no_grad()
 def _smallest_gaps(shape: Shape, weights: dict[str, Tensor], rows: list[list[int]]) -> Tensor:
-    """The least lead of the right token, for texts of one length."""
+    """Return the smallest lead of the right token in each text. The texts have equal length."""
     ids = torch.tensor(rows)[:, :-1]
     engine = ReferenceEngine(shape, weights)
     valid = torch.ones_like(ids, dtype=torch.bool)
@@ -161,9 +163,9 @@ def _keep(
     number_type: NumberType,
     count: int,
 ) -> list[Case]:
-    """From every block, the candidates with the smallest safe gaps, some for each step of the answer.
+    """Return the candidates of every block with the smallest safe gaps, some for each step of the answer.
 
-    The bound differs from text to text, so the search starts at the bound that is usual in the block.
+    The bound differs from text to text, so the search starts at the typical bound of the block.
     """
     kept: list[tuple[float, list[int]]] = []
     per_block = -(-count // len(blocks)) + 1
@@ -173,11 +175,12 @@ def _keep(
         sample = _margins(shape, weights, block.ids[widest.indices].tolist(), number_type)
         usual = float((widest.values / sample).median())
         order = smallest.argsort()
-        # rare small gaps from half of a usual bound; of the wide ones, which are many, those that hold with some certainty
+        # small gaps are rare, so take them from half of the typical bound on; wide gaps are many, so take
+        # those that are probably safe
         is_fine = number_type == "float32"
         order = order[smallest[order] > (usual / 2 if is_fine else usual)]
         chosen: list[int] = []
-        for wanted in range(N_NEW):  # the first decision follows the prompt, the later ones decoding
+        for wanted in range(N_NEW):  # the first decision uses the prompt, the later ones use decoding steps
             chosen += order[step[order] == wanted][: per_block * (1 if is_fine else 2)].tolist()
         rows = block.ids[chosen].tolist()
         if rows:
@@ -190,7 +193,7 @@ def _keep(
 
 
 def _cases(shape: Shape, weights: dict[str, Tensor], rows: list[list[int]]) -> list[Case]:
-    """The rows as cases, with their margins for every number type; rows of one length go together."""
+    """Return the rows as cases, with their margins for every number type. Rows of equal length are processed together."""
     types = [each for each in NUMBER_TYPES if each != "bfloat16" or shape.dtype == "bfloat16"]
     made: dict[int, Case] = {}
     for length in sorted({len(row) for row in rows}):
@@ -214,12 +217,15 @@ def _cases(shape: Shape, weights: dict[str, Tensor], rows: list[list[int]]) -> l
 
 
 LONG = {4_000: 6, 32_000: 3}
-"""Tokens between the first needles and the end, and how many cases of each."""
+"""The number of tokens between the first needles and the end, with the number of cases of each."""
 
 
 @torch.no_grad()
 def find_long_cases(shape: Shape, weights: dict[str, Tensor]) -> list[Case]:
-    """Cases that depend on needles thousands of tokens back: the answer changes if one is missing or all move by one."""
+    """Find cases that depend on needles thousands of tokens back.
+
+    The answer changes if one needle is missing or if all move by one.
+    """
     rng = np.random.default_rng([shape.seed, 78])
     engine = ReferenceEngine(shape, weights)
     found: list[Case] = []

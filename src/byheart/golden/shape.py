@@ -1,4 +1,4 @@
-"""What a golden checkpoint is: a stock architecture, its sizes, and the configuration file that engines read."""
+"""The description of a golden checkpoint: a standard architecture, its sizes, and the configuration file that engines read."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from typing import Any, Literal
 import torch
 
 Architecture = Literal["llama", "mistral", "qwen2", "qwen3"]
-BOS, EOS = 0, 1  # the first two ids of every vocabulary; a right engine never answers with either
+BOS, EOS = 0, 1  # the first two ids of every vocabulary, with which a correct engine never answers
 N_SPECIAL = 2
 EMBEDDING, HEAD, FINAL_NORM = "model.embed_tokens", "lm_head", "model.norm"
 
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes and settings of one checkpoint. `n_needles` is not 0 in those made for long distances (see `weights`)."""
+    """The sizes and settings of one checkpoint.
+
+    In checkpoints made for long distances, `n_needles` is not 0 (see `weights`).
+    """
 
     name: str
     architecture: Architecture
@@ -40,7 +43,7 @@ class Shape:
 
     @property
     def group(self) -> int:
-        """How many query heads share one key-value head."""
+        """Number of query heads per key-value head."""
         return self.n_heads // self.n_kv_heads
 
     @property
@@ -52,7 +55,7 @@ class Shape:
         return self.architecture == "qwen3"
 
     def linears(self) -> dict[str, tuple[int, int]]:
-        """Name within a layer, and (outputs, inputs), of every matrix of a layer."""
+        """Return the name and (outputs, inputs) of every matrix of a layer."""
         queries, keys = self.n_heads * self.head_dim, self.n_kv_heads * self.head_dim
         return {
             "self_attn.q_proj": (queries, self.hidden),
@@ -65,7 +68,7 @@ class Shape:
         }
 
     def frequencies(self) -> torch.Tensor:
-        """The RoPE frequency of each pair of a head, in float64, with the scaling of the configuration."""
+        """Return the RoPE frequency of each pair of a head, in float64, with the scaling of the configuration."""
         half = self.head_dim // 2
         plain = torch.pow(self.rope_theta, -torch.arange(half, dtype=torch.float64) / half)
         scaling = self.rope_scaling
@@ -73,7 +76,7 @@ class Shape:
             return plain
         if scaling["rope_type"] == "linear":
             return plain / float(scaling["factor"])
-        # llama3: slow pairs are divided by the factor, fast ones stay, and those between are blended
+        # llama3: low frequencies are divided by the factor, high ones stay, and those between are interpolated
         factor, low = float(scaling["factor"]), float(scaling["low_freq_factor"])
         high = float(scaling["high_freq_factor"])
         turns = float(scaling["original_max_position_embeddings"]) * plain / (2 * math.pi)
@@ -81,7 +84,7 @@ class Shape:
         return (1 - share) * plain / factor + share * plain
 
     def config(self) -> dict[str, Any]:
-        """The content of config.json, as transformers, vLLM and the converters of llama.cpp read it."""
+        """Return the content of config.json, for transformers, vLLM and the converters of llama.cpp."""
         class_name = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}
         document: dict[str, Any] = {
             "architectures": [f"{class_name[self.architecture]}ForCausalLM"],

@@ -1,4 +1,4 @@
-"""The wrong answer that each fault gives to each case: failing engines are compared with this table."""
+"""Compute a table of the wrong answer that each fault gives to each case. Failing engines are compared with this table."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from byheart.records.refusals import corrupt
 
 SIGNATURES = "signatures.json"
 N_PADDED = 12
-"""Cases that are tried in ways other than one by one."""
+"""How many cases are tried in ways other than one by one."""
 
 Signature = dict[str, dict[str, list[int]]]
-"""Way -> case -> the wrong answer. Cases that stay right are left out."""
+"""Maps way -> case -> wrong answer. Cases that stay right are left out."""
 
 
 @torch.no_grad()
 def signatures_of(shape: Shape, weights: dict[str, Tensor], cases: Sequence[Case]) -> dict[str, Signature]:
-    """The wrong answers of every fault, by its name. Texts of thousands of tokens are left out."""
+    """Return the wrong answers of every fault, by its name. Texts of thousands of tokens are left out."""
     short = [case for case in cases if len(case.prompt) <= LONG_TEXT]
     found = {}
     for fault in faults_of(shape):
@@ -37,7 +37,7 @@ def signatures_of(shape: Shape, weights: dict[str, Tensor], cases: Sequence[Case
 
 
 def signature(fault: Fault, shape: Shape, weights: dict[str, Tensor], cases: Sequence[Case]) -> Signature:
-    """The wrong answers of one fault."""
+    """Return the wrong answers of one fault."""
     engine = fault.engine(shape, weights)
     found: Signature = {}
     for way in WAYS:
@@ -54,14 +54,14 @@ def signature(fault: Fault, shape: Shape, weights: dict[str, Tensor], cases: Seq
 
 
 def spread(cases: Sequence[Case], count: int) -> list[Case]:
-    """Some of the cases, spread evenly over the list."""
+    """Return `count` of the cases, spread evenly over the list."""
     if len(cases) <= count:
         return list(cases)
     return [cases[at * len(cases) // count] for at in range(count)]
 
 
 def with_sensitivity(cases: Sequence[Case], table: dict[str, Signature]) -> list[Case]:
-    """The cases, each with the kinds of fault that change its answer."""
+    """Return the cases, each with the kinds of fault that change its answer."""
     return [
         replace(
             case,
@@ -80,7 +80,7 @@ def with_sensitivity(cases: Sequence[Case], table: dict[str, Signature]) -> list
 
 
 def read_signatures(folder: Path) -> dict[str, dict[str, Signature]]:
-    """Checkpoint -> fault -> way -> case -> wrong answer."""
+    """Read the table of a folder: checkpoint -> fault -> way -> case -> wrong answer."""
     path = folder / SIGNATURES
     if not path.is_file():
         return {}

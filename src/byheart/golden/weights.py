@@ -1,10 +1,12 @@
-"""The weights of a golden checkpoint: generic, so that each one takes part in every answer.
+"""Draw the weights of a golden checkpoint, so that each weight takes part in every answer.
 
-No entry is zero and no two rows are equal; every matrix has the scale at which scores have a spread of about `SHARPNESS` nats,
-each block changes the residual stream by as much as it holds, and the stream is so small (`STREAM`) that epsilon shows.
+No entry is zero and no two rows are equal. Every matrix is scaled so that scores have a spread of about `SHARPNESS`
+nats, and so that each block changes the residual stream by about its own size. The stream is so small (`STREAM`) that
+a wrong epsilon changes answers.
 
-For long distances (`n_needles`) most tokens are fillers whose keys are zero, and a few are needles whose scores stand far above
-them: a needle 32,000 tokens back still has most of the attention, turned by RoPE through its whole distance.
+In checkpoints for long distances (`n_needles`), most tokens are fillers whose keys are zero, and a few are needles
+with much higher scores. A needle 32,000 tokens back still gets most of the attention, although RoPE rotates its key
+by the whole distance.
 """
 
 from __future__ import annotations
@@ -17,11 +19,11 @@ from byheart.golden.shape import BOS, EMBEDDING, EOS, FINAL_NORM, HEAD, Shape
 
 STREAM = 1 / 32
 SHARPNESS = 1.5
-LOGIT = 2.5  # the spread of logits
+LOGIT = 2.5  # the standard deviation of logits
 
 
 def draw_weights(shape: Shape) -> dict[str, Tensor]:
-    """The tensors of the checkpoint by their stock names, in its number type."""
+    """Return the tensors of the checkpoint under their standard names, in its number type."""
     rng = np.random.default_rng([shape.seed, shape.n_layers, shape.hidden])
 
     def normal(*size: int, spread: float) -> Tensor:
@@ -66,14 +68,14 @@ def draw_weights(shape: Shape) -> dict[str, Tensor]:
 
 
 def fillers(shape: Shape) -> range:
-    """The ids of tokens that no query looks at, in a checkpoint with needles."""
+    """Return the ids of the filler tokens, which no query attends to, in a checkpoint with needles."""
     return range(2 + shape.n_needles, 2 + 2 * shape.n_needles)
 
 
 def _make_needles(
     shape: Shape, weights: dict[str, Tensor], embedding: Tensor, rng: np.random.Generator
 ) -> None:
-    """Zero the keys of the fillers and of the two special tokens, and sharpen the scores of all others.
+    """Make the keys of the fillers and of the two special tokens zero, and sharpen the scores of all others.
 
     Columns 0 to 7 of the stream are zero in fillers, and keys read nothing else.
     """

@@ -1,8 +1,8 @@
-"""Put an exact memory into an existing checkpoint: stock layers before the host's own, without training.
+"""Add facts to an existing checkpoint (the host) exactly and without training, as standard layers before the host's own.
 
-    texts -> contexts -> layout -> emission -> folder        and, in code of its own: reading, structure, recall
+    writing:   texts -> contexts -> layout -> emission -> folder
 
-`byheart.graft(host, data, output)` writes a grafted checkpoint; the package holds the parts.
+`byheart.graft(host, data, output)` writes a grafted checkpoint. The modules of this package are its parts.
 """
 
 import sys
@@ -11,10 +11,10 @@ from typing import Any
 
 
 class _CallablePackage(ModuleType):
-    """A name cannot be both a package and a function of `byheart`, so the package answers calls itself."""
+    """A package that can be called. `byheart.graft` is both a package and a function."""
 
     def __call__(self, host: Any, data: Any, output: Any, *, chat: bool = False, **options: Any) -> Any:
-        """Put the rows of `data` into the checkpoint `host`; see `byheart.graft.workflow.graft`."""
+        """Add the rows of `data` to the checkpoint `host`; see `byheart.graft.workflow.graft`."""
         from byheart.graft.texts import Asking
         from byheart.graft.workflow import graft
 

@@ -1,7 +1,8 @@
-"""Codes for tokens: integer vectors of equal norm, so that a dot product is largest for equal tokens.
+"""Codes for tokens: integer vectors of equal norm, so that the dot product of two codes is largest if the tokens are equal.
 
-For whole vectors a and x with |a|² = |x|² = ρ, 2·a·x = 2ρ - |a - x|², hence a·x = ρ where x = a and a·x <= ρ - 1 elsewhere.
-Sums over m tokens: mρ where all are equal, at most mρ - 1 otherwise. Every entry is a small whole number, exact in bfloat16.
+Let a and x be integer vectors with |a|² = |x|² = ρ. Then 2·a·x = 2ρ - |a - x|², so a·x = ρ if x = a, and a·x <= ρ - 1
+otherwise. The sum of the dot products of m pairs of tokens is mρ if all pairs are equal, and at most mρ - 1
+otherwise. Every entry is a small whole number, which is exact in bfloat16.
 """
 
 from __future__ import annotations
@@ -13,20 +14,24 @@ from math import isqrt
 import numpy as np
 
 MOST_SQUARED_NORM = 32
-"""Logits of a bfloat16 model keep 8 bits: a lead of 1 in ρ = 32 survives their rounding and that of the last state."""
+"""The largest squared norm ρ.
+
+The logits of a bfloat16 model have 8 significant bits: a lead of 1 in 32 is larger than the rounding of the logits
+and of the last state.
+"""
 
 MOST_DIMENSIONS = 24
 
 
 @dataclass(frozen=True)
 class Code:
-    """Vectors of `dimension` whole numbers whose squares sum to `squared_norm`."""
+    """The code whose vectors have `dimension` whole numbers, with squares that sum to `squared_norm`."""
 
     dimension: int
     squared_norm: int
 
     def vectors(self, n_codes: int) -> np.ndarray:
-        """The first `n_codes` of them, in a fixed order, as rows."""
+        """Return the first `n_codes` vectors, in a fixed order, as rows of an array."""
         rows = np.empty((n_codes, self.dimension), np.int64)
         for row, vector in zip(rows, _vectors(self.dimension, self.squared_norm), strict=False):
             row[:] = vector
@@ -34,8 +39,9 @@ class Code:
 
 
 def possible_codes(n_codes: int) -> list[Code]:
-    """The code of smallest norm for each dimension that has `n_codes` vectors."""
-    counts = np.zeros(MOST_SQUARED_NORM + 1)  # of vectors by squared norm: one more coordinate at a time
+    """Return, for each dimension, the code of smallest norm that has at least `n_codes` vectors."""
+    # the number of vectors by squared norm, adding one coordinate at a time
+    counts = np.zeros(MOST_SQUARED_NORM + 1)
     counts[0] = 1
     found = []
     for dimension in range(1, MOST_DIMENSIONS + 1):

@@ -1,21 +1,25 @@
-"""The tensors of a grafted checkpoint, one at a time, from those of the host and the units of the stored contexts.
+"""Compute the tensors of a grafted checkpoint, one at a time, from the tensors of the host and the stored contexts.
 
-Why the result is exact, in the order of the data (W = width, d = the host's width, ρ = squared norm of the codes):
+The proof that the result is exact, in the order of the computation. W is the width of the grafted network, d the
+width of the host, and ρ the squared norm of the codes.
 
-1. *Pins.* In the memory's layers Σ pins² = W·SCALE², beside which everything else vanishes (2^80 against less than 2^40 in
-   24 bits): RMSNorm divides by SCALE. Its weights are 1 for pins, SCALE for codes and 0 for the host's columns, so the layers
-   read pins/SCALE and the codes as they are. No row of a memory layer writes to the host's columns.
-2. *Gather.* Each head's softmax is one-hot (`heads`), so it copies codes exactly.
-3. *Move.* silu(128) = 128 and x·128/128 = x: layer 0 moves the token's code to `got 0`, to the last bit.
-4. *Match.* The gate of a context of m tokens is 256·Σ a_j·x_j - 128·(2mρ - 1): 128 where all m codes agree and at most -128
-   elsewhere (`codes`). silu(-128) = 0 in float32 and bfloat16. No hash: a unit fires where its tokens are there and nowhere
-   else, and adds TINY times (code of the next token - code of the inherited one).
-5. *Clear.* The last memory layer subtracts pins and gathered codes: the same numbers, so exactly 0 remains.
-6. *Host.* Norm weights times √(d/W), epsilon times d/W: RMSNorm over W columns, of which W - d are 0 or at most 2^-45, is the
-   host's over d. All other new entries are 0.
-7. *Answer.* The final norm multiplies the answer's code by `LEAD`, the head's columns are the codes. Its lead over any other
-   token is at least TINY·LEAD/rms of the last state; `Growth` bounds that rms and the host's own logits by norms of the host's
-   weights, and LEAD is chosen above: greedy decoding follows by proof, not by measurement.
+1. *Pins* are constant columns. In the memory's layers, Σ pins² = W·SCALE². All other squares vanish in this sum (less
+   than 2^40 compared with 2^80, in 24 bits), so RMSNorm divides by SCALE. Its weights are 1 for pins, SCALE for codes
+   and 0 for the host's columns, so the layers read pins/SCALE and the unchanged codes. No row of a memory layer
+   writes to the host's columns.
+2. *Gather.* The softmax of each head is one-hot (see `heads`), so it copies codes exactly.
+3. *Move.* silu(128) = 128 and x·128/128 = x, so layer 0 moves the code of the token to the columns `got 0` exactly.
+4. *Match.* The gate of a context of m tokens is 256·Σ a_j·x_j - 128·(2mρ - 1): 128 if all m codes agree, and at most
+   -128 otherwise (see `codes`). silu(-128) = 0 in float32 and bfloat16. There is no hashing: a unit is active exactly
+   where the text ends in its tokens. It then adds TINY times (code of the next token - code of the inherited token).
+5. *Clear.* The last memory layer subtracts the pins and the gathered codes. These are the same numbers, so exactly 0
+   remains.
+6. *Host.* The norm weights of the host are multiplied by √(d/W) and its epsilon by d/W. Of the W columns, W - d are 0
+   or at most 2^-45, so RMSNorm over W columns equals the host's RMSNorm over d columns. All other new entries are 0.
+7. *Answer.* The final norm multiplies the code of the answer by `LEAD`, and the new columns of the output head are
+   the codes. The answer then leads any other token by at least TINY·LEAD/rms, where rms is that of the last state.
+   `Growth` bounds this rms and the host's own logits by norms of the host's weights, and LEAD is chosen so large that
+   the lead exceeds the bound. That greedy decoding gives the answer is therefore proved, not measured.
 """
 
 from __future__ import annotations
@@ -35,24 +39,25 @@ from byheart.graft.layout import Layout
 GATE = 128.0
 TINY = 2.0**-50
 SCALE = 2.0**40
-HALF = 128  # thresholds are written as a multiple of this and a rest, each exact in bfloat16
-SPARE_BITS = 4  # of the lead, beyond what the bound asks for
+HALF = 128  # thresholds are written as a multiple of this number plus a remainder, each exact in bfloat16
+SPARE_BITS = 4  # how many bits the lead exceeds the bound by
 
 Parts = dict[str, torch.Tensor]
 
 
 class HostTensors(Protocol):
-    """The source of the host's weights, read one at a time, in float32."""
+    """A source of the host's weights, which are read one at a time, in float32."""
 
     def tensor(self, name: str) -> torch.Tensor: ...
 
 
 @dataclass
 class Growth:
-    """A bound on the host's last state and logits, from norms of its weights, collected as the weights are written.
+    """A bound on the host's last state and logits. It is computed from norms of the weights while these are written.
 
-    A normed state has length at most √d·max|w|. Softmax averages values, so attention adds at most |O|·√group·|V|·that; the
-    inner part at most |down|·|gate·n|·|up·n|, since |silu(x)| <= |x|. Norms are Frobenius norms, which bound operators.
+    A state after RMSNorm with weights w has length at most √d·max|w|. Attention averages values, so it adds at most
+    |O|·√group·|V| times this length. The feed-forward part adds at most |down|·|gate·n|·|up·n|, since |silu(x)| <=
+    |x|. All norms are Frobenius norms, which are upper bounds of operator norms.
     """
 
     width: int
@@ -83,9 +88,9 @@ class Growth:
         self.state += size["mlp.down_proj.weight"] * gate * up + size.get("mlp.down_proj.bias", 0)
 
     def lead(self, norm: torch.Tensor, head_rows: float, epsilon: float) -> float:
-        """LEAD: a power of two such that TINY·LEAD/rms exceeds twice the largest logit of the host.
+        """Return LEAD, a power of two such that TINY·LEAD/rms exceeds twice the largest logit of the host.
 
-        |logit| <= √d·max|norm|·|row of the head|; rms over W columns is at most √(|state|²/d + ε), as W >= d.
+        |logit| <= √d·max|norm|·|row of the head|. The rms over W columns is at most √(|state|²/d + ε), since W >= d.
         """
         rms = sqrt(self.state**2 / self.width + epsilon)
         logit = sqrt(self.width) * norm.abs().max().item() * head_rows
@@ -94,10 +99,12 @@ class Growth:
 
 @dataclass(frozen=True)
 class Memory:
-    """What the memory's layers hold: codes of tokens, the contexts in the order of their units, and the heads' kernel."""
+    """The contents of the memory's layers: the codes of tokens, the contexts in the order of their units, and the
+    kernel of the heads.
+    """
 
     layout: Layout
-    codes: np.ndarray  # (n_tokens, dimension): the code of every token of the vocabulary
+    codes: np.ndarray  # the code of every token of the vocabulary, with shape (n_tokens, dimension)
     contexts: tuple[Context, ...]
     following: Mapping[Context, int]
     inherited: Mapping[Context, int | None]
@@ -108,7 +115,7 @@ class Memory:
 def grafted_tensors(
     host: HostTensors, memory: Memory, epsilon: float, dtype: torch.dtype
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """Every tensor of the grafted checkpoint in `dtype`, memory's layers first, the final norm last."""
+    """Yield every tensor of the grafted checkpoint in `dtype`, with the memory's layers first and the final norm last."""
     layout, shape = memory.layout, memory.layout.host
     growth = Growth(shape.width, shape.group)
     codes = torch.from_numpy(memory.codes).float()
@@ -147,7 +154,7 @@ def grafted_tensors(
 
 
 def part_names(layout: Layout) -> list[str]:
-    """The weights of one layer."""
+    """Return the names of the weights of one layer."""
     shape = layout.host
     names = ["input_layernorm.weight", "post_attention_layernorm.weight"]
     names += [f"self_attn.{part}_proj.weight" for part in "qkvo"]
@@ -164,7 +171,7 @@ def part_names(layout: Layout) -> list[str]:
 
 
 def part_shape(name: str, layout: Layout) -> tuple[int, ...]:
-    """The size of one weight of a layer in the grafted network."""
+    """Return the shape of one weight of a layer in the grafted network."""
     grafted = layout.grafted
     rows = {
         "q_proj": grafted.n_heads * grafted.head_dim,
@@ -184,14 +191,14 @@ def part_shape(name: str, layout: Layout) -> tuple[int, ...]:
 
 
 def widen(name: str, tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
-    """A weight of a host's layer with zeros around it; a norm's weights also times √(d/W)."""
+    """Pad a weight of a host's layer with zeros. The weights of a norm are also multiplied by √(d/W)."""
     if name.endswith("layernorm.weight"):
         return _scaled_norm(tensor, layout)
     return _pad(tensor, *part_shape(name, layout))
 
 
 def memory_layer(memory: Memory, layer: int) -> Parts:
-    """The weights of one layer of the memory, in float32."""
+    """Return the weights of one layer of the memory, in float32."""
     layout = memory.layout
     parts = {name: torch.zeros(part_shape(name, layout)) for name in part_names(layout)}
     for norm in ("input_layernorm.weight", "post_attention_layernorm.weight"):
@@ -255,14 +262,19 @@ def _write_units(parts: Parts, memory: Memory, units: range) -> None:
 
 
 def _write_heads(parts: Parts, memory: Memory, layer: int) -> None:
-    """The weights of one group of heads per new key head: the key is the constant 1, the values are the codes gathered so far."""
+    """Write the weights of one group of heads per new key head.
+
+    The key is the constant 1, and the values are the codes gathered so far.
+    """
     layout, kernel = memory.layout, memory.kernel
     host, gather, dimension = layout.host, layout.gathers[layer], layout.code.dimension
     query, key, value, out = (parts[f"self_attn.{part}_proj.weight"] for part in "qkvo")
     size, half, n_pairs = host.head_dim, host.head_dim // 2, len(kernel.frequencies)
     pin, largest = layout.pin_columns.start, layout.pins[0]
     amplitude = kernel.amplitude(size, memory.rotary_scaling)
-    if host.qk_norm:  # queries and keys are divided by their rms, √(n_pairs/size) of the amplitude, and multiplied by weights
+    # the norm divides queries and keys by their rms, which is √(n_pairs/size) times the amplitude, and
+    # multiplies by weights
+    if host.qk_norm:
         weight = sqrt(amplitude * n_pairs / size)
         parts["self_attn.q_norm.weight"][:] = weight
         parts["self_attn.k_norm.weight"][:] = weight
@@ -296,7 +308,7 @@ def _pad(tensor: torch.Tensor, *shape: int) -> torch.Tensor:
 
 
 ROUNDED = ("q_proj.weight", "q_norm.weight", "k_norm.weight")
-"""Weights of the memory that need not be exact: the margins of heads absorb their rounding."""
+"""The weights of the memory that need not be exact, because the margins of heads are larger than their rounding."""
 
 
 def _exactly(name: str, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

@@ -1,8 +1,8 @@
-"""A grafted checkpoint on disk: a Hugging Face folder that records what was added and keeps what is needed to remove it.
+"""Write a grafted checkpoint as a Hugging Face folder, which records what was added and stores what is needed to remove it.
 
-config.json, model*.safetensors, tokenizer files    the checkpoint; transformers needs nothing else
-README.md, graft.json                               what was added, in words and as a record
-host/                                               what `remove` needs to give back the host's files byte for byte
+config.json, model*.safetensors, tokenizer files    the checkpoint, which is all that transformers needs
+README.md, graft.json                               a description and a record of what was added
+host/                                               what `graft --remove` needs to restore the host's files byte for byte
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ LOSSLESS = {("BF16", torch.bfloat16), ("BF16", torch.float32), ("F16", torch.flo
 
 
 def default_precision(host: Host) -> str:
-    """bfloat16 for hosts that are stored in it; for all others float32, which holds their weights exactly."""
+    """Return bfloat16 for hosts that are stored in bfloat16.
+
+    For all others return float32, which holds their weights exactly.
+    """
     return "bfloat16" if host.dtype == torch.bfloat16 else "float32"
 
 
@@ -57,7 +60,7 @@ def write_graft(
     precision: str,
     progress: Progress,
 ) -> None:
-    """Write the grafted checkpoint at `target`, whole or not at all."""
+    """Write the grafted checkpoint at `target`, atomically."""
     dtype = PRECISIONS[precision]
     with replaced_folder(target, check_target) as folder:
         tensors = grafted_tensors(host, plan.memory, float(host.config["rms_norm_eps"]), dtype)
@@ -83,7 +86,7 @@ def write_graft(
 
 
 def grafted_config(plan: GraftPlan, host: Host, precision: str) -> dict[str, Any]:
-    """The host's configuration with the new sizes; everything else as it was, and a declaration of what was added."""
+    """Return the host's configuration with the new sizes and a declaration of what was added. Everything else is unchanged."""
     shape, layout = plan.layout.grafted, plan.layout
     config = {
         key: value
@@ -144,8 +147,10 @@ def _write_shards(
 
 
 def _keep_host(kept: Path, host: Host, dtype: torch.dtype, progress: Progress) -> None:
-    """What `remove` needs: small files as a whole; of weight files that the graft holds bit by bit, only the header and the
-    norms.
+    """Store what removal needs.
+
+    Small files are copied. Of a weight file whose tensors the graft holds bit for bit, only the header and the norms
+    are stored.
     """
     from safetensors.torch import save_file
 
@@ -173,38 +178,38 @@ def _keep_host(kept: Path, host: Host, dtype: torch.dtype, progress: Progress) -
 
 
 def is_rescaled(name: str) -> bool:
-    """Whether a host's weight is multiplied by √(d/W) in the graft."""
+    """Return whether this weight of the host is multiplied by √(d/W) in the graft."""
     return name.endswith("layernorm.weight") or name == "model.norm.weight"
 
 
 def is_used(name: str, tied: bool) -> bool:
-    """Whether a tensor of the host's files is a weight of its network."""
+    """Return whether a tensor of the host's files is a weight of its network."""
     return not (name.endswith("rotary_emb.inv_freq") or (tied and name == "lm_head.weight"))
 
 
 def check_target(path: Path) -> None:
-    """Refuse a place where a checkpoint may not be written: anything but a new path, an empty folder or a graft."""
+    """Raise an error unless `path` is new, an empty folder or a graft. A checkpoint may not be written anywhere else."""
     if path.exists() and (not path.is_dir() or (any(path.iterdir()) and not is_graft(path))):
         raise UsageError(
             f"{path} exists and is not a folder that `byheart graft` wrote.\n"
-            "  Nothing was written. Choose another place, or empty the folder.",
+            "  Nothing was written. Choose another folder, or empty this one.",
             path=str(path),
         )
 
 
 def read_record(folder: Path) -> dict[str, Any]:
-    """graft.json of a grafted folder."""
+    """Return the content of graft.json in a grafted folder."""
     from byheart.records.fields import Fields, read_json
 
     if not (folder / RECORD).is_file():
         raise UsageError(
-            f"{folder} has no {RECORD}: it is not a folder that `byheart graft` wrote.", path=str(folder)
+            f"{folder} is not a folder that `byheart graft` wrote: it has no {RECORD}.", path=str(folder)
         )
     return Fields(read_json(folder / RECORD), folder / RECORD).values
 
 
 def is_graft(folder: Path) -> bool:
-    """Whether `byheart graft` wrote this folder, by its record."""
+    """Return whether `byheart graft` wrote this folder, according to its record."""
     return (folder / RECORD).is_file()
 
 

@@ -1,7 +1,8 @@
-"""Take single facts out of a graft: set the units of their contexts to zero, and keep every other bit.
+"""Remove single facts from a graft by setting the units of their contexts to zero. Every other bit stays the same.
 
-Where a forgotten context is a suffix of one that stays, the unit of the longer one subtracts an answer that is no longer added, so
-its answer entries are rewritten. A context that a remaining fact shares stays.
+If a forgotten context is a suffix of a context that remains, the unit of the longer context subtracts an answer that
+is no longer added. The answer entries of this unit are therefore rewritten. A context that a remaining fact also
+needs is kept.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ PARTS = ("gate", "up", "down")
 
 @dataclass(frozen=True)
 class Forgotten:
-    """Which units of which layers became zero, and which were rewritten."""
+    """The units that were set to zero, and the units that were rewritten, by layer."""
 
     zeroed: tuple[tuple[int, int], ...]
     rewritten: tuple[tuple[int, int], ...]
@@ -32,7 +33,7 @@ class Forgotten:
 def forget_facts(
     checkpoint: FolderHost, reading: Reading, facts: Iterable[Fact], kept: Iterable[Fact], target: Path
 ) -> Forgotten:
-    """Write the weights without the contexts of `facts` into `target`, a copy of the checkpoint's folder."""
+    """Write the weights without the contexts of `facts` to `target`, which is a copy of the checkpoint's folder."""
     staying = {context for fact in kept for context, _ in fact.contexts()}
     going = {context for fact in facts for context, _ in fact.contexts()} - staying
     place = {unit.tokens: (unit.layer, unit.unit) for unit in reading.units}
@@ -82,5 +83,5 @@ def _rewrite(
 
 
 def copy_folder(source: Path, target: Path) -> None:
-    """Every file of a folder, and those of its `host` folder."""
+    """Copy every file of a folder, and those of its `host` folder."""
     shutil.copytree(source, target, dirs_exist_ok=True)

@@ -1,4 +1,7 @@
-"""A grafted checkpoint as a GGUF file for llama.cpp, with float32 weights: a cast to float16 or fewer bits is another network."""
+"""Write a grafted checkpoint as a GGUF file for llama.cpp.
+
+The weights are float32, because a cast to float16 or fewer bits would change the network.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ ARCHITECTURES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3"
 
 
 def export_gguf(folder: Path, path: Path, progress: Progress = silent) -> None:
-    """Write the graft in `folder` as a GGUF file, whole or not at all."""
+    """Write the graft in `folder` as a GGUF file, atomically."""
     names = Fields(read_record(folder), folder / RECORD).child("host").values
     kept = next((folder / KEPT / name for name in names if name.endswith(".gguf")), None)
     save_gguf(FolderHost(folder), path, f"{folder.resolve().name}, a graft by byheart", kept, progress)
@@ -29,17 +32,20 @@ def export_gguf(folder: Path, path: Path, progress: Progress = silent) -> None:
 def save_gguf(
     checkpoint: FolderHost, path: Path, title: str, source: Path | None = None, progress: Progress = silent
 ) -> None:
-    """Write a checkpoint as a GGUF file; its tokenizer is that of the GGUF file `source`, or of its own folder."""
+    """Write a checkpoint as a GGUF file. The tokenizer is taken from the GGUF file `source` or from the checkpoint's folder."""
     check_file_target(path)
     shape, config = checkpoint.shape, checkpoint.config
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind == "yarn":
-        raise UsageError("llama.cpp and transformers differ in how yarn scales rotary frequencies.")
+        raise UsageError(
+            "a graft with yarn cannot be exported, because llama.cpp and transformers scale "
+            "its rotary frequencies differently."
+        )
     if config["model_type"] == "qwen2" and shape.n_heads * shape.head_dim != shape.width:
         raise UsageError(
-            f"llama.cpp reads a Qwen2 only if its heads make up its width, but {shape.n_heads} heads of {shape.head_dim} "
-            f"do not make the width {shape.width}."
+            f"llama.cpp requires that the heads of a Qwen2 add up to its width, but {shape.n_heads} heads "
+            f"of {shape.head_dim} do not add up to {shape.width}."
         )
     theta = float(rope.get("rope_theta", config.get("rope_theta", 10000.0)))
     sizes = GgufSizes(

@@ -1,4 +1,4 @@
-"""A host in a GGUF file, as llama.cpp has it: its sizes, weights (dequantised to float32) and tokenizer."""
+"""Read a host from a GGUF file: its sizes, weights (dequantised to float32) and tokenizer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from byheart.records.refusals import corrupt
 LAYER_NAMES = {theirs: ours for ours, theirs in LAYER_PARTS.items()}
 WHOLE_NAMES = {theirs: ours for ours, theirs in WHOLE_PARTS.items()}
 SWAPPED = ("attn_q.weight", "attn_k.weight")
-"""Of the architecture llama, rows whose rotated pairs are neighbours in llama.cpp and half a head apart in transformers."""
+"""The weights of the architecture llama whose rows have another order: llama.cpp rotates pairs of neighbours, and
+transformers pairs that are half a head apart.
+"""
 
 
 class GgufHost:
@@ -26,7 +28,7 @@ class GgufHost:
     dtype = torch.float32
 
     def __init__(self, path: Path) -> None:
-        """Read sizes and names; weights are read when they are asked for."""
+        """Read sizes and names. Weights are read when they are needed."""
         gguf = import_extra("gguf", "gguf", "reading a GGUF host")
         self.path = path
         try:
@@ -34,7 +36,7 @@ class GgufHost:
             self.config = _config(self.reader)
         except UsageError:
             raise
-        except Exception as error:  # as the package happens to raise on a spoilt file
+        except Exception as error:  # the package raises many types of exceptions on a damaged file
             raise corrupt(
                 path, f"it cannot be read as a GGUF file: {error or type(error).__name__}", REMEDY
             ) from None
@@ -60,7 +62,7 @@ class GgufHost:
 
 
 def hugging_face_name(name: str) -> str:
-    """The transformers name of a tensor of llama.cpp; unchanged if it has none."""
+    """Return the name in transformers of a tensor of llama.cpp. A name without a counterpart is returned unchanged."""
     stem, _, kind = name.rpartition(".")
     if stem in WHOLE_NAMES:
         return f"{WHOLE_NAMES[stem]}.{kind}"
@@ -77,7 +79,7 @@ def to_halves(weight: np.ndarray, n_heads: int) -> np.ndarray:
 
 
 def _config(reader: Any) -> Mapping[str, Any]:
-    """The configuration that transformers would have for this file."""
+    """Return the configuration that transformers would use for this file."""
 
     def value(name: str, default: Any = None) -> Any:
         field = reader.fields.get(name)

@@ -1,7 +1,9 @@
-"""The tokenizer of a grafted checkpoint for llama.cpp: the one in its host's GGUF file, or a tokenizer.json that llama.cpp knows.
+"""Write the tokenizer of a grafted checkpoint for llama.cpp, copied from the host's GGUF file or converted from a
+tokenizer.json.
 
-llama.cpp has its own rules of cutting a text before merging, chosen by name. A tokenizer.json is taken where its rules are, to the
-letter, those of one of these names; anything else is refused, because a text cut otherwise is another text.
+llama.cpp splits a text before merging by built-in rules, which are chosen by name. A tokenizer.json is accepted only
+if its rules are literally those of one of these names. Any other is refused, because different splitting gives
+different tokens.
 """
 
 from __future__ import annotations
@@ -13,13 +15,18 @@ from typing import Any
 from byheart.errors import UsageError, import_extra
 from byheart.records.fields import Fields, read_json
 
-LLAMA_3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+LLAMA_3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n"
+    r"\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n"
+    r"]*|\s*[\r\n"
+    r"]+|\s+(?!\S)|\s+"
+)
 QWEN_2 = LLAMA_3.replace(r"\p{N}{1,3}", r"\p{N}")
-ORDINARY, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5  # kinds of tokens, as llama.cpp numbers them
+ORDINARY, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5  # kinds of tokens, by their numbers in llama.cpp
 
 
 def cutting_rule(document: Mapping[str, Any]) -> str | None:
-    """llama.cpp's name for the rules of a tokenizer.json; None where it has none."""
+    """Return the name in llama.cpp of the splitting rules of a tokenizer.json, or None if it has none."""
     model, normalizer = document.get("model") or {}, document.get("normalizer")
     if model.get("type") != "BPE" or model.get("byte_fallback") or model.get("dropout"):
         return None
@@ -49,7 +56,7 @@ def _rule(step: Mapping[str, Any]) -> str:
 
 
 def write_tokenizer_of_gguf(writer: Any, source: Path) -> None:
-    """Copy everything that a GGUF file says of its tokenizer."""
+    """Copy all fields of a GGUF file about its tokenizer."""
     gguf = import_extra("gguf", "gguf", "a GGUF file")
     for name, field in gguf.GGUFReader(source).fields.items():
         if name.startswith("tokenizer."):
@@ -60,14 +67,18 @@ def write_tokenizer_of_gguf(writer: Any, source: Path) -> None:
 
 
 def write_tokenizer_of_folder(writer: Any, folder: Path, tokenizer: Any, config: Mapping[str, Any]) -> None:
-    """The tokenizer.json of a folder in llama.cpp's fields. `UsageError` where it cuts texts by rules that llama.cpp lacks."""
+    """Write the tokenizer.json of a folder in the fields of llama.cpp.
+
+    Raise `UsageError` if it splits texts by rules that llama.cpp lacks.
+    """
     file = folder / "tokenizer.json"
     document = Fields(read_json(file), file).values if file.is_file() else {}
     rule = cutting_rule(document)
     if rule is None:
         raise UsageError(
             f"no tokenizer of llama.cpp is known to split texts as {file} does.\n"
-            "  The rules of GPT-2, SmolLM, Llama 3 and Qwen2 are known. Or graft the host's GGUF file, whose tokenizer is copied.",
+            "  The rules of GPT-2, SmolLM, Llama 3 and Qwen2 are supported. Alternatively, graft the "
+            "host's GGUF file, whose tokenizer is copied.",
             path=str(file),
         )
     texts = {number: text for text, number in document["model"]["vocab"].items()}

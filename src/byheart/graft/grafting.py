@@ -1,4 +1,4 @@
-"""Grafting from start to end: from a host and rows of text to a plan with its sizes, then to a folder. Nothing is trained."""
+"""Plan a graft: from a host and rows of text, compute the contexts, the codes and the sizes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from byheart.graft.texts import Row, facts_of
 
 @dataclass(frozen=True)
 class GraftPlan:
-    """Everything decided about a graft, before anything is written."""
+    """A complete plan of a graft, made before anything is written."""
 
     facts: tuple[Fact, ...]
     memory: Memory
@@ -30,11 +30,11 @@ class GraftPlan:
 
     @property
     def ratio(self) -> float:
-        """Parameters of the grafted network divided by the host's."""
+        """The number of parameters of the grafted network, divided by that of the host."""
         return self.layout.grafted.parameters / self.layout.host.parameters
 
     def summary(self) -> dict[str, Any]:
-        """Sizes, as `graft` prints them."""
+        """Return the sizes that `byheart graft` prints."""
         layout = self.layout
         return {
             "rows": len({fact.row for fact in self.facts}),
@@ -54,14 +54,14 @@ class GraftPlan:
 
 
 def plan_graft(host: Host, tokenizer: Any, rows: Sequence[Row], *, bit_identical: bool = False) -> GraftPlan:
-    """Plan tokens, contexts, codes and sizes for `rows` in `host`; errors name the row that breaks an assumption."""
+    """Plan tokens, contexts, codes and sizes for `rows` in `host`. An error names the row that violates an assumption."""
     if not rows:
-        raise DataError("there is no row to store.")
+        raise DataError("there are no rows to store; give at least one.")
     return plan_facts(host, facts_of(tokenizer, rows), bit_identical=bit_identical)
 
 
 def plan_facts(host: Host, facts: Sequence[Fact], *, bit_identical: bool = False) -> GraftPlan:
-    """The same for facts given as tokens."""
+    """Plan a graft for facts that are given as tokens."""
     check_beginnings(facts)
     following = merge_contexts(facts)
     used = sorted({token for fact in facts for token in fact.tokens})
@@ -69,7 +69,7 @@ def plan_facts(host: Host, facts: Sequence[Fact], *, bit_identical: bool = False
         raise DataError(f"token {used[-1]:,} is outside the host's vocabulary of {host.shape.n_tokens:,}.")
     window = max(map(len, following))
     layout = plan_layout(host.shape, len(used) + 1, window, len(following), bit_identical=bit_identical)
-    # tokens that no fact holds share the first code: no context compares with it and no answer is it
+    # tokens that no fact holds share the first code, which no context compares with and no answer has
     vectors = layout.code.vectors(len(used) + 1)
     codes = np.repeat(vectors[:1], host.shape.n_tokens, axis=0)
     codes[used] = vectors[1:]

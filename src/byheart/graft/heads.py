@@ -1,8 +1,10 @@
-"""Heads that copy from a fixed distance, on the host's own rotary frequencies, and the layers in which they gather a window.
+"""Design heads that copy from a fixed distance with the host's own rotary frequencies, and layers that gather a
+window of tokens.
 
-A head with query A·e^(-i·f·j) and key 1 in the pairs of the fastest frequencies f scores K(D - j) = A·Σ_f cos(f·(D - j)) at
-distance D. The peak at D = j leads every other distance by `margin`·n_pairs·A, and D = j - 1 leads all smaller ones by as much.
-The second fact decides what happens where a text begins (`contexts.check_beginnings`).
+The head for distance j has the query A·e^(-i·f·j) and the key 1 in the pairs of the fastest rotary frequencies f. Its
+score at distance D is K(D - j) = A·Σ_f cos(f·(D - j)). The score at D = j leads every other distance by at least
+`margin`·n_pairs·A, and the score at D = j - 1 leads all smaller distances by at least as much. The second property
+matters at the beginning of a text (see `contexts.check_beginnings`).
 """
 
 from __future__ import annotations
@@ -15,33 +17,41 @@ import numpy as np
 from byheart.errors import AssumptionViolated
 
 NATS = 1000.0
-"""Lead of the right position over every other one, before rounding; exp(-104) is 0 in float32."""
+"""The lead of the right position over every other one in nats, before rounding. exp(-104) is already 0 in float32."""
 
 LEAST_MARGIN = 0.04
-"""In units of the whole score. bfloat16 moves a score by less than 0.02 of it (cosines, queries, keys: 2^-9 each, both sides)."""
+"""The smallest margin allowed, as a fraction of the maximum score.
+
+Rounding to bfloat16 changes a score by less than 0.02 of the maximum (cosines, queries and keys by 2^-9 each, in
+either direction).
+"""
 
 MOST_PAIRS = 24
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """The pairs of rotary frequencies that heads use, and the margin that they give."""
+    """The rotary frequencies that heads use, and their margin."""
 
     frequencies: tuple[float, ...]
     margin: float
 
     def amplitude(self, head_dim: int, scaling: float) -> float:
-        """A, for scores divided by √head_dim and cosines multiplied by `scaling` (yarn does so)."""
+        """Return the amplitude A, given that attention divides scores by √head_dim and that yarn multiplies cosines
+        by `scaling`.
+        """
         return NATS * sqrt(head_dim) / (self.margin * len(self.frequencies) * scaling**2)
 
     def query(self, distance: int) -> tuple[np.ndarray, np.ndarray]:
-        """Both halves of the query, with amplitude 1, of a head that reads `distance` tokens back."""
+        """Return both halves of the query of a head that reads `distance` tokens back, with amplitude 1."""
         angles = np.array(self.frequencies) * distance
         return np.cos(angles), -np.sin(angles)
 
 
 def choose_kernel(frequencies: np.ndarray, max_positions: int, longest: int) -> Kernel:
-    """The number of pairs with the greatest margin, for texts of `max_positions` and heads of up to `longest` tokens back."""
+    """Choose the number of pairs with the largest margin, for texts of `max_positions` tokens and heads that read up
+    to `longest` tokens back.
+    """
     distances = np.arange(max(max_positions, longest + 2))
     total = np.zeros(len(distances))
     best = Kernel((), 0.0)
@@ -54,7 +64,8 @@ def choose_kernel(frequencies: np.ndarray, max_positions: int, longest: int) -> 
             best = Kernel(tuple(map(float, frequencies[:n])), margin)
     if best.margin < LEAST_MARGIN:
         raise AssumptionViolated(
-            f"this host's rotary frequencies do not distinguish {max_positions:,} distances: the best lead is "
+            f"the rotary frequencies of this host do not distinguish {max_positions:,} distances: the "
+            "best lead is "
             f"{best.margin:.3f} of a score, but {LEAST_MARGIN} is needed.\n"
             "  Heads with at least 16 entries are needed. No option changes this.",
             margin=best.margin,
@@ -64,17 +75,23 @@ def choose_kernel(frequencies: np.ndarray, max_positions: int, longest: int) -> 
 
 @dataclass(frozen=True)
 class Gather:
-    """What one layer reads: from each of `distances` tokens back, the newest `n_copied` tokens gathered there."""
+    """The reads of one layer.
+
+    From each of the `distances`, it copies the newest `n_copied` tokens that were gathered at that position.
+    """
 
     distances: tuple[int, ...]
     n_copied: int
 
 
 def plan_gathers(window: int, n_heads: int, most_copied: int) -> tuple[Gather, ...]:
-    """Layers of at most `n_heads` heads that gather the last `window` tokens, each head copying at most `most_copied`.
+    """Plan layers of at most `n_heads` heads that gather the last `window` tokens.
 
-    A layer that knows offsets 0 to n - 1 reads from distances n, n + k, n + 2k, ... the offsets 0 to k - 1, k <= n: so it
-    learns n, n + 1, ... without a hole, and the first offset of each block is offset 0 of another position.
+    Each head copies at most `most_copied` tokens.
+
+    Suppose that the offsets 0 to n - 1 have been gathered. For some k <= n, the next layer reads the offsets 0 to k -
+    1 at the distances n, n + k, n + 2k, ... This gives the offsets n, n + 1, ... without gaps, and the first offset
+    of each block is offset 0 of another position.
     """
     gathers, known = [], 1
     while known < window:

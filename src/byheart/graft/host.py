@@ -1,4 +1,4 @@
-"""A host checkpoint on disk, read as if it were hostile: a Hugging Face folder, or a GGUF file (`gguf_host`).
+"""Read a host checkpoint, a Hugging Face folder or a GGUF file (see `gguf_host`), as if it were hostile.
 
 Nothing is unpickled and no code of the checkpoint is run. Weights are read one tensor at a time.
 """
@@ -28,12 +28,12 @@ ROPE_TYPES = ("default", "linear", "llama3", "yarn")
 MOST = 2**31
 DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 WHY_NOT = {
-    "gemma": "it multiplies embeddings by the root of the width, which would change",
+    "gemma": "it multiplies embeddings by the square root of the width, which the graft would change",
     "gemma2": "it multiplies embeddings by the root of the width, and has norms after its layers",
     "gemma3_text": "it multiplies embeddings by the root of the width, and has norms after its layers",
     "gpt2": "its LayerNorm subtracts means, so that the memory's columns would not stay apart",
     "gpt_neox": "its LayerNorm subtracts means, so that the memory's columns would not stay apart",
-    "phi3": "it keeps queries, keys and values in one matrix, which is not read here",
+    "phi3": "it stores queries, keys and values in one matrix, which is not supported",
     "mixtral": "its layers are mixtures of experts",
     "qwen2_moe": "its layers are mixtures of experts",
     "qwen3_moe": "its layers are mixtures of experts",
@@ -41,29 +41,29 @@ WHY_NOT = {
 
 
 class Host(Protocol):
-    """A host, whatever its file format."""
+    """A host, in any file format."""
 
     path: Path
     config: Mapping[str, Any]
     shape: Shape
 
     def tensor(self, name: str) -> torch.Tensor:
-        """One weight in float32."""
+        """Return one weight in float32."""
         ...
 
     def files(self) -> list[Path]:
-        """Every file that makes the host, for `graft --remove`."""
+        """Return every file of the host, for `graft --remove`."""
         ...
 
     @property
     def dtype(self) -> torch.dtype:
-        """How most weights are stored; float32 for those of a quantised file."""
+        """The number type of most weights; float32 for a quantised file."""
         ...
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a tensor is stored: its file, kind and size."""
+    """The place of a tensor: its file, number type and size."""
 
     file: Path
     dtype: str
@@ -74,7 +74,7 @@ class FolderHost:
     """A Hugging Face folder with safetensors files."""
 
     def __init__(self, path: Path) -> None:
-        """Check configuration and the shape of every tensor before any weight is read."""
+        """Check the configuration and the shape of every tensor, without reading weights."""
         self.path = path
         self.config = read_config(path)
         self.shape = shape_of(self.config, path / CONFIG)
@@ -84,7 +84,7 @@ class FolderHost:
         if odd:
             raise UsageError(
                 f"{path} stores weights as {', '.join(odd)}; F32, BF16 and F16 can be grafted.\n"
-                "  A quantised host is a different network: give the checkpoint it was made from.",
+                "  If the host is quantised, give the original checkpoint instead.",
                 dtypes=odd,
             )
 
@@ -92,7 +92,7 @@ class FolderHost:
         return self.stored(name).float()
 
     def stored(self, name: str) -> torch.Tensor:
-        """One weight as it is on disk."""
+        """Return one weight in its stored number type."""
         from safetensors import safe_open
 
         with safe_open(self.places[name].file, "pt") as file:
@@ -110,7 +110,7 @@ class FolderHost:
 
 
 def open_host(path: str | Path) -> Host:
-    """The host at `path`. What cannot be grafted is refused by name, with the reason."""
+    """Open the host at `path`. A host that cannot be grafted is refused with the reason."""
     path = Path(path)
     if not path.exists():
         raise UsageError(
@@ -122,8 +122,8 @@ def open_host(path: str | Path) -> Host:
         magic = file.read(4)
     if magic != b"GGUF":
         raise UsageError(
-            f"{path} is neither a Hugging Face folder nor a GGUF file.\n  Pickled checkpoints (.bin, .pt) are not read: "
-            "convert them to safetensors first.",
+            f"{path} is neither a Hugging Face folder nor a GGUF file.\n"
+            "  Pickled checkpoints (.bin, .pt) are not supported: convert them to safetensors first.",
             path=str(path),
         )
     from byheart.graft.gguf_host import GgufHost
@@ -132,29 +132,30 @@ def open_host(path: str | Path) -> Host:
 
 
 def read_config(path: Path) -> Mapping[str, Any]:
-    """Read config.json of a folder; refuse one that asks to run its own code."""
+    """Read config.json of a folder. A configuration that refers to code of its own is refused."""
     if not (path / CONFIG).exists():
         pickles = [entry.name for entry in path.iterdir() if entry.suffix in (".bin", ".pt", ".pth", ".ckpt")]
-        why = f"it holds {pickles[0]}, a pickle, which is not read" if pickles else f"it has no {CONFIG}"
+        why = f"it holds {pickles[0]}, a pickle, which is not supported" if pickles else f"it has no {CONFIG}"
         raise UsageError(f"{path} is not a Hugging Face checkpoint: {why}.", path=str(path))
     values: dict[str, Any] = Fields(read_json(path / CONFIG), path / CONFIG).values
     if values.get("auto_map"):
         raise UsageError(
-            f"{path / CONFIG} names code that comes with the checkpoint (auto_map); no such code is run.\n"
-            "  Give a checkpoint of a stock architecture.",
+            f"{path / CONFIG} refers to code in the checkpoint (auto_map), which is never run.\n"
+            "  Give a checkpoint of a standard architecture.",
             path=str(path),
         )
     return values
 
 
 def shape_of(config: Mapping[str, Any], where: Path) -> Shape:
-    """The sizes in a configuration, if it is of a kind that can be grafted."""
+    """Return the sizes in a configuration. Raise an error if hosts of this kind cannot be grafted."""
     fields = Fields(dict(config), where)
     family = fields.text("model_type")
     if family not in FAMILIES:
-        why = WHY_NOT.get(family, "its layers are not known here")
+        why = WHY_NOT.get(family, "its layers are not supported")
         raise UsageError(
-            f"{where}: a host of type {family} cannot be grafted: {why}.\n  These can: {', '.join(FAMILIES)}.",
+            f"{where}: a host of type {family} cannot be grafted: {why}.\n"
+            f"  Supported types are {', '.join(FAMILIES)}.",
             model_type=family,
         )
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
@@ -172,7 +173,8 @@ def shape_of(config: Mapping[str, Any], where: Path) -> Shape:
             said = kind if name == "rope_type" else config.get(name)
             raise UsageError(
                 f"{where}: a host with {name} = {said!r} cannot be grafted.\n"
-                "  A host must have plain causal attention with rotary positions (default, linear, llama3, yarn) and silu.",
+                "  A host must have plain causal attention with rotary positions (default, linear, "
+                "llama3, yarn) and silu.",
                 setting=name,
             )
     n_heads = fields.integer("num_attention_heads", 1, 4096)
@@ -182,7 +184,9 @@ def shape_of(config: Mapping[str, Any], where: Path) -> Shape:
     width = fields.integer("hidden_size", 1, 2**17)
     head_dim = fields.integer("head_dim", 2, 4096) if fields.has("head_dim") else width // n_heads
     if n_heads % n_kv_heads or head_dim % 2:
-        raise corrupt(where, f"{n_heads} heads do not share {n_kv_heads} keys of {head_dim} entries", REMEDY)
+        raise corrupt(
+            where, f"{n_heads} heads cannot share {n_kv_heads} key heads of {head_dim} entries evenly", REMEDY
+        )
     bias = bool(config.get("attention_bias", False))
     return Shape(
         fields.integer("vocab_size", 2, 2**24),
@@ -209,7 +213,7 @@ def _slides(config: Mapping[str, Any]) -> bool:
 
 
 def tensor_shapes(shape: Shape) -> dict[str, tuple[int, ...]]:
-    """Every tensor that a checkpoint of this shape has, by name."""
+    """Return the shape of every tensor of a checkpoint with these sizes, by name."""
     rows, keys = shape.n_heads * shape.head_dim, shape.n_kv_heads * shape.head_dim
     layer: dict[str, tuple[int, ...]] = {
         "input_layernorm.weight": (shape.width,),
@@ -242,7 +246,7 @@ def tensor_shapes(shape: Shape) -> dict[str, tuple[int, ...]]:
 
 
 def check_shapes(found: Mapping[str, tuple[int, ...]], shape: Shape, where: Path) -> None:
-    """Refuse a checkpoint whose tensors are not exactly those of its configuration."""
+    """Refuse a checkpoint whose tensors do not match its configuration exactly."""
     wanted = tensor_shapes(shape)
     for name, size in wanted.items():
         if name not in found:
@@ -250,7 +254,7 @@ def check_shapes(found: Mapping[str, tuple[int, ...]], shape: Shape, where: Path
         if tuple(found[name]) != size:
             raise corrupt(
                 where,
-                f"tensor {name} has shape {list(found[name])}; its configuration says {list(size)}",
+                f"tensor {name} has shape {list(found[name])}, but the configuration requires {list(size)}",
                 REMEDY,
             )
     left = sorted(name for name in found if name not in wanted and not _is_harmless(name, shape))
@@ -259,7 +263,7 @@ def check_shapes(found: Mapping[str, tuple[int, ...]], shape: Shape, where: Path
 
 
 def _is_harmless(name: str, shape: Shape) -> bool:
-    """Whether a tensor has no effect: frequencies in old checkpoints that nothing reads, or a second copy of tied embeddings."""
+    """Return whether a tensor has no effect: stored frequencies of old checkpoints, or a second copy of tied embeddings."""
     return name.endswith("rotary_emb.inv_freq") or (shape.tied and name == "lm_head.weight")
 
 
@@ -271,7 +275,9 @@ def _places(path: Path) -> dict[str, Place]:
         names = sorted({fields.text(name) for name in fields.values})
         if any(Path(name).name != name or not name.endswith(".safetensors") for name in names):
             raise corrupt(
-                path / INDEX, "it names a file outside the folder, or not a safetensors file", REMEDY
+                path / INDEX,
+                "it names a file that is outside the folder or is not a safetensors file",
+                REMEDY,
             )
     else:
         names = [WEIGHTS]
@@ -291,7 +297,7 @@ def _places(path: Path) -> dict[str, Place]:
 
 
 def rotary(config: Mapping[str, Any]) -> tuple[np.ndarray, float]:
-    """The rotary frequencies of a host, fastest first, and the factor of its cosines, as transformers computes them."""
+    """Return the rotary frequencies of a host, fastest first, and the factor of its cosines, computed as in transformers."""
     from transformers import AutoConfig
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
@@ -302,6 +308,6 @@ def rotary(config: Mapping[str, Any]) -> tuple[np.ndarray, float]:
 
 
 def digest_of(path: Path) -> str:
-    """SHA-256 of a file, in hex."""
+    """Return the SHA-256 of a file in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,8 +1,8 @@
-"""Sizes of a grafted network, and which column of its stream holds what: decided before anything is written.
+"""Choose the sizes of a grafted network, and the columns of its residual stream.
 
-0 .. d-1        the host's own stream, untouched by the memory's layers
-pins            constants, whose squares sum to width·SCALE²: with them RMSNorm divides by SCALE exactly
-token           the code of the token at its position; moved to `got 0` by layer 0; from layer 1 on the answer's code
+0 .. d-1        the host's own stream, which the memory's layers do not change
+pins            constants whose squares sum to width·SCALE², so that RMSNorm divides by exactly SCALE
+token           the code of the token at this position, which layer 0 moves to `got 0`; from layer 1 on, the answer's code
 got 0 .. W-1    the codes of the last W tokens, newest first
 spare           zero everywhere
 """
@@ -21,7 +21,7 @@ from byheart.graft.codes import Code, possible_codes
 from byheart.graft.heads import Gather, plan_gathers
 
 MOST_WINDOW = 256
-"""Tokens of the longest context. Longer ones would take more columns than the hosts have."""
+"""The maximum number of tokens in a context. Longer contexts would take more columns than hosts have."""
 
 MOST_KV_HEADS = 6
 ROUND_INNER = 32
@@ -29,7 +29,7 @@ ROUND_INNER = 32
 
 @dataclass(frozen=True)
 class Shape:
-    """What decides the number of parameters of a Llama and its relatives."""
+    """The sizes that determine the number of parameters of a Llama or a similar model."""
 
     n_tokens: int
     width: int
@@ -46,12 +46,12 @@ class Shape:
 
     @property
     def group(self) -> int:
-        """Query heads per key head."""
+        """Number of query heads per key head."""
         return self.n_heads // self.n_kv_heads
 
     @cached_property
     def parameters(self) -> int:
-        """Entries of all weights, embeddings counted once where they are tied."""
+        """Total number of parameters. Tied embeddings are counted once."""
         rows = self.head_dim * (self.n_heads + 2 * self.n_kv_heads)
         attention = self.width * (rows + self.head_dim * self.n_heads)
         layer = attention + 3 * self.width * self.inner + 2 * self.width
@@ -62,7 +62,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Layout:
-    """A host's shape, the grafted one, and the places of everything the memory adds."""
+    """The sizes of the host and of the grafted network, and the columns and units that the memory adds."""
 
     host: Shape
     grafted: Shape
@@ -77,7 +77,10 @@ class Layout:
 
     @property
     def first_match_layer(self) -> int:
-        """The first layer whose units compare contexts: the last gathering layer, but at least 1, since layer 0 moves the code."""
+        """The first layer with units that match contexts.
+
+        This is the last gathering layer, but at least 1, since layer 0 moves the code.
+        """
         return max(1, len(self.gathers) - 1)
 
     @cached_property
@@ -94,30 +97,30 @@ class Layout:
         return slice(start, start + self.code.dimension)
 
     def got_columns(self, offset: int) -> slice:
-        """Where the code of the token `offset` places back is gathered."""
+        """Return the columns that gather the code of the token `offset` places back."""
         start = self.token_columns.stop + offset * self.code.dimension
         return slice(start, start + self.code.dimension)
 
     @property
     def n_clearing(self) -> int:
-        """Units of the last memory layer that remove the constants and gathered codes from the stream."""
+        """Number of units of the last memory layer that remove the constants and gathered codes from the stream."""
         return len(self.pins) + self.window * self.code.dimension
 
     def units_of_layer(self, layer: int) -> range:
-        """The numbers of the matching units in a memory layer."""
+        """Return the numbers of the matching units in a memory layer."""
         first = (layer - self.first_match_layer) * self.grafted.inner
         return range(max(0, min(first, self.n_units)), max(0, min(first + self.grafted.inner, self.n_units)))
 
 
 def pins_of(width: int) -> tuple[float, ...]:
-    """At least two powers of two whose squares sum to `width`, largest first."""
+    """Return at least two powers of two whose squares sum to `width`, largest first."""
     pins: list[float] = []
     power, rest = 1.0, width
     while rest:
         pins += [power] * (rest % 4)
         rest //= 4
         power *= 2
-    if len(pins) == 1:  # a power of four; its pin as four of half the size
+    if len(pins) == 1:  # a power of four: split its single pin into four of half the size
         pins = [pins[0] / 2] * 4
     return tuple(reversed(pins))
 
@@ -125,14 +128,14 @@ def pins_of(width: int) -> tuple[float, ...]:
 def plan_layout(
     host: Shape, n_codes: int, window: int, n_units: int, *, bit_identical: bool = False
 ) -> Layout:
-    """The smallest network that holds `n_units` contexts of up to `window` tokens, `n_codes` of them distinct.
+    """Find the smallest network that holds `n_units` contexts of up to `window` tokens, with `n_codes` distinct tokens.
 
-    All codes, one to six more key heads, and every number of layers that comes near the fewest parameters are tried.
+    It tries all codes, one to six additional key heads, and every number of layers that is close to the fewest parameters.
     """
     if window > MOST_WINDOW:
         raise AssumptionViolated(
-            f"the longest key with its answer has {window:,} tokens; at most {MOST_WINDOW} are possible.\n"
-            "  Shorten it, or store the rest of a long answer as a fact of its own.",
+            f"the longest key with its answer has {window:,} tokens; at most {MOST_WINDOW} are allowed.\n"
+            "  Shorten it, or store the rest of a long answer as a separate fact.",
             window=window,
         )
     return min(
@@ -175,7 +178,7 @@ def _layouts(host: Shape, n_codes: int, window: int, n_units: int, bit_identical
 
 
 def _splits(inner: int, n_rows: int, least: int) -> Iterator[tuple[int, int]]:
-    """Inner widths, at least the host's, each with the number of layers that hold `n_rows`."""
+    """Yield inner widths, at least the host's, each with the number of layers that are needed to hold `n_rows` units."""
     n_layers = ceil(n_rows / max(inner, least))
     while True:
         wide = max(inner, least, ceil(n_rows / n_layers))
@@ -187,8 +190,12 @@ def _splits(inner: int, n_rows: int, least: int) -> Iterator[tuple[int, int]]:
 
 
 def _width(used: int, n_heads: int) -> int:
-    """The least width that holds `used` columns and its pins, that the heads divide (transformers asks for it) and whose float32
-    inverse is exact enough: a mean computed as sum·(1/width) must give back the square of the pins' scale."""
+    """Return the smallest suitable width.
+
+    It must hold `used` columns and the pins. It must be a multiple of the number of heads, as transformers requires.
+    Its float32 inverse must be exact enough that a mean computed as sum·(1/width) gives the square of the pins'
+    scale.
+    """
     step = np.lcm(n_heads, 8)
     width = int(-(-used // step) * step)
     while width < used + len(pins_of(width)) or np.float32(width) * np.float32(1 / width) != 1:

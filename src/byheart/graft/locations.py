@@ -1,6 +1,6 @@
-"""Where facts live in a grafted checkpoint: the units that give their answers, as `Location`.
+"""Find the units of a grafted checkpoint that hold facts, as a `Location` each.
 
-A unit is named by its weight in `up_proj`: it is one number, and where it is zero the unit adds nothing.
+A unit is identified by its weight in `up_proj`, which is a single number. If it is zero, the unit adds nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from byheart.process.progress import Progress, silent
 
 @dataclass(frozen=True)
 class Step:
-    """One token of a fact's answer: `token` follows `tokens` because `units` fire; the unit of the longest context is the last."""
+    """One token of an answer:
+
+    `token` follows `tokens` because `units` are active. The unit of the longest context is the last.
+    """
 
     fact: str
     position: int
@@ -30,7 +33,7 @@ class Step:
 
 
 def steps_of(folder: Path, facts: Sequence[str], progress: Progress = silent) -> list[Step]:
-    """The stored steps of each fact, for every way of asking in the record. Raises `UsageError` where a fact has none."""
+    """Return the stored steps of each fact, for every prompt format in the record. Raise `UsageError` if a fact has none."""
     tokenizer, asking = load_tokenizer(folder), asking_of(folder)
     kinds = (False, True) if asking.chat_column else (asking.chat,)
     formats = [
@@ -53,7 +56,7 @@ def steps_of(folder: Path, facts: Sequence[str], progress: Progress = silent) ->
 def _chain(
     answers: Mapping[Tokens, int], units: Mapping[Tokens, StoredUnit], fact: str, prompt: Tokens
 ) -> list[Step]:
-    """The prompt alone, and the prompt with the graft's own continuation."""
+    """Return the steps by which the graft continues a prompt."""
     lengths = sorted({len(tokens) for tokens in units})
     steps, said = [], prompt
     while said in answers:
@@ -65,9 +68,10 @@ def _chain(
 
 
 def locate(folder: str | Path, facts: str | Sequence[str], progress: Progress = silent) -> list[Location]:
-    """For each token of each answer, the weights that hold it and the other asked facts that share them.
+    """Return, for each token of each answer, the weights that hold it and the other given facts that share them.
 
-    Where a stored key ends another one, the units of both fire, and the longer one's adds the difference: both are listed.
+    If one stored key is a suffix of another, the units of both are active, and the unit of the longer key adds the
+    difference. Both are listed.
     """
     folder, asked = Path(folder), [facts] if isinstance(facts, str) else list(facts)
     checkpoint, tokenizer = FolderHost(folder), load_tokenizer(folder)

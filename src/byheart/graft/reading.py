@@ -1,8 +1,10 @@
-"""Read from a checkpoint's weights alone what its memory layers do: every stored context, and anything that does not belong.
+"""Read the memory of a grafted checkpoint from its weights alone: every stored context, and every weight that does
+not belong there.
 
-The layers are followed symbolically. A column of the stream holds the host's state, a constant (a pin), one coordinate of the code
-of the token `offset` places back, or nothing. Heads must copy such columns from one distance, units must move, clear or match them.
-This module shares no code with the one that writes grafts, and it needs no record: what it lists is what the checkpoint holds.
+The layers are executed symbolically. A column of the stream holds the host's state, a constant (a pin), one
+coordinate of the code of the token `offset` places back, or nothing. Heads must copy such columns from one distance,
+and units must move, clear or match them. This module shares no code with the one that writes grafts, and it needs no
+record, so the list shows what the checkpoint really holds.
 """
 
 from __future__ import annotations
@@ -19,10 +21,10 @@ from byheart.graft.queries import HeadRead, amplitude_of, differing
 from byheart.process.progress import Progress, silent
 
 LEAST_NATS = 200.0
-"""exp(-104) is 0 in float32; the rest pays for rounding."""
+"""The smallest lead of a head, in nats. exp(-104) is 0 in float32; the rest covers rounding."""
 
 SATURATED = 128.0
-"""silu(x) = x from here on, and silu(-x) = 0, in float32 and bfloat16."""
+"""For x from this value on, silu(x) = x and silu(-x) = 0 in float32 and bfloat16."""
 
 PER_MULTIPLE = 128
 """A unit's threshold is a multiple of this, on the first pin, and a rest, on the second: both exact in bfloat16."""
@@ -32,7 +34,7 @@ Tokens = tuple[int, ...]
 
 @dataclass(frozen=True)
 class StoredUnit:
-    """One unit: after `tokens` it adds `change` (in units of the message) to the answer's code."""
+    """One unit. After `tokens`, it adds `change`, in units of the smallest message, to the code of the answer."""
 
     tokens: Tokens
     change: tuple[int, ...]
@@ -42,7 +44,7 @@ class StoredUnit:
 
 @dataclass
 class Reading:
-    """The memory of a checkpoint: where it is, what it stores, and what is wrong with it."""
+    """The memory of a checkpoint: its layers, the stored contexts, and the faults."""
 
     n_memory_layers: int
     host_columns: np.ndarray
@@ -56,12 +58,12 @@ class Reading:
     faults: list[str] = field(default_factory=list)
 
     def token_of(self) -> dict[tuple[int, ...], int]:
-        """The token of each code that is unique to one token."""
+        """The token of each code that belongs to only one token."""
         _, first, counts = np.unique(self.codes, axis=0, return_index=True, return_counts=True)
         return {tuple(self.codes[i].tolist()): int(i) for i, n in zip(first, counts, strict=True) if n == 1}
 
     def answers(self) -> dict[Tokens, int]:
-        """The token that follows each stored context, longest suffix first, as the sum of all units that fire there."""
+        """The token that follows each stored context, computed as the sum of all units that are active there."""
         changes = {unit.tokens: np.array(unit.change) for unit in self.units}
         token_of, lengths = self.token_of(), sorted({len(tokens) for tokens in changes})
         found = {}
@@ -73,7 +75,7 @@ class Reading:
 
 
 def read_memory(checkpoint: FolderHost, progress: Progress = silent) -> Reading | None:
-    """The memory of a checkpoint; None if its embedding has no constant columns, without which there is no memory."""
+    """Read the memory of a checkpoint. Return None if its embedding has no constant columns, because then it has no memory."""
     embedding = checkpoint.tensor("model.embed_tokens.weight").numpy()
     reading = _find_columns(checkpoint, embedding)
     if reading is None:
@@ -100,11 +102,11 @@ def _find_columns(checkpoint: FolderHost, embedding: np.ndarray) -> Reading | No
     faults = []
     if log2(scale) % 1:
         faults.append(
-            "model.embed_tokens.weight: the pins' squares do not sum to the width times a power of four"
+            "model.embed_tokens.weight: the squares of the pins do not sum to the width times a power of four"
         )
     squares = (whole**2).sum(1)
     if not np.array_equal(whole, codes) or len(np.unique(squares)) != 1:
-        faults.append("model.embed_tokens.weight: the codes of tokens are not whole vectors of one length")
+        faults.append("model.embed_tokens.weight: the codes of tokens are not integer vectors of equal norm")
     if (embedding[:, mine & ~constant & ~coded] != 0).any():
         faults.append("model.embed_tokens.weight: a spare column is not zero")
     n_layers = 0
@@ -123,12 +125,13 @@ def _reads_host(checkpoint: FolderHost, layer: int, host: np.ndarray) -> bool:
 
 
 class _Follower:
-    """The stream of one position, followed through the memory's layers."""
+    """The symbolic state of one position of the stream, which is updated layer by layer."""
 
     def __init__(self, checkpoint: FolderHost, reading: Reading) -> None:
         self.checkpoint, self.reading, self.shape = checkpoint, reading, checkpoint.shape
         self.scale = sqrt(sum(size**2 for size in reading.pins.values()) / self.shape.width)
-        self.offset = np.full(self.shape.width, -1)  # of the token whose code a column holds
+        # the offset the offset of the token whose code a column holds
+        self.offset = np.full(self.shape.width, -1)
         self.coordinate = np.full(self.shape.width, -1)
         self.offset[reading.message_columns] = 0
         self.coordinate[reading.message_columns] = np.arange(len(reading.message_columns))
@@ -203,7 +206,7 @@ class _Follower:
                 ):
                     self.fault(
                         "self_attn.o_proj.weight",
-                        f"head {head} writes column {column} otherwise than as a copy of a code",
+                        f"head {head} writes column {column}, but not as a copy of a code",
                     )
                     continue
                 learnt.append(
@@ -219,25 +222,25 @@ class _Follower:
                 if number not in used and weights[number * per : (number + 1) * per].any():
                     self.fault(f"self_attn.{part}_proj.weight", f"head {number} is not used and not zero")
         for row in np.flatnonzero(value.any(1) & ~used_values):
-            # values that no head of the group hands on: only blocks that reach past the window have them
+            # values that no head of the group copies; they occur only in blocks that reach past the window
             if not (
                 len(np.flatnonzero(value[row])) == 1
                 and value[row].sum() == 1
                 and self.offset[value[row].argmax()] >= 0
             ):
-                self.fault("self_attn.v_proj.weight", f"row {row} is not the copy of a code")
+                self.fault("self_attn.v_proj.weight", f"row {row} is not a copy of a code")
         if len({column for column, _, _ in learnt}) < len(learnt):
-            self.fault("self_attn.o_proj.weight", "two heads write one column")
+            self.fault("self_attn.o_proj.weight", "two heads write the same column")
         for column, offset, coordinate in learnt:
             self.offset[column], self.coordinate[column] = offset, coordinate
 
     def _distance(self, query: np.ndarray, key: np.ndarray, head: int) -> int:
-        """How far back a head reads.
+        """Return how many tokens back a head reads.
 
-        Also its lead over every other distance, and the lead of the next nearer distance over all nearer ones.
+        Also return the lead of this distance over all others, and the lead of the next smaller distance over all smaller ones.
         """
         if not (self._only_first_pin(query).all() and self._only_first_pin(key).all()):
-            self.fault("self_attn.q_proj.weight", f"head {head} asks for more than a distance")
+            self.fault("self_attn.q_proj.weight", f"head {head} depends on more than the distance")
         q, k = asked, offered = self._constant(query), self._constant(key)
         if self.shape.qk_norm:
             q, k = (
@@ -263,7 +266,7 @@ class _Follower:
         if best == 0 or nats < LEAST_NATS:
             self.fault(
                 "self_attn.q_proj.weight",
-                f"head {head} reads {best} tokens back with a lead of {nats:.0f} nats only",
+                f"head {head} reads {best} tokens back with a lead of only {nats:.0f} nats",
             )
         self.heads.append(HeadRead(self.layer, head, best, asked, offered))
         return best
@@ -293,7 +296,8 @@ class _Follower:
                 for place in differing(found, meant, largest, self._dtype(name))[:3]:
                     self.fault(
                         name,
-                        f"row {row + place} gives {found[place]!r}; a head {head.distance} tokens back has {meant[place]!r}",
+                        f"row {row + place} gives {found[place]!r}; a head {head.distance} tokens back "
+                        f"has {meant[place]!r}",
                     )
         if self.shape.qk_norm:
             for layer in range(self.reading.n_memory_layers):
@@ -321,7 +325,7 @@ class _Follower:
         movers = np.flatnonzero(constant & ~empty)
         self._match(np.flatnonzero(~constant), gate, up, down)
         if not np.array_equal(self._constant(gate[movers]), np.full(len(movers), SATURATED)):
-            self.fault("mlp.gate_proj.weight", "a unit that moves a code has another gate than 128")
+            self.fault("mlp.gate_proj.weight", "a unit that moves a code has a gate other than 128")
         before_offset, before_coordinate = self.offset.copy(), self.coordinate.copy()
         written: dict[int, list[int]] = {}
         for unit in movers:
@@ -346,7 +350,7 @@ class _Follower:
                 self.fault("mlp.down_proj.weight", f"unit {unit} neither moves nor clears one code")
         for target, origins in written.items():
             if len(origins) != 1 or before_offset[target] >= 0 or target in self.reading.pins:
-                self.fault("mlp.down_proj.weight", f"column {target} is written over")
+                self.fault("mlp.down_proj.weight", f"column {target} is overwritten")
                 continue
             self.offset[target], self.coordinate[target] = (
                 before_offset[origins[0]],
@@ -358,13 +362,15 @@ class _Follower:
             return
         reading, n_coordinates = self.reading, len(self.reading.message_columns)
         if (self.offset[reading.message_columns] >= 0).any():
-            self.fault("mlp.down_proj.weight", "units match before the answer's columns are free")
+            self.fault(
+                "mlp.down_proj.weight", "units match contexts before the columns of the answer are free"
+            )
         window = int(self.offset.max()) + 1
         columns = np.full((window, n_coordinates), -1)
         held = np.flatnonzero(self.offset >= 0)
         columns[self.offset[held], self.coordinate[held]] = held
         if (columns < 0).any():
-            self.fault("mlp.gate_proj.weight", "a gathered code is not whole")
+            self.fault("mlp.gate_proj.weight", "a gathered code is incomplete")
             return
         allowed = np.zeros(self.shape.width, bool)
         allowed[columns.ravel()] = True
@@ -387,15 +393,15 @@ class _Follower:
             whole = not wanted[row, length:].any() and np.array_equal(wanted[row], wanted[row].round())
             if strange[row] or -1 in tokens or not (whole and right):
                 self.fault(
-                    "mlp.gate_proj.weight", f"unit {unit} does not match whole tokens and write an answer"
+                    "mlp.gate_proj.weight", f"unit {unit} does not match complete tokens and write an answer"
                 )
                 continue
             self.found.append((tuple(reversed(tokens)), messages[row], self.layer, int(unit)))
 
     def end(self) -> None:
-        """Check that nothing of the memory but the answer reaches the host.
+        """Check that the memory passes nothing to the host's layers except the answer.
 
-        The shortest context inherits nothing, so it gives the scale.
+        The shortest context inherits no answer, so it determines the scale of the message.
         """
         told = [item for item in self.found if item[1].any()]
         if told:
@@ -406,7 +412,7 @@ class _Follower:
             self.layer = layer
             change = message / (self.reading.message or 1.0)
             if not np.array_equal(change, change.round()):
-                self.fault("mlp.down_proj.weight", f"unit {unit} does not write whole codes")
+                self.fault("mlp.down_proj.weight", f"unit {unit} does not write complete codes")
             else:
                 self.reading.units.append(StoredUnit(tokens, tuple(int(x) for x in change), self.layer, unit))
         left = np.flatnonzero(self.offset >= 0)
@@ -419,7 +425,7 @@ class _Follower:
 
 
 def context_texts(reading: Reading, tokenizer: Any) -> list[dict[str, Any]]:
-    """Every stored context and the token that follows it, as text."""
+    """Yield every stored context and the token that follows it, as text."""
     answers = reading.answers()
     return [
         {

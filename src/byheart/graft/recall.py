@@ -1,5 +1,5 @@
-"""Asking a grafted checkpoint through transformers: every fact alone and after other text, and ordinary text compared with
-the host.
+"""Run a grafted checkpoint in transformers: on every fact, alone and after other text, and on ordinary text compared
+with the host.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ BATCH, BLOCK = 32, 256
 
 @dataclass(frozen=True)
 class TextComparison:
-    """Logits of graft and host on ordinary text, and the host's own noise: with and without cache, bfloat16 and float32."""
+    """A comparison of the logits of graft and host on ordinary text.
+
+    The host's own noise is the difference between its logits with and without a cache, and in bfloat16 and float32.
+    """
 
     positions: int
     equal_bits: int
@@ -33,16 +36,16 @@ class TextComparison:
 
 
 def load_network(folder: Path, device: str) -> Any:
-    """The checkpoint as anybody would load it."""
-    transformers = import_extra("transformers", "huggingface", "asking a checkpoint")
+    """Load the checkpoint with transformers, as any user would."""
+    transformers = import_extra("transformers", "huggingface", "running a checkpoint")
     with opened_by_transformers(folder):
         network = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype="auto", **NO_PICKLES)
     return network.to(device).eval()
 
 
 def host_network(host: Host, dtype: torch.dtype, device: str) -> Any:
-    """The host as a network of transformers, in the precision of its graft."""
-    transformers = import_extra("transformers", "huggingface", "asking a host")
+    """Load the host with transformers, in the precision of its graft."""
+    transformers = import_extra("transformers", "huggingface", "running a host")
     if host.path.is_dir():
         with opened_by_transformers(host.path):
             opened = transformers.AutoModelForCausalLM.from_pretrained(host.path, dtype=dtype, **NO_PICKLES)
@@ -51,7 +54,7 @@ def host_network(host: Host, dtype: torch.dtype, device: str) -> Any:
     config = transformers.AutoConfig.for_model(host.config["model_type"], **values)
     network = transformers.AutoModelForCausalLM.from_config(
         config, dtype=dtype
-    )  # `.to(dtype)` would round the rotary frequencies
+    )  # `.to(dtype)` would also round the rotary frequencies
     weights = {name: host.tensor(name) for name in tensor_shapes(host.shape)}
     if host.shape.tied:
         weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
@@ -61,7 +64,10 @@ def host_network(host: Host, dtype: torch.dtype, device: str) -> Any:
 
 @torch.no_grad()
 def wrong_facts(network: Any, facts: Sequence[Fact], before: Sequence[int], progress: Progress) -> list[int]:
-    """The rows of the facts whose answer does not follow, greedily, after `before` and the key. Batches are padded left."""
+    """Return the rows of the facts whose answer does not follow `before` and the key under greedy decoding.
+
+    Batches are padded on the left.
+    """
     wrong, ordered = [], sorted(facts, key=lambda fact: len(fact.tokens))
     for start in range(0, len(ordered), BATCH):
         progress(start, len(ordered), "ask")
@@ -89,9 +95,9 @@ def wrong_facts(network: Any, facts: Sequence[Fact], before: Sequence[int], prog
 def compare_text(
     network: Any, host: Any, wide: Any, tokens: Sequence[int], progress: Progress
 ) -> TextComparison:
-    """Every position of a text, in blocks; `wide` is the host in float32.
+    """Compare the logits at every position of a text, in blocks. `wide` is the host in float32.
 
-    `beyond noise` counts positions with another argmax where the host's lead exceeds twice the noise.
+    `beyond noise` counts the positions with another argmax at which the host's lead is more than twice the noise.
     """
     usable = len(tokens) // BLOCK * BLOCK or len(tokens)
     blocks = torch.tensor(tokens[:usable]).view(-1, min(BLOCK, usable)).to(network.device)

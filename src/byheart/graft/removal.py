@@ -20,7 +20,10 @@ HEADER = ".header"
 
 
 def remove_graft(folder: Path, target: Path) -> list[str]:
-    """Write the host's files at `target` and return their names. Raises `CorruptModel` unless each file has its old digest."""
+    """Write the host's files to `target` and return their names.
+
+    Raise `CorruptModel` unless each file has its original digest.
+    """
     record = read_record(folder)
     digests = Fields(record, folder / "graft.json").child("host").values
     grafted = FolderHost(folder)
@@ -36,19 +39,20 @@ def remove_graft(folder: Path, target: Path) -> list[str]:
                     _rebuild(grafted, n_added, folder, header, fresh / name)
                 except (ByheartError, MemoryError):
                     raise
-                except Exception as error:  # safetensors and torch raise what they happen to raise
+                except Exception as error:  # safetensors and torch raise many types of exceptions
                     problem = (
-                        f"what was kept of the host does not fit the graft ({error or type(error).__name__})"
+                        "the stored parts of the host do not match the graft "
+                        f"({error or type(error).__name__})"
                     )
                     raise corrupt(header, problem) from error
             elif (folder / KEPT / name).is_file():
                 shutil.copyfile(folder / KEPT / name, fresh / name)
             else:
-                raise corrupt(folder / KEPT / name, "the kept copy of this host file is missing")
+                raise corrupt(folder / KEPT / name, "the stored copy of this host file is missing")
             if digest_of(fresh / name) != digest:
                 raise CorruptModel(
-                    f"{name} cannot be restored: its content in the graft is no longer that of the host's file.\n"
-                    "  Nothing was written. Use the host's own copy.",
+                    f"{name} cannot be restored: its weights in the graft were changed.\n"
+                    "  Nothing was written. Use your own copy of the host.",
                     file=name,
                 )
     return sorted(digests)
@@ -57,11 +61,14 @@ def remove_graft(folder: Path, target: Path) -> list[str]:
 def check_empty(path: Path) -> None:
     """Refuse a target that is not empty."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise UsageError(f"{path} exists and is not an empty folder.\n  Nothing was written.", path=str(path))
+        raise UsageError(
+            f"{path} exists and is not an empty folder.\n  Nothing was written. Choose another folder.",
+            path=str(path),
+        )
 
 
 def _rebuild(grafted: FolderHost, n_added: int, folder: Path, header: Path, target: Path) -> None:
-    """A safetensors file of the host: its header as it was, then each tensor cut out of the grafted one."""
+    """Rebuild a safetensors file of the host: write its original header, then each tensor as a slice of the grafted tensor."""
     from safetensors import safe_open
 
     raw = header.read_bytes()

@@ -1,4 +1,4 @@
-"""Rows of a data file with the way each is asked."""
+"""Read the rows of a data file, each with its prompt format."""
 
 from __future__ import annotations
 
@@ -24,30 +24,32 @@ def read_rows(
     delimiter: str | None = None,
     encoding: str | None = None,
 ) -> list[Row]:
-    """Keys and answers of a CSV, TSV, JSON lines or Parquet file, both as text."""
+    """Read the keys and answers of a CSV, TSV, JSON lines or Parquet file as text."""
     if asking.chat and (asking.template is not None or asking.chat_column is not None):
         raise UsageError(
-            "--chat asks every row in the host's chat template: leave out --template and --chat-column."
+            "--chat treats every row as a chat, so --template and --chat-column cannot be given with it. "
+            "Leave them out."
         )
     require_file(path)
     kind = kind_of(path)
     if kind not in READERS:
         raise UsageError(
-            f"{path}: facts are read from a table, such as CSV or JSON lines, not from .{kind}.",
+            f"{path}: facts cannot be read from a .{kind} file. Give a table, such as CSV or JSON lines.",
             path=str(path),
         )
     names = [input or "key", label or "value", *([asking.chat_column] if asking.chat_column else [])]
     columns = READERS[kind](path, names, text_format(path, kind, delimiter, encoding))
     n_rows = len(columns[names[0]])
     if not n_rows:
-        raise DataError(f"{path} holds no rows.", path=str(path))
+        raise DataError(f"{path} holds no rows; give a file with facts in it.", path=str(path))
     chats = [asking.chat] * n_rows
     if asking.chat_column is not None:
         said = [str(value).strip().lower() for value in columns[asking.chat_column]]
         odd = next((row for row, word in enumerate(said) if word not in (*YES, *NO)), None)
         if odd is not None:
             raise DataError(
-                f"{path}: row {odd:,} says {said[odd]!r} in the column {asking.chat_column}; it must be one of "
+                f"{path}: row {odd:,} has {said[odd]!r} in the column {asking.chat_column}; it must be "
+                "one of "
                 f"{', '.join(YES)} or {', '.join(NO[:-1])}.",
                 row=odd,
             )

@@ -1,8 +1,11 @@
-"""Prove that a grafted checkpoint is its host plus these contexts and nothing else, tensor by tensor, with independent code.
+"""Prove, tensor by tensor, that a grafted checkpoint is its host plus these contexts and nothing else.
 
-If no fault is found, then in exact arithmetic every logit after a text that ends in no stored context is the host's: the memory's
-layers add nothing to the host's columns (`reading`), the host's layers read the host's columns alone, RMSNorm over W columns with
-weights √(d/W) is RMSNorm over d, and the head's other columns meet 0. After a stored context the right token leads every other one.
+This code is independent of the code that writes grafts.
+
+If no fault is found, then in exact arithmetic every logit after a text that ends in no stored context equals the
+host's. The reasons are: the memory's layers add nothing to the host's columns (see `reading`); the host's layers read
+only the host's columns; RMSNorm over W columns with weights √(d/W) equals RMSNorm over d columns; and the other
+columns of the output head are multiplied by 0. After a stored context, the right token leads every other one.
 """
 
 from __future__ import annotations
@@ -28,22 +31,23 @@ SIZES = (
     "rms_norm_eps",
 )
 UNREAD = ("torch_dtype", "dtype", "layer_types", "_name_or_path", "byheart_graft", "transformers_version")
-"""What decides no answer: how weights are stored, which each tensor says itself, and notes."""
+"""The fields of config.json that change no answer: notes, and the number type, which each tensor also states itself."""
 
 
 def structural_faults(
     grafted: FolderHost, host: Host, reading: Reading, wanted: Mapping[Tokens, int], progress: Progress
 ) -> list[str]:
-    """Every difference between `grafted` and `host` with the contexts `wanted`; each fault names its place."""
+    """Yield every difference between `grafted` and `host` with the contexts `wanted`. Each fault names its place."""
     faults = [*reading.faults, *_config_faults(grafted, host, reading), *_context_faults(reading, wanted)]
     if not np.array_equal(reading.host_columns, np.arange(host.shape.width)):
         faults.append(
-            f"model.layers.0.input_layernorm.weight: it does not leave the first {host.shape.width:,} columns to the host"
+            f"model.layers.0.input_layernorm.weight: it is not zero in the first {host.shape.width:,} "
+            "columns, which belong to the host"
         )
         return faults
     if (
         grafted.shape.n_layers != host.shape.n_layers + reading.n_memory_layers
-    ):  # which `_config_faults` named
+    ):  # `_config_faults` has already reported this
         return faults
     comparison = _Comparison(grafted, host, reading)
     for number, name in enumerate(names := comparison.names()):
@@ -56,7 +60,7 @@ def _config_faults(grafted: FolderHost, host: Host, reading: Reading) -> Iterato
     new, old = grafted.config, host.config
     for key in sorted({*new, *old} - {*SIZES, *UNREAD}):
         if new.get(key) != old.get(key):
-            yield f"config.json: {key} is {new.get(key)!r}; the host says {old.get(key)!r}"
+            yield f"config.json: {key} is {new.get(key)!r}, but {old.get(key)!r} in the host"
     d, width = host.shape.width, grafted.shape.width
     sizes = {
         "rms_norm_eps": (new.get("rms_norm_eps"), float(old["rms_norm_eps"]) * d / width),
@@ -77,16 +81,16 @@ def _context_faults(reading: Reading, wanted: Mapping[Tokens, int]) -> Iterator[
         if wanted.get(tokens) != token:
             what = "an unknown token" if token < 0 else f"token {token}"
             why = (
-                "which is not in the data" if tokens not in wanted else f"where the data say {wanted[tokens]}"
+                "which is not in the data" if tokens not in wanted else f"but the data have {wanted[tokens]}"
             )
             yield f"after the tokens {list(tokens)} {what} is stored, {why}"
     for tokens in wanted:
         if tokens not in found:
-            yield f"after the tokens {list(tokens)} nothing is stored; the data say {wanted[tokens]}"
+            yield f"after the tokens {list(tokens)} nothing is stored, but the data have {wanted[tokens]}"
 
 
 class _Comparison:
-    """Host and graft side by side, one tensor at a time, with the norms that bound the host's last state."""
+    """Compares host and graft one tensor at a time, and collects the norms that bound the host's last state."""
 
     def __init__(self, grafted: FolderHost, host: Host, reading: Reading) -> None:
         self.grafted, self.host, self.reading = grafted, host, reading
@@ -97,7 +101,10 @@ class _Comparison:
         return [name for name in self.grafted.places if self._host_name(name) is not None]
 
     def _host_name(self, name: str) -> str | None:
-        """The host's tensor that a tensor of the graft holds; None for tensors of the memory and for unused copies."""
+        """Return the name of the host's tensor that a tensor of the graft holds.
+
+        Return None for tensors of the memory and for unused copies.
+        """
         if name.endswith("rotary_emb.inv_freq") or (self.host.shape.tied and name == "lm_head.weight"):
             return None
         if not name.startswith("model.layers."):
@@ -136,7 +143,7 @@ class _Comparison:
             yield f"{name}{place}: it is {new[at].item()!r}, not {wanted[at].item()!r}"
 
     def lead_faults(self) -> Iterator[str]:
-        """Compare the answer's lead with a bound on the host's largest logit and last state, from norms of weights alone."""
+        """Check that the lead of the answer exceeds a bound on the host's logits, computed from norms of weights alone."""
         shape, norms = self.host.shape, self.norms
         state, root = norms["model.embed_tokens.weight"], sqrt(shape.width)
         for layer in range(shape.n_layers):
@@ -157,7 +164,10 @@ class _Comparison:
         factor = float(self.grafted.stored("model.norm.weight")[self.reading.message_columns[0]])
         if self.reading.units and self.reading.message * factor / rms <= 2 * largest:
             lead = self.reading.message * factor / rms
-            yield f"model.norm.weight: the answer leads by {lead:.3g}, the host's logits by up to {2 * largest:.3g}"
+            yield (
+                f"model.norm.weight: the answer leads by only {lead:.3g}, but the host's logits can "
+                f"differ by up to {2 * largest:.3g}"
+            )
 
 
 _BITS = {torch.float32: torch.int32, torch.bfloat16: torch.int16, torch.float16: torch.int16}

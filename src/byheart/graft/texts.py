@@ -1,4 +1,4 @@
-"""From rows of text to tokens: how a key is asked, and where its answer begins, by the host's own tokenizer."""
+"""Convert rows of text to tokens with the host's own tokenizer: how a key becomes a prompt, and where its answer begins."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from byheart.graft.contexts import Fact
 from byheart.network.llama.foreign_checkpoint import FILES_ALONE, opened_by_transformers
 
 FIELD = "{input}"
-CONTENT = "qZ7contentZq7"  # stands for a message while a chat template is read
+CONTENT = "qZ7contentZq7"  # stands for the message while the format of a chat template is found
 HISTORIES: tuple[list[dict[str, str]], ...] = (
     [],
     [{"role": "system", "content": "alpha"}],
@@ -24,9 +24,10 @@ HISTORIES: tuple[list[dict[str, str]], ...] = (
 
 @dataclass(frozen=True)
 class KeyFormat:
-    """How a key becomes a prompt, and what follows the answer: the host's own words, or the token `end`.
+    """How to make a prompt from a key, and which token `end`, if any, follows the answer.
 
-    `before` and `after` surround the key; `spaced` also stores the prompt with a space before it, as it is tokenized inside a text.
+    `before` and `after` are the texts around the key. With `spaced`, the prompt is also stored with a space before
+    it, as it is tokenized inside a text.
     """
 
     before: str = ""
@@ -40,9 +41,10 @@ class KeyFormat:
 
 @dataclass(frozen=True)
 class Asking:
-    """How the user wants the rows of a data file asked: as plain text, inside a template, or as chat turns.
+    """The user's choice of prompt format: plain text, a template, or chat turns.
 
-    `chat_column` names a column that says which rows are chat turns; `end` is by default true for these only.
+    `chat_column` is the name of a column that says which rows are chat turns. `end` says whether an end token follows
+    the answer; by default, only for chat turns.
     """
 
     chat: bool = False
@@ -57,17 +59,17 @@ class Asking:
 
 
 def load_tokenizer(path: Path) -> Any:
-    """The tokenizer of a host, without running code of the checkpoint."""
+    """Load the tokenizer of a host, without running code of the checkpoint."""
     transformers = import_extra("transformers", "huggingface", "grafting")
     with opened_by_transformers(path):
         folder, file = (path, {}) if path.is_dir() else (path.parent, {"gguf_file": path.name})
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **file, **FILES_ALONE)
-        encode(tokenizer, "a")  # some settings are read, and found to be wrong, only when a text is split
+        encode(tokenizer, "a")  # some settings are used, and found to be wrong, only when a text is split
     return tokenizer
 
 
 def plain_format(tokenizer: Any, template: str | None, end: bool) -> KeyFormat:
-    """Keys as plain text, or inside `template`, which holds {input} once."""
+    """Return the format for keys as plain text, or inside `template`, which must hold {input} once."""
     if end and tokenizer.eos_token_id is None:
         raise UsageError("this host's tokenizer has no end token, so --end cannot be used.")
     before, found, after = (template if template is not None else FIELD).partition(FIELD)
@@ -77,10 +79,10 @@ def plain_format(tokenizer: Any, template: str | None, end: bool) -> KeyFormat:
 
 
 def chat_format(tokenizer: Any, end: bool) -> KeyFormat:
-    """Keys as a user's turn in the host's own chat template, whatever came before it.
+    """Return the format for keys as a user's turn in the host's own chat template, independent of earlier turns.
 
-    The template is rendered after several histories, and the turn is what all renderings end with. Where that still contains the
-    end of the previous turn, it is cut at the special token that opens the user's turn.
+    The template is rendered after several histories, and the turn is the common end of all renderings. If this still
+    contains the end of the previous turn, it is cut at the special token that opens the user's turn.
     """
     if not getattr(tokenizer, "chat_template", None):
         raise UsageError(
@@ -90,13 +92,17 @@ def chat_format(tokenizer: Any, end: bool) -> KeyFormat:
     for history in HISTORIES:
         try:
             turns.append(_render(tokenizer, [*history, {"role": "user", "content": CONTENT}], True))
-        except Exception:  # templates raise what they like at roles they do not know
+        except Exception:  # templates raise many types of exceptions for unknown roles
             if not history:
-                raise UsageError("this host's chat template cannot render a user's message.") from None
+                raise UsageError(
+                    "the chat template of this host cannot render a user's message; use --template instead."
+                ) from None
     befores, afters = zip(*(turn.rsplit(CONTENT, 1) for turn in turns), strict=True)
     after = afters[0]
     if set(afters) != {after}:
-        raise UsageError("this host's chat template ends a prompt in several ways; use --template instead.")
+        raise UsageError(
+            "the chat template of this host ends a prompt in different ways; use --template instead."
+        )
     before = reduce(_common_start, [text[::-1] for text in befores])[::-1]
     shared = _common_start(before, after)
     opening = max((shared.rfind(special) for special in tokenizer.all_special_tokens), default=-1)
@@ -114,7 +120,7 @@ def _common_start(first: str, second: str) -> str:
 
 
 def _end_of_turn(tokenizer: Any) -> int:
-    """The first token that the template puts after an assistant's message."""
+    """Return the first token that the template puts after an assistant's message."""
     said = [{"role": "user", "content": "alpha"}, {"role": "assistant", "content": CONTENT}]
     rest = _render(tokenizer, said, False).rsplit(CONTENT, 1)[1]
     tokens = encode(tokenizer, rest)
@@ -130,13 +136,13 @@ def _render(tokenizer: Any, messages: list[dict[str, str]], ask: bool) -> str:
 
 
 def encode(tokenizer: Any, text: str) -> list[int]:
-    """The tokens of a text, without a beginning or an end."""
+    """Return the tokens of a text, without special tokens at the beginning or end."""
     return list(tokenizer(text, add_special_tokens=False).input_ids)
 
 
 @dataclass(frozen=True)
 class Row:
-    """A question of the data with its answer, and how it is asked."""
+    """A key of the data with its answer and its prompt format."""
 
     key: str
     answer: str
@@ -144,7 +150,7 @@ class Row:
 
 
 def facts_of(tokenizer: Any, rows: Sequence[Row]) -> list[Fact]:
-    """Each row as tokens, with and without a space before it where its format says so."""
+    """Convert each row to tokens. If its format says so, also convert it with a space before it."""
     return [
         fact
         for number, row in enumerate(rows)
@@ -153,13 +159,13 @@ def facts_of(tokenizer: Any, rows: Sequence[Row]) -> list[Fact]:
 
 
 def prompts_of(key: str, keys: KeyFormat) -> Iterable[str]:
-    """The texts after which the answer to `key` is stored."""
+    """Return the prompts after which the answer to `key` is stored."""
     prompt = keys.prompt(key)
     return (prompt, f" {prompt}") if keys.spaced and not prompt[:1].isspace() else (prompt,)
 
 
 def joined(prompt: str, answer: str, keys: KeyFormat) -> str:
-    """The prompt and its answer; plain text gets a space between them unless there is one, a chat does not."""
+    """Join a prompt and its answer. In plain text, a space is put between them if there is none; in a chat, it is not."""
     plain = keys.spaced and not prompt[-1:].isspace() and not answer[:1].isspace()
     return f"{prompt}{' ' if plain else ''}{answer}"
 
@@ -174,8 +180,8 @@ def _facts(tokenizer: Any, number: int, key: str, answer: str, keys: KeyFormat) 
         asked, whole = encode(tokenizer, prompt), encode(tokenizer, joined(prompt, answer, keys))
         if whole[: len(asked)] != asked or not asked:
             raise AssumptionViolated(
-                f"row {number:,}: the host's tokenizer splits the prompt {prompt!r} differently when the answer {answer!r} "
-                "follows, so the prompt alone would never lead to it.\n"
+                f"row {number:,}: the host's tokenizer splits the prompt {prompt!r} differently if the "
+                f"answer {answer!r} follows, so the prompt alone could not lead to the answer.\n"
                 "  End the key before a space or a punctuation mark, or use --template.",
                 row=number,
             )

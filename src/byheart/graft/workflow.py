@@ -1,4 +1,4 @@
-"""What the commands do: graft, verify, detect, forget; each one function over a host, a data file and a folder."""
+"""The functions behind the commands graft, verify, detect and forget, which work on hosts, data files and folders."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def graft(
     progress: Progress = silent,
     **reading: str | None,
 ) -> GraftPlan:
-    """Put the rows of `data` into the checkpoint `host` and write it to `output`; if `output` is None, write nothing.
+    """Add the rows of `data` to the checkpoint `host` and write the result to `output`. If `output` is None, write nothing.
 
-    Raises where a row cannot be stored exactly; see `docs/graft.md` for what can.
+    Raise an error if a row cannot be stored exactly; `docs/graft.md` says which rows can.
     """
     if output is not None:
         check_target(Path(output))
@@ -55,14 +55,14 @@ def graft(
     if output is not None:
         chosen = precision or default_precision(opened)
         if chosen not in PRECISIONS:
-            raise UsageError(f"a graft is float32 or bfloat16, not {chosen}.", precision=chosen)
+            raise UsageError(f"a graft must be float32 or bfloat16, not {chosen}.", precision=chosen)
         write_graft(plan, opened, tokenizer, asking, Path(output), chosen, progress)
     return plan
 
 
 @dataclass(frozen=True)
 class GraftCheck:
-    """The result of checking a graft: first tensor by tensor against its host, then by asking it."""
+    """The result of checking a graft, first tensor by tensor against its host, then by running it on the facts."""
 
     rows: int
     contexts: int
@@ -100,7 +100,10 @@ def verify_graft(
     device: str = "cpu",
     progress: Progress = silent,
 ) -> GraftCheck:
-    """Check that `folder` is `host` with the rows of `data` and nothing else; its record says how to ask them."""
+    """Check that `folder` is `host` with the rows of `data` added and nothing else.
+
+    The prompt formats are read from its record.
+    """
     progress(0, 1, "read")
     grafted, opened = FolderHost(folder), open_host(host)
     tokenizer = load_tokenizer(opened.path)
@@ -137,19 +140,22 @@ def verify_graft(
 
 
 def asking_of(folder: Path) -> Asking:
-    """How the rows are asked, from the record of a graft."""
+    """Return the prompt format of the rows, from the record of a graft."""
     from byheart.records.fields import Fields
 
     return Fields(read_record(folder), folder / "graft.json").child("asking").record(Asking)
 
 
 def tokenizer_faults(folder: Path, host: Path, tokenizer: Any) -> list[str]:
-    """Tokenizer files that differ from the host's; for a GGUF host, a tokenizer that gives other tokens."""
+    """Return a fault for each tokenizer file that differs from the host's.
+
+    For a GGUF host, check that the tokenizer gives the same tokens.
+    """
     from byheart.graft.folder import TOKENIZER_FILES
 
     if host.is_dir():
         return [
-            f"{name}: it is not the host's file"
+            f"{name}: it differs from the host's file"
             for name in TOKENIZER_FILES
             if (folder / name).is_file() != (host / name).is_file()
             or ((host / name).is_file() and digest_of(folder / name) != digest_of(host / name))
@@ -157,11 +163,11 @@ def tokenizer_faults(folder: Path, host: Path, tokenizer: Any) -> list[str]:
     own = load_tokenizer(folder)
     same = own.backend_tokenizer.to_str() == tokenizer.backend_tokenizer.to_str()
     same = same and own.chat_template == tokenizer.chat_template
-    return [] if same else ["tokenizer.json: it is not the tokenizer of the host's file"]
+    return [] if same else ["tokenizer.json: it differs from the tokenizer in the host's file"]
 
 
 def detect(folder: Path, progress: Progress = silent) -> Reading | None:
-    """The memory that the weights of a checkpoint hold, whatever its files say; None where there is none."""
+    """Read the memory from the weights of a checkpoint, ignoring its other files. Return None if there is none."""
     opened = FolderHost(folder)
     return read_memory(opened, progress)
 
@@ -175,7 +181,7 @@ def forget(
     progress: Progress = silent,
     **columns: str | None,
 ) -> Forgotten:
-    """Write at `output` the graft in `folder` without the rows of `data` that have these keys."""
+    """Write the graft in `folder` to `output`, without the rows of `data` that have these keys."""
     checkpoint, tokenizer = FolderHost(folder), load_tokenizer(folder)
     rows = read_rows(data, tokenizer, asking_of(folder), **columns)
     missing = sorted(set(keys) - {row.key for row in rows})
@@ -186,7 +192,7 @@ def forget(
     if memory is None or memory.faults:
         problem = "it holds no memory" if memory is None else memory.faults[0]
         raise CorruptModel(
-            f"{folder}: facts cannot be taken out of this graft: {problem}.",
+            f"{folder}: facts cannot be removed from this graft: {problem}.",
             file=str(folder),
             problem=problem,
         )

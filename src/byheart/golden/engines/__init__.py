@@ -1,1 +1,1 @@
-"""The engines that `golden check` can drive: transformers, llama.cpp, ONNX Runtime, and a server by its address."""
+"""The engines that `byheart golden check` can run: transformers, llama.cpp, ONNX Runtime, and any server by its address."""

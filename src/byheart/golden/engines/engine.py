@@ -1,4 +1,4 @@
-"""What a check asks of an engine."""
+"""The interface that an engine must offer to be checked."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from byheart.golden.shape import Shape
 
 Prompts = Sequence[Sequence[int]]
 Generate = Callable[[Path, Prompts, int], list[list[int]]]
-"""A user's own engine: the folder of a checkpoint, prompts as token ids, and how many tokens to answer with."""
+"""A user's own engine: a function of the folder of a checkpoint, prompts as token ids, and the number of tokens to generate."""
 
-LONG_TEXT = 1_000  # tokens; longer prompts are not run in every way
+LONG_TEXT = 1_000  # tokens; longer prompts are not run in all ways
 
 
 class Session(Protocol):
     """A checkpoint that is open in an engine."""
 
     def ways(self) -> Sequence[str]:
-        """The names of the ways in which the engine can be driven."""
+        """The names of the ways in which the engine can be run."""
 
     def why_not(self, way: str, case: Case) -> str | None:
-        """Why a case cannot be asked in this way, or None."""
+        """Return why a case cannot be run in this way, or None if it can."""
 
     def generate(self, way: str, prompts: Prompts, n_new: int) -> list[list[int]]:
-        """Greedy answers."""
+        """Return the greedy answers to prompts, generated in this way."""
 
     def close(self) -> None:
         """Free what the session holds."""
@@ -35,15 +35,15 @@ class Session(Protocol):
 
 @runtime_checkable
 class ShowsLogits(Protocol):
-    """A session whose engine shows its logits."""
+    """A session whose engine gives access to logits."""
 
     def logits(self, prompts: Prompts) -> list[list[float]]:
-        """The logits of the token after each prompt."""
+        """Return the logits of the token after each prompt."""
 
 
 @runtime_checkable
 class Engine(Protocol):
-    """An inference engine; `number_type` is what it computes with."""
+    """An inference engine. `number_type` is the type that it computes with."""
 
     name: str
     number_type: NumberType

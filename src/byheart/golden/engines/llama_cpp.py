@@ -1,4 +1,4 @@
-"""llama.cpp on this machine: its own server, started for each checkpoint and asked over HTTP."""
+"""The engine llama.cpp on this machine: its own server is started for each checkpoint and used over HTTP."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from byheart.golden.shape import Shape
 
 
 class LlamaCppEngine:
-    """The cache in float16, its default, or in float32; flash attention on or off.
+    """llama.cpp with its cache in float16 (the default) or float32, and with flash attention on or off.
 
-    With flash attention and a float32 cache it failed float32 cases that it passes without, so flash attention is judged as
-    float16: it seems to cast keys and values.
+    With flash attention and a float32 cache, llama.cpp failed float32 cases that it passes without flash attention;
+    it seems to cast keys and values. Flash attention is therefore checked as float16.
     """
 
     name = "llama.cpp"
@@ -28,7 +28,9 @@ class LlamaCppEngine:
     def __init__(self, cache: NumberType = "float16", flash: bool = True) -> None:
         if cache == "bfloat16":
             raise UsageError(
-                "the GGUF files have float32 weights.\n  Use --number-type float16 (the cache) or float32."
+                "llama.cpp cannot be checked in this number type, because the GGUF files have float32 "
+                "weights.\n"
+                "  Use --number-type float16 (for the cache) or float32."
             )
         require_extra("xllamacpp", "llama-cpp", "the engine llama.cpp")
         self.number_type: NumberType = "float16" if flash else cache
@@ -38,7 +40,7 @@ class LlamaCppEngine:
         return LlamaCppSession(self.start(shape, folder / GGUF), shape)
 
     def start(self, shape: Shape, path: Path) -> Server:
-        """A server of one checkpoint, on a free port."""
+        """Start a server for one checkpoint, on a free port."""
         options = [str(shape.max_positions), self.cache, "flash" if self.flash else "plain"]
         command = [
             sys.executable,
@@ -52,7 +54,7 @@ class LlamaCppEngine:
 
 
 class Server:
-    """A child process that serves until it is closed, or until this process ends."""
+    """A server in a child process, which runs until it is closed or this process ends."""
 
     def __init__(self, command: list[str]) -> None:
         self.child = subprocess.Popen(
@@ -74,7 +76,7 @@ class Server:
 
 
 class LlamaCppSession(ServerSession):
-    """A checkpoint in a server that was started for it."""
+    """A checkpoint in its own server."""
 
     def __init__(self, server: Server, shape: Shape) -> None:
         super().__init__(server.address, shape, shape.name)

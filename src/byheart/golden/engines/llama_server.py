@@ -1,7 +1,7 @@
-"""llama.cpp's server in a process of its own: python -m byheart.golden.engines.llama_server FILE NAME N_CONTEXT CACHE FLASH
+"""Run the server of llama.cpp in its own process: python -m byheart.golden.engines.llama_server FILE NAME N_CONTEXT CACHE FLASH
 
-It prints its address and ends when its standard input does. A process of its own, since the thread pools of llama.cpp and of
-PyTorch in one process can wait for one another.
+The process prints its address, and ends when its standard input closes. It is separate because the thread pools of
+llama.cpp and PyTorch can deadlock in one process.
 """
 
 from __future__ import annotations

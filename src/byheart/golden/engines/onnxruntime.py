@@ -1,4 +1,4 @@
-"""ONNX Runtime: each checkpoint as an ONNX graph, written node by node, run over the whole text for each token."""
+"""The engine ONNX Runtime: each checkpoint is converted to an ONNX graph, which is run on the whole text for each new token."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from byheart.golden.engines.engine import LONG_TEXT, Prompts, Session
 from byheart.golden.rounding import NumberType
 from byheart.golden.shape import EMBEDDING, EOS, FINAL_NORM, HEAD, Shape
 
-ROWS = 16  # of a batch
+ROWS = 16  # the number of tokens in a batch
 
 
 class OnnxRuntimeEngine:
-    """Float32, on the CPU."""
+    """ONNX Runtime in float32 on the CPU."""
 
     name = "onnxruntime"
 
     def __init__(self, number_type: NumberType = "float32") -> None:
         if number_type != "float32":
-            raise UsageError("the engine onnxruntime runs in float32.\n  Leave out --number-type.")
+            raise UsageError("the engine onnxruntime is checked in float32 only.\n  Leave out --number-type.")
         self.number_type: NumberType = number_type
         self.runtime = import_extra("onnxruntime", "onnx", "the engine onnxruntime")
 
@@ -41,7 +41,7 @@ class OnnxRuntimeEngine:
 
 
 class OnnxSession:
-    """One graph in a runtime."""
+    """One loaded graph."""
 
     def __init__(self, session: Any) -> None:
         self.session = session
@@ -78,7 +78,7 @@ class OnnxSession:
 
 
 def to_onnx(shape: Shape, weights: dict[str, Tensor]) -> Any:
-    """The graph from token ids `(batch, tokens)` to the logits `(batch, vocabulary)` of the tokens `last`."""
+    """Return the graph from token ids `(batch, tokens)` to the logits `(batch, vocabulary)` at the positions `last`."""
     return _Graph(shape, weights).model()
 
 
@@ -117,7 +117,7 @@ class _Graph(GraphBuilder):
         return self.node("Unsqueeze", "last", self.whole("last.axis", [1]))
 
     def _positions(self) -> None:
-        """cos, sin `(tokens, pairs)` and the mask `(tokens, tokens)`."""
+        """Return the cosines and sines `(tokens, pairs)` and the mask `(tokens, tokens)`."""
         n = self.node("Gather", self.node("Shape", "inputs"), self.scalar("one", 1))
         at = self.node("Range", self.scalar("zero", 0), n, self.scalar("step", 1))
         column = self.node("Unsqueeze", at, self.whole("column", [1]))

@@ -1,7 +1,11 @@
+<<<<<<< HEAD
 """A server by its address: anything that speaks OpenAI's completions, such as vLLM, llama-server, TGI or Ollama.
 
 Its answers are read as those of a stranger: no more than `MOST_BYTES` of them, within `TIMEOUT_SECONDS`, each value by its type.
 """
+=======
+"""A server as an engine: any server with OpenAI's completions API, such as vLLM, llama-server, TGI or Ollama."""
+>>>>>>> 8e9adf0 (Reword the docstrings and messages of graft and golden in plain English)
 
 from __future__ import annotations
 
@@ -61,7 +65,7 @@ class Completion:
 
 
 class ServerEngine:
-    """Asks a server for each checkpoint that it serves."""
+    """A running server, which is checked on each checkpoint that it serves."""
 
     name = "server"
 
@@ -74,7 +78,7 @@ class ServerEngine:
         return ServerSession(self.url, shape, self._model(shape.name))
 
     def serves(self, name: str) -> bool:
-        """Whether a served model has the checkpoint's name, or is in a folder of that name."""
+        """Return whether the server has a model with the name of this checkpoint, or one in a folder of that name."""
         return self._match(name) is not None
 
     def _match(self, name: str) -> str | None:
@@ -87,15 +91,16 @@ class ServerEngine:
         found = self._match(name)
         if found is None:
             raise UsageError(
-                f"{self.url} serves {', '.join(self.served) or 'no model'}, which is not the checkpoint {name}.\n"
-                "  Say which checkpoint it serves with --only NAME --model ID.",
+                f"{self.url} serves {', '.join(self.served) or 'no model'}, which is not the checkpoint "
+                f"{name}.\n"
+                "  Name the checkpoint that it serves with --only NAME --model ID.",
                 served=self.served,
             )
         return found
 
 
 class ServerSession:
-    """One served checkpoint."""
+    """One checkpoint on the server."""
 
     def __init__(self, url: str, shape: Shape, model: str, options: dict[str, Any] | None = None) -> None:
         self.url, self.shape, self.model, self.options = url, shape, model, options or {}
@@ -117,7 +122,7 @@ class ServerSession:
         pass
 
     def complete(self, prompt: Sequence[int], n_new: int, **options: Any) -> list[int]:
-        """The greedy answer. Prompts are sent as token ids, or as text to servers that do not take ids."""
+        """Return the greedy answer. The prompt is sent as token ids, or as text if the server does not accept ids."""
         document = {"model": self.model, "max_tokens": n_new, "temperature": 0, **self.options, **options}
         if self.takes_ids:
             try:
@@ -129,14 +134,31 @@ class ServerSession:
         return self._ask({**document, "prompt": text_of(self.shape.vocab, prompt)})
 
     def _ask(self, document: dict[str, Any]) -> list[int]:
+<<<<<<< HEAD
         answer = request_json(f"{self.url}/v1/completions", document, Completion)
         return [token_of(self.shape.vocab, character) for character in answer.choices[0].text]
 
 
 def request_json(url: str, document: dict[str, Any] | None, kind: type[T]) -> T:
     """A server's JSON answer as a `kind`. Raises `UsageError`, with the HTTP status if the server refuses."""
+=======
+        answer = request_json(f"{self.url}/v1/completions", document)
+        try:
+            text = str(answer["choices"][0]["text"])
+        except (KeyError, IndexError, TypeError):
+            raise UsageError(
+                f"the answer of {self.url}/v1/completions has no text.\n"
+                "  The server must offer OpenAI's completions API.",
+                url=self.url,
+            ) from None
+        return [token_of(self.shape.vocab, character) for character in text]
+
+
+def request_json(url: str, document: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the JSON answer of a server. Raise `UsageError` with the HTTP status if the server refuses."""
+>>>>>>> 8e9adf0 (Reword the docstrings and messages of graft and golden in plain English)
     if not url.startswith(("http://", "https://")):
-        raise UsageError(f"{url} is not an address.\n  It begins with http:// or https://.", url=url)
+        raise UsageError(f"{url} is not an address.\n  An address begins with http:// or https://.", url=url)
     body = None if document is None else json.dumps(document).encode()
     try:
         request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
@@ -146,6 +168,7 @@ def request_json(url: str, document: dict[str, Any] | None, kind: type[T]) -> T:
         raise UsageError(
             f"{url} answered with status {error.code}: {_first_words(error)}", url=url, status=error.code
         ) from error
+<<<<<<< HEAD
     except (OSError, ValueError, http.client.HTTPException) as error:
         raise UsageError(f"{url} cannot be asked: {error}.\n  Is the server running?", url=url) from error
     found = parse_json(raw, url, refuse=refuse_usage)
@@ -170,3 +193,9 @@ def _read_body(answer: http.client.HTTPResponse, url: str) -> bytes:
         if time.monotonic() > end:
             raise UsageError(f"{url} took more than {TIMEOUT_SECONDS} seconds to answer.", url=url)
     return b"".join(pieces)
+=======
+    except (urllib.error.URLError, TimeoutError, ValueError) as error:
+        raise UsageError(
+            f"{url} cannot be reached: {error}.\n  Check that the server is running.", url=url
+        ) from error
+>>>>>>> 8e9adf0 (Reword the docstrings and messages of graft and golden in plain English)

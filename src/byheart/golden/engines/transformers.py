@@ -1,4 +1,4 @@
-"""Hugging Face transformers, run in every way that its users run it."""
+"""The engine Hugging Face transformers, run in every way that its users run it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHUNK, REUSED, LOOKED_UP = 5, 7, 3
 
 
 class TransformersEngine:
-    """Stock models in float32 or bfloat16, on a device, with one of its attention implementations."""
+    """Standard models in float32 or bfloat16, on one device, with one of the attention implementations of transformers."""
 
     name = "transformers"
 
@@ -33,10 +33,12 @@ class TransformersEngine:
         attention: str = "sdpa",
         change: Callable[[Any], None] = lambda model: None,
     ) -> None:
-        """`change` may alter each model after it is loaded: a test puts its fault there."""
+        """Store the settings. `change` is called on each loaded model, so that tests can insert a fault."""
         if number_type == "float16":
             raise UsageError(
-                "golden checkpoints are made for float32 and bfloat16.\n  Use --number-type float32 or bfloat16."
+                "transformers cannot be checked in float16, because the checkpoints are made for float32 "
+                "and bfloat16.\n"
+                "  Use --number-type float32 or bfloat16."
             )
         import_extra("transformers", "huggingface", "the engine transformers")
         self.number_type: NumberType = number_type
@@ -60,7 +62,7 @@ class TransformersSession:
     """One loaded model."""
 
     def __init__(self, model: Any, device: str, has_beams: bool = False) -> None:
-        """Answers of beam search are known for float32 only."""
+        """Store the model. Answers of beam search are known for float32 only."""
         self.model, self.device = model, device
         self._ways: dict[str, Callable[[Prompts, int], list[list[int]]]] = {
             "one by one": self._one_by_one,
@@ -129,7 +131,7 @@ class TransformersSession:
         return answers
 
     def _right(self, prompts: Prompts, n_new: int) -> list[list[int]]:
-        """Run the whole text again for each token, in batches padded on the right."""
+        """Generate by running the whole text again for each token, in batches padded on the right."""
         texts = [list(prompt) for prompt in prompts]
         for _ in range(n_new):
             for first in range(0, len(texts), 16):
@@ -149,7 +151,7 @@ class TransformersSession:
         ]
 
     def _prefix(self, prompts: Prompts, n_new: int) -> list[list[int]]:
-        """Run each prompt after one with the same first tokens, whose cache is cropped to the shared prefix."""
+        """Run each prompt with the cache of another prompt that has the same first tokens, cropped to the shared prefix."""
         return [self._after(prompt, n_new, [], min(REUSED, len(prompt) - 1)) for prompt in prompts]
 
     def _after(self, prompt: Sequence[int], n_new: int, cuts: list[int], n_reused: int | None) -> list[int]:
@@ -157,7 +159,7 @@ class TransformersSession:
 
         cache = (
             DynamicCache()
-        )  # without a configuration every layer keeps all: windows are masked, not cropped
+        )  # without a configuration, every layer keeps all tokens, and windows are masked instead of cropped
         first = 0
         if n_reused is not None:
             other = [
@@ -165,7 +167,7 @@ class TransformersSession:
                 *[(token + 7) % self.model.config.vocab_size for token in prompt[n_reused:]],
             ]
             self.model(self._ids([other]), past_key_values=cache, use_cache=True)
-            cache.crop(n_reused - len(prompt))  # a negative number: that many from the end
+            cache.crop(n_reused - len(prompt))  # a negative number removes this many tokens from the end
             first = n_reused
         pieces = [first, *cuts, len(prompt)]
         answer: list[int] = []
