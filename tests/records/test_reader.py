@@ -68,7 +68,7 @@ def test_a_mapping_becomes_the_dataclass() -> None:
             "here: there is no field `parts[0].shape`; did you mean `share`?",
         ),
         ({"dimm": 3}, "here: there is no field `dimm`; did you mean `dim`?"),
-        ({"zzz": 3}, "here: there is no field `zzz`. It has count, dim, parts, precision,"),
+        ({"zzz": 3}, "here: there is no field `zzz`. Choose from: count, dim, parts, precision,"),
         ({"dim": 7}, "dim must not be 7."),
         ({"dim": 8}, "here: dim must not be 8."),
         ([1], "here: it is a list of 1 items, not an object."),
