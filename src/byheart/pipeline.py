@@ -139,7 +139,7 @@ def _verified(
     sample: int | None = None,
     remedy: str = "",
 ) -> Model:
-    """The model with every sample checked."""
+    """Verify every sample and return the model."""
     record = construction.record(data, {**choice, "versions": versions("numpy")})
     model = Model(construction.memoriser, record, None)
     if not check:

@@ -1,11 +1,8 @@
-<<<<<<< HEAD
-"""A server by its address: anything that speaks OpenAI's completions, such as vLLM, llama-server, TGI or Ollama.
+"""A server as an engine: any server with OpenAI's completions API, such as vLLM, llama-server, TGI or Ollama.
 
-Its answers are read as those of a stranger: no more than `MOST_BYTES` of them, within `TIMEOUT_SECONDS`, each value by its type.
+The answers of a server are not trusted: at most `MOST_BYTES` are read, within `TIMEOUT_SECONDS`, and every value is
+    checked by its type.
 """
-=======
-"""A server as an engine: any server with OpenAI's completions API, such as vLLM, llama-server, TGI or Ollama."""
->>>>>>> 8e9adf0 (Reword the docstrings and messages of graft and golden in plain English)
 
 from __future__ import annotations
 
@@ -134,29 +131,15 @@ class ServerSession:
         return self._ask({**document, "prompt": text_of(self.shape.vocab, prompt)})
 
     def _ask(self, document: dict[str, Any]) -> list[int]:
-<<<<<<< HEAD
         answer = request_json(f"{self.url}/v1/completions", document, Completion)
         return [token_of(self.shape.vocab, character) for character in answer.choices[0].text]
 
 
 def request_json(url: str, document: dict[str, Any] | None, kind: type[T]) -> T:
-    """A server's JSON answer as a `kind`. Raises `UsageError`, with the HTTP status if the server refuses."""
-=======
-        answer = request_json(f"{self.url}/v1/completions", document)
-        try:
-            text = str(answer["choices"][0]["text"])
-        except (KeyError, IndexError, TypeError):
-            raise UsageError(
-                f"the answer of {self.url}/v1/completions has no text.\n"
-                "  The server must offer OpenAI's completions API.",
-                url=self.url,
-            ) from None
-        return [token_of(self.shape.vocab, character) for character in text]
+    """Return the JSON answer of a server as a `kind`.
 
-
-def request_json(url: str, document: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the JSON answer of a server. Raise `UsageError` with the HTTP status if the server refuses."""
->>>>>>> 8e9adf0 (Reword the docstrings and messages of graft and golden in plain English)
+    Raise `UsageError` if that fails, with the HTTP status if the server refuses.
+    """
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"{url} is not an address.\n  An address begins with http:// or https://.", url=url)
     body = None if document is None else json.dumps(document).encode()
@@ -168,9 +151,10 @@ def request_json(url: str, document: dict[str, Any] | None) -> dict[str, Any]:
         raise UsageError(
             f"{url} answered with status {error.code}: {_first_words(error)}", url=url, status=error.code
         ) from error
-<<<<<<< HEAD
     except (OSError, ValueError, http.client.HTTPException) as error:
-        raise UsageError(f"{url} cannot be asked: {error}.\n  Is the server running?", url=url) from error
+        raise UsageError(
+            f"{url} cannot be reached: {error}.\n  Check that the server is running.", url=url
+        ) from error
     found = parse_json(raw, url, refuse=refuse_usage)
     return read_values(found, kind, url, ignore_unknown=True)
 
@@ -183,7 +167,10 @@ def _first_words(error: urllib.error.HTTPError) -> str:
 
 
 def _read_body(answer: http.client.HTTPResponse, url: str) -> bytes:
-    """An answer as it arrives. Each piece may take as long as the whole: a server that sends bytes one by one is not waited for."""
+    """An answer as it arrives.
+
+    Each piece may take as long as the whole: a server that sends bytes one by one is not waited for.
+    """
     pieces, n_bytes, end = [], 0, time.monotonic() + TIMEOUT_SECONDS
     while piece := answer.read1(2**16):
         pieces.append(piece)
@@ -193,9 +180,3 @@ def _read_body(answer: http.client.HTTPResponse, url: str) -> bytes:
         if time.monotonic() > end:
             raise UsageError(f"{url} took more than {TIMEOUT_SECONDS} seconds to answer.", url=url)
     return b"".join(pieces)
-=======
-    except (urllib.error.URLError, TimeoutError, ValueError) as error:
-        raise UsageError(
-            f"{url} cannot be reached: {error}.\n  Check that the server is running.", url=url
-        ) from error
->>>>>>> 8e9adf0 (Reword the docstrings and messages of graft and golden in plain English)
