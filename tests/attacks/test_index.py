@@ -60,6 +60,17 @@ CASES: dict[str, tuple[str, ...]] = {
         "data/test_hostile.py::test_a_row_of_very_many_tokens_is_memorised_on_request_only",
         "data/test_hostile.py::test_contexts_of_long_documents_are_not_written_out",
     ),
+    "lists without end in the header of a GGUF file": (
+        "graft/test_hostile_gguf.py::test_what_the_file_does_not_hold_is_refused",
+        "graft/test_hostile_gguf.py::test_the_kept_file_of_a_graft_is_read_as_a_host_is",
+    ),
+    "settings of a foreign checkpoint, cases of a golden folder and answers of a server of another type": (
+        "graft/test_hostile_gguf.py::test_settings_are_read_by_type",
+        "graft/test_checks.py::test_hostile_hosts_are_refused_and_nothing_is_written",
+        "golden/test_hostile_cases.py::test_cases_fit_their_checkpoint",
+        "golden/test_hostile_server.py::test_an_answer_is_read_by_type",
+        "golden/test_hostile_server.py::test_an_answer_without_end_is_not_read_to_its_end",
+    ),
     "claimed sizes take memory": (
         "attacks/test_small_inputs.py::test_sizes_that_the_weights_do_not_have",
         "attacks/test_small_inputs.py::test_many_exponents",
@@ -104,6 +115,7 @@ CASES: dict[str, tuple[str, ...]] = {
         "measure/test_specification.py::test_a_pipe_is_not_waited_for",
         "files/test_work_folder.py::test_a_pipe_is_not_waited_for",
         "cli/test_failures.py::test_no_file_takes_the_place_of_a_pipe",
+        "graft/test_hostile_gguf.py::test_a_pipe_is_not_waited_for",
     ),
     "a changed file of an unfinished compilation becomes a model": (
         "files/test_work_folder.py::test_a_changed_file_is_named_with_the_folder_to_remove",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -84,3 +85,9 @@ def save_host(
             weight.copy_(torch.rand_like(weight) + 0.5 if "norm" in name else torch.randn_like(weight) * 0.1)
     network.to(dtype).save_pretrained(folder, max_shard_size=shard)
     return folder
+
+
+def change_json(folder: Path, name: str, **values: object) -> None:
+    """Set fields of a JSON file of a checkpoint."""
+    document = json.loads((folder / name).read_text(encoding="utf-8"))
+    (folder / name).write_text(json.dumps({**document, **values}), encoding="utf-8")

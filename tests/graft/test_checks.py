@@ -19,7 +19,7 @@ from byheart.errors import AssumptionViolated, ByheartError, CorruptModel, Usage
 from byheart.graft.removal import remove_graft
 from byheart.graft.texts import KeyFormat, Row, facts_of, load_tokenizer
 from byheart.graft.workflow import detect, forget, graft, verify_graft
-from tests.graft.hosts import save_host
+from tests.graft.hosts import change_json, save_host
 
 
 def nudge(folder: Path, name: str, place: int, step: int = 1) -> None:
@@ -29,11 +29,6 @@ def nudge(folder: Path, name: str, place: int, step: int = 1) -> None:
     flat.view(torch.int32 if flat.dtype == torch.float32 else torch.int16)[place % flat.numel()] += step
     tensors[name] = flat.view(tensors[name].shape)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-
-
-def change_json(folder: Path, name: str, **values: object) -> None:
-    document = json.loads((folder / name).read_text(encoding="utf-8"))
-    (folder / name).write_text(json.dumps({**document, **values}), encoding="utf-8")
 
 
 def test_any_changed_entry_is_found(tmp_path: Path, grafted: Path, host: Path, facts: Path) -> None:

@@ -115,6 +115,17 @@ def _read_case(line: bytes, where: str) -> Case:
     )
 
 
+def require_fit(found: Sequence[Case], shape: Shape, folder: Path) -> None:
+    """Refuse cases that this checkpoint cannot be asked, or cannot answer."""
+    for case in found:
+        answers = (case.answer, *((case.beam_answer,) if case.beam_answer else ()))
+        tokens = {*case.prompt, *(token for answer in answers for token in answer)}
+        fits = case.prompt and max(tokens) < shape.vocab and len(case.logits) in (0, shape.vocab)
+        fits = fits and len(case.prompt) + N_NEW <= shape.max_positions
+        if not fits or any(len(answer) != N_NEW for answer in answers):
+            raise corrupt(folder / CASES, f"case {case.name!r} does not fit the checkpoint {shape.name}")
+
+
 def shapes(folder: str | Path) -> dict[str, Shape]:
     """Return the checkpoints of a folder, by name."""
     path = Path(folder) / FAMILY

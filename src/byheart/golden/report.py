@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from byheart.golden.case import N_NEW, Case, cases, shapes
+from byheart.golden.case import N_NEW, Case, cases, require_fit, shapes
 from byheart.golden.diagnosis import EXACT_LOGITS, Outcome, Suspicion, diagnose
 from byheart.golden.engines.engine import LONG_TEXT, Engine, FunctionEngine, Generate, ShowsLogits
 from byheart.golden.rounding import NumberType
@@ -100,6 +100,7 @@ def check(
         if only and name not in only:
             continue
         mine = [case for case in found if case.checkpoint == name and case.holds_for(driver.number_type)]
+        require_fit(mine, shape, root)
         if not long_texts:
             n_long = sum(len(case.prompt) > LONG_TEXT for case in mine)
             mine = [case for case in mine if len(case.prompt) <= LONG_TEXT]

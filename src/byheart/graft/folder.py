@@ -23,6 +23,7 @@ from byheart.graft.grafting import GraftPlan
 from byheart.graft.host import CONFIG, INDEX, WEIGHTS, FolderHost, Host, digest_of
 from byheart.graft.texts import Asking
 from byheart.process.progress import Progress
+from byheart.records.refusals import corrupt
 
 RECORD, CARD, KEPT, NORMS = "graft.json", "README.md", "host", "kept.safetensors"
 SCHEMA = 1
@@ -206,6 +207,12 @@ def read_record(folder: Path) -> dict[str, Any]:
             f"{folder} is not a folder that `byheart graft` wrote: it has no {RECORD}.", path=str(folder)
         )
     return Fields(read_json(folder / RECORD), folder / RECORD).values
+
+
+def require_plain_name(name: str, folder: Path) -> None:
+    """Refuse a record that names a host's file by more than a name."""
+    if Path(name).name != name:
+        raise corrupt(folder / RECORD, f"it names a file outside the folder: {name}")
 
 
 def is_graft(folder: Path) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from byheart.errors import UsageError
 from byheart.export.gguf_file import ROTARY_FACTORS, GgufSizes, rotary_factors, write_gguf
 from byheart.files.whole_file import check_file_target
-from byheart.graft.folder import KEPT, RECORD, read_record
+from byheart.graft.folder import KEPT, RECORD, read_record, require_plain_name
 from byheart.graft.gguf_tokenizer import write_tokenizer_of_folder, write_tokenizer_of_gguf
 from byheart.graft.host import FolderHost, rotary, tensor_shapes
 from byheart.graft.texts import load_tokenizer
@@ -25,6 +25,8 @@ ARCHITECTURES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3"
 def export_gguf(folder: Path, path: Path, progress: Progress = silent) -> None:
     """Write the graft in `folder` as a GGUF file, atomically."""
     names = Fields(read_record(folder), folder / RECORD).child("host").values
+    for name in names:
+        require_plain_name(name, folder)
     kept = next((folder / KEPT / name for name in names if name.endswith(".gguf")), None)
     save_gguf(FolderHost(folder), path, f"{folder.resolve().name}, a graft by byheart", kept, progress)
 

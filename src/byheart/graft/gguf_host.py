@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from byheart.errors import UsageError, import_extra
+from byheart.errors import ByheartError, UsageError, import_extra
 from byheart.export.gguf_file import LAYER_PARTS, WHOLE_PARTS
+from byheart.graft.gguf_header import check_header
 from byheart.graft.host import REMEDY, check_shapes, shape_of
 from byheart.records.refusals import corrupt
 
@@ -22,6 +24,20 @@ transformers pairs that are half a head apart.
 """
 
 
+@contextmanager
+def opened_by_gguf(path: Path) -> Iterator[Any]:
+    """A reader of the file, once its header is checked; says what the package gguf could not read, whatever it raises."""
+    gguf = import_extra("gguf", "gguf", "reading a GGUF file")
+    try:
+        check_header(path)
+        yield gguf.GGUFReader(path)
+    except (ByheartError, MemoryError):
+        raise
+    except Exception as error:  # the package raises many types of exceptions on a damaged file
+        problem = f"it cannot be read as a GGUF file: {error or type(error).__name__}"
+        raise corrupt(path, problem, REMEDY) from None
+
+
 class GgufHost:
     """A host in one GGUF file."""
 
@@ -29,17 +45,9 @@ class GgufHost:
 
     def __init__(self, path: Path) -> None:
         """Read sizes and names. Weights are read when they are needed."""
-        gguf = import_extra("gguf", "gguf", "reading a GGUF host")
         self.path = path
-        try:
-            self.reader = gguf.GGUFReader(path)
+        with opened_by_gguf(path) as self.reader:
             self.config = _config(self.reader)
-        except UsageError:
-            raise
-        except Exception as error:  # the package raises many types of exceptions on a damaged file
-            raise corrupt(
-                path, f"it cannot be read as a GGUF file: {error or type(error).__name__}", REMEDY
-            ) from None
         self.shape = shape_of(self.config, path)
         self.places = {hugging_face_name(tensor.name): tensor for tensor in self.reader.tensors}
         sizes = {name: tuple(int(n) for n in reversed(tensor.shape)) for name, tensor in self.places.items()}

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from byheart.errors import UsageError, import_extra
+from byheart.errors import UsageError
+from byheart.graft.gguf_host import opened_by_gguf
 from byheart.records.fields import Fields, read_json
 
 LLAMA_3 = (
@@ -57,13 +58,15 @@ def _rule(step: Mapping[str, Any]) -> str:
 
 def write_tokenizer_of_gguf(writer: Any, source: Path) -> None:
     """Copy all fields of a GGUF file about its tokenizer."""
-    gguf = import_extra("gguf", "gguf", "a GGUF file")
-    for name, field in gguf.GGUFReader(source).fields.items():
-        if name.startswith("tokenizer."):
-            if field.types[0] == gguf.GGUFValueType.ARRAY:
-                writer.add_array(name, field.contents())
-            else:
-                writer.add_key_value(name, field.contents(), field.types[0])
+    from gguf import GGUFValueType
+
+    with opened_by_gguf(source) as reader:
+        for name, field in reader.fields.items():
+            if name.startswith("tokenizer."):
+                if field.types[0] == GGUFValueType.ARRAY:
+                    writer.add_array(name, field.contents())
+                else:
+                    writer.add_key_value(name, field.contents(), field.types[0])
 
 
 def write_tokenizer_of_folder(writer: Any, folder: Path, tokenizer: Any, config: Mapping[str, Any]) -> None:

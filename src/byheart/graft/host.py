@@ -26,6 +26,10 @@ REMEDY = "Download the checkpoint again, or give another one."
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 ROPE_TYPES = ("default", "linear", "llama3", "yarn")
 MOST = 2**31
+MOST_POSITIONS = 2**20
+"""Every distance up to this is looked at, for every head."""
+
+FLAGS = ("tie_word_embeddings", "attention_bias", "mlp_bias", "use_sliding_window")
 DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 WHY_NOT = {
     "gemma": "it multiplies embeddings by the square root of the width, which the graft would change",
@@ -118,8 +122,10 @@ def open_host(path: str | Path) -> Host:
         )
     if path.is_dir():
         return FolderHost(path)
-    with path.open("rb") as file:
-        magic = file.read(4)
+    magic = b""
+    if path.is_file():
+        with path.open("rb") as file:
+            magic = file.read(4)
     if magic != b"GGUF":
         raise UsageError(
             f"{path} is neither a Hugging Face folder nor a GGUF file.\n"
@@ -158,6 +164,7 @@ def shape_of(config: Mapping[str, Any], where: Path) -> Shape:
             f"  Supported types are {', '.join(FAMILIES)}.",
             model_type=family,
         )
+    _check_settings(fields)
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     kind = rope.get("rope_type", rope.get("type", "default")) if isinstance(rope, dict) else None
     checks = {
@@ -202,6 +209,28 @@ def shape_of(config: Mapping[str, Any], where: Path) -> Shape:
         o_bias=bias and family in ("llama", "qwen3"),
         mlp_bias=bool(config.get("mlp_bias", False)) and family == "llama",
     )
+
+
+def _check_settings(fields: Fields) -> None:
+    """Refuse settings of another type than the one that is computed with. Sizes are read by `shape_of`."""
+    fields.integer("max_position_embeddings", 1, MOST_POSITIONS)
+    if not 0 < fields.number("rms_norm_eps") < 1:
+        raise fields.refuse("rms_norm_eps", "a number between 0 and 1")
+    for name in FLAGS:
+        if fields.has(name):
+            fields.boolean(name)
+    for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
+        if isinstance(fields.values.get(name), list):
+            if not fields.integers(name, 0, MOST):
+                raise fields.refuse(name, "a token, or a list of them")
+        elif fields.has(name):
+            fields.integer(name, -1, MOST)  # some configurations write -1 for none
+    if fields.has("layer_types"):
+        fields.texts("layer_types")
+    rope = next((name for name in ("rope_parameters", "rope_scaling") if fields.values.get(name)), None)
+    for part in (fields, *((fields.child(rope),) if rope else ())):
+        if part.has("rope_theta") and not part.number("rope_theta") > 0:
+            raise part.refuse("rope_theta", "a number above 0")
 
 
 def _slides(config: Mapping[str, Any]) -> bool:

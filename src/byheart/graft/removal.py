@@ -11,7 +11,7 @@ import torch
 
 from byheart.errors import ByheartError, CorruptModel, UsageError
 from byheart.files.atomic_folder import replaced_folder
-from byheart.graft.folder import KEPT, NORMS, read_record
+from byheart.graft.folder import KEPT, NORMS, read_record, require_plain_name
 from byheart.graft.host import DTYPES, FolderHost, digest_of
 from byheart.records.fields import Fields, parse_json
 from byheart.records.refusals import corrupt
@@ -31,8 +31,7 @@ def remove_graft(folder: Path, target: Path) -> list[str]:
     n_added = grafted.shape.n_layers - (layers or (0,))[0]
     with replaced_folder(target, check_empty) as fresh:
         for name, digest in digests.items():
-            if Path(name).name != name:
-                raise corrupt(folder / "graft.json", f"it names a file outside the folder: {name}")
+            require_plain_name(name, folder)
             header = folder / KEPT / f"{name}{HEADER}"
             if header.is_file():
                 try:

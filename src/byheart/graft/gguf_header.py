@@ -1,0 +1,127 @@
+"""The header of a GGUF file, checked before packages read it: counts, lengths and places that the file does not have are refused.
+
+The package gguf, which transformers uses too, makes an array for every item of a list, however many a list claims to have.
+"""
+
+from __future__ import annotations
+
+import mmap
+from itertools import pairwise
+from math import prod
+from pathlib import Path
+from struct import unpack_from
+
+from byheart.errors import import_extra
+
+VERSIONS = (2, 3)
+WIDTHS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+"""Bytes of each kind of number, by its code."""
+
+TEXT, LIST, UINT32 = 8, 9, 4
+MOST_ENTRIES = 2**16
+"""Settings, and tensors, of a file; those of hosts have hundreds."""
+
+MOST_ITEMS = 2**21
+"""Items of all lists; a vocabulary of 262,144 tokens with its merges has 1.3 million."""
+
+MOST_SMALL_ITEMS = 2**16
+"""Items of one or two bytes, of which a small file could hold very many."""
+
+MOST_DIMENSIONS = 4
+ALIGNMENT = "general.alignment"
+
+
+def check_header(path: Path) -> None:
+    """Raise `ValueError` unless settings and tensors lie within the file, side by side."""
+    with path.open("rb") as file:
+        if path.stat().st_size < 24:
+            raise ValueError("it is cut short")
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            _Header(content).check()
+
+
+class _Header:
+    """Where in the header the reading is. Nothing is taken from the file but numbers and names."""
+
+    def __init__(self, content: mmap.mmap) -> None:
+        self.content, self.at, self.n_items, self.n_small = content, 0, 0, 0
+        self.alignment = 32
+
+    def number(self, form: str, width: int) -> int:
+        at = self.at
+        self.skip(width)
+        (value,) = unpack_from(form, self.content, at)
+        return int(value)
+
+    def long(self) -> int:
+        return self.number("<Q", 8)
+
+    def short(self) -> int:
+        return self.number("<I", 4)
+
+    def skip(self, n_bytes: int) -> None:
+        self.at += n_bytes
+        if self.at > len(self.content):
+            raise ValueError("it ends within its header")
+
+    def text(self) -> str:
+        n_bytes = self.long()
+        begin = self.at
+        self.skip(n_bytes)
+        return str(self.content[begin : self.at], "utf-8")
+
+    def check(self) -> None:
+        self.skip(4)
+        version = self.short()
+        if version not in VERSIONS:
+            raise ValueError(f"its version is {version}; versions {VERSIONS[0]} and {VERSIONS[1]} are read")
+        n_tensors, n_settings = self.long(), self.long()
+        if max(n_tensors, n_settings) > MOST_ENTRIES:
+            raise ValueError(f"it claims {n_tensors:,} tensors and {n_settings:,} settings")
+        for _ in range(n_settings):
+            name, kind = self.text(), self.short()
+            if name == ALIGNMENT and kind == UINT32:
+                self.alignment = self.short()
+            else:
+                self.skip_value(kind)
+        places = sorted(self.tensor() for _ in range(n_tensors))
+        if self.alignment < 1:
+            raise ValueError("its alignment is 0")
+        begin = -(-self.at // self.alignment) * self.alignment
+        if places and begin + max(end for _, end in places) > len(self.content):
+            raise ValueError("it is cut short: a tensor ends behind its end")
+        if any(first[1] > second[0] for first, second in pairwise(places)):
+            raise ValueError("two tensors lie in the same place")
+
+    def skip_value(self, kind: int) -> None:
+        if kind == TEXT:
+            self.skip(self.long())
+        elif kind == LIST:
+            inner, n_items = self.short(), self.long()
+            self.n_items += n_items
+            self.n_small += n_items if WIDTHS.get(inner, 8) < 4 else 0
+            if self.n_items > MOST_ITEMS or self.n_small > MOST_SMALL_ITEMS:
+                raise ValueError(f"its lists have {self.n_items:,} items")
+            if inner == TEXT:
+                for _ in range(n_items):
+                    self.skip(self.long())
+            else:
+                self.skip(n_items * self.width(inner))
+        else:
+            self.skip(self.width(kind))
+
+    def width(self, kind: int) -> int:
+        if kind not in WIDTHS:
+            raise ValueError(f"a setting has the unknown kind {kind}")
+        return WIDTHS[kind]
+
+    def tensor(self) -> tuple[int, int]:
+        """Where the next tensor begins and ends, counted from the end of the header."""
+        gguf = import_extra("gguf", "gguf", "reading a GGUF file")
+        name, n_dimensions = self.text(), self.short()
+        if n_dimensions > MOST_DIMENSIONS:
+            raise ValueError(f"tensor {name!r} has {n_dimensions:,} dimensions")
+        size = prod(self.long() for _ in range(n_dimensions))
+        block, width = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType(self.short())]
+        begin = self.long()
+        return begin, begin + size * width // block
