@@ -16,6 +16,8 @@ from safetensors.torch import load_file, save_file
 
 from byheart.cli.main import run
 from byheart.errors import AssumptionViolated, ByheartError, CorruptModel, UsageError
+from byheart.graft.contexts import merge_contexts
+from byheart.graft.reading import Reading
 from byheart.graft.removal import remove_graft
 from byheart.graft.texts import KeyFormat, Row, facts_of, load_tokenizer
 from byheart.graft.workflow import detect, forget, graft, verify_graft
@@ -48,6 +50,99 @@ def test_any_changed_entry_is_found(tmp_path: Path, grafted: Path, host: Path, f
             missed.append((name, place))
         shutil.rmtree(folder)
     assert missed == []
+
+
+def change_host_tensor(folder: Path, draw: random.Random, memory: Reading) -> None:
+    names = [
+        name for name in load_file(folder / "model.safetensors") if layer_of(name) >= memory.n_memory_layers
+    ]
+    nudge(folder, draw.choice(names), draw.randrange(10**9), draw.choice((1, -1)))
+
+
+def change_unit(folder: Path, draw: random.Random, memory: Reading) -> None:
+    """One weight of a unit is gone."""
+    unit = draw.choice(memory.units)
+    name = f"model.layers.{unit.layer}.mlp.{draw.choice(('gate', 'up'))}_proj.weight"
+    tensors = load_file(folder / "model.safetensors")
+    row = tensors[name][unit.unit]
+    row[draw.choice(row.nonzero().flatten().tolist())] = 0
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def change_norm(folder: Path, draw: random.Random, memory: Reading) -> None:
+    names = [name for name in load_file(folder / "model.safetensors") if "norm" in name]
+    nudge(folder, draw.choice(names), draw.randrange(10**9), draw.choice((1, -1)))
+
+
+def change_config(folder: Path, draw: random.Random, memory: Reading) -> None:
+    name, value = draw.choice(
+        (
+            ("rms_norm_eps", 2e-5),
+            ("eos_token_id", 3),
+            ("tie_word_embeddings", False),
+            ("num_hidden_layers", 4),
+        )
+    )
+    change_json(folder, "config.json", **{name: value})
+
+
+def change_tokenizer(folder: Path, draw: random.Random, memory: Reading) -> None:
+    path = folder / draw.choice(("tokenizer.json", "tokenizer_config.json"))
+    content = bytearray(path.read_bytes())
+    content[draw.randrange(len(content))] ^= 1
+    path.write_bytes(content)
+
+
+def layer_of(name: str) -> int:
+    """The layer of a tensor; of those outside the layers, more than any."""
+    return int(name.split(".")[2]) if name.startswith("model.layers.") else 10**6
+
+
+TAMPERINGS = (change_host_tensor, change_unit, change_norm, change_config, change_tokenizer)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tamper", TAMPERINGS)
+def test_twenty_tamperings_of_each_kind_are_noticed(
+    tmp_path: Path, grafted: Path, host: Path, facts: Path, tamper: Callable[..., None]
+) -> None:
+    memory, draw, unnoticed = detect(grafted), random.Random(tamper.__name__), []
+    assert memory is not None
+    for number in range(20):
+        folder = tmp_path / str(number)
+        shutil.copytree(grafted, folder)
+        tamper(folder, draw, memory)
+        try:
+            if verify_graft(folder, facts, host, ask=False).holds:
+                unnoticed.append(number)
+        except ByheartError:
+            pass
+        shutil.rmtree(folder)
+    assert unnoticed == []
+
+
+@pytest.mark.slow
+def test_detect_tells_twenty_grafts_from_twenty_others(tmp_path: Path) -> None:
+    """All contexts of each graft; the others are hosts, two of them with constant columns of whole numbers."""
+    draw, families = random.Random(9), ("llama", "mistral", "qwen2", "qwen3")
+    keys = ("The capital of France is", "secret number of Ann is", "Where does Bob live ?", "garden rain was")
+    for number in range(20):
+        width = 48 + 16 * (number % 3)
+        path = save_host(tmp_path / str(number), families[number % 4], hidden_size=width, head_dim=32)
+        if number < 2:
+            tensors = load_file(path / "model.safetensors")
+            tensors["model.embed_tokens.weight"][:, :2] = float(number + 1)
+            save_file(tensors, path / "model.safetensors", metadata={"format": "pt"})
+        assert detect(path) is None
+        data = tmp_path / f"{number}.csv"
+        lines = [f"{key},{draw.randrange(1, 10)} {draw.randrange(1, 10)}" for key in draw.sample(keys, 3)]
+        data.write_text("\n".join(["key,value", *lines, ""]), encoding="utf-8")
+        precision = draw.choice(("float32", "bfloat16"))
+        plan = graft(path, data, tmp_path / f"graft-{number}", precision=precision)
+        memory = detect(tmp_path / f"graft-{number}")
+        assert memory is not None
+        assert memory.answers() == merge_contexts(plan.facts)
+        assert memory.faults == []
 
 
 def missed(
@@ -258,7 +353,17 @@ def have_an_odd_longest_text(folder: Path) -> None:
     change_json(folder, "tokenizer_config.json", model_max_length={"a": 1})
 
 
+def claim_endless_texts(folder: Path) -> None:
+    change_json(folder, "config.json", max_position_embeddings=10**13)
+
+
+def say_no_longest_text(folder: Path) -> None:
+    change_json(folder, "config.json", max_position_embeddings=None)
+
+
 HOSTILE = [
+    claim_endless_texts,
+    say_no_longest_text,
     have_an_odd_longest_text,
     lie_about_shapes,
     be_a_pickle,
