@@ -275,7 +275,7 @@ class _Follower:
         """Compare every query, key and norm of queries with what it must be, entry by entry."""
         size, n_pairs = self.shape.head_dim, 0
         if self.heads:
-            n_pairs = max(1, min(np.count_nonzero(self.heads[0].key), size // 2))
+            n_pairs = max(1, min(int(np.count_nonzero(self.heads[0].key)), size // 2))
         amplitude = amplitude_of(
             self.frequencies[:n_pairs],
             self.scaling,
