@@ -90,9 +90,9 @@ def _narrowest(values: np.ndarray, kind: str) -> np.ndarray:
     Four bytes suffice, because a matrix has at most 2^24 columns and exponents are limited.
     """
     for dtype in (np.dtype(f"<{kind}1"), np.dtype(f"<{kind}2")):
-        limits = np.iinfo(dtype)
-        if limits.min <= values.min(initial=0) and values.max(initial=0) <= limits.max:
-            return values.astype(dtype)
+        narrow = values.astype(dtype)
+        if np.array_equal(narrow, values):
+            return narrow
     return values.astype(f"<{kind}4")
 
 
