@@ -43,6 +43,10 @@ def _show(found: LocatedFact, names_sharing: bool) -> None:
     else:
         cells = [(each.answer, _name(each), _value(each), _bits(each)) for each in found.locations]
         show_table(("answer", "weight", "value", "its bits"), cells, numbers=(2,))
+    if any(location.zeros for location in found.locations):
+        say(
+            "\nZeros spell this answer: with one of these weights at zero it changes, with all of them at zero it does not."
+        )
     if names_sharing:
         sharing = found.sharing
         named = ", ".join(sharing[:MOST_SHARING])

@@ -98,6 +98,7 @@ def locate(folder: str | Path, facts: str | Sequence[str], progress: Progress = 
                     value=row[column].item(),
                     powers=(),
                     lemma=None,
+                    zeros=None,
                     sharing=tuple(name for name in users[unit.layer, unit.unit] if name != step.fact),
                 )
             )

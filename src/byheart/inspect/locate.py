@@ -80,11 +80,13 @@ def locate_in_tables(
         for segment, layer in enumerate(shape.tables)
     )
     found: list[dict[str, np.ndarray]] = []
+    held: dict[int, list[np.ndarray]] = {}
     for segment, tokens, registers in reads.cells():
         is_asked = before[tokens] != UNKNOWN
         tokens, registers = tokens[is_asked], registers[is_asked]
         holds = reads.answers_without(segment, tokens, registers, labels) != before[tokens]
         tokens, registers = tokens[holds], registers[holds]
+        held.setdefault(segment, []).append(np.stack([tokens, registers]))
         rows, columns = reads.rows[tokens, segment], shape.n_slots + registers
         is_input = shape.matrix(segment) == "w1"
         found.append(
@@ -99,7 +101,10 @@ def locate_in_tables(
                 "fields": reads.powers(segment, tokens, registers, before[tokens]),
             }
         )
-    return gather(tuple(names), n_asked, tuple(labels), places, found)
+    together = {segment: tuple(np.concatenate(cells, axis=1)) for segment, cells in held.items()}
+    changes = np.zeros(len(names), dtype=bool)
+    changes[reads.samples[reads.answers_without_all(together, labels) != before]] = True
+    return gather(tuple(names), n_asked, tuple(labels), places, found, ~changes)
 
 
 def _first_positions(samples: np.ndarray, positions: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any, overload
 
 import numpy as np
-from jaxtyping import Int, Shaped
+from jaxtyping import Bool, Int, Shaped
 
 from byheart.errors import UsageError
 
@@ -35,6 +35,8 @@ class Location:
     value       value of the weight; None if there is no index
     powers      if the fact has its own bits in the weight, the exponents of these bits; empty if all bits belong to it
     lemma       in the theorem's models, what the layers do and the lemma that says so
+    zeros       True if setting any one of the fact's weights to zero changes the answer, but setting all of them to zero gives
+                it again, because zeros spell it; None if this was not computed, as in a Llama
     sharing     the other facts, of those given, with the same location: setting this weight to zero changes their
                 answers too. If there is no index, the other facts in the same layers
     """
@@ -49,6 +51,7 @@ class Location:
     value: int | float | Fraction | None
     powers: tuple[int, ...]
     lemma: str | None
+    zeros: bool | None
     sharing: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -88,6 +91,7 @@ class Locations(Sequence[Location]):
     values    values of the weights
     fields    for each kind of field, first and last (exclusive) exponent of the fact's own bits; an empty range if
               there are none
+    zeros     for each fact, whether zeros spell its answer
     """
 
     facts: tuple[str, ...]
@@ -101,6 +105,7 @@ class Locations(Sequence[Location]):
     cells: Int[np.ndarray, "n axes"]
     values: Shaped[np.ndarray, " n"]
     fields: Int[np.ndarray, "n kinds 2"]
+    zeros: Bool[np.ndarray, " n_facts"] | None = None
 
     def __len__(self) -> int:
         """Total number of locations of the facts."""
@@ -177,6 +182,7 @@ class Locations(Sequence[Location]):
             "value": [value if has else None for value, has in zip(values.tolist(), has_index, strict=True)],
             "powers": [_powers(tuple(map(tuple, ranges))) for ranges in self.fields[taken].tolist()],
             "lemma": [place.lemma for place in places],
+            "zeros": [None if self.zeros is None else bool(self.zeros[at]) for at in self.fact[taken]],
             "sharing": [
                 tuple(self.facts[other] for other in facts[place] if other != fact)
                 for fact, place in together
@@ -196,11 +202,13 @@ def gather(
     answers: tuple[str, ...],
     places: tuple[Place, ...],
     found: Sequence[Mapping[str, np.ndarray]],
+    zeros: Bool[np.ndarray, " n_facts"] | None = None,
 ) -> Locations:
     """Join the columns that were found in batches to one table, sorted by fact and position."""
     columns = {name: np.concatenate([each[name] for each in found]) for name in found[0]}
     order = np.lexsort((columns["position"], columns["fact"]))
-    return Locations(names, n_asked, answers, places, **{name: each[order] for name, each in columns.items()})
+    sorted_columns = {name: each[order] for name, each in columns.items()}
+    return Locations(names, n_asked, answers, places, **sorted_columns, zeros=zeros)
 
 
 def require_known(names: Sequence[str], is_known: np.ndarray) -> None:

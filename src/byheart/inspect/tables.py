@@ -11,7 +11,7 @@ number is then exact in float64, even if the words of an exact model are long.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -43,6 +43,8 @@ from byheart.records.reader import read_values
 _MOST = 1 << 40  # limit for the numbers of rows, planes and bits in the notes
 _NUMBERS = 1 << 22  # how many numbers of the stream to hold at a time
 _LIMB = 50  # a long number enters as several floats of this many bits
+Zeroed = Mapping[int, Bool[np.ndarray, "n_tokens n_words"]]
+"""For some segments, which words of the row that each token reads are taken as zero."""
 
 
 @dataclass(frozen=True)
@@ -192,21 +194,49 @@ class TableReads:
         label_names: Sequence[str],
     ) -> Int[np.ndarray, " n"]:
         """Return the class that each of `tokens` would get if one of its words were zero."""
-        return self._read_labels(tokens, (segment, registers), label_names)
+
+        def one_word(here: slice) -> Zeroed:
+            mask = np.zeros((len(registers[here]), self.words(segment).shape[1]), dtype=bool)
+            mask[np.arange(len(mask)), registers[here]] = True
+            return {segment: mask}
+
+        return self._read_labels(tokens, one_word, label_names)
+
+    def answers_without_all(
+        self, cells: Mapping[int, tuple[np.ndarray, np.ndarray]], label_names: Sequence[str]
+    ) -> Int[np.ndarray, " n_tokens"]:
+        """Return the class of each token if all words that hold its input were zero: (tokens, word registers) for each segment."""
+        every, zeroed = np.arange(len(self.rows)), {}
+        for segment, (tokens, registers) in cells.items():
+            held = self._cell_numbers(segment, tokens, registers)
+            read = [
+                self._cell_numbers(segment, every, np.full(len(every), register))
+                for register in range(self.words(segment).shape[1])
+            ]
+            zeroed[segment] = np.isin(np.stack(read, axis=1), held)
+        return self._read_labels(
+            every, lambda here: {segment: mask[here] for segment, mask in zeroed.items()}, label_names
+        )
+
+    def _cell_numbers(self, segment: int, tokens: np.ndarray, registers: np.ndarray) -> np.ndarray:
+        """Return a number for each pair of an input and a word."""
+        table = self.words(segment)
+        words = self.rows[tokens, segment] * table.shape[1] + registers
+        return np.asarray(self.samples[tokens] * table.size + words)
 
     def _read_labels(
-        self, tokens: np.ndarray, without: tuple[int, np.ndarray] | None, label_names: Sequence[str]
+        self, tokens: np.ndarray, without: Callable[[slice], Zeroed] | None, label_names: Sequence[str]
     ) -> np.ndarray:
         found = []
         step = max(1, _NUMBERS // self.stream.shape[1])
         for start in range(0, len(tokens), step):
             here = slice(start, start + step)
-            stream = self._stream(tokens[here], without and (without[0], without[1][here]))
+            stream = self._stream(tokens[here], {} if without is None else without(here))
             found.append(self._tail.answer(stream, label_names))
         return np.concatenate([np.zeros(0, dtype=np.int64), *found])
 
-    def _stream(self, tokens: np.ndarray, without: tuple[int, np.ndarray] | None) -> np.ndarray:
-        """Return the stream before the words are summed, with one word per token left out.
+    def _stream(self, tokens: np.ndarray, without: Zeroed) -> np.ndarray:
+        """Return the stream before the words are summed, with some words of each token left out.
 
         In a dual table, attention has already added the words of the input weights: x holds WORD_SCALE times their sum.
         """
@@ -219,8 +249,8 @@ class TableReads:
             )
         for segment in range(len(shape.tables)):
             read = WORD_SCALE * self.words(segment)[self.rows[tokens, segment]]
-            if without is not None and without[0] == segment:
-                read[np.arange(len(tokens)), without[1]] = 0
+            if segment in without:
+                read[without[segment]] = 0
             if shape.matrix(segment) == "w1":
                 is_open = np.tile(self.channels[tokens, segment], (1, shape.n_limbs * len(shape.sums)))
                 stream[:, SLOTS.index(X)] += (read * is_open).sum(axis=1)
