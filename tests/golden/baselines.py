@@ -90,7 +90,7 @@ def main() -> None:
     known = [
         shape
         for shape in shapes(sys.argv[1]).values()
-        if not shape.n_needles and shape.vocab < 20_000 and not shape.is_exact
+        if not shape.n_needles and shape.vocab < 20_000 and shape.design == "generic"
     ]
     host = sys.argv[3] if len(sys.argv) > 3 else None
     right = greedy_text(host, lambda model: None) if host else []

@@ -154,7 +154,7 @@ def test_bfloat16_for_float32_is_noticed(small_family: Path) -> None:
 def test_exact_logits_are_exact_in_bfloat16(tmp_path: Path) -> None:
     from transformers import AutoModelForCausalLM
 
-    shape = next(shape for shape in SHAPES if shape.is_exact)
+    shape = next(shape for shape in SHAPES if shape.design == "exact")
     weights = draw_exact_weights(shape)
     exact = find_exact_cases(shape, weights, n_drawn=8, n_kept=1)
     write_checkpoint(shape, weights, tmp_path / "exact")
@@ -202,7 +202,7 @@ def test_rounding_stays_within_its_bound(small_family: Path) -> None:
 
 def test_every_stored_weight_is_generic() -> None:
     for shape in SHAPES:
-        if not shape.is_exact and not shape.n_needles and shape.vocab < 1000:
+        if shape.design == "generic" and not shape.n_needles and shape.vocab < 1000:
             weights = draw_weights(shape)
             assert all((tensor != 0).all() for tensor in weights.values())
 

@@ -11,6 +11,7 @@ import torch
 
 from byheart.errors import UsageError, did_you_mean, require_extra
 from byheart.files.atomic_folder import replaced_folder
+from byheart.golden.balance import draw_balance_weights, find_balance_cases
 from byheart.golden.case import CASES, FAMILY, Case, cases
 from byheart.golden.checkpoint import GGUF, save_gguf, write_checkpoint
 from byheart.golden.exact import draw_exact_weights, find_exact_cases
@@ -30,6 +31,15 @@ LLAMA3 = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 64,
 }
+LAST_PAIR_STANDS = {
+    "rope_type": "llama3",
+    "factor": 65_536.0,
+    "low_freq_factor": 8.7,
+    "high_freq_factor": 9.4,
+    "original_max_position_embeddings": 100,
+}
+"""With 8 pairs and a base of 2: the last is slower than the limit and divided by the factor, the other seven stay."""
+
 LINEAR = {"rope_type": "linear", "factor": 2.0}
 
 SHAPES = (
@@ -80,7 +90,24 @@ SHAPES = (
         dtype="bfloat16",
         seed=6,
     ),
-    Shape("llama-exact", "llama", 2, 64, 32, 8, 2, 16, vocab=256, dtype="bfloat16", is_exact=True, seed=8),
+    Shape("llama-exact", "llama", 2, 64, 32, 8, 2, 16, vocab=256, dtype="bfloat16", design="exact", seed=8),
+    Shape(
+        "llama-balance",
+        "llama",
+        2,
+        64,
+        32,
+        8,
+        4,
+        16,
+        vocab=256,
+        norm_eps=2.0**-17,
+        rope_theta=2.0,
+        rope_scaling=LAST_PAIR_STANDS,
+        dtype="bfloat16",
+        design="balance",
+        seed=9,
+    ),
     Shape(
         "llama-long",
         "llama",
@@ -99,10 +126,11 @@ SHAPES = (
 )
 """The checkpoints of the family.
 
-They have 2, 6, 4, 3, 1, 2 and 2 query heads per key-value head. The last but one has token ids above 65,536, and the
+They have 2, 6, 4, 3, 1, 2, 4, 2 and 2 query heads per key-value head. `llama-wide` has token ids above 65,536, and the
 last has long texts.
 """
 
+DRAW = {"generic": draw_weights, "exact": draw_exact_weights, "balance": draw_balance_weights}
 COUNTS: dict[NumberType, int] = {"float32": 28, "float16": 10, "bfloat16": 32}
 PART = "part.json"
 """The file in which a process stores the cases and signatures of a checkpoint."""
@@ -166,11 +194,13 @@ def make_checkpoint(task: Task) -> None:
         return
     n_threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the models are too small to gain from a second thread
-    weights = draw_exact_weights(shape) if shape.is_exact else draw_weights(shape)
+    weights = DRAW[shape.design](shape)
     write_checkpoint(shape, weights, target)
     save_gguf(shape, weights, target / GGUF)
-    if shape.is_exact:
+    if shape.design == "exact":
         found = find_exact_cases(shape, weights)
+    elif shape.design == "balance":
+        found = find_balance_cases(shape, weights)
     else:
         wanted = dict(task.counts)
         if shape.dtype != "bfloat16":

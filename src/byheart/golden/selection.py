@@ -114,12 +114,12 @@ def _continue(engine: ReferenceEngine, prefixes: Tensor, rng: np.random.Generato
     n_last = min(_n_last(engine.shape), max(1, MOST_LOGITS // (len(prefixes) * vocab)))
     cache = cache.repeat(n_last)
     lasts = [N_SPECIAL + rng.choice(vocab - N_SPECIAL, n_last, replace=False) for _ in prefixes]
-    return _decode(
+    return decode(
         engine, prefixes.repeat_interleave(n_last, 0), torch.from_numpy(np.concatenate(lasts)), cache
     )
 
 
-def _decode(engine: ReferenceEngine, texts: Tensor, token: Tensor, cache: Any) -> Candidates:
+def decode(engine: ReferenceEngine, texts: Tensor, token: Tensor, cache: Any) -> Candidates:
     """Return the greedy answers after `texts`, which are in the cache, followed by one more token each."""
     columns, gaps, rivals = [token], [], []
     for _ in range(N_NEW):
@@ -147,7 +147,7 @@ def _margins(
 
 
 @torch.no_grad()
-def _smallest_gaps(shape: Shape, weights: dict[str, Tensor], rows: list[list[int]]) -> Tensor:
+def smallest_gaps(shape: Shape, weights: dict[str, Tensor], rows: list[list[int]]) -> Tensor:
     """Return the smallest lead of the right token in each text. The texts have equal length."""
     ids = torch.tensor(rows)[:, :-1]
     engine = ReferenceEngine(shape, weights)
@@ -200,20 +200,29 @@ def _cases(shape: Shape, weights: dict[str, Tensor], rows: list[list[int]]) -> l
         places = [at for at, row in enumerate(rows) if len(row) == length]
         group = [rows[at] for at in places]
         margins = {each: _margins(shape, weights, group, each) for each in types}
-        gaps = _smallest_gaps(shape, weights, group)
+        gaps = smallest_gaps(shape, weights, group)
         for place, (at, row) in enumerate(zip(places, group, strict=True)):
             prompt, answer = row[:-N_NEW], row[-N_NEW:]
-            made[at] = Case(
-                "",
-                shape.name,
-                tuple(prompt),
-                tuple(answer),
-                text_of(shape.vocab, prompt),
-                text_of(shape.vocab, answer),
-                float(gaps[place]),
-                {each: round(float(values[place]), 4) for each, values in margins.items()},
+            made[at] = case_of(
+                shape, prompt, answer, float(gaps[place]), {t: float(m[place]) for t, m in margins.items()}
             )
     return [made[at] for at in range(len(rows))]
+
+
+def case_of(
+    shape: Shape, prompt: Sequence[int], answer: Sequence[int], gap: float, margins: dict[NumberType, float]
+) -> Case:
+    """A case without a name."""
+    return Case(
+        "",
+        shape.name,
+        tuple(prompt),
+        tuple(answer),
+        text_of(shape.vocab, prompt),
+        text_of(shape.vocab, answer),
+        gap,
+        {each: round(margin, 4) for each, margin in margins.items()},
+    )
 
 
 LONG = {4_000: 6, 32_000: 3}
@@ -260,5 +269,5 @@ def _answer(engine: ReferenceEngine, text: np.ndarray) -> list[int]:
     ids = torch.from_numpy(text)[None].long()
     cache = engine.empty_cache(1)
     engine.forward(ids[:, :-1], torch.ones_like(ids[:, :-1], dtype=torch.bool), cache, n_last=1)
-    made = _decode(engine, ids[:, :-1], ids[:, -1], cache)
+    made = decode(engine, ids[:, :-1], ids[:, -1], cache)
     return [int(i) for i in made.ids[0]] if len(made.ids) else [-1]

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 
 Architecture = Literal["llama", "mistral", "qwen2", "qwen3"]
+Design = Literal["generic", "exact", "balance"]
 BOS, EOS = 0, 1  # the first two ids of every vocabulary, with which a correct engine never answers
 N_SPECIAL = 2
 EMBEDDING, HEAD, FINAL_NORM = "model.embed_tokens", "lm_head", "model.norm"
@@ -38,7 +39,7 @@ class Shape:
     dtype: Literal["float32", "bfloat16"] = "float32"
     max_positions: int = 512
     n_needles: int = 0
-    is_exact: bool = False
+    design: Design = "generic"
     seed: int = 0
 
     @property

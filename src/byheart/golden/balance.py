@@ -1,0 +1,321 @@
+"""A checkpoint in which large numbers balance: a small fault tips an answer, the rounding of bfloat16 does not.
+
+Drawn at random, a checkpoint hides small faults in bfloat16: it rounds to 8 bits, and a base of RoPE that is 0.1% off changes
+less. Here every token has 32 columns of 2^-8 or -2^-8, so the mean of squares is 2^-17, as much as epsilon, and the first norm
+multiplies by 2^8 exactly. Queries of layer 1 are constant; a token is loud or quiet, and only loud ones have a key.
+
+1. *Scale heads* use the last RoPE pair, which hardly turns (`rope_scaling`). A loud token scores 42 or 36 nats, exactly, and a
+   quiet one 0, but the values of quiet ones are 2^60 times as large: both sides weigh the same. A scale that is 0.5% off moves 0.2
+   nats, a fifth of one side; an epsilon of 1e-6 more moves 2.6.
+2. *RoPE heads* use the other seven pairs, 16 nats each. Loud tokens are rare, up to hundreds of tokens back, and the one whose
+   distance scores most decides. At a distance of 300 a base 0.1% off turns a pair by up to 0.1, which moves some 3 nats;
+   rounding moves a few tenths.
+3. The sign of what each of the 8 heads finds is a bit of the answer, times a bit of the last token: a product that the
+   feed-forward part takes, with numbers above 2^16, which float16 does not hold.
+
+Layer 2 is generic, with outputs a third as large. Which prompts are cases is found by search, as in `selection`; the bound for
+bfloat16 comes from `trials`, since what is exact here is noisy to the analysis of `rounding`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from byheart.golden.case import N_NEW, Case
+from byheart.golden.faults import Change, override, to_bits
+from byheart.golden.reference import ReferenceEngine
+from byheart.golden.rounding import NumberType
+from byheart.golden.selection import case_of, decode, smallest_gaps
+from byheart.golden.shape import BOS, EMBEDDING, FINAL_NORM, HEAD, N_SPECIAL, Shape
+from byheart.golden.trials import margins_by_trials
+
+UNIT = 2.0**-8
+N_BITS = 8
+PINS, IDS = range(8), range(8, 16)
+FOUND, PRODUCT = range(32, 40), range(40, 48)
+N_COLUMNS = 32
+"""Columns of a token; those behind are written by the layers."""
+
+
+@dataclass(frozen=True)
+class System:
+    """Columns that say whether a token is loud, and its values: the first two agree in loud tokens, the last two in quiet ones."""
+
+    loud: int
+
+    @property
+    def loud_values(self) -> tuple[int, int]:
+        return self.loud + 1, self.loud + 2
+
+    @property
+    def quiet_values(self) -> tuple[int, int]:
+        return self.loud + 3, self.loud + 4
+
+
+SCALE, ROPE = System(16), System(21)
+SCALE_NATS = (
+    42,
+    36,
+)  # of the scale heads, both of the first key-value head; 0.5% more is the next number of bfloat16
+BALANCED_AT = (1.0, 2.0)  # loud tokens for each quiet one where both sides weigh the same
+GAIN = 4.0  # both sides are nearly equal where it matters: their difference counts more than what other heads find
+PAIR_NATS = 16
+KEY = 4.0
+WIDE = 2.0**18
+"""Beyond float16."""
+
+
+def draw_balance_weights(shape: Shape) -> dict[str, Tensor]:
+    """The tensors of the checkpoint, in bfloat16."""
+    assert (shape.hidden, shape.n_heads, shape.n_kv_heads, shape.head_dim) == (64, 8, 4, 16), (
+        "made for this shape"
+    )
+    rng = np.random.default_rng(shape.seed)
+    weights = _generic(shape, rng)
+    codes = token_codes(shape, rng)
+    weights[f"{EMBEDDING}.weight"] = torch.zeros(shape.vocab, shape.hidden, dtype=torch.float64)
+    weights[f"{EMBEDDING}.weight"][:, :N_COLUMNS] = codes * UNIT
+    weights[f"{HEAD}.weight"][:, list(PRODUCT)] = codes[:, list(IDS)]
+    weights["model.layers.0.input_layernorm.weight"] = torch.ones(shape.hidden, dtype=torch.float64)
+    _write_attention(shape, weights, rng)
+    _write_products(weights, rng)
+    return {name: value.to(torch.bfloat16) for name, value in weights.items()}
+
+
+def token_codes(shape: Shape, rng: np.random.Generator) -> Tensor:
+    """`(vocabulary, 32)`, each 1 or -1: constants, the bits of the id, and two systems of loud and quiet tokens."""
+    codes = torch.from_numpy(rng.choice((-1.0, 1.0), (shape.vocab, N_COLUMNS)))
+    codes[:, list(PINS)] = 1.0
+    ids = torch.arange(shape.vocab)
+    for bit, column in enumerate(IDS):
+        codes[:, column] = 1.0 - 2.0 * ((ids >> bit) & 1)
+    for system in (SCALE, ROPE):
+        codes[BOS, system.loud] = 1.0  # so that every query meets a loud token
+        sign = codes[:, system.loud]
+        (a, b), (c, d) = system.loud_values, system.quiet_values
+        codes[:, b], codes[:, d] = codes[:, a] * sign, -codes[:, c] * sign
+    return codes
+
+
+def _generic(shape: Shape, rng: np.random.Generator) -> dict[str, Tensor]:
+    """Random weights for layer 2, the norms and the head; those of layer 1 are written over."""
+
+    def normal(size: tuple[int, ...], spread: float) -> Tensor:
+        values = rng.standard_normal(size)
+        return torch.from_numpy(values * spread + np.copysign(spread / 16, values))
+
+    weights: dict[str, Tensor] = {}
+    for layer in range(shape.n_layers):
+        at = f"model.layers.{layer}"
+        for name, (n_out, n_in) in shape.linears().items():
+            spread = n_in**-0.5 * (1 / 64 if name.endswith(("o_proj", "down_proj")) else 1.0)
+            weights[f"{at}.{name}.weight"] = normal((n_out, n_in), spread)
+        for norm in ("input_layernorm", "post_attention_layernorm"):
+            weights[f"{at}.{norm}.weight"] = torch.from_numpy(rng.uniform(0.6, 1.4, shape.hidden))
+    weights[f"{FINAL_NORM}.weight"] = torch.from_numpy(rng.uniform(0.8, 1.2, shape.hidden))
+    weights[f"{HEAD}.weight"] = normal((shape.vocab, shape.hidden), 1 / 64)
+    return weights
+
+
+def _write_attention(shape: Shape, weights: dict[str, Tensor], rng: np.random.Generator) -> None:
+    at, size, half = "model.layers.0.self_attn", shape.head_dim, shape.head_dim // 2
+    q, k, v, o = (
+        weights[f"{at}.{name}_proj.weight"].zero_() for name in "qkvo"
+    )  # o is `(hidden, heads * size)`
+    slow = half - 1
+    pins = list(PINS)
+    for group in range(shape.n_kv_heads):
+        system = SCALE if group == 0 else ROPE
+        keys, values = k[group * size : (group + 1) * size], v[group * size : (group + 1) * size]
+        for row in range(half):  # 2 + 2 for loud tokens, 2 - 2 for quiet ones
+            keys[row, pins] = KEY / 2 / len(pins)
+            keys[row, system.loud] = KEY / 2
+        large = 2.0**60 if group == 0 else 1 / 8
+        for row in range(half):
+            values[row, list(system.loud_values)] = float(rng.choice((-1, 1)) * rng.uniform(0.5, 1))
+            values[half + row, list(system.quiet_values)] = float(
+                rng.choice((-1, 1)) * rng.uniform(0.5, 1) * large
+            )
+        values.copy_(values.to(torch.bfloat16))
+    for head in range(shape.n_heads):
+        group = head // shape.group
+        rows = q[head * size : (head + 1) * size]
+        if group == 0:
+            rows[slow, pins] = SCALE_NATS[head] * size**0.5 / KEY / len(pins)
+        else:
+            phases = torch.from_numpy(rng.uniform(0, 2 * np.pi, slow))
+            amplitude = PAIR_NATS * size**0.5 / KEY / len(pins)
+            for row in range(slow):
+                rows[row, pins] = amplitude * torch.cos(phases[row])
+                rows[half + row, pins] = amplitude * torch.sin(phases[row])
+        # what a head reads has the sign of its value, with a share of each of its parts
+        value = v[group * size : (group + 1) * size].abs().sum(1)
+        signs = v[group * size : (group + 1) * size].sum(1).sign()
+        shares = torch.from_numpy(rng.uniform(0.5, 1.5, size))
+        shares[:half] /= shares[:half].sum()
+        shares[half:] /= shares[half:].sum()
+        if group == 0:
+            shares *= GAIN
+            shares[half:] *= np.exp(SCALE_NATS[head]) * BALANCED_AT[head]
+            o[FOUND[head], head * size : (head + 1) * size] = torch.cat(
+                [signs[:half] * shares[:half] / value[:half], signs[half:] * shares[half:] / value[half:]]
+            )
+        else:
+            o[FOUND[head], head * size : (head + 1) * size] = signs * shares / value
+    o[list(FOUND)] *= 1 / 16
+
+
+def _write_products(weights: dict[str, Tensor], rng: np.random.Generator) -> None:
+    """Units 2 j and 2 j + 1 give what head j found, times bit j of the token: silu(b) - silu(-b) = b."""
+    at = "model.layers.0.mlp"
+    gate, up, down = (weights[f"{at}.{name}_proj.weight"] for name in ("gate", "up", "down"))
+    for bit in range(N_BITS):
+        for unit, sign in ((2 * bit, 1.0), (2 * bit + 1, -1.0)):
+            gate[unit], up[unit], down[:, unit] = 0.0, 0.0, 0.0
+            gate[unit, IDS[bit]] = 256.0 * sign
+            up[unit, FOUND[bit]] = WIDE
+            down[PRODUCT[bit], unit] = sign * float(rng.uniform(0.5, 1)) / WIDE / 1024
+
+
+# ---- cases
+
+
+def tips() -> dict[str, Change]:
+    """The small faults that cases are sought for."""
+
+    def scaled(factor: float) -> Change:
+        return lambda engine: override(engine, scale=lambda step, layer: step(layer) * factor)
+
+    def based(factor: float) -> Change:
+        return lambda engine: override(
+            engine,
+            frequencies=lambda step: (
+                step() * factor ** (-torch.arange(len(step()), dtype=torch.float64) / len(step()))
+            ),
+        )
+
+    def turned(factor: float) -> Change:
+        return lambda engine: override(engine, frequencies=lambda step: step() * factor)
+
+    def quantised(engine: ReferenceEngine) -> None:
+        override(engine, store=lambda step, old, new, *rest: step(old, to_bits(new, 4), *rest))
+
+    def least(change: float) -> Change:
+        return lambda engine: override(engine, epsilon=lambda step, name: step(name) + change)
+
+    return {
+        "scale up": scaled(1.005),
+        "scale down": scaled(0.995),
+        "base up": based(1.001),
+        "base down": based(0.999),
+        "frequencies up": turned(1.001),
+        "frequencies down": turned(0.999),
+        "cache": quantised,
+        "epsilon up": least(1e-6),
+        "epsilon down": least(-1e-6),
+    }
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Prompts of one length: at most `n_drawn`, with the share of tokens that are loud in each system.
+
+    Cases are sought until each of `tips` changes the answers of `n_times`.
+    """
+
+    length: int
+    n_drawn: int
+    loud: tuple[float, float]
+    tips: tuple[str, ...]
+    n_times: int
+
+
+BATCHES = (
+    Batch(40, 1_200, (0.4, 0.2), ("scale up", "scale down", "epsilon up", "epsilon down"), 6),
+    Batch(320, 240, (0.4, 0.03), ("base up", "base down", "frequencies up", "frequencies down", "cache"), 4),
+)
+LEAST_GAP = 0.1
+"""Logits reach 16, where neighbours in bfloat16 differ by 0.125: smaller gaps are not worth a trial."""
+
+BLOCK = 4_000_000
+"""Scores of one head that are computed at once."""
+
+
+@torch.no_grad()
+def find_balance_cases(
+    shape: Shape, weights: dict[str, Tensor], batches: tuple[Batch, ...] = BATCHES
+) -> list[Case]:
+    """Random prompts whose answers small faults change and rounding to bfloat16 does not."""
+    rng = np.random.default_rng([shape.seed, 80])
+    engine = ReferenceEngine(shape, weights)
+    found: list[Case] = []
+    for batch in batches:
+        rows, margins = _rows_of(engine, batch, _prompts(engine, batch, rng))
+        fine = [float(margins_by_trials(shape, weights, [row], N_NEW, "float32")) for row in rows]
+        gaps = smallest_gaps(shape, weights, rows).tolist()
+        for row, gap, coarse, exact in zip(rows, gaps, margins, fine, strict=True):
+            # keys and values in float16 would overflow: no case holds there
+            each: dict[NumberType, float] = {"float32": exact, "float16": 0.0, "bfloat16": coarse}
+            case = case_of(shape, row[:-N_NEW], row[-N_NEW:], gap, each)
+            found.append(replace(case, name=f"{shape.name}/balance-{len(found):02}"))
+    return found
+
+
+def _prompts(engine: ReferenceEngine, batch: Batch, rng: np.random.Generator) -> Tensor:
+    """Random tokens, each loud with its probability in each system."""
+    codes = engine.weight(f"{EMBEDDING}.weight")[:, [SCALE.loud, ROPE.loud]] > 0
+    kind = (codes.long() @ torch.tensor([2, 1]))[N_SPECIAL:]
+    tokens = [N_SPECIAL + (kind == each).nonzero().flatten().numpy() for each in range(4)]
+    is_loud = rng.random((batch.n_drawn, batch.length, 2)) < batch.loud
+    drawn = np.stack([rng.choice(some, is_loud.shape[:2]) for some in tokens])
+    prompts = np.take_along_axis(drawn, (is_loud @ np.array([2, 1]))[None], 0)[0]
+    prompts[:, 0] = BOS
+    return torch.from_numpy(prompts)
+
+
+def _rows_of(engine: ReferenceEngine, batch: Batch, prompts: Tensor) -> tuple[list[list[int]], list[float]]:
+    """Prompts with their answers, and their margins in bfloat16."""
+    shape, weights = engine.shape, engine.weights
+    faulty = {name: ReferenceEngine(shape, weights) for name in batch.tips}
+    for name, change in tips().items():
+        if name in faulty:
+            change(faulty[name])
+    counts, found, margins = dict.fromkeys(batch.tips, 0), [], []
+    size = max(1, BLOCK // (shape.n_heads * batch.length**2))
+    for block in torch.split(prompts, size):
+        cache = engine.empty_cache(len(block))
+        engine.forward(block[:, :-1], torch.ones_like(block[:, :-1], dtype=torch.bool), cache, n_last=1)
+        made = decode(engine, block[:, :-1], block[:, -1], cache)
+        rows = made.ids[made.gaps.min(1).values > LEAST_GAP]
+        changed = {name: _changes(each, rows) for name, each in faulty.items()}
+        useful = [
+            at for at in range(len(rows)) if any(changed[n][at] and counts[n] < batch.n_times for n in counts)
+        ]
+        if not useful:
+            continue
+        measured = margins_by_trials(shape, weights, rows[useful].tolist(), N_NEW)
+        for at, margin in zip(useful, measured.tolist(), strict=True):
+            helped = [name for name in counts if changed[name][at]]
+            if margin >= 1.0 and any(counts[name] < batch.n_times for name in helped):
+                found.append(rows[at].tolist())
+                margins.append(margin)
+                for name in helped:
+                    counts[name] += 1
+        if min(counts.values()) >= batch.n_times:
+            break
+    return found, margins
+
+
+def _changes(engine: ReferenceEngine, rows: Tensor) -> list[bool]:
+    """Whether this engine gives another answer to each text."""
+    if not len(rows):
+        return []
+    texts = rows[:, :-1]
+    logits = engine.forward(
+        texts, torch.ones_like(texts, dtype=torch.bool), engine.empty_cache(len(rows)), n_last=N_NEW
+    )
+    return [bool(each) for each in (logits.argmax(-1) != rows[:, -N_NEW:]).any(1)]

@@ -1,0 +1,109 @@
+"""How far rounding can move a decision, from trials: for checkpoints in which most numbers are exact in bfloat16.
+
+The analysis of `rounding` gives an error to every step, even where nothing is rounded. Here engines are tried instead: each rounds
+every stored number to one of its two neighbours in a number type at random, the nearer one more often, so that exact numbers stay.
+Steps that some engines keep in float32 are rounded or not, by a coin for each trial and step. The variance of such an error is
+twice that of rounding to the nearest number, so the bound is `LAMBDA` times the root mean square of what was seen, divided by
+the root of 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from byheart.golden.reference import ReferenceEngine
+from byheart.golden.rounding import LAMBDA, NumberType
+from byheart.golden.shape import Shape
+
+N_FIRST, N_TRIALS = 4, 24
+HOPELESS = 0.7
+"""Texts whose margin is below this in the first trials are not tried again."""
+
+SIGNIFICANT_BITS: dict[NumberType, int] = {"float32": 24, "bfloat16": 8}
+
+
+class TrialEngine(ReferenceEngine):
+    """The reference engine with numbers stored with `n_bits` significant bits, each rounded up or down at random."""
+
+    def __init__(self, shape: Shape, weights: dict[str, Tensor], n_bits: int, seed: int) -> None:
+        super().__init__(shape, weights)
+        self.whole = 2.0**n_bits
+        self.random = torch.Generator().manual_seed(seed)
+
+    def _stored(self, x: Tensor) -> Tensor:
+        mantissa, exponent = torch.frexp(x)
+        scaled = mantissa * self.whole
+        low = scaled.floor()
+        up = torch.rand(x.shape, generator=self.random, dtype=torch.float64) < scaled - low
+        return torch.ldexp((low + up) / self.whole, exponent)
+
+    def _perhaps_stored(self, x: Tensor) -> Tensor:
+        return self._stored(x) if torch.rand((), generator=self.random) < 0.5 else x
+
+    def linear(self, x: Tensor, name: str) -> Tensor:
+        return self._stored(super().linear(x, name))
+
+    def norm(self, x: Tensor, name: str) -> Tensor:
+        scale = torch.rsqrt((x * x).mean(-1, keepdim=True) + self.epsilon(name))
+        return self._stored(self._perhaps_stored(x * scale) * self.weight(f"{name}.weight"))
+
+    def rotate(self, x: Tensor, angles: Tensor) -> Tensor:
+        first, second = x.chunk(2, -1)
+        cos, sin = self._perhaps_stored(angles.cos()), self._perhaps_stored(angles.sin())
+        products = [self._perhaps_stored(a * b) for a, b in ((first, cos), (second, sin))]
+        others = [self._perhaps_stored(a * b) for a, b in ((second, cos), (first, sin))]
+        return self._stored(torch.cat([products[0] - products[1], others[0] + others[1]], -1))
+
+    def scores(self, queries: Tensor, keys: Tensor, layer: int) -> Tensor:
+        products = self._perhaps_stored(queries @ keys.transpose(-1, -2))
+        return self._perhaps_stored(products * self.scale(layer))
+
+    def softmax(self, scores: Tensor, visible: Tensor) -> Tensor:
+        return self._perhaps_stored(super().softmax(scores, visible))
+
+    def mix(self, shares: Tensor, values: Tensor) -> Tensor:
+        return self._stored(super().mix(shares, values))
+
+    def gate(self, x: Tensor, up: Tensor) -> Tensor:
+        return self._stored(self._perhaps_stored(self.activation(x)) * up)
+
+    def add(self, x: Tensor, change: Tensor) -> Tensor:
+        return self._stored(super().add(x, change))
+
+
+@torch.no_grad()
+def margins_by_trials(
+    shape: Shape,
+    weights: dict[str, Tensor],
+    rows: Sequence[Sequence[int]],
+    n_new: int,
+    number_type: NumberType = "bfloat16",
+) -> Tensor:
+    """For texts of one length that end in an answer, the smallest gap in units of its bound."""
+    ids = torch.tensor([list(row) for row in rows])
+    texts, answer = ids[:, :-1], ids[:, -n_new:, None]
+    valid = torch.ones_like(texts, dtype=torch.bool)
+
+    def gaps(engine: ReferenceEngine) -> Tensor:
+        """The lead of the right token over every other."""
+        logits = engine.forward(texts, valid, engine.empty_cache(len(ids)), n_last=n_new)
+        return (logits.gather(2, answer) - logits).scatter(2, answer, torch.inf)
+
+    def margins(moved: Tensor) -> Tensor:
+        bound = LAMBDA / 2**0.5 * moved.square().mean(0).sqrt()
+        found = exact / bound.clamp(min=1e-30)
+        return found.masked_fill(found.isnan(), torch.inf).flatten(1).min(1).values
+
+    def moved(seeds: range) -> Tensor:
+        engines = (TrialEngine(shape, weights, SIGNIFICANT_BITS[number_type], seed) for seed in seeds)
+        return torch.stack([gaps(engine) - exact for engine in engines])
+
+    exact = gaps(ReferenceEngine(shape, weights))
+    seen = moved(range(N_FIRST))
+    first = margins(seen)
+    if float(first.max()) < HOPELESS:
+        return first
+    return margins(torch.cat([seen, moved(range(N_FIRST, N_TRIALS))]))
