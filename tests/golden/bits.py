@@ -19,10 +19,11 @@ from torch import Tensor
 
 from byheart.golden.case import N_NEW, Case, cases, shapes
 from byheart.golden.checkpoint import read_weights
+from byheart.golden.logit_sums import wrong_sums
 from byheart.golden.reference import ReferenceEngine
 
-Group = tuple[Tensor, Tensor, Tensor | None]
-"""Texts of one length without their last token, their answers, and the exact logits of the first decision, if known."""
+Group = tuple[Tensor, Tensor, list[Case]]
+"""The texts of cases of one length without their last token, their answers, and the cases."""
 
 
 def groups(found: list[Case]) -> list[Group]:
@@ -30,22 +31,24 @@ def groups(found: list[Case]) -> list[Group]:
     for length in sorted({len(case.prompt) for case in found}):
         mine = [case for case in found if len(case.prompt) == length]
         rows = torch.tensor([[*case.prompt, *case.answer] for case in mine])
-        exact = torch.tensor([case.logits for case in mine]).double() if mine[0].logits else None
-        made.append((rows[:, :-1], rows[:, -N_NEW:], exact))
+        made.append((rows[:, :-1], rows[:, -N_NEW:], mine))
     return made
 
 
 @torch.no_grad()
 def is_noticed(engine: ReferenceEngine, texts: list[Group]) -> bool:
-    """Whether an answer, or an exact logit, is another."""
-    for ids, answer, exact in texts:
+    """Whether an answer, an exact logit or a sum of logits is another."""
+    for ids, answer, mine in texts:
         logits = engine.forward(
             ids, torch.ones_like(ids, dtype=torch.bool), engine.empty_cache(len(ids)), n_last=N_NEW
         )
         if not torch.equal(logits.argmax(-1), answer) or not bool(logits.isfinite().all()):
             return True
-        if exact is not None and not torch.equal(logits[:, 0].float(), exact.float()):
-            return True
+        for case, row in zip(mine, logits[:, 0], strict=True):
+            if case.logits and row.float().tolist() != list(case.logits):
+                return True
+            if case.sums and wrong_sums(case, row.tolist()):
+                return True
     return False
 
 
@@ -86,8 +89,9 @@ def work(task: tuple[str, str, int, int, int]) -> tuple[str, list[tuple[str, int
     root, name, count, first, step = Path(task[0]), *task[1:]
     torch.set_num_threads(1)
     shape, weights = shapes(root)[name], read_weights(root / name)
-    # short texts first: most flips are noticed there
-    texts = groups([case for case in cases(root) if case.checkpoint == name])
+    mine = [case for case in cases(root) if case.checkpoint == name]
+    # sums of logits first, then short texts: most flips are noticed there
+    texts = groups([case for case in mine if case.sums]) + groups([case for case in mine if not case.sums])
     engine = ReferenceEngine(shape, weights)
     assert not is_noticed(engine, texts), "the reference itself must be right"
     made = []

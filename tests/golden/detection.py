@@ -64,7 +64,7 @@ def faulty_outcomes(
                 else session.generate(way, [case.prompt for case in asked], N_NEW)
             )
             outcomes += [Outcome(c, way, tuple(a)) for c, a in zip(asked, made, strict=True)]
-        outcomes += compare_logits(session, spread([case for case in mine if case.logits], N_CASES))
+        outcomes += compare_logits(session, spread(mine, N_CASES), number_type)
     return outcomes
 
 

@@ -86,8 +86,8 @@ class _Logits:
 
 def test_exact_logits_are_compared_to_the_last_bit(small_family: Path) -> None:
     case = replace(cases(small_family)[0], answer=(0, 9), logits=(5, 2, -3))
-    (right,) = compare_logits(_Logits(0.0), [case])
-    (wrong,) = compare_logits(_Logits(2.0**-22), [case])
+    (right,) = compare_logits(_Logits(0.0), [case], "bfloat16")
+    (wrong,) = compare_logits(_Logits(2.0**-22), [case], "bfloat16")
     assert right.is_right
     assert not wrong.is_right
     assert wrong.wrong_logits == (1,)

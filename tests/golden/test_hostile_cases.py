@@ -24,6 +24,8 @@ ODD: dict[str, dict[str, Any]] = {
     "a short answer of beam search": {"beam_answer": [2]},
     "too few logits": {"logits": [1]},
     "too many logits": {"logits": [1] * 25},
+    "one sum of logits": {"sums": [1.0], "sum_bounds": [1.0]},
+    "sums of logits without bounds": {"sums": [1.0, 2.0]},
     "a prompt without room for an answer": {"prompt": [5] * 28},
 }
 

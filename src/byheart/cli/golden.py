@@ -187,5 +187,5 @@ def _show(report: Report) -> None:
         expected, answer = list(outcome.case.expected(outcome.way)), list(outcome.answer)
         what = f"expected {expected}, got {answer}"
         if outcome.wrong_logits:
-            what = f"{count(len(outcome.wrong_logits))} logits differ from the exact ones"
+            what = f"{count(len(outcome.wrong_logits))} {outcome.way} are wrong"
         say(f"  {outcome.case.name}, {outcome.way}: {what}")

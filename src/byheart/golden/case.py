@@ -25,6 +25,9 @@ LARGEST_SIZE = 2**20  # the limit for every size of a checkpoint
 N_NEW = 5
 """Number of tokens in an answer."""
 
+N_SUMS = 2
+"""The number of sums of logits that a case has, if it has any."""
+
 
 @dataclass(frozen=True)
 class Case:
@@ -33,8 +36,9 @@ class Case:
     `margins[t]` is the smallest gap of a decision, divided by the error bound of number type t. `holds_for` lists the
     types for which it is at least 1.
 
-    `logits` are the logits of the first decision, if they are known exactly. `beam_answer` is the answer of beam
-    search, if it is known; it may differ from the greedy answer.
+    `logits` are the logits of the first decision, if they are known exactly. `sums` are sums of them with signs
+    (`logit_sums`), from which float32 may differ by `sum_bounds`. `beam_answer` is the answer of beam search, if it is
+    known; it may differ from the greedy answer.
     """
 
     name: str
@@ -48,6 +52,8 @@ class Case:
     sensitive_to: tuple[str, ...] = ()
     logits: tuple[int, ...] = ()
     beam_answer: tuple[int, ...] = ()
+    sums: tuple[float, ...] = ()
+    sum_bounds: tuple[float, ...] = ()
 
     def expected(self, way: str) -> tuple[int, ...]:
         """Return the correct answer for this way of running the engine."""
@@ -112,6 +118,8 @@ def _read_case(line: bytes, where: str) -> Case:
         fields.texts("sensitive_to"),
         fields.integers("logits", -(2**24), 2**24),
         fields.integers("beam_answer", 0, 2**31),
+        fields.numbers("sums"),
+        fields.numbers("sum_bounds"),
     )
 
 
@@ -122,6 +130,7 @@ def require_fit(found: Sequence[Case], shape: Shape, folder: Path) -> None:
         tokens = {*case.prompt, *(token for answer in answers for token in answer)}
         fits = case.prompt and max(tokens) < shape.vocab and len(case.logits) in (0, shape.vocab)
         fits = fits and len(case.prompt) + N_NEW <= shape.max_positions
+        fits = fits and len(case.sums) == len(case.sum_bounds) and len(case.sums) in (0, N_SUMS)
         if not fits or any(len(answer) != N_NEW for answer in answers):
             raise corrupt(folder / CASES, f"case {case.name!r} does not fit the checkpoint {shape.name}")
 

@@ -19,6 +19,8 @@ from byheart.golden.signatures import Signature
 
 EXACT_LOGITS = "exact logits"
 """The name under which exact logits are compared. It is not a way of running an engine."""
+LOGIT_SUMS = "sums of logits"
+"""The name under which sums of all logits are compared, within the bound of rounding to float32."""
 
 BY_WAY = {
     "left padding": "padding mask",
@@ -32,6 +34,7 @@ BY_WAY = {
     "no cache": "running without a cache",
     BEAM_SEARCH: BEAM_SEARCH,
     EXACT_LOGITS: "number type",
+    LOGIT_SUMS: "number type",
 }
 PLAIN_WAYS = ("one by one", "as given", "server")
 """Ways in which engines should answer as in the first way of the table."""
@@ -41,7 +44,10 @@ LEAST_LIKENESS = 0.12
 
 @dataclass(frozen=True)
 class Outcome:
-    """The answer of an engine to one case in one way. `wrong_logits` are the token ids with inexact logits."""
+    """The answer of an engine to one case in one way.
+
+    `wrong_logits` are the token ids with inexact logits, or the numbers of the wrong sums of logits.
+    """
 
     case: Case
     way: str

@@ -15,6 +15,7 @@ from byheart.golden.balance import draw_balance_weights, find_balance_cases
 from byheart.golden.case import CASES, FAMILY, Case, cases
 from byheart.golden.checkpoint import GGUF, save_gguf, write_checkpoint
 from byheart.golden.exact import draw_exact_weights, find_exact_cases
+from byheart.golden.logit_sums import with_logit_sums
 from byheart.golden.rounding import NumberType
 from byheart.golden.selection import LENGTHS, find_cases, find_long_cases
 from byheart.golden.shape import Shape
@@ -206,6 +207,8 @@ def make_checkpoint(task: Task) -> None:
         if shape.dtype != "bfloat16":
             wanted.pop("bfloat16", None)
         found = find_cases(shape, weights, wanted, task.lengths)
+    if shape.design == "generic":
+        found = with_logit_sums(shape, weights, found)
     table = signatures_of(shape, weights, found)
     found = with_sensitivity(found, table)
     if shape.n_needles:

@@ -27,7 +27,7 @@ def junit_xml(report: Report) -> str:
             asked, expected = list(outcome.case.prompt), list(outcome.case.expected(outcome.way))
             failure.text = f"prompt {asked}\nexpected {expected}\nanswer {list(outcome.answer)}"
             if outcome.wrong_logits:
-                failure.text += f"\nlogits that are not exact: {list(outcome.wrong_logits)}"
+                failure.text += f"\n{outcome.way} that are wrong: {list(outcome.wrong_logits)}"
     suites = ElementTree.Element("testsuites")
     suites.append(suite)
     return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True)

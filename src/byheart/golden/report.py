@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from byheart.golden.case import N_NEW, Case, cases, require_fit, shapes
-from byheart.golden.diagnosis import EXACT_LOGITS, Outcome, Suspicion, diagnose
+from byheart.golden.diagnosis import EXACT_LOGITS, LOGIT_SUMS, Outcome, Suspicion, diagnose
 from byheart.golden.engines.engine import LONG_TEXT, Engine, FunctionEngine, Generate, ShowsLogits
+from byheart.golden.logit_sums import wrong_sums
 from byheart.golden.rounding import NumberType
 from byheart.golden.signatures import read_signatures, spread
 from byheart.process.progress import Progress, silent
@@ -115,21 +116,25 @@ def check(
                 able = [case for case in mine if case.expected(way)]
                 outcomes += _ask(session, way, able if way in ASKED_ALL else spread(able, N_ASKED), left_out)
             if isinstance(session, ShowsLogits):
-                outcomes += compare_logits(session, [case for case in mine if case.logits])
+                outcomes += compare_logits(session, mine, driver.number_type)
         finally:
             session.close()
     suspicions = diagnose(outcomes, known, read_signatures(root))
     return Report(driver.name, driver.number_type, tuple(outcomes), left_out, tuple(suspicions))
 
 
-def compare_logits(session: ShowsLogits, exact: Sequence[Case]) -> list[Outcome]:
-    """Compare logits that are known exactly with those of the engine, which must be equal to the last bit."""
-    made = session.logits([case.prompt for case in exact]) if exact else []
+def compare_logits(session: ShowsLogits, mine: Sequence[Case], number_type: NumberType) -> list[Outcome]:
+    """Compare exact logits, which must be equal to the last bit, and sums of logits, which must be within their bounds."""
+    asked = [case for case in mine if case.logits or (case.sums and number_type == "float32")]
+    made = session.logits([case.prompt for case in asked]) if asked else []
     outcomes = []
-    for case, row in zip(exact, made, strict=True):
-        wrong = [token for token, value in enumerate(row) if value != case.logits[token]]
-        token = max(range(len(row)), key=row.__getitem__)
-        outcomes.append(Outcome(case, EXACT_LOGITS, (token, *case.answer[1:]), tuple(wrong)))
+    for case, row in zip(asked, made, strict=True):
+        answer = (max(range(len(row)), key=row.__getitem__), *case.answer[1:])
+        if case.logits:
+            wrong = tuple(token for token, value in enumerate(row) if value != case.logits[token])
+            outcomes.append(Outcome(case, EXACT_LOGITS, answer, wrong))
+        else:
+            outcomes.append(Outcome(case, LOGIT_SUMS, answer, wrong_sums(case, row)))
     return outcomes
 
 

@@ -184,6 +184,18 @@ def bounds(
     return torch.stack(gaps, 1), torch.stack(limits, 1)
 
 
+def sum_bounds(
+    shape: Shape, weights: dict[str, Tensor], prompt: Sequence[int], signs: Tensor, number_type: NumberType
+) -> tuple[list[float], list[float]]:
+    """Sums of the logits after a prompt, one for each row of `signs`, and their error bounds."""
+    ids = torch.tensor([list(prompt)])
+    engine = RoundingEngine(shape, weights, number_type)
+    engine.tokens = torch.arange(shape.vocab)[None, None]
+    logits = engine.forward(ids, torch.ones_like(ids, dtype=torch.bool), engine.empty_cache(1), n_last=1)[0]
+    pairs = [_bound(engine, (row * logits).sum(1)) for row in signs]
+    return [float(total) for total, _ in pairs], [float(bound) for _, bound in pairs]
+
+
 def _bound(engine: RoundingEngine, gap: Tensor) -> tuple[Tensor, Tensor]:
     errors = [error for error, _, _ in engine.errors]
     slopes = torch.autograd.grad(gap.sum(), errors, retain_graph=True, allow_unused=True)

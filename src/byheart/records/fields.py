@@ -86,6 +86,10 @@ class Fields:
         value: tuple[int, ...] = self._read(name, tuple[Annotated[int, within(least, most)], ...])
         return value
 
+    def numbers(self, name: str) -> tuple[float, ...]:
+        value: tuple[float, ...] = self._read(name, tuple[float, ...])
+        return value
+
     def child(self, name: str) -> Fields:
         if not isinstance(self.values.get(name), dict):
             raise self.refuse(name, "an object")

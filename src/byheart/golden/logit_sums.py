@@ -1,0 +1,49 @@
+"""Sums of all logits after a prompt: what decisions cannot show about the rows of a large vocabulary.
+
+A row of the head takes part only in decisions that its token wins or nearly wins: 70,000 tokens would take as many prompts.
+But all of them are in a sum of the logits, each with a sign. Rounding to float32 moves such a sum by at most a known bound
+(`rounding.sum_bounds`), so a single logit that is off by more is noticed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from byheart.golden.case import N_SUMS, Case
+from byheart.golden.rounding import sum_bounds
+from byheart.golden.shape import Shape
+from byheart.golden.signatures import spread
+
+N_SUMMED = 8
+"""The number of cases of a checkpoint whose logits are summed."""
+
+
+def signs(vocab: int) -> Tensor:
+    """`(sums, vocabulary)`, each 1 or -1, from the bits of a multiple of the id."""
+    ids = torch.arange(1, vocab + 1)[None]
+    multipliers = torch.tensor([[2_654_435_761], [2_246_822_519]])[:N_SUMS]
+    return 1.0 - 2.0 * ((ids * multipliers >> 31) & 1).double()
+
+
+def with_logit_sums(shape: Shape, weights: dict[str, Tensor], found: Sequence[Case]) -> list[Case]:
+    """The cases, some with the sums of their logits."""
+    chosen = {case.name for case in spread(found, N_SUMMED)}
+    table = signs(shape.vocab)
+    made = []
+    for case in found:
+        if case.name in chosen:
+            sums, bounds = sum_bounds(shape, weights, case.prompt, table, "float32")
+            case = replace(case, sums=tuple(sums), sum_bounds=tuple(bounds))
+        made.append(case)
+    return made
+
+
+def wrong_sums(case: Case, logits: Sequence[float]) -> tuple[int, ...]:
+    """Which sums of these logits are further from the case's than rounding allows."""
+    found = (signs(len(logits)) * torch.tensor(logits, dtype=torch.float64)).sum(1).tolist()
+    triples = zip(found, case.sums, case.sum_bounds, strict=True)
+    return tuple(at for at, (sum_, right, bound) in enumerate(triples) if not abs(sum_ - right) <= bound)
