@@ -1,0 +1,90 @@
+"""Golden checkpoints asked of transformers on a device: float32 without TF32, bfloat16, eager, sdpa, `torch.compile`, long texts.
+
+    python benchmarks/golden_on_device.py FAMILY FILE [--device cuda] [--only NAME]
+
+Adds one JSON line to FILE for each run of each checkpoint, and leaves out what FILE has already, so that a run that was cut
+short can be continued. Exit status 3 if an answer was wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from byheart.golden.case import shapes
+from byheart.golden.engines.engine import Session
+from byheart.golden.engines.transformers import TransformersEngine
+from byheart.golden.report import check
+from byheart.golden.rounding import NumberType
+from byheart.golden.shape import Shape
+
+
+class CompiledEngine(TransformersEngine):
+    """Compiled models, run in one way: every new shape is compiled again."""
+
+    def open(self, shape: Shape, folder: Path) -> Session:
+        session = super().open(shape, folder)
+        setattr(session, "ways", lambda: ("right padding",))  # noqa: B010 # a method of this session alone
+        return session
+
+
+def compiled(model: Any) -> None:
+    model.model.forward = torch.compile(model.model.forward, dynamic=True)
+
+
+def runs(device: str) -> Iterator[tuple[str, TransformersEngine]]:
+    for number_type in ("float32", "bfloat16"):
+        kind = cast(NumberType, number_type)
+        for attention in ("sdpa", "eager"):
+            yield f"{number_type} {attention}", TransformersEngine(kind, device, attention)
+        yield f"{number_type} torch.compile", CompiledEngine(kind, device, "sdpa", compiled)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("family", type=Path)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--only", action="append", help="this checkpoint alone; may be repeated")
+    given = parser.parse_args()
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    done = [json.loads(line) for line in given.file.read_text().splitlines()] if given.file.exists() else []
+    have = {(row["label"], row["checkpoint"]) for row in done}
+    n_wrong = sum(row["wrong"] for row in done)
+    device = torch.cuda.get_device_name() if given.device == "cuda" else given.device
+    for label, engine in runs(given.device):
+        for name in given.only or shapes(given.family):
+            if (label, name) in have:
+                continue
+            started = time.monotonic()
+            report = check(
+                engine, given.family, only=[name], long_texts="compile" not in label and "sdpa" in label
+            )
+            row = {
+                "label": label,
+                "checkpoint": name,
+                "device": device,
+                "torch": torch.__version__,
+                "checked": len(report.outcomes),
+                "wrong": len(report.wrong),
+                "ways": {way: n for _, way, n, _ in report.rows()},
+                "names": sorted({outcome.case.name for outcome in report.wrong})[:20],
+                "seconds": round(time.monotonic() - started, 1),
+            }
+            n_wrong += len(report.wrong)
+            print(json.dumps(row), flush=True)
+            with given.file.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+    return 3 if n_wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
