@@ -164,7 +164,7 @@ def test_a_refusal_is_told_in_one_sentence_and_in_full_as_a_document(
     np.savez(path, inputs=data.inputs.values, labels=data.labels)
     assert run(["compare", str(path), "--methods", "vardi-2022,two-layer-relu"]) == 4
     out = " ".join(capsys.readouterr().out.split())
-    assert "vardi-2022 memorises one vector per sample, and these samples have up to 3 tokens." in out
+    assert "vardi-2022 memorises one vector per sample, but these samples have up to 3 tokens." in out
     assert "Choose a construction" not in out
     assert run(["compare", str(path), "--methods", "vardi-2022", "--json"]) == 4
     (row,) = json.loads(capsys.readouterr().out)["rows"]

@@ -1,8 +1,8 @@
-"""What `auto` tries, in which order, and how the choice is explained.
+"""The constructions that `auto` tries, their order, and the explanation of the choice.
 
-An ordinary user wants a model that runs natively in PyTorch and says "unknown" to inputs that it was not given. So `auto` begins
-with `retrieval` in floats, turning unknown inputs away with as many bits as fit; then come the other constructions of that
-precision, the smallest first; then exact arithmetic. With precision `exact` it takes the smallest construction.
+Most users want a model that runs natively in PyTorch and answers "unknown" to inputs that were not stored. So `auto` first tries
+`retrieval` in float precision, with as many reject bits as fit. It then tries the other constructions in that precision, the
+smallest first, and then exact arithmetic. With precision `exact` it takes the smallest construction.
 """
 
 from __future__ import annotations
@@ -23,12 +23,15 @@ from byheart.process.progress import Progress, Steps
 from byheart.program.construction import Construction
 
 USUAL = "retrieval"
-_MOST_REJECT_BITS = 64  # that a record may speak of
+_MOST_REJECT_BITS = 64  # the most that a record may contain
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One construction to try, with a precision and options; the last trial reports why it refuses the data."""
+    """One construction to try, with a precision and options.
+
+    If the last trial fails, its reason is the one reported to the user.
+    """
 
     method: Method
     precision: Precision
@@ -44,7 +47,7 @@ def build(
     options: dict[str, object],
     progress: Progress | None,
 ) -> tuple[Construction, dict[str, object]]:
-    """The first construction that takes the data, and the record of how it was chosen."""
+    """Build the first construction that accepts the data. Return it with the record of how it was chosen."""
     if not isinstance(seed, int | np.integer) or seed < 0:
         raise UsageError(f"seed must be a whole number of at least 0, not {seed!r}.", seed=str(seed))
     refused: dict[str, str] = {}
@@ -55,7 +58,7 @@ def build(
             {**trial.options, "precision": trial.precision} if len(chosen.precisions) > 1 else trial.options
         )
         read = chosen.read_options(trial.options, trial.precision)
-        if trial.options:  # sizes that the caller chose, and not the construction
+        if trial.options:  # the caller chose sizes, so memory must be checked first
             chosen.require_memory(shape, read)
         try:
             plan = chosen.plan(data, read, np.random.default_rng(seed), steps.begin("plan"))
@@ -68,17 +71,17 @@ def build(
         assert construction.memoriser.network.precision == trial.precision, (
             f"{chosen.name} built another precision"
         )
-        refused.pop(chosen.name, None)  # with more reject bits than fit
+        refused.pop(chosen.name, None)  # it was refused only with more reject bits than fit
         choice = {"choice": explain(trial, data.task, refused)} if method == "auto" else {}
         return construction, {"options": dict(given), **choice, **({"refused": refused} if refused else {})}
     reasons = "\n".join(f"    {name}: {reason}" for name, reason in refused.items())
-    raise AssumptionViolated(f"no construction takes these data.\n{reasons}", refused=refused)
+    raise AssumptionViolated(f"no construction accepts this data set.\n{reasons}", refused=refused)
 
 
 def trials(
     name: str, precision: Precision | None, shape: DataShape, options: Mapping[str, object]
 ) -> Iterator[Trial]:
-    """What to try, the best first: only the method `name`, or everything that `auto` tries."""
+    """Yield what to try, the best first: only the method `name`, or all constructions that `auto` tries."""
     if name != "auto":
         wanted = precision or get(name).precisions[0]
         (method,) = candidates(name, wanted, shape, options)
@@ -92,9 +95,11 @@ def trials(
         for trial in _usual(each, shape, options) if each != "exact" else ():
             n_tried += 1
             yield trial
-        try:  # only now are the other constructions sized
+        try:  # the other constructions are sized only when they are needed
             methods = candidates("auto", each, shape, options)
-        except UsageError as error:  # none offers this precision for the task; the next one may be offered
+        except (
+            UsageError
+        ) as error:  # no construction offers this precision for the task; the next precision may work
             if each == wanted_precisions[-1] and not n_tried:
                 known = {field.name for each in names() for field in fields(get(each).options)}
                 unknown = next((name for name in options if name not in known), "")
@@ -109,19 +114,19 @@ def trials(
 
 
 def _usual(precision: Precision, shape: DataShape, options: Mapping[str, object]) -> Iterator[Trial]:
-    """The usual construction, with as many reject bits as fit, if it has this task, precision and these options."""
+    """Yield trials of `retrieval` with fewer and fewer reject bits, if it supports this task, precision and these options."""
     method = get(USUAL)
     if shape.task not in method.tasks or precision not in method.precisions:
         return
     try:
         method.read_options(options, precision)
-    except UsageError:  # an option of another construction
+    except UsageError:  # the options belong to another construction
         return
     yield from (Trial(method, precision, each) for each in method.usual_options(options, precision))
 
 
 def explain(trial: Trial, task: Task, refused: Mapping[str, str]) -> dict[str, str]:
-    """Why `auto` chose this, and the alternatives, one per line."""
+    """Explain why `auto` made this choice, and list the alternatives."""
     native = trial.precision != "exact"
     bits = trial.options.get("reject_bits", 0)
     why = "runs natively in PyTorch" if native else "the smallest that takes these data, in exact arithmetic"
@@ -145,16 +150,16 @@ def _some_offer_exact(task: Task) -> bool:
 
 
 def describe_unknown_input(record: Mapping[str, Any]) -> str:
-    """The answer to an input that was not among the data of the model with this record."""
+    """Describe what the model with this record answers to an input that was not in its data."""
     bits = (record.get("notes") or {}).get("reject_bits")
     if type(bits) is int and 0 <= bits <= _MOST_REJECT_BITS:
         return unknown_input(bits)
     method = record.get("method") or "this model"
-    return f"an unknown input may get some label: {method} promises nothing for it"
+    return f"an unknown input may get any label: {method} guarantees nothing for it"
 
 
 def unknown_input(reject_bits: int) -> str:
-    """The answer to an input that was not among the data."""
+    """Describe what a model with this many reject bits answers to an input that was not in its data."""
     if not reject_bits:
         return "an unknown input gets some label"
     return f'an unknown input gets "unknown", except about one in {2**reject_bits:,}'

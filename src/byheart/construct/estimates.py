@@ -1,4 +1,7 @@
-"""Estimated sizes of all constructions: planned on the data if they are few, otherwise estimated from their shape."""
+"""Estimated sizes of all constructions.
+
+Small data sets are planned exactly; for larger ones the size is estimated from their shape.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,15 @@ from byheart.network.size import Size
 from byheart.network.transformer.architecture import Precision
 
 MOST_PLANNED = 300
-"""Data of more labels are not planned for: their estimate is that of random data of their shape."""
+"""The most labels of a data set that is planned exactly. Beyond this, the estimate assumes random data of the same shape."""
 
 
 def require_offer(method: Method, task: str, precision: Precision | None) -> None:
-    """Refuse a task or a precision that the construction does not have."""
+    """Raise `UsageError` if the construction does not support the task or the precision."""
     if task not in method.tasks:
-        raise UsageError(f"it offers {', '.join(method.tasks)}, and the task is {task}.")
+        raise UsageError(f"it supports {', '.join(method.tasks)}, but the task is {task}.")
     if precision is not None and precision not in method.precisions:
-        raise UsageError(f"it builds {', '.join(method.precisions)} weights, and {precision} is asked for.")
+        raise UsageError(f"it builds {', '.join(method.precisions)} weights, but {precision} was requested.")
 
 
 def size_on(
@@ -33,7 +36,7 @@ def size_on(
     options: Mapping[str, object] | None = None,
     seed: int = 0,
 ) -> Size:
-    """The size that a construction builds for these data, options and seed, without emitting the network."""
+    """Return the size that a construction would have for these data, options and seed. No network is built."""
     require_offer(method, data.task, precision)
     chosen = method.read_options(options or {}, precision or method.precisions[0])
     return method.plan(data, chosen, np.random.default_rng(seed), None).size
@@ -42,7 +45,8 @@ def size_on(
 def usual_estimate(
     method: Method, shape: DataShape, precision: Precision | None = None
 ) -> tuple[Size, dict[str, object]]:
-    """What `compile --method` would probably build on data of this shape, and the options it would choose itself."""
+    """Return the estimated size of what `compile --method` would build for data of this shape, with the options it would
+    choose."""
     chosen = precision or method.precisions[0]
     return method.first_that_fits(lambda options: method.estimate(shape, options, precision=chosen), chosen)
 
@@ -50,7 +54,7 @@ def usual_estimate(
 def estimates_for_data(
     data: Dataset, methods: Sequence[str] | None = None, seed: int = 0
 ) -> Iterator[Estimate | NotApplicable]:
-    """The size of every construction on `data`, in the first precision it offers; exact where there are few labels."""
+    """Yield the size of every construction on `data`, in its first precision. Sizes are exact if there are few labels."""
     if data.n_labels > MOST_PLANNED:
         return estimates_for_shape(DataShape.of(data), methods)
 
@@ -66,7 +70,7 @@ def estimates_for_data(
 def estimates_for_shape(
     shape: DataShape, methods: Sequence[str] | None = None
 ) -> Iterator[Estimate | NotApplicable]:
-    """The estimated size of every construction on data of this shape, in the first precision it offers."""
+    """Yield the estimated size of every construction on data of this shape, in its first precision."""
 
     def size(method: Method) -> tuple[Size, dict[str, object]]:
         require_offer(method, shape.task, None)
@@ -76,9 +80,10 @@ def estimates_for_shape(
 
 
 def estimates_for_plan(shape: DataShape) -> Iterator[Estimate | NotApplicable]:
-    """The same; a construction that chooses options itself is also listed with the last options it would try.
+    """Yield estimates like `estimates_for_shape`, with a second one for each construction that chooses its own options.
 
-    For `retrieval` that is without reject bits, its smallest.
+    The second estimate is for the last options that the construction would try. For `retrieval` these have no reject bits,
+    which gives its smallest size.
     """
     for found in estimates_for_shape(shape):
         yield found

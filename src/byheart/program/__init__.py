@@ -1,2 +1,2 @@
-"""The middle of the compiler, shared by all constructions: registers and blocks, gadgets, lookup, projection, counts, linear
-systems over GF(2)."""
+"""The middle of the compiler, shared by all constructions: programs of registers and blocks, their conversion to networks,
+gadgets, lookup, projection, counting, and linear systems over GF(2)."""

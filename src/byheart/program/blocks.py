@@ -1,12 +1,13 @@
 """Programs: networks described by named registers, before they have weight matrices.
 
-Registers are the channels of the residual stream. A block is one feed-forward layer (KS25 eq. 3): every unit reads some
-registers, applies ReLU, and adds multiples of the result to some registers. All units of a block read the values from
-before the block. What the paper does by composing plain layers is done here by adding, and what must be forgotten is
-subtracted: a register z >= 0 is cleared by z ← z - ReLU(z).
+A register is one channel of the residual stream. A block is one feed-forward layer (KS25 eq. 3). Each of its units reads some
+registers, applies ReLU, and adds multiples of the result to some registers. All units of a block read the values that the
+registers had before the block. The paper composes plain layers. Here every layer only adds to the residual stream, so a register
+that is no longer needed must be cleared: z ← z - ReLU(z) sets z >= 0 to zero.
 
-`emit` turns a program into a network; `count` computes its size from the same description. A description that is only
-counted may be of data that do not exist yet: `Repeat` says how often blocks occur, `typical(bits)` is a number of that many bits.
+`emit` turns a program into a network, and `count` computes the size of that network. A program that is only counted can
+describe a data set that does not exist yet: `Repeat` stores how often a block occurs, and `typical(bits)` stands for any
+number of that many bits.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from byheart.network.exact.dyadic import Dyadic, Number
 from byheart.network.transformer.architecture import AttentionKind, Pattern, SumPool
 
 Form: TypeAlias = Mapping[str, Number]
-"""A linear form: a multiple of each register named."""
+"""A linear form: the coefficient of each register, by name."""
 
 
 @dataclass(frozen=True)
@@ -35,14 +36,14 @@ class Unit:
 
 
 def clear(*registers: str) -> tuple[Unit, ...]:
-    """Units that set registers to zero, provided they are not negative."""
+    """Return units that set registers to zero. The registers must not be negative."""
     return tuple(Unit({register: 1}, 0, {register: -1}) for register in registers)
 
 
 def threshold(register: str, least: int, writes: Form, hold: Form | None = None) -> tuple[Unit, Unit]:
-    """Add `writes` if the whole number in `register` is at least `least`: ReLU(z - least + 1) - ReLU(z - least) is 0 or 1.
+    """Add `writes` if the integer in `register` is at least `least`: ReLU(z - least + 1) - ReLU(z - least) is 0 or 1.
 
-    `hold` adds other registers to what is read, which can keep the threshold from firing.
+    `hold` is a linear form that is added to z. A sufficiently negative value keeps the threshold from firing.
     """
     reads = {register: 1, **(hold or {})}
     return Unit(reads, 1 - least, dict(writes)), Unit(reads, -least, negate(writes))
@@ -50,9 +51,10 @@ def threshold(register: str, least: int, writes: Form, hold: Form | None = None)
 
 @dataclass(frozen=True)
 class Block:
-    """One feed-forward layer: units side by side, and constants added to registers. `part` says what it is for.
+    """One feed-forward layer: its units, and constants that it adds to registers (`adds`).
 
-    wide  arrays that a network of precision int8 stores as float32: those whose numbers depend on the data
+    part  the purpose of the layer, for display
+    wide  the arrays that an int8 network stores as float32, because their numbers depend on the data
     """
 
     units: Sequence[Unit]
@@ -68,15 +70,12 @@ class Block:
 Blocks: TypeAlias = tuple[Block, ...]
 
 Column: TypeAlias = "Number | np.ndarray"
-"""One number for every unit of a table: an array of them, or a single number that all units share."""
+"""A number for each unit of a table: an array with one number per unit, or a single number for all units."""
 
 
 @dataclass(frozen=True, eq=False)
 class TableBlock:
-    """One feed-forward layer of many units, one per row: like a `Block`, but written by columns.
-
-    Unit a adds writes[r][a] · ReLU(Σ reads[s][a] · s + biases[a]) to every register r.
-    """
+    """One feed-forward layer of many units. It is a `Block` whose numbers are stored in arrays, with one entry per unit."""
 
     n_units: int
     reads: Mapping[str, Column]
@@ -88,9 +87,10 @@ class TableBlock:
 
 @dataclass(frozen=True)
 class RegisterHead:
-    """An attention head: channel c carries values[c] of a token, and adds outputs[c] times that to the token that attends.
+    """An attention head with one or more channels.
 
-    Uniform attention has no keys and no queries.
+    Channel c of a token's value is the linear form values[c]. The attending token adds outputs[c] times the attention-weighted
+    sum of that channel to its registers. Uniform attention has no keys and no queries.
     """
 
     values: Sequence[Form]
@@ -109,7 +109,7 @@ class RegisterAttention:
 
 @dataclass(frozen=True)
 class Repeat:
-    """The same steps `times` over."""
+    """A sequence of steps, repeated `times` times."""
 
     times: int
     steps: tuple[Step, ...]
@@ -120,12 +120,13 @@ Steps: TypeAlias = "Sequence[Step]"
 
 
 Numbers: TypeAlias = "Repeated | Sequence[Number] | np.ndarray"
-"""A list of numbers; a `range` of any length is counted without listing it."""
+"""A list of numbers. A `range` of any length is counted without being expanded."""
 
 
 @dataclass(frozen=True, eq=False)
 class TokenTable:
-    """Columns that turn a token id, and its position where order matters, into the vector that enters."""
+    """Embedding tables: the coordinates of the input vector as functions of the token id and, where order matters, of the
+    position."""
 
     tokens: Sequence[Numbers]
     positions: Sequence[Numbers] | None = None
@@ -133,7 +134,10 @@ class TokenTable:
 
 @dataclass(frozen=True)
 class Repeated:
-    """`times` copies of a non-zero number, and zeros up to `length`, in any order: only for counting."""
+    """A list of `length` numbers: `times` copies of a non-zero number, and zeros.
+
+    Only for counting, so their order is left open.
+    """
 
     number: Number
     times: int
@@ -145,12 +149,12 @@ class Repeated:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A whole network: vectors or token ids enter registers, steps work on them, one register is the answer.
+    """A whole network: an embedding of the input into registers, the steps that compute, and the register that holds the answer.
 
-    inputs  for each register that input enters, its multiple of every coordinate (E_in)
-    table   how token ids become vectors; None where vectors enter
+    inputs  the row of E_in for each register that is filled from the input: one coefficient per input coordinate
+    table   the tables that turn token ids into input vectors; None if the input is vectors already
     pad     the id that pads short sequences
-    extra   the vector of an extra token before every sequence
+    extra   the vector of an additional token placed before every sequence; None if there is none
     """
 
     registers: Sequence[str]
@@ -172,7 +176,7 @@ class Program:
 
 
 def flat_steps(steps: Iterable[Step]) -> Iterator[Block | TableBlock | RegisterAttention | SumPool]:
-    """One step for every layer: repeats written out."""
+    """Yield one step per layer, with every `Repeat` expanded."""
     for step in steps:
         if isinstance(step, Repeat):
             for _ in range(step.times):
@@ -182,19 +186,21 @@ def flat_steps(steps: Iterable[Step]) -> Iterator[Block | TableBlock | RegisterA
 
 
 def typical(bits: int) -> Dyadic:
-    """A whole number of `bits` bits, as an example of all of them."""
+    """Return a whole number of `bits` bits, which stands for any such number when weights are counted."""
     return Dyadic(1, bits - 1)
 
 
 def typical_fraction(bits: int) -> Dyadic:
-    """A number below 1 with `bits` bits after the point, as an example of all of them."""
+    """Return a number below 1 with `bits` bits after the binary point, which stands for any such number when weights are
+    counted."""
     return Dyadic(1, -bits)
 
 
 def mean_of_ends(first: int, last: int, steps_of: Callable[[int], tuple[Step, ...]]) -> tuple[Step, ...]:
-    """For counting: steps_of(first), …, steps_of(last), whose weights change by as many bits from each to the next.
+    """Return steps with the same size as steps_of(first), …, steps_of(last) together. Only for counting.
 
-    Their mean is that of the two ends, so half of them are counted as the first, and half as the last.
+    The number of weight bits must change by the same amount from each call to the next. Then the mean over all calls equals
+    the mean of the two ends, so half of the steps are counted like the first and half like the last.
     """
     n_steps = abs(last - first) + 1
     if n_steps < 2:
@@ -207,13 +213,16 @@ def negate(form: Form) -> dict[str, Number]:
 
 
 def head(value: Form, output: Form, key: Form | None = None, query: Form | None = None) -> RegisterHead:
-    """A head of one channel."""
+    """Return an attention head with one channel."""
     scores = (None if form is None else (form,) for form in (key, query))
     return RegisterHead((value,), (output,), *scores)
 
 
 def side_by_side(*runs: Sequence[Block]) -> Blocks:
-    """Runs of blocks on different registers at once, so that all end with the same block."""
+    """Run several sequences of blocks in parallel, on different registers.
+
+    They are aligned so that all end with the same block.
+    """
     merged: list[Block] = []
     for blocks in zip_longest(*(reversed(run) for run in runs)):
         present = [block for block in blocks if block is not None]

@@ -1,4 +1,4 @@
-"""Labels as points on circles: two numbers distinguish any number of labels (DPC24 Proposition 3)."""
+"""Points on circles: with two numbers per label, any number of labels can be distinguished (DPC24 Proposition 3)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from byheart.theorems import realises
 
 @realises("DPC24-P3")
 def circle_points(n_points: int, dim: int = 2) -> Float[np.ndarray, "n_points dim"]:
-    """Unit vectors such that W W_gᵀ is largest at g: points on a circle for d = 2.
+    """Return unit vectors W whose inner products W W_gᵀ are largest at g. For dim = 2 they lie on a circle.
 
-    In higher dimension point i is at the angles 2π i f_k/N on d/2 circles (the first frequency is 1, so no two
-    points coincide); the other frequencies are the multiples by which the largest inner product is smallest, tried
-    in order. An odd last coordinate is 0.
+    In higher dimensions, point i has the angle 2π i f_k/N on circle k, for d/2 circles. The first frequency f_1 is 1, so no
+    two points coincide. The other frequencies are chosen one after the other, each so that the largest inner product of two
+    points is smallest. An odd last coordinate is 0.
     """
     numbers = np.arange(n_points)
     frequencies = [1]

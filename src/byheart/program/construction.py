@@ -1,4 +1,5 @@
-"""What a construction decides and what it returns: a plan whose size is known, and a network with what was assumed."""
+"""The result of planning and of building: a plan, whose size is known, and a construction, which holds the network and its
+assumptions."""
 
 from __future__ import annotations
 
@@ -30,10 +31,10 @@ _FIRST_LOOK = 32
 
 
 class Plan(ABC):
-    """Everything decided for one data set, and nothing emitted yet.
+    """All decisions for one data set, before a network is built.
 
-    `size` is exactly the size of the network that `emit` builds. Data that the construction does not take were refused
-    when the plan was made.
+    `size` is exactly the size of the network that `emit` builds. A data set that the construction cannot handle is rejected
+    when the plan is made.
     """
 
     @property
@@ -48,9 +49,9 @@ class Plan(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Construction(Plan):
-    """Data compiled to weights, with what was assumed and what was chosen on the way.
+    """A network compiled from data, with the assumptions that were checked and the choices that were made.
 
-    Where planning is all the work, the construction is its own plan: the network exists already.
+    If planning already builds the network, the construction is its own plan.
     """
 
     memoriser: Memoriser
@@ -70,7 +71,7 @@ class Construction(Plan):
         return self
 
     def claims(self) -> dict[str, Any]:
-        """What the construction says about itself; a certificate repeats it without checking it."""
+        """Return the claims that the construction makes about itself. A certificate repeats them without checking them."""
         promised, sizes = self.theorem_size, ("width", "depth", "parameters", "weight_bits")
         return {
             "method": self.method,
@@ -95,16 +96,19 @@ class Construction(Plan):
         return {name: plain(value) for name, value in record.items()}
 
     def target(self) -> dict[str, Any]:
-        """The total gap that the chosen solver aims at, if any; the certificate then also says whether it is met."""
+        """Return the verification rule for solvers that minimise the total loss gap, and an empty dictionary for all others.
+
+        With this rule the certificate also reports whether the gap is small enough.
+        """
         aims_at_gap = "allowed_divergence" in self.notes and self.notes["allowed_divergence"] is None
         return {} if not aims_at_gap else {"rule": "total-gap", "allowed_gap": self.notes["allowed_gap"]}
 
 
 @dataclass(frozen=True, eq=False)
 class ProgramPlan(Plan):
-    """A program for one data set, with what was assumed and chosen on the way.
+    """A program for one data set, with the assumptions that were checked and the choices that were made.
 
-    network  what the program becomes, where it had to be emitted to be checked
+    network  the emitted network, if checking the program required it; None otherwise
     """
 
     program: Program
@@ -129,16 +133,20 @@ class ProgramPlan(Plan):
         return Construction(Memoriser.of(network, self.data), *claims)
 
     def in_floats(self, precision: Precision) -> ProgramPlan:
-        """The same in floats, where every weight and every sum on these data is exact, in any order of summation.
+        """Return this plan in float precision.
 
-        Otherwise raises `AssumptionViolated`, whose fact `reason` says what does not fit.
+        On these data every weight and every sum is then exact, in any order of summation.
+
+        Raises `AssumptionViolated` if some number does not fit. Its fact `reason` names that number.
         """
         try:
             network = emit(self.program, precision)
             encoded = Memoriser.of(network, self.data).encode(self.data.inputs)
-            found = float_exactness(network, encoded[:_FIRST_LOOK])  # what does not fit mostly fails here
+            found = float_exactness(
+                network, encoded[:_FIRST_LOOK]
+            )  # most misfits already show on the first few samples
             found = float_exactness(network, encoded) if found.holds else found
-            reason = f"{found.where} needs {found.bits_needed:.0f} bits of mantissa, and it has {found.bits_available}"
+            reason = f"{found.where} needs {found.bits_needed:.0f} mantissa bits, but only {found.bits_available} are available"
         except InexactWeights as error:
             found, reason = None, str(error).removesuffix(".")
         if found is None or not found.holds:
@@ -154,14 +162,17 @@ class ProgramPlan(Plan):
 
 
 def size_of_bound(bound: Bound, width: int, depth: int) -> TheoremSize:
-    """A bound on the parameters, in the form of a theorem's size."""
+    """Convert a bound on the number of parameters into a `TheoremSize`."""
     assert isinstance(bound.value, int)
     theorem = Theorem(bound.name, bound.statement, bound.source)
     return TheoremSize(theorem, width, depth, bound.value, 0, bound.assumptions)
 
 
 def report_attempts(progress: Progress | None) -> Callable[[], None]:
-    """A function to call before each attempt of a search; it reports one more attempt, since their total is unknown."""
+    """Return a function that the caller runs before each attempt of a search.
+
+    It reports progress of a search of unknown length.
+    """
     numbers = itertools.count(1)
 
     def begin() -> None:

@@ -1,4 +1,4 @@
-"""The size of a program, from the description that `emit` turns into a network, without building the network."""
+"""The size of a program, computed without building the network."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from byheart.program.storage import one_unit, step_bits
 
 
 def count(program: blocks.Program, precision: Precision = "exact") -> Size:
-    """The size of the network that `emit` makes of `program`."""
+    """Return the size of the network that `emit` builds from `program`."""
     columns = [*program.inputs.values(), *_columns(program.table)]
     if program.extra is not None:
         columns.append(program.extra)
@@ -30,7 +30,7 @@ def count(program: blocks.Program, precision: Precision = "exact") -> Size:
 
 
 def stored_bits(program: blocks.Program, precision: Precision) -> int:
-    """Bits that store the network of a program: of floats, or of whole numbers with their scales."""
+    """Return the number of bits that store the program's network: float weights, or for int8 the integers with their scales."""
     if precision != "int8":
         return FLOAT_BITS[precision] * count_dense(program)
     steps = sum(_bits_of_step(step, program.registers) for step in program.steps)
@@ -47,12 +47,12 @@ def _bits_of_step(step: blocks.Step, registers: Sequence[str]) -> int:
 
 
 def count_dense(program: blocks.Program) -> int:
-    """Entries of all weight matrices, without the weights: blocks with lazy units do not make them."""
+    """Count the entries of all weight matrices. The weights themselves are not computed, so lazy units are never created."""
     return _entries_outside(program) + sum(_entries(step, program.model_width) for step in program.steps)
 
 
 def _entries_outside(program: blocks.Program) -> int:
-    """Entries of the matrices before and after the layers."""
+    """Count the entries of the matrices before the first layer and after the last one."""
     n_entries = (program.dim + 1) * program.model_width + sum(map(len, _columns(program.table)))
     return n_entries + (0 if program.extra is None else program.dim)
 
@@ -68,7 +68,7 @@ def _entries(step: blocks.Step, model_width: int) -> int:
 
 
 def count_steps(steps: Iterable[blocks.Step], model_width: int, precision: Precision = "exact") -> Size:
-    """What some steps add to a network whose residual stream is `model_width` wide."""
+    """Return the size that some steps add to a network whose residual stream has `model_width` channels."""
     return _total(_count_step(step, model_width, precision) for step in steps)
 
 
@@ -115,7 +115,7 @@ def _columns(table: blocks.TokenTable | None) -> list[blocks.Numbers]:
 
 
 def count_numbers(numbers: blocks.Numbers, precision: Precision = "exact") -> Size:
-    """Count numbers that are not zero, and their bits where weights are stored by their bits."""
+    """Count the numbers that are not zero and, for exact precision, their bits."""
     if isinstance(numbers, range):
         return count_progression(numbers)
     if isinstance(numbers, blocks.Repeated):
@@ -130,9 +130,9 @@ def count_numbers(numbers: blocks.Numbers, precision: Precision = "exact") -> Si
 
 
 def count_progression(numbers: range) -> Size:
-    """Count ascending whole numbers from 0 or above, without listing them.
+    """Count an ascending range of non-negative integers without expanding it.
 
-    A number x has Σ_b [x >= 2^b] bits, so all together have Σ_b #{x >= 2^b}.
+    An integer x has Σ_b [x >= 2^b] bits, so all of them together have Σ_b #{x >= 2^b} bits.
     """
     positive = numbers[1:] if 0 in numbers else numbers
     if not positive:
@@ -143,7 +143,10 @@ def count_progression(numbers: range) -> Size:
 
 
 def _weights(n_nonzero: int, longest: int = 0, bits: int = 0) -> Size:
-    """How many numbers are not zero, and their bits (KS25 section 3.3); the matrices themselves are counted elsewhere."""
+    """Return a `Size` with the number of non-zero weights and their bits (KS25 section 3.3).
+
+    Matrix entries are counted elsewhere.
+    """
     return Size(0, n_nonzero, 0, 0, longest, bits)
 
 

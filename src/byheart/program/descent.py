@@ -1,4 +1,4 @@
-"""L-BFGS on all data at once, in rounds, for fits that are small and must come close to their minimum."""
+"""Full-batch L-BFGS in rounds, for small fits that must come close to their minimum."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from byheart.network.batches import single_thread
 
 
 class Descent:
-    """L-BFGS with a strong Wolfe line search; `spent` counts evaluations of the loss."""
+    """L-BFGS with a strong Wolfe line search. `spent` counts the evaluations of the loss."""
 
     def __init__(
         self,
@@ -22,9 +22,10 @@ class Descent:
         n_operations: int = 0,
         least_gradient: float = 0.0,
     ) -> None:
-        """`evaluate` returns the loss at the parameters as they are and leaves its gradient in their `grad`.
+        """Set up the optimiser for `parameters`.
 
-        A round ends early where every entry of the gradient is at most `least_gradient`.
+        `evaluate` must return the loss at the current parameters and leave the gradient in their `grad`.
+        A round ends early when no entry of the gradient exceeds `least_gradient`.
         """
         self.spent = 0
         self._evaluate, self._n_operations = evaluate, n_operations
@@ -39,7 +40,7 @@ class Descent:
         )
 
     def run_round(self) -> None:
-        """Descend for about `per_round` evaluations; what `evaluate` raises ends the round."""
+        """Run L-BFGS for about `per_round` evaluations. An exception from `evaluate` ends the round and is passed on."""
         with single_thread(self._n_operations):
             self._optimiser.step(self._count)  # type: ignore[no-untyped-call]  # torch states no types here
 
@@ -51,7 +52,7 @@ class Descent:
 def with_gradient(
     parameters: Sequence[torch.Tensor], loss: Callable[[], torch.Tensor]
 ) -> Callable[[], torch.Tensor]:
-    """`loss` with its gradient by automatic differentiation, for `Descent`."""
+    """Wrap `loss` for `Descent`: the returned function also computes the gradient, by automatic differentiation."""
 
     def evaluate() -> torch.Tensor:
         for parameter in parameters:

@@ -1,4 +1,4 @@
-"""The distinct tokens of a data set: numbered, with the exact vector of each, and their places on a line."""
+"""The distinct tokens of a data set: their numbers, their exact vectors, and their values on a line."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from byheart.program.blocks import TokenTable
 from byheart.program.projection import IntegerPoints, Projection, project_apart
 
 MaybeTable: TypeAlias = TokenTable | None
-"""What turns ids into vectors; None where vectors enter."""
+"""The tables that turn token ids into vectors; None if the inputs are vectors already."""
 
 
 @dataclass(frozen=True, eq=False)
 class DistinctTokens:
     """The distinct tokens of a data set.
 
-    sequences   token numbers, (n_samples, seq_len); the last of each row carries the label
-    points      the vector of each token, exactly
-    separation  how large the vectors are and how far apart
-    table       maps ids to these vectors; None if the data are vectors already
-    pad         the id that pads short sequences on the left; None if there are none
+    sequences   token numbers, (n_samples, seq_len); the last token of each row carries the label
+    points      the exact vector of each token
+    separation  the largest norm of the vectors and their smallest distance
+    table       the tables that map ids to these vectors; None if the inputs are vectors already
+    pad         the id that pads short sequences on the left; None if no sequence is padded
     """
 
     sequences: np.ndarray
@@ -47,13 +47,16 @@ class DistinctTokens:
 
     @property
     def pad_number(self) -> int:
-        """The number of the padding token for ids without positions: the last, as its id is the largest."""
+        """The number of the padding token, for ids without positions.
+
+        It is the last number, because the padding id is the largest id.
+        """
         assert self.pad is not None
         return self.points.n_points - 1
 
 
 def distinct_tokens(data: Dataset) -> DistinctTokens:
-    """Number the distinct tokens of `data`, positions included where order matters."""
+    """Number the distinct tokens of `data`. Where order matters, the same id at two positions counts as two tokens."""
     if isinstance(data.inputs, VectorSequences):
         return _distinct_vectors(data, data.inputs)
     return _distinct_ids(data, data.inputs)
@@ -62,11 +65,11 @@ def distinct_tokens(data: Dataset) -> DistinctTokens:
 def _distinct_vectors(data: Dataset, inputs: VectorSequences) -> DistinctTokens:
     if data.ordered:
         raise AssumptionViolated(
-            "the order of vectors is invisible to averaging attention, and this data set asks for it.\n"
+            "averaging attention cannot see the order of vectors, but order matters in this data set.\n"
             "  Append the position to every vector as one more coordinate, or pass ordered=False."
         )
     n_samples, seq_len, dim = inputs.values.shape
-    flat = inputs.values.reshape(-1, dim) + 0.0  # -0.0 and 0.0 are one number
+    flat = inputs.values.reshape(-1, dim) + 0.0  # turn -0.0 into 0.0, so that both count as one number
     numbers = group_rows(flat.view(np.int64).ravel(), np.arange(len(flat) + 1) * dim)
     distinct = flat[representatives(numbers)]
     return DistinctTokens(
@@ -96,7 +99,7 @@ def _distinct_ids(data: Dataset, inputs: TokenSequences) -> DistinctTokens:
 
 @dataclass(frozen=True)
 class LabelledTokens:
-    """One entry for each label: its sequence, its place in the padded sequence, its token, and the label from 1 to C."""
+    """One entry per label: its sequence, its position in the padded sequence, its token, and its class from 1 to C."""
 
     samples: list[int]
     columns: list[int]
@@ -105,7 +108,7 @@ class LabelledTokens:
 
 
 def labelled_tokens(data: Dataset, tokens: DistinctTokens) -> LabelledTokens:
-    """The labelled tokens of `data`; sequences are padded on the left, so places move to the right."""
+    """Return the labelled tokens of `data`. Sequences are padded on the left, which shifts their positions to the right."""
     samples, positions = label_places(data.inputs, data.task)
     columns = positions + tokens.sequences.shape[1] - data.lengths[samples]
     return LabelledTokens(
@@ -117,9 +120,10 @@ def labelled_tokens(data: Dataset, tokens: DistinctTokens) -> LabelledTokens:
 
 
 def line_table(n_vocab: int, n_places: int | None) -> TokenTable:
-    """Token a at place k is the number 2(a·n + k) + 2: all are at least 2, and at least 2 apart.
+    """Return the table that maps token a at position k to the number 2(a·n + k) + 2, with n = `n_places`.
 
-    One number per token and one per position, the smallest table that keeps all pairs distinct.
+    All numbers are at least 2, and any two differ by at least 2. The table has one number per token id and one per position. No
+    smaller table keeps all pairs distinct.
     """
     step = 2 * (n_places or 1)
     tokens = range(2, 2 + step * n_vocab, step)
@@ -127,16 +131,16 @@ def line_table(n_vocab: int, n_places: int | None) -> TokenTable:
 
 
 def table_of_shape(shape: DataShape) -> MaybeTable:
-    """The table that data of this shape get, padding included; None for vectors."""
+    """Return the table for data of this shape, including the padding token; None for vectors."""
     if shape.vocab is None:
         return None
     return line_table(shape.vocab + shape.ragged, shape.seq_len if shape.ordered else None)
 
 
 def project_tokens(tokens: DistinctTokens, rng: np.random.Generator, factor_bits: int = 6) -> Projection:
-    """The tokens as numbers of at least 2, at least 2 apart (KS25 Lemma C.2).
+    """Map the tokens to numbers that are at least 2 and differ by at least 2 (KS25 Lemma C.2).
 
-    A table has already placed every token so, including those that do not occur, and is left unchanged.
+    Token ids already have such numbers from their table, which is left unchanged.
     """
     if tokens.table is None:
         spread = largest_spread(tokens.separation, tokens.dim)
@@ -146,7 +150,7 @@ def project_tokens(tokens: DistinctTokens, rng: np.random.Generator, factor_bits
 
 
 def assume_contexts(data: Dataset, n_contexts: int) -> tuple[Assumption, Assumption]:
-    """The assumptions of every construction for sequences, as checked on the data."""
+    """Return the assumptions that every construction for sequences makes, with the values found in the data."""
     return (
         Assumption("inputs are finite", True, f"{data.n_samples} sequences of at most {data.seq_len} tokens"),
         Assumption("equal contexts carry equal labels", True, f"{n_contexts} distinct contexts"),
@@ -154,7 +158,7 @@ def assume_contexts(data: Dataset, n_contexts: int) -> tuple[Assumption, Assumpt
 
 
 def assume_separated(statement: str, separation: Separation) -> Assumption:
-    """The assumption that tokens are separated, with their distance."""
+    """Return the assumption that tokens are separated, with the separation found in the data."""
     apart = "one distinct token" if separation.delta is None else f"δ = {separation.delta:.6g}"
     return Assumption(
         statement, True, f"{separation.n_distinct} distinct tokens, r = {separation.r:.6g}, {apart}"
@@ -162,18 +166,21 @@ def assume_separated(statement: str, separation: Separation) -> Assumption:
 
 
 def radius_and_separation(separation: Separation) -> tuple[Fraction, Fraction]:
-    """(r, δ) of KS25 Assumption 4.1 as rationals, r rounded up and δ rounded down; δ = 1 if there is one token only."""
+    """Return (r, δ) of KS25 Assumption 4.1 as rationals, with r rounded up and δ rounded down. With a single token, δ is 1."""
     return _root(separation.r_squared) + Fraction(1, 1 << 64), _root(separation.delta_squared or Fraction(1))
 
 
 def _root(square: Fraction) -> Fraction:
-    """√square rounded down, to 64 bits beyond its denominator."""
+    """Return √square, rounded down, with 64 bits more precision than its denominator."""
     scale = 1 << 64
     return Fraction(isqrt(square.numerator * square.denominator * scale**2), square.denominator * scale)
 
 
 def largest_spread(separation: Separation, dim: int) -> Fraction | None:
-    """2 r V² √(πd/8) / δ, rounded down: the range over the smallest gap that Lemma G.1 promises some direction has."""
+    """Return 2 r V² √(πd/8) / δ, rounded down.
+
+    By Lemma G.1 there is a direction for which (range of the projections) / (smallest gap) is at most this number.
+    """
     if separation.delta_squared is None:
         return None
     below_pi = Fraction(333, 106)

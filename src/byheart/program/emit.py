@@ -1,4 +1,5 @@
-"""From a program to a network: every register a channel, every weight exactly the number described."""
+"""Turn a program into a network: each register becomes a channel, and each number of the program becomes a weight,
+unchanged."""
 
 from __future__ import annotations
 
@@ -45,9 +46,9 @@ Lines = Mapping[int, "Column | Sequence[Number]"]
 
 
 def emit(program: Program, precision: Precision = "exact") -> Transformer:
-    """The network of a program, with weights of one kind; channel i holds registers[i].
+    """Build the network of a program in the given precision. Channel i holds registers[i].
 
-    Floats are refused (`InexactWeights`) where a number described is not a number of that type.
+    Raises `InexactWeights` if a number of the program cannot be represented in a float precision.
     """
     registers, extra = program.registers, program.extra
     inputs = {registers.index(name): require_numbers(numbers) for name, numbers in program.inputs.items()}
@@ -141,19 +142,19 @@ def _embedding(table: TokenTable, writer: _Writer) -> Embedding:
 
 
 def require_numbers(numbers: Numbers) -> Sequence[Number] | np.ndarray:
-    assert not isinstance(numbers, Repeated), "these numbers stand for others, and are only counted"
+    assert not isinstance(numbers, Repeated), "Repeated numbers can only be counted, not emitted"
     return numbers
 
 
 @dataclass(frozen=True)
 class _Writer:
-    """Makes matrices of one kind of weights; `where` begins the names of those it makes."""
+    """Creates weight matrices in one precision. `where` is a prefix for their names in error messages."""
 
     precision: Precision
     where: str = ""
 
     def cells(self, name: str, shape: tuple[int, int], cells: Cells) -> Weights:
-        """The matrix with these entries, the others zero."""
+        """Return a matrix with the given entries; all others are zero."""
         if self.precision == "exact":
             return SparseMatrix.of(shape, cells)
         array = np.zeros(shape, dtype=DTYPES[self.precision])
@@ -162,16 +163,16 @@ class _Writer:
         return array
 
     def bias(self, name: str, length: int, entries: Mapping[int, Number]) -> Weights:
-        """A bias: a vector of floats, or an exact matrix of one column."""
+        """Return a bias: a float vector, or an exact matrix with one column."""
         weights = self.cells(name, (length, 1), {(at, 0): value for at, value in entries.items()})
         return weights[:, 0] if isinstance(weights, np.ndarray) else weights
 
     def columns(self, name: str, shape: tuple[int, int], lines: Lines) -> Weights:
-        """The matrix with these columns, the others zero."""
+        """Return a matrix with the given columns; all others are zero."""
         return self.rows(name, shape, lines, by_column=True)
 
     def rows(self, name: str, shape: tuple[int, int], lines: Lines, by_column: bool = False) -> Weights:
-        """The matrix with these rows, the others zero."""
+        """Return a matrix with the given rows; all others are zero."""
         length = shape[0] if by_column else shape[1]
         if self.precision == "exact":
             entries: dict[tuple[int, int], Number] = {}
@@ -185,7 +186,7 @@ class _Writer:
         return array
 
     def _floats(self, name: str, numbers: Column | Sequence[Number]) -> np.ndarray:
-        """The same numbers as floats; refused where one would have to be rounded."""
+        """Convert numbers to floats. Raises `InexactWeights` if one of them would be rounded."""
         given = numbers if isinstance(numbers, np.ndarray) else np.array(numbers, dtype=object)
         try:
             with np.errstate(over="ignore"):
@@ -201,7 +202,7 @@ class _Writer:
         if not same.all():
             number = Dyadic.of(given.flat[int(np.argmin(same))])
             raise InexactWeights(
-                f"an entry of {self.where}{name} needs {number.bits} bits and is not a {self.precision} number.",
+                f"an entry of {self.where}{name} needs {number.bits} bits, so {self.precision} cannot represent it.",
                 name=f"{self.where}{name}",
                 bits=number.bits,
             )
@@ -209,7 +210,7 @@ class _Writer:
 
 
 def _spread(line: Column | Sequence[Number], length: int) -> Sequence[Number]:
-    """The numbers of a row or column; a single number stands for all."""
+    """Return the numbers of a row or column as a sequence. A single number is repeated for every entry."""
     if isinstance(line, np.ndarray):
         plain: list[Number] = line.tolist()
         return plain

@@ -1,4 +1,4 @@
-"""The fewest heads or neurons that suffice, by search: a guessed interval is widened where it is wrong, then halved."""
+"""Search for the smallest number of heads or neurons that suffices: find an interval that contains it, then bisect."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ Fit = TypeVar("Fit")
 
 @dataclass(frozen=True, eq=False)
 class FewestFound(Generic[Fit]):
-    """`size` reaches the goal, and one fewer does not; `tried` has the fit of each size, in the order they were made."""
+    """The result of the search: a fit with `size` reaches the goal, and one with `size` - 1 does not.
+
+    tried  every fit that was made, by its size, in the order they were made
+    """
 
     size: int
     tried: Mapping[int, Fit]
@@ -22,16 +25,19 @@ class FewestFound(Generic[Fit]):
 
     @property
     def narrower(self) -> Fit | None:
-        """The fit of one fewer; None for 0."""
+        """The fit whose size is one less than `size`; None if that size is 0."""
         return self.tried.get(self.size - 1)
 
 
 def find_fewest(
     fit: Callable[[int], Fit], reaches: Callable[[Fit], bool], high: int, low: int = 0, *, most: int
 ) -> FewestFound[Fit] | None:
-    """The least size in (low, most] whose fit reaches its goal while one fewer does not; None if even `most` do not suffice.
+    """Find a size in (low, most] whose fit reaches its goal while the next smaller one does not.
 
-    A guess (low, high] is widened where it is wrong, then halved. Both ends were fitted, not assumed.
+    Return None if even `most` fails.
+
+    The search starts from the guess (low, high]. It moves the interval until `low` fails and `high` succeeds, then bisects. Both
+    outcomes are observed by fitting, never assumed.
     """
     tried: dict[int, Fit] = {}
 

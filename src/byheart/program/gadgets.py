@@ -1,7 +1,7 @@
-"""Lemmas G.2 to G.6: bumps, subset lookup, bit extraction and keyed extraction, as residual programs.
+"""Lemmas G.2 to G.6 of KS25 as residual programs: bumps, subset lookup, bit extraction and keyed extraction.
 
-Throughout, BIN_{i:j}(x) is the number written by bits i to j of x, counted from the left of a word of fixed width
-(leading zeros kept; the paper's variable width would shift the fields).
+BIN_{i:j}(x) is the number formed by bits i to j of x, counted from the left of a word of fixed width. Leading zeros are kept:
+with the paper's variable width the fields would be shifted.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from byheart.theorems import realises
 
 
 def trapezoid(reads: Mapping[str, int], low: int, high: int, writes: Form) -> tuple[Unit, ...]:
-    """Four units adding `writes` times the function that is 1 on [low, high] and 0 outside (low - 1/2, high + 1/2).
+    """Return four units that add `writes` times a function of z = Σ reads · register.
 
-    With z = Σ reads · register the function is
-    ReLU(2z - 2·low + 1) - ReLU(2z - 2·low) - ReLU(2z - 2·high) + ReLU(2z - 2·high - 1), one layer of ReLU.
+    The function is 1 on [low, high] and 0 outside (low - 1/2, high + 1/2):
+    ReLU(2z - 2·low + 1) - ReLU(2z - 2·low) - ReLU(2z - 2·high) + ReLU(2z - 2·high - 1), which is one ReLU layer.
     """
     doubled = {name: 2 * value for name, value in reads.items()}
     less = negate(writes)
@@ -33,13 +33,13 @@ def trapezoid(reads: Mapping[str, int], low: int, high: int, writes: Form) -> tu
 
 @realises("KS25-L G.2")
 def interval_bump(x: str, low: int, high: int, writes: Form) -> Block:
-    """Add `writes` to the registers if x ∈ [low, high], nothing if x < low - 1/2 or x > high + 1/2.
+    """Add `writes` if x ∈ [low, high]; add nothing if x < low - 1/2 or x > high + 1/2.
 
     Source:     KS25 Lemma G.2 (Vardi et al. 2022).
     Assumes:    low <= high.
     Size:       1 block, 4 units (the paper: 2 plain layers of 2 units); biases of LEN(high) + 2 bits.
-    Departs:    the paper composes two ReLU layers, ReLU(1 - ReLU(2·low - 2x) - ReLU(2x - 2·high)); one layer with four corners
-                is the same function and halves the depth. The paper's bit count lacks one bit for the factor 2.
+    Departs:    the paper composes two ReLU layers, ReLU(1 - ReLU(2·low - 2x) - ReLU(2x - 2·high)). One layer of four units
+                computes the same function with half the depth. The paper's bit count omits one bit for the factor 2.
     """
     return Block(trapezoid({x: 1}, low, high, writes))
 
@@ -49,12 +49,12 @@ def subset_lookup(x: str, keys: Sequence[Sequence[Fraction]], words: Sequence[Fo
     """Add words[j] to the registers if x is a key of group j.
 
     Source:     KS25 Lemma G.3.
-    Assumes:    keys ascending from group to group and within, any two at least 2 apart; no group is empty.
-    Guarantee:  for x equal to a key of group j: exactly words[j] is added. For x at least 2 away from every key: nothing,
-                or words[j] for one j.
+    Assumes:    keys ascend within each group and from group to group, and any two differ by at least 2; no group is empty.
+    Guarantee:  for x equal to a key of group j, exactly words[j] is added. For x at least 2 away from every key, either
+                nothing or words[j] for one j is added.
     Size:       one block of 4 units per group (the paper: 3 plain layers per group).
-    Departs:    the group of a key is given by the caller, which settles the paper's two indexings ⌈i/k⌉ and i mod k and
-                leaves no empty groups (erratum 5).
+    Departs:    the caller supplies the groups. The paper numbers them in two ways, ⌈i/k⌉ and i mod k, which disagree and can
+                leave groups empty (erratum 5).
     """
     return tuple(interval_bump(x, *span(group), word) for group, word in zip(keys, words, strict=True))
 
@@ -62,18 +62,19 @@ def subset_lookup(x: str, keys: Sequence[Sequence[Fraction]], words: Sequence[Fo
 def span(group: Sequence[Fraction]) -> tuple[int, int]:
     """The interval on which the bump of a group is 1.
 
-    x in the group lies in [⌊first⌋, ⌊last⌋ + 1]. Any other key or unknown number is below first - 2 < ⌊first⌋ - 1/2, above
-    last + 2 > ⌊last⌋ + 1 + 1/2, or between two keys of the group, where the bump is 1: never on a slope.
+    If x is a key of the group, x lies in [⌊first⌋, ⌊last⌋ + 1]. Any other key, and any x at least 2 away from all keys, is below
+    first - 2 < ⌊first⌋ - 1/2, above last + 2 > ⌊last⌋ + 1 + 1/2, or between two keys of the group, where the bump is 1. So no
+    such number lies on a slope of the bump.
     """
     return int(group[0] // 1), int(group[-1] // 1) + 1
 
 
 @dataclass(frozen=True)
 class PackedRegister:
-    """Two registers that hold a number of `n_bits` bits while its bits are taken off from the left.
+    """Two registers that hold a number x of n = `n_bits` bits, from which bits are removed one by one, starting on the left.
 
-    After i bits they hold ψ^(i)(x/2^n + 1/2^(n+1)) and ψ^(i)(x/2^n + 1/2^(n+2)), with Telgarsky's triangle
-    ψ(z) = ReLU(ReLU(2z) - ReLU(4z - 2)).
+    Let ψ(z) = ReLU(ReLU(2z) - ReLU(4z - 2)) be Telgarsky's triangle function, and ψ^(i) its i-fold composition. After i bits are
+    removed, the registers hold ψ^(i)(x/2^n + 1/2^(n+1)) and ψ^(i)(x/2^n + 1/2^(n+2)).
     """
 
     high: str
@@ -81,22 +82,22 @@ class PackedRegister:
     n_bits: int
 
     def opening(self) -> Block:
-        """From x/2^n in `high` and 0 in `low` to the two shifted copies (the paper's H, eq. 161)."""
+        """The block that replaces x/2^n in `high` and 0 in `low` by the two shifted copies (the paper's H, eq. 161)."""
         adds = {self.high: Dyadic(1, -self.n_bits - 1), self.low: Dyadic(1, -self.n_bits - 2)}
         return Block((Unit({self.high: 1}, 0, {self.low: 1}),), adds)
 
 
 @realises("KS25-L G.4")
 def extract_bits(packed: PackedRegister, first: int, last: int, into: str) -> Blocks:
-    """Take bits `first` to `last` (from 1) off a packed register and add BIN_{first:last} to the register `into`.
+    """Remove bits `first` to `last` (counted from 1) from a packed register and add BIN_{first:last} to the register `into`.
 
     Source:     KS25 Lemma G.4 (Vardi et al. 2022; Telgarsky's triangle).
-    Assumes:    first - 1 bits have been taken off before.
+    Assumes:    the first - 1 bits before them have been removed.
     Guarantee:  afterwards `packed` holds ψ^(last) of its two copies.
     Size:       last - first + 1 blocks of 4 units (the paper: 3 plain layers per bit); weights of n_bits + 2 bits.
-    Departs:    on [0, 1] the outer ReLU of ψ is idle and ReLU(2z) = 2·ReLU(z), so ψ is one residual block:
-                z ← z + ReLU(z) - ReLU(4z - 2). Bits are added at their place value, which costs last - first more bits
-                in the weights and saves the unit that would double the sum.
+    Departs:    on [0, 1] the outer ReLU of ψ changes nothing and ReLU(2z) = 2·ReLU(z), so ψ is one residual block:
+                z ← z + ReLU(z) - ReLU(4z - 2). Each bit is added with its place value. This adds last - first bits to the
+                weights and saves the unit that would double the sum.
     """
     blocks = []
     for i in range(first, last + 1):
@@ -113,30 +114,31 @@ def extract_bits(packed: PackedRegister, first: int, last: int, into: str) -> Bl
 
 @realises("KS25-L G.5")
 def unit_bump(x: str, y: str, writes: Form) -> Block:
-    """Add `writes` if x ∈ [y, y + 1], nothing if x > y + 3/2 or x < y - 1/2.
+    """Add `writes` if x ∈ [y, y + 1]; add nothing if x > y + 3/2 or x < y - 1/2.
 
     Source:     KS25 Lemma G.5 (Vardi et al. 2022).
     Size:       1 block, 4 units (the paper: 2 plain layers of 2 units).
-    Departs:    four corners in one layer, as in `interval_bump`.
+    Departs:    one layer of four units, as in `interval_bump`.
     """
     return Block(trapezoid({x: 1, y: -1}, 0, 1, writes))
 
 
 KEY, VALUE, HIT = SCRATCH = ("key", "value", "hit")
-"""Registers that keyed extraction uses and leaves at zero."""
+"""Registers that keyed extraction uses for intermediate results and leaves at zero."""
 
 
 @realises("KS25-L G.6")
 @dataclass(frozen=True)
 class KeyedExtraction:
-    """Add to `into` the value whose key is ⌊x⌋; nothing if |x - 1/2 - key| > 1 for every key.
+    """Add to `into` the value whose key is ⌊x⌋. Add nothing if |x - 1/2 - key| > 1 for every key.
 
     Source:     KS25 Lemma G.6.
-    Assumes:    `keys` and `values` hold n_entries fields each; keys that occur are at least 2 apart; scratch is zero. A field
-                (0, 0) is not an entry: its key is 0, and x >= 2 is more than 3/2 away (erratum 4).
+    Assumes:    the registers `keys` and `values` each hold n_entries fields; keys that occur differ by at least 2; the scratch
+                registers are zero. A field (0, 0) is not an entry: its key is 0, and x >= 2 is more than 3/2 away (erratum 4).
     Guarantee:  exact, for the two cases above.
-    Size:       n_entries · (max(key bits, value bits) + 2) + 1 blocks, at most 8 units (paper: 3 plain layers per bit, width 12).
-    Departs:    the paper exchanges ρ and c: keys have ρ bits, values have c bits, and the value is BIN_{cj+1:c(j+1)}(w) (errata
+    Size:       n_entries · (max(key bits, value bits) + 2) + 1 blocks, at most 8 units (paper: 3 plain layers per bit, width
+                12).
+    Departs:    the paper exchanges ρ and c. Keys have ρ bits, values have c bits, and the value is BIN_{cj+1:c(j+1)}(w) (errata
                 2 and 3; (153) as printed reads the wrong field).
     """
 
@@ -147,12 +149,12 @@ class KeyedExtraction:
     into: str
 
     def blocks(self) -> Blocks:
-        """The opening, then entry after entry."""
+        """The opening block, then the blocks of each entry."""
         entries = (block for number in range(self.n_entries) for block in self.entry(number))
         return (*self.opening(), *entries)
 
     def outline(self) -> tuple[Step, ...]:
-        """The same for counting: weights lose the same number of bits from each entry to the next."""
+        """The same blocks for counting. The number of weight bits falls by the same amount from each entry to the next."""
         return (*self.opening(), *mean_of_ends(0, self.n_entries - 1, self.entry))
 
     def opening(self) -> Blocks:
@@ -160,7 +162,7 @@ class KeyedExtraction:
         return side_by_side((self.keys.opening(),), (self.values.opening(),))
 
     def entry(self, number: int) -> Blocks:
-        """Take field `number` off both, and add the value if the key is that of x."""
+        """Remove field `number` from both packed registers, and add the value if the key matches x."""
         key_bits, value_bits = self.keys.n_bits // self.n_entries, self.values.n_bits // self.n_entries
         assert key_bits * self.n_entries == self.keys.n_bits
         assert value_bits * self.n_entries == self.values.n_bits

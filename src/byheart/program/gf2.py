@@ -1,10 +1,11 @@
-"""Banded elimination over GF(2): linear systems whose rows are sparse and stay near the diagonal.
+"""Banded elimination over GF(2): solve linear systems whose equations are sparse and stay near the diagonal.
 
-Equation i says that the table bits of its rows, in the channels of its pattern, add up to a given parity. Column
-`row · n_channels + channel` is one table bit. Equations come sorted by their first row, so each touches a window of
-columns that only moves right, and elimination costs (equations) · (window)²/64 at most, whatever the size of the table.
+The unknowns are the bits of a table with `n_channels` bits per row. Bit `channel` of row `row` is column `row · n_channels +
+channel` of the system. Each equation selects k table rows and, in each of them, the channels given by a bit pattern. It states
+the parity of the selected bits. Equations are sorted by their first row. Each then touches a window of columns that only moves
+right, and elimination costs at most (equations) · (window)²/64 operations, whatever the size of the table.
 
-The kernels are compiled by numba; they are deterministic and release the interpreter's lock.
+The kernels are compiled by numba. They are deterministic and release the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -57,13 +58,14 @@ def factor(
     n_words: int,
     reached: np.ndarray,
 ) -> tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Reduce the equations one after the other by the pivots found before.
+    """Eliminate the equations in order: reduce each by the pivots of the equations before it.
 
-    rows (n, k) are sorted by their minimum; patterns (n, k, ⌈n_channels/64⌉) hold the channels as bits; n_words is the window;
-    reached (1,) always holds the number of the equation that is being reduced, for another thread to read.
-    Returns the number of equations reduced before one turned out to depend on the others (all of them: success); the reduced
-    equations, the word each begins at, the pivot of each, the equation of each column (-1: free), and the pivots subtracted
-    from each equation.
+    rows (n, k) are sorted by their minimum. patterns (n, k, ⌈n_channels/64⌉) hold the channels as bits. n_words is the length
+    of the window in 64-bit words. reached (1,) always holds the number of the equation being reduced, for another thread to read.
+
+    Returns six values: the number of equations reduced before one turned out to be linearly dependent (n on success); the
+    reduced equations; the word at which each begins; the pivot column of each; the equation that owns each column (-1 for a
+    free column); and the pivots subtracted from each equation.
     """
     n, k = rows.shape
     n_pattern = patterns.shape[2]
@@ -126,7 +128,8 @@ def solve(
     used: np.ndarray,
     free: np.ndarray,
 ) -> np.ndarray:
-    """One bit for every column, so that every equation has its `parity`; columns without a pivot take the bits of `free`."""
+    """Return one bit per column so that every equation has its `parity`. Columns without a pivot take their bits from
+    `free`."""
     n, n_words = reduced.shape
     n_columns = len(owner)
     one = np.uint64(1)
@@ -158,7 +161,7 @@ def solve(
 @njit(cache=True, nogil=True)
 @no_type_check
 def sums(rows: np.ndarray, patterns: np.ndarray, n_channels: int, table: np.ndarray) -> np.ndarray:
-    """Σ of the table words each equation touches, in integers."""
+    """For each equation, return the integer sum of the table words that it selects."""
     n, k = rows.shape
     n_pattern = patterns.shape[2]
     one = np.uint64(1)

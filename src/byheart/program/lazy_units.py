@@ -1,4 +1,4 @@
-"""Units that are made on access: a wide block knows how many it has, so a layout is sized without making them."""
+"""Units that are created when they are accessed. The size of a wide block is then known without creating its units."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from byheart.program.blocks import Unit
 
 
 class Units(Sequence[Unit]):
-    """A sequence of units that are made on access."""
+    """A sequence of units that are created when they are accessed."""
 
     @abstractmethod
     def unit(self, at: int) -> Unit:
-        """The unit of this number, which is not negative."""
+        """Return the unit with this index, which must not be negative."""
 
     @overload
     def __getitem__(self, at: int) -> Unit: ...
@@ -26,7 +26,7 @@ class Units(Sequence[Unit]):
 
 
 class LazyUnits(Units):
-    """A number of units of one kind."""
+    """`n_units` units, which the function `make` creates from their indices."""
 
     def __init__(self, n_units: int, make: Callable[[int], Unit]) -> None:
         self._n_units, self._make = n_units, make
@@ -39,7 +39,7 @@ class LazyUnits(Units):
 
 
 class Joined(Units):
-    """Several sequences of units, one after the other."""
+    """Several sequences of units, concatenated."""
 
     def __init__(self, *parts: Sequence[Unit]) -> None:
         self._parts = parts

@@ -1,4 +1,5 @@
-"""Linear systems A X = Y with at least as many unknowns as equations: factored once, refined, with a condition number."""
+"""Linear systems A X = Y with at least as many unknowns as equations, solved with iterative refinement and a condition
+estimate."""
 
 from __future__ import annotations
 
@@ -18,15 +19,15 @@ N = TypeVar("N", bound=Network)
 
 @dataclass(frozen=True, eq=False)
 class SolvedNetwork(Generic[N]):
-    """A network with a matrix that solves a linear system, and what is known about that system."""
+    """A network one of whose matrices solves a linear system, with the condition and the residual of that system."""
 
     network: N
     condition: float  # estimated, in the 1-norm
-    residual: float  # the largest, of the weights as they are kept
-    scale: Mapping[str, float]  # of what was drawn or found, by name
+    residual: float  # the largest entry, computed with the weights as they are stored
+    scale: Mapping[str, float]  # scales of random or fitted weights, by name
 
     def to_notes(self) -> dict[str, float]:
-        """In the form of the notes of a construction."""
+        """Return these numbers as notes of a construction."""
         return {"condition": self.condition, "residual": self.residual, **self.scale}
 
 
@@ -35,11 +36,11 @@ def solve_least_norm(
     wanted: Float[np.ndarray, "n_equations n_columns"],
     refinements: int,
 ) -> tuple[Float[np.ndarray, "n_unknowns n_columns"], float]:
-    """The solution of least norm and the estimated condition number (1-norm); zeros and infinity where A is singular.
+    """Return the least-norm solution and the estimated condition number (1-norm). If A is singular, return zeros and infinity.
 
-    Square systems by LU, wide ones by QR of Aᵀ.
+    Square systems are solved by LU, wide ones by QR of Aᵀ. `refinements` is the number of steps of iterative refinement.
     """
-    from scipy.linalg import (  # a second to import
+    from scipy.linalg import (  # importing it takes a second
         LinAlgWarning,
         lapack,
         lu_factor,
@@ -53,7 +54,7 @@ def solve_least_norm(
         with warnings.catch_warnings():
             warnings.simplefilter(
                 "ignore", LinAlgWarning
-            )  # a singular matrix is told by its condition number
+            )  # singular matrices are recognised by their condition number
             factors = lu_factor(matrix, check_finite=False)
         reciprocal, _ = lapack.dgecon(factors[0], float(np.abs(matrix).sum(axis=0).max(initial=0.0)))
 
@@ -76,9 +77,9 @@ def solve_least_norm(
 
 @contextmanager
 def ordered_sums() -> Iterator[None]:
-    """Run the linear algebra of numpy and scipy on one thread, in a block or (as a decorator) in a function.
+    """Run the linear algebra of numpy and scipy on one thread. Works as a context manager and as a decorator.
 
-    More than one thread would add in another order and give weights other bits.
+    Several threads would add in a different order, which changes the last bits of the weights.
     """
     import scipy.linalg  # noqa: F401  (a library that is loaded later would not be bounded)
     from threadpoolctl import threadpool_limits

@@ -1,4 +1,4 @@
-"""Lemmas C.1 and B.3: numbers on a line to labels, zero for every other number, with about √N blocks."""
+"""Lemmas C.1 and B.3 of KS25: map labelled numbers on a line to their labels and all others to zero, with about √N blocks."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ from byheart.theorems import realises
 
 X, ANSWER = "x", "answer"
 KEYS_HIGH, KEYS_LOW, LABELS_HIGH, LABELS_LOW = PACKED = ("keys_high", "keys_low", "labels_high", "labels_low")
-"""Registers that are left with remains, never negative, and must be cleared before another lookup."""
+"""Registers that a lookup leaves with non-negative remainders. They must be cleared before another lookup."""
 
 LOOKUP = (X, *PACKED, *SCRATCH, ANSWER)
-"""Every register of a lookup: `X` is read, `ANSWER` is added to, the others must be zero."""
+"""All registers of a lookup. It reads `X` and adds to `ANSWER`; all others must be zero at the start."""
 
 
 @dataclass(frozen=True)
 class LookupPlan:
-    """How `n_points` labelled points are split into groups: `group_size` keys, and as many labels, packed in one number."""
+    """A split of `n_points` labelled points into groups.
+
+    The `group_size` keys of a group are packed into one number, and so are its labels.
+    """
 
     n_points: int
     key_bits: int
@@ -32,19 +35,19 @@ class LookupPlan:
 
     @property
     def n_groups(self) -> int:
-        """⌈N / group size⌉, none of them empty."""
+        """⌈N / group size⌉. No group is empty."""
         return -(-self.n_points // self.group_size)
 
     def extraction(self) -> KeyedExtraction:
-        """Stage III: the label of x from the packed keys and labels of its group."""
+        """Stage III: read the label of x from the packed keys and labels of its group."""
         keys = PackedRegister(KEYS_HIGH, KEYS_LOW, self.group_size * self.key_bits)
         labels = PackedRegister(LABELS_HIGH, LABELS_LOW, self.group_size * self.label_bits)
         return KeyedExtraction(X, keys, labels, self.group_size, ANSWER)
 
     def outline(self) -> tuple[Step, ...]:
-        """The blocks of `memorise_points` for counting, before the data are seen.
+        """The blocks of `memorise_points` for counting, before the data are known.
 
-        No interval ends beyond 2^key_bits, and no packed number is longer than all its fields; few are shorter.
+        No interval ends beyond 2^key_bits. No packed number is longer than its fields, and few are shorter.
         """
         furthest = (1 << self.key_bits) - 1
         group = {
@@ -62,7 +65,7 @@ class LookupPlan:
 
 @lru_cache(maxsize=256)
 def _costs(key_bits: int, label_bits: int, model_width: int) -> tuple[int, int, int]:
-    """Dense parameters of a group, of an entry of the extraction, and of its opening."""
+    """Return the dense parameters of one group, of one entry of the extraction, and of the opening block of the extraction."""
     single = LookupPlan(1, key_bits, label_bits, 1)
     parts = (single.outline()[:1], single.extraction().entry(0), single.extraction().opening())
     group, entry, opening = (count_steps(steps, model_width).parameters_dense for steps in parts)
@@ -70,11 +73,11 @@ def _costs(key_bits: int, label_bits: int, model_width: int) -> tuple[int, int, 
 
 
 Planner = Callable[[int, int, int, int], LookupPlan]
-"""(n_points, key_bits, label_bits, model_width) to the way of splitting them."""
+"""A function that chooses a plan from (n_points, key_bits, label_bits, model_width)."""
 
 
 def plan_lookup(n_points: int, key_bits: int, label_bits: int, model_width: int) -> LookupPlan:
-    """The group size with the fewest parameters.
+    """Choose the group size with the fewest parameters.
 
     The theorem takes √(N / log N), which balances N/k blocks of lookup against k·bits blocks of extraction up to
     logarithms. With a parameters per lookup block and b per field, a·⌈N/k⌉ + b·k lies within a of its smooth version, which is
@@ -93,15 +96,15 @@ def plan_lookup(n_points: int, key_bits: int, label_bits: int, model_width: int)
 
 @realises("KS25-L C.1")
 def memorise_points(labelled: Mapping[Fraction, int], plan: LookupPlan) -> Blocks:
-    """Add label(x) to the answer if x is one of the labelled numbers, 0 if x >= 2 is at least 2 away from them.
+    """Add label(x) to the answer if x is one of the labelled numbers; add 0 if x >= 2 is at least 2 away from all of them.
 
     Source:     KS25 Lemma C.1, Stages II and III (Stage I is `project_apart`).
-    Assumes:    numbers at least 2 and at least 2 apart, ⌊number⌋ < 2^key_bits; labels in 1 .. 2^label_bits - 1.
+    Assumes:    the numbers are at least 2 and differ by at least 2; ⌊number⌋ < 2^key_bits; labels are in 1 .. 2^label_bits - 1.
     Guarantee:  exact, for the two cases above.
     Size:       N/k + k·(max(key bits, label bits) + 2) + 1 blocks, packed numbers of k·max(key bits, label bits) bits.
-    Departs:    groups are consecutive runs of k numbers and √(N log N) is an integer by choice of k (erratum 5); keys and labels
-                have ⌊log2⌋ + 1 bits and labels start at 1, so that 0 stays "no label" (erratum 3); packed numbers are
-                kept as fractions x/2^n from the start, which saves the scaling block H.
+    Departs:    groups are consecutive runs of k numbers, with an integer k in place of √(N log N) (erratum 5). Keys and labels
+                have ⌊log2⌋ + 1 bits and labels start at 1, so that 0 means "no label" (erratum 3). Packed numbers are
+                fractions x/2^n from the start, which saves the scaling block H.
     """
     numbers = sorted(labelled)
     assert len(numbers) == plan.n_points
@@ -117,7 +120,10 @@ def memorise_points(labelled: Mapping[Fraction, int], plan: LookupPlan) -> Block
 
 
 def pack_fields(fields: Sequence[int], field_bits: int, n_fields: int) -> Fraction:
-    """Fields side by side, the first leftmost, empty ones zero, as a fraction of 2^(all bits)."""
+    """Concatenate fields of `field_bits` bits, the first one leftmost. Missing fields are zero.
+
+    Returns the resulting number divided by 2^(n_fields · field_bits).
+    """
     packed = 0
     for value in [*fields, *([0] * (n_fields - len(fields)))]:
         assert value < 1 << field_bits
@@ -127,12 +133,13 @@ def pack_fields(fields: Sequence[int], field_bits: int, n_fields: int) -> Fracti
 
 @realises("KS25-L B.3")
 def weigh_tokens(values: Sequence[Fraction], weights: Mapping[int, int], plan: LookupPlan | None) -> Blocks:
-    """φ as a network: token w, at values[w] on the line, gets weights[w], or 0 if it has none.
+    """Build the token weight function φ as a network: token w, at values[w] on the line, gets weights[w], or 0 if it has no
+    weight.
 
     Source:     KS25 Lemma B.3.
-    Assumes:    values at least 2 and at least 2 apart (Lemma C.2); weights as Lemma B.2 gives them; `plan` for as many points
-                as there are weights, None if there are none.
-    Guarantee:  exact on every token, so Σ φ over a sequence is its sequence id.
+    Assumes:    values are at least 2 and differ by at least 2 (Lemma C.2); weights are those of Lemma B.2; `plan` is for as many
+                points as there are weights, or None if there are none.
+    Guarantee:  exact on every token, so the sum of φ over a sequence is its sequence id.
     Size:       that of `memorise_points`; nothing if there are no weights.
     """
     if plan is None:

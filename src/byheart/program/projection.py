@@ -1,7 +1,7 @@
-"""Lemmas G.1 and C.2: points in space to numbers on a line that stay apart.
+"""Lemmas G.1 and C.2 of KS25: map points in space to numbers on a line, at a guaranteed distance from each other.
 
-The direction is searched, not taken from the worst case: the lemmas' bounds are the ceiling that says the search must succeed.
-Everything is decided in integers; floats only rank candidates.
+The direction of the line is found by a search, which usually does better than the worst case of the lemmas. The lemmas' bounds
+guarantee that the search succeeds. All decisions use integer arithmetic; floats only rank the candidates.
 """
 
 from __future__ import annotations
@@ -23,20 +23,23 @@ from byheart.theorems import realises
 _DIRECTION_BITS = (4, 10, 20, 40)
 _TRIES_PER_SIZE = 8
 _FINALISTS = 3
-_ROUNDS_TO_SETTLE = 3  # axes and digits, then three sizes of random directions
+_ROUNDS_TO_SETTLE = 3  # axes and digits first, then random directions of three sizes
 _LONGEST_DIRECTION_BITS = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
 class IntegerPoints:
-    """Distinct points with dyadic coordinates: `coordinates` · 2^-frac_bits, Python integers (n_points, dim)."""
+    """Distinct points with dyadic coordinates `coordinates` · 2^-frac_bits.
+
+    `coordinates` holds Python integers, (n_points, dim).
+    """
 
     coordinates: np.ndarray
     frac_bits: int
 
     @staticmethod
     def from_floats(points: np.ndarray) -> IntegerPoints:
-        """Exactly the same points."""
+        """Convert float points without rounding."""
         ratios = [[value.as_integer_ratio() for value in row] for row in points.tolist()]
         frac_bits = max((den.bit_length() - 1 for row in ratios for _, den in row), default=0)
         scaled = [[num << (frac_bits - den.bit_length() + 1) for num, den in row] for row in ratios]
@@ -44,7 +47,7 @@ class IntegerPoints:
 
     @staticmethod
     def from_fractions(points: Sequence[Sequence[Fraction]], dim: int) -> IntegerPoints:
-        """Exactly the same points."""
+        """Convert points with dyadic rational coordinates without rounding."""
         frac_bits = max((v.denominator.bit_length() - 1 for point in points for v in point), default=0)
         return IntegerPoints(
             _object_table([[int(v * (1 << frac_bits)) for v in point] for point in points], dim), frac_bits
@@ -55,7 +58,7 @@ class IntegerPoints:
         return len(self.coordinates)
 
     def along(self, direction: Sequence[int]) -> list[int]:
-        """Integer inner products with `direction`, in units of 2^-frac_bits."""
+        """Return the integer inner products with `direction`, in units of 2^-frac_bits."""
         return [int(value) for value in self.coordinates @ np.array(direction, dtype=object)]
 
 
@@ -68,22 +71,25 @@ def _object_table(rows: Sequence[Sequence[int]], dim: int) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class LineMap:
-    """x ↦ coefficients · x + offset."""
+    """The affine map x ↦ coefficients · x + offset."""
 
     coefficients: tuple[Number, ...]
     offset: Number
 
     def unit(self, coordinates: Sequence[str], into: str) -> Unit:
-        """A unit that adds the image of the point in `coordinates` to `into`. Images of the map's points are at least 2."""
+        """Return a unit that adds the image of the point in `coordinates` to `into`.
+
+        ReLU changes nothing, as images are at least 2.
+        """
         line = zip(coordinates, self.coefficients, strict=True)
         return Unit({name: value for name, value in line if value}, self.offset, {into: 1})
 
 
 @dataclass(frozen=True, eq=False)
 class Projection(LineMap):
-    """A map to the line, with the values it takes on the points it was made for.
+    """An affine map to the line, with its values on the points for which it was made.
 
-    Values are at least 2, and any two of them at least 2 apart.
+    The values are at least 2, and any two of them differ by at least 2.
     """
 
     coefficients: tuple[Fraction, ...]
@@ -92,29 +98,33 @@ class Projection(LineMap):
 
     @property
     def value_bits(self) -> int:
-        """Bits that hold the integer part of every value: ⌊log2 R⌋ + 1."""
+        """The number of bits that hold the integer part of every value: ⌊log2 R⌋ + 1, where R is the largest value."""
         return max(int(value // 1).bit_length() for value in self.values)
 
 
 def typical_map(dim: int, bits: int) -> LineMap:
-    """A map with coefficients and offset of `bits` bits, as an example for counting weights."""
+    """Return a map whose coefficients and offset have `bits` bits each, for counting weights."""
     return LineMap((typical(bits),) * dim, typical(bits))
 
 
 def typical_line(shape: DataShape, bits: int) -> LineMap:
-    """The map that puts tokens of this shape on a line, for counting; a table has placed ids there already."""
+    """Return the map that sends tokens of this shape to a line, for counting.
+
+    For token ids it is the identity: their table maps them.
+    """
     return LineMap((1,), 0) if shape.vocab is not None else typical_map(shape.dim or 1, bits)
 
 
 @realises("KS25-L G.1")
 def length_keeping_direction(points: IntegerPoints, rng: np.random.Generator) -> tuple[int, ...]:
-    """An integer direction v along which every difference of two points keeps its share of its own length.
+    """Find an integer direction v along which every difference of two points keeps a guaranteed share of its length.
 
-    Source:     KS25 Lemma G.1 (Park et al. 2021), inequality (151): |v·(x - y)| >= √(8/(πd)) / V² · ‖v‖ ‖x - y‖ for all V points.
+    Source:     KS25 Lemma G.1 (Park et al. 2021), inequality (151): |v·(x - y)| >= √(8/(πd)) / V² · ‖v‖ ‖x - y‖ for all V
+                points.
     Assumes:    distinct points.
-    Guarantee:  exact, pair by pair. By the lemma a uniformly random direction succeeds with positive probability, which does not
-                decrease with longer entries; so the search ends.
-    Size:       V² pairs for each draw.
+    Guarantee:  the inequality is checked exactly for every pair. By the lemma a uniformly random direction satisfies it with
+                positive probability, which does not decrease with longer entries, so the search ends.
+    Size:       V² pairs for each direction tried.
     """
     rounds = _candidate_rounds(points, rng)
     return next(
@@ -123,7 +133,7 @@ def length_keeping_direction(points: IntegerPoints, rng: np.random.Generator) ->
 
 
 def keeps_lengths(points: IntegerPoints, direction: Sequence[int]) -> bool:
-    """Whether inequality (151) holds for every pair, squared and with 333/106 < π: (v·Δ)² V⁴ π d >= 8 ‖v‖² ‖Δ‖²."""
+    """Whether inequality (151) holds for every pair: (v·Δ)² V⁴ π d >= 8 ‖v‖² ‖Δ‖² with Δ = x - y, checked with 333/106 < π."""
     n_points, dim = points.coordinates.shape
     length_squared = sum(entry * entry for entry in direction)
     values = points.along(direction)
@@ -141,13 +151,13 @@ def keeps_lengths(points: IntegerPoints, direction: Sequence[int]) -> bool:
 def separating_direction(
     points: IntegerPoints, rng: np.random.Generator, largest_spread: Fraction | None = None
 ) -> tuple[int, ...]:
-    """An integer direction along which all points are distinct, of small range compared to the smallest gap.
+    """Find an integer direction along which all points are distinct and their range is small compared with their smallest gap.
 
     Source:     KS25 Lemma G.1 (Park et al. 2021).
     Assumes:    distinct points.
     Guarantee:  the points are distinct along the direction, and range / smallest gap is at most `largest_spread` if given.
-                For V points of norm at most r and at least δ apart the lemma promises 2r V² √(πd/8) / δ.
-    Departs:    (151) bounds every pair against its own distance; only the smallest gap matters for what follows.
+                For V points of norm at most r and at least δ apart the lemma guarantees 2r V² √(πd/8) / δ.
+    Departs:    (151) bounds every pair by its own distance. The constructions need only the smallest gap.
     """
     dim, n_points = points.coordinates.shape[1], points.n_points
     if n_points == 1:
@@ -158,17 +168,17 @@ def separating_direction(
             spread = spread_of(points.along(direction))
             if spread is not None and (best is None or spread < best[0]):
                 best = (spread, direction)
-        # V points need a spread of at least V - 1; when it is within twice that, another round is hardly worth it
+        # V points have a spread of at least V - 1; within twice that, another round would gain little
         is_settled = number >= _ROUNDS_TO_SETTLE or (best is not None and best[0] <= 2 * (n_points - 1))
         if best is not None and is_settled and (largest_spread is None or best[0] <= largest_spread):
             return best[1]
     raise AssumptionViolated(
-        f"no direction was found that separates {n_points} points in dimension {dim}: are two of them equal?"
+        f"no direction was found that separates {n_points} points in dimension {dim}. Are two of them equal?"
     )
 
 
 def spread_of(values: Sequence[int]) -> Fraction | None:
-    """Range divided by smallest gap; None if two of the values are equal."""
+    """Return the range divided by the smallest gap; None if two values are equal."""
     ordered = sorted(values)
     gap = min((after - before for before, after in pairwise(ordered)), default=1)
     return Fraction(ordered[-1] - ordered[0], gap) if gap else None
@@ -181,15 +191,15 @@ def project_apart(
     largest_spread: Fraction | None = None,
     factor_bits: int = 6,
 ) -> Projection:
-    """A linear map to the line whose values are at least 2, and at least 2 apart for different points.
+    """Find an affine map to the line whose values are at least 2, and differ by at least 2 for different points.
 
     Source:     KS25 Lemma C.2 (Vardi et al. 2022), with the shift of Lemma C.1's Stage I.
     Assumes:    distinct points.
-    Guarantee:  exact, for the points given.
-    Size:       a linear map and a bias. The lemma's ceiling for the largest value is R = 20 r V² √(πd) / δ.
-    Departs:    R is what the search finds, usually far below the ceiling. A factor of few bits leaves values with few bits
-                after the point, one of many bits makes R smaller, by at most one bit. A single point has nothing to be
-                kept apart from and is sent to 2 by the offset alone, whatever its bits.
+    Guarantee:  exact, for the given points.
+    Size:       a linear map and a bias. The lemma bounds the largest value by R = 20 r V² √(πd) / δ.
+    Departs:    R is the largest value that the search finds, usually far below the lemma's bound. The map is scaled by a
+                factor of about `factor_bits` bits. With few bits the values have few bits after the binary point; with many, R
+                shrinks by at most one bit. A single point is sent to 2 by the offset alone.
     """
     if points.n_points == 1:
         return Projection((Fraction(0),) * points.coordinates.shape[1], Fraction(2), [Fraction(2)])
@@ -197,12 +207,12 @@ def project_apart(
     values = points.along(direction)
     ordered = sorted(values)
     gap = min(after - before for before, after in pairwise(ordered))
-    # the smallest dyadic factor of about `factor_bits` significant bits that makes the gap, in true units, at least 2
+    # the smallest dyadic factor of about `factor_bits` significant bits for which the gap, in true units, is at least 2
     unit = Fraction(1, 1 << points.frac_bits)
     wanted = Fraction(2) / (gap * unit)
     shift = factor_bits - (wanted.numerator.bit_length() - wanted.denominator.bit_length())
     factor = ceil(wanted * Fraction(2) ** shift) / Fraction(2) ** shift
-    offset = Fraction(ceil(2 - ordered[0] * unit * factor))  # a whole number: few bits
+    offset = Fraction(ceil(2 - ordered[0] * unit * factor))  # an integer, so that it has few bits
     return Projection(
         tuple(entry * factor for entry in direction),
         offset,
@@ -211,7 +221,7 @@ def project_apart(
 
 
 def _candidate_rounds(points: IntegerPoints, rng: np.random.Generator) -> Iterator[list[tuple[int, ...]]]:
-    """Rounds of directions to try: axes and digits first, then random ones of growing length."""
+    """Yield rounds of directions to try: axes and digit directions first, then random directions with growing entries."""
     dim = points.coordinates.shape[1]
     axes = [tuple(int(axis == at) for axis in range(dim)) for at in range(dim)]
     yield [*axes, *_digit_directions(points)]
@@ -234,9 +244,12 @@ def _candidate_rounds(points: IntegerPoints, rng: np.random.Generator) -> Iterat
 
 
 def _digit_directions(points: IntegerPoints) -> list[tuple[int, ...]]:
-    """Coordinates as digits of a number in mixed radix, each in turn the lowest: distinct for any points on a grid.
+    """Directions that read the coordinates of a grid point as digits of a mixed-radix number.
 
-    None where the grid is so fine that random directions, which need about V² places, do better.
+    Each axis is once the lowest digit.
+
+    On a grid such a direction always separates the points. If the grid has more than V² cells, random directions do better,
+    and the result is empty.
     """
     columns = [[int(v) for v in column] for column in points.coordinates.T]
     steps, ranges = [], []
@@ -262,7 +275,7 @@ def _digit_directions(points: IntegerPoints) -> list[tuple[int, ...]]:
 
 
 def _finalists(points: IntegerPoints, candidates: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """The candidates that look best in floats, or all of them if floats cannot distinguish the points."""
+    """Return the candidates that look best in float arithmetic, or all of them if floats cannot separate the points."""
     if points.n_points < 2000:
         return candidates
     try:

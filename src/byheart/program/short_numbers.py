@@ -1,6 +1,7 @@
-"""Numbers that bfloat16 holds, and sums of them: a mantissa of 8 bits is short, so longer numbers are two or three weights.
+"""Short numbers, which are the numbers that bfloat16 can hold (a mantissa of 8 bits), and sums of short numbers.
 
-A bias that is not short becomes a bias and a weight on a register that always holds 1. Whole columns are split in the same way.
+A longer number is split into two or three weights. A bias that is not short is split into a short bias and a short weight on a
+register that always holds 1. Whole columns are split in the same way.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ SHORT_BITS = 8
 
 
 def short_parts(number: Number, n_parts: int) -> list[Fraction]:
-    """`number` as the sum of that many short numbers, each nearest to the remainder; the last part takes the rest."""
+    """Split `number` into `n_parts` summands.
+
+    Each is the short number nearest to the remainder, and the last is what then remains.
+    """
     rest, found = Fraction(Dyadic.of(number).fraction), []
     for _ in range(n_parts - 1):
         found.append(_nearest_short(rest))
@@ -30,7 +34,7 @@ def short_parts(number: Number, n_parts: int) -> list[Fraction]:
 
 
 def split_column(numbers: np.ndarray, n_parts: int) -> list[np.ndarray]:
-    """The same for every number of an array; numbers that are split have at most 53 bits."""
+    """Split every number of an array like `short_parts`. Numbers that are split must have at most 53 bits."""
     if n_parts == 1:
         return [numbers]
     rest, found = numbers.astype(np.float64), []
@@ -42,19 +46,22 @@ def split_column(numbers: np.ndarray, n_parts: int) -> list[np.ndarray]:
 
 
 def short_at_least(number: int) -> int:
-    """The least short whole number that is not below `number`, which is not negative."""
+    """Return the smallest short integer >= `number`. `number` must not be negative."""
     spare = max(0, number.bit_length() - SHORT_BITS)
     return -(-number >> spare) << spare
 
 
 def short_at_most(number: int) -> int:
-    """The largest short whole number that is not above `number`, which is not negative."""
+    """Return the largest short integer <= `number`. `number` must not be negative."""
     spare = max(0, number.bit_length() - SHORT_BITS)
     return number >> spare << spare
 
 
 def with_short_biases(steps: Sequence[Step], one: str) -> Iterator[Step]:
-    """The steps with biases that are short, or short with a short weight on the register `one`, which holds 1."""
+    """Yield the steps with short biases.
+
+    A bias that is not short is split between the bias and the register `one`, which holds 1.
+    """
     for step in steps:
         if isinstance(step, Repeat):
             yield replace(step, steps=tuple(with_short_biases(step.steps, one)))

@@ -1,4 +1,4 @@
-"""One vector or one token per sample: what the feed-forward predecessors of KS25 memorise, and associative memories."""
+"""Data with one vector or one token per sample, for associative memories and for the feed-forward constructions before KS25."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TASKS: tuple[Task, ...] = ("next-token", "set")
 
 @dataclass(frozen=True, eq=False)
 class LabelledVectors:
-    """The distinct samples, and the label of each from 1 to C."""
+    """The distinct samples of a data set, and the label of each, from 1 to C."""
 
     tokens: DistinctTokens
     labels: tuple[int, ...]
@@ -31,7 +31,7 @@ class LabelledVectors:
 def require_single(method: str, seq_len: int) -> None:
     if seq_len > 1:
         raise AssumptionViolated(
-            f"{method} memorises one vector per sample, and these samples have up to {seq_len} tokens.\n"
+            f"{method} memorises one vector per sample, but these samples have up to {seq_len} tokens.\n"
             "  It has no attention, so it sees each token alone. Choose a construction with attention, such as "
             "kajitsuka-sato-2025,\n  or join the tokens of each sample into one vector.",
             method=method,
@@ -40,18 +40,21 @@ def require_single(method: str, seq_len: int) -> None:
 
 
 def labelled_vectors(method: str, data: Dataset) -> LabelledVectors:
-    """The distinct samples of `data` with their labels; refused where there is more than one token."""
+    """Return the distinct samples of `data` with their labels.
+
+    Raises `AssumptionViolated` if a sample has more than one token.
+    """
     require_single(method, data.seq_len)
     data.require_finite()
     data.require_consistent()
-    tokens = distinct_tokens(replace(data, ordered=False))  # one place: there is no order to see
+    tokens = distinct_tokens(replace(data, ordered=False))  # a single token has no order
     labels = np.zeros(tokens.points.n_points, dtype=np.int64)
     labels[tokens.sequences[:, -1]] = data.labels + 1
     return LabelledVectors(tokens, tuple(labels.tolist()))
 
 
 def assume_single(data: Dataset, vectors: LabelledVectors) -> tuple[Assumption, Assumption]:
-    """The assumptions of the predecessors, as checked on the data."""
+    """Return the assumptions of the feed-forward constructions, with the values found in the data."""
     delta = vectors.tokens.separation.delta
     apart = "a single one" if delta is None else f"at least {delta:.6g} apart"
     return (
@@ -61,29 +64,35 @@ def assume_single(data: Dataset, vectors: LabelledVectors) -> tuple[Assumption, 
 
 
 def outline_table(method: str, shape: DataShape) -> TokenTable | None:
-    """The table that single tokens of this shape get; refused where there is more than one token."""
+    """Return the table for single tokens of this shape. Raises `AssumptionViolated` if samples have more than one token."""
     require_single(method, shape.seq_len)
     return table_of_shape(replace(shape, ordered=False))
 
 
 def expected_line_bits(shape: DataShape) -> int:
-    """Bits of the largest place on the line: every token has one; random points in space need about N²."""
+    """Return the expected number of bits of the largest value on the line.
+
+    Every token id has its own value. For random points in space the largest value is about N².
+    """
     if shape.vocab is not None:
         return (2 * shape.vocab).bit_length()
     return 2 * shape.n_samples.bit_length() + 1
 
 
 def require_one_token(method: str, shape: DataShape) -> tuple[int, int]:
-    """The number of token ids and of distinct tokens to store; refused where samples are vectors or longer than one token."""
+    """Return the number of token ids and the number of distinct tokens to store.
+
+    Raises `AssumptionViolated` if samples are vectors or have more than one token.
+    """
     if shape.vocab is None:
         raise AssumptionViolated(
-            f"{method} embeds tokens itself, and these inputs are vectors.\n"
+            f"{method} embeds token ids, but these inputs are vectors.\n"
             "  Choose a construction for one vector per sample, such as two-layer-relu.",
             method=method,
         )
     if shape.seq_len > 1:
         raise AssumptionViolated(
-            f"{method} associates one token with one label, and these samples have up to {shape.seq_len} tokens.\n"
+            f"{method} associates one token with one label, but these samples have up to {shape.seq_len} tokens.\n"
             "  Choose a construction that mixes tokens, such as dana-2024, or make each sample one token.",
             method=method,
             seq_len=shape.seq_len,
@@ -92,5 +101,5 @@ def require_one_token(method: str, shape: DataShape) -> tuple[int, int]:
 
 
 def count_wrong(network: AttentionOnly, tokens: np.ndarray, next_tokens: np.ndarray) -> int:
-    """For how many tokens the native network's answer differs from `next_tokens`."""
+    """Count the tokens for which the native network's answer differs from `next_tokens`."""
     return int((network.compute_logits(tokens[:, None]).argmax(axis=1) != next_tokens).sum())

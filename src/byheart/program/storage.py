@@ -1,8 +1,8 @@
-"""How the arrays of a program are stored where each has a format of its own: in a network of precision int8.
+"""The storage formats of the arrays of an int8 network, in which each array has its own format.
 
-A layer's arrays are stored in the fewest bits that hold them exactly, except that those which a block calls wide are float32. In
-a table every channel has an exponent of its own. What is before and after the layers is float32. No format depends on the data,
-so a description that is only counted has the same formats as the network that is built.
+The arrays of a layer are stored in the fewest bits that hold them exactly; arrays that the block lists as `wide` are stored as
+float32. In a table every channel has its own exponent. The arrays before and after the layers are float32. Formats never
+depend on the data, so a program that is only counted has the same formats as the network that is built.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ _OF_TABLES = {"w1": WeightFormat("int8", "columns"), "w2": WeightFormat("int8", 
 
 
 def storage_of(steps: Sequence[Step], layers: Sequence[Layer], n_before: int) -> Storage:
-    """How the network of these steps is stored, with that many arrays before the layers and one after them."""
+    """Return the storage formats of a network: `n_before` arrays before the layers, the arrays of these layers, and one after
+    them."""
     formats = [each for step, layer in zip(steps, layers, strict=True) for each in layer_formats(step, layer)]
     return Storage("int8", (*(FLOAT32,) * n_before, *formats, FLOAT32))
 
 
 def layer_formats(step: Step, layer: Layer) -> list[WeightFormat]:
-    """How the arrays of a layer of floats are stored, in their order; the layer was made from the step."""
+    """Return the storage format of each array of a float layer, in order. The layer must have been built from the step."""
     found = []
     for name, weights in layer.parameters():
         if isinstance(step, Block) and name in step.wide:
@@ -39,14 +40,17 @@ def layer_formats(step: Step, layer: Layer) -> list[WeightFormat]:
 
 
 def one_unit(step: Step) -> Step:
-    """The step itself; for a table that is only counted, a table with one example unit."""
+    """Return the step itself, or a table with one example unit if the step is a table that is only counted."""
     if not isinstance(step, TableBlock) or isinstance(step.biases, np.ndarray):
         return step
     return replace(step, n_units=1)
 
 
 def step_bits(step: Step, layer: Layer, n_units: int) -> int:
-    """Bits of the arrays of a layer, computed from the layer of `one_unit` of the step and its number of units."""
+    """Return the bits of a layer's arrays.
+
+    `layer` is built from `one_unit(step)`, and `n_units` is the number of units of the step.
+    """
     assert not isinstance(step, Repeat | SumPool)
     found = 0
     for each, (name, weights) in zip(layer_formats(step, layer), layer.parameters(), strict=True):

@@ -1,4 +1,4 @@
-"""What should follow each context: sparse distributions, and logits of finite margin that represent them."""
+"""Training targets: what follows each context, as sparse distributions, and logits of finite margin that represent them."""
 
 from __future__ import annotations
 
@@ -15,23 +15,25 @@ from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.divergence import divergences
 
 EncodedContexts: TypeAlias = Int[np.ndarray, "n_contexts seq_len"]
-"""Token ids of every context, filled up on the left."""
+"""Token ids of every context, padded on the left."""
 
 Logits: TypeAlias = Float[np.ndarray, "n_contexts n_outputs"]
 
 LOGIT_MARGIN = {"float64": 40.0, "float32": 22.0}
-"""Logits on the support stand this far above the others: divergences of about ω·e^-margin."""
+"""Logits on the support exceed the others by this amount, which makes divergences about ω·e^-margin (ω is the vocabulary
+size)."""
 
 ALLOWED_DIVERGENCE = 1e-3
-"""Nats by which a context may differ from its distribution: a thousand times what float32 needs."""
+"""The divergence in nats that each context may have: a thousand times what float32 needs."""
 
 
 @dataclass(frozen=True, eq=False)
 class NextTokenTargets:
-    """Distinct contexts and what follows each, as sparse rows of probabilities.
+    """The distinct contexts and what follows each, as sparse rows of probabilities.
 
-    `counts[i]` is how often context i occurs: its weight in the loss. Entry e says that `next_tokens[e]` follows
-    context `rows[e]` with probability `probabilities[e]`.
+    counts  how often each context occurs, which is its weight in the loss
+
+    The other three arrays are parallel: token `next_tokens[e]` follows context `rows[e]` with probability `probabilities[e]`.
     """
 
     contexts: TokenSequences
@@ -45,9 +47,10 @@ class NextTokenTargets:
         return len(self.contexts)
 
     def logits(self, margin: float) -> Logits:
-        """log π̂ + `margin` on the support and 0 off it: finite, sparse, and within (ω - s)·e^-margin of π̂.
+        """Return log π̂ + `margin` on the support and 0 elsewhere. These logits are finite and within (ω - s)·e^-margin of π̂.
 
-        Softmax ignores the common shift, so this is π̂ mixed with a share of about e^-margin of every other token.
+        ω is the vocabulary size and s the size of the support. Softmax ignores a common shift, so the logits mean π̂ mixed
+        with a share of about e^-margin of every other token.
         """
         table = np.zeros((len(self), self.n_outputs))
         table[self.rows, self.next_tokens] = np.log(self.probabilities) + margin
@@ -59,20 +62,20 @@ class NextTokenTargets:
 
     @property
     def entropy_nats(self) -> float:
-        """H, the loss that no model goes below (MFT24 Lemma 2)."""
+        """The entropy H, which is the smallest loss that any model can have (MFT24 Lemma 2)."""
         weight = self.counts[self.rows] * self.probabilities
         return float(-(weight * np.log(self.probabilities)).sum())
 
     def gap_nats(self, divergence: Float[np.ndarray, " n_contexts"]) -> float:
-        """Loss minus entropy, Σ c_i KL_i: a total in nats."""
+        """Return the loss minus the entropy, Σ c_i KL_i, summed over all occurrences, in nats."""
         return float(self.counts @ divergence)
 
 
 def targets_of(data: Dataset) -> NextTokenTargets:
-    """The contexts of `data`: prefixes of documents for `distribution`, the distinct sequences for `next-token`."""
+    """Return the contexts of `data`: all prefixes of documents for `distribution`, the distinct sequences for `next-token`."""
     if not isinstance(data.inputs, TokenSequences):
         raise AssumptionViolated(
-            "this construction embeds tokens, and these inputs are vectors.\n"
+            "this construction embeds token ids, but these inputs are vectors.\n"
             "  Choose a construction for vectors, such as kajitsuka-sato-2025."
         )
     if data.task == "distribution":
@@ -86,7 +89,9 @@ def targets_of(data: Dataset) -> NextTokenTargets:
             data.n_classes,
         )
     if data.task != "next-token":
-        raise UsageError(f"this construction is for next-token and distribution, not for {data.task}.")
+        raise UsageError(
+            f"this construction is for the tasks next-token and distribution, not for {data.task}."
+        )
     data.require_consistent()
     numbers = group_rows(data.inputs.ids, data.inputs.offsets)
     first = representatives(numbers)

@@ -1,8 +1,8 @@
-"""A hidden layer that interpolates tokens on a line, with one attention head per neuron.
+"""A hidden layer that interpolates labels along a line of tokens, with one attention head per neuron.
 
-Every token sees itself and a zero vector. It carries a last coordinate 1, which the zero vector lacks. Head h has
-W_QK = v_h e_lastᵀ, so a token's score for itself is v_h·x and for the zero vector 0; its value v_h·x, written along w_h, is weighed
-by softmax(v_h·x, 0) = sigmoid(v_h·x). Together the heads are Σ_h SiLU(v_h·x) w_h.
+Every token attends to itself and to a zero vector. Each token has a last coordinate 1, which the zero vector lacks. Head h has
+W_QK = v_h e_lastᵀ, so a token x has the score v_h·x for itself and the score 0 for the zero vector. The value v_h·x is written
+along w_h, weighted by softmax(v_h·x, 0) = sigmoid(v_h·x). So the heads together compute Σ_h SiLU(v_h·x) w_h.
 """
 
 from __future__ import annotations
@@ -30,27 +30,30 @@ from byheart.program.targets import targets_of
 
 NAME = "attention-as-mlp"
 DIM = 2
-"""A token is its place on a line and the constant 1."""
+"""The dimension of a token: its position on a line, and the constant 1."""
 
 LABEL_DIM = 2
-"""Labels are points on a circle."""
+"""The dimension of a label, which is a point on a circle."""
 
 SLOPE = 40.0
-"""β: on whole numbers SiLU(βx)/β is ReLU(x) to the last bit of float64, since sigmoid(40) rounds to 1 and e^-40·x is lost."""
+"""The scale β.
+
+For integers x, SiLU(βx)/β equals ReLU(x) to the last bit of float64: sigmoid(40) rounds to 1, and e^-40·x is lost.
+"""
 
 
 def plan(
     data: Dataset, options: NoOptions, rng: np.random.Generator, progress: Progress | None = None
 ) -> Construction:
-    """Compile associations of single tokens into one layer of attention, one head per token.
+    """Compile associations of single tokens into one attention layer with one head per token.
 
-    Source:     Huben & Morris (2023): a head of size 1 that sees its own token and a zero vector computes
+    Source:     Huben & Morris (2023): a head of size 1 that attends to its own token and to a zero vector computes
                 sigmoid(v·x)·(v·x) = SiLU(v·x), so a hidden layer of m neurons is m heads.
     Assumes:    one token per sample. Token i is at i on a line.
-    Guarantee:  the broken line through the labels' points on a circle (Proposition 3 of DPC24), up to rounding; the native forward
-                pass decides, and what is wrong is refused.
+    Guarantee:  the network is the piecewise linear function through the labels' points on a circle (Proposition 3 of DPC24),
+                up to rounding. The native forward pass checks every answer, and a network with a wrong answer is rejected.
     Size:       `size_of`: n heads for n tokens.
-    Departs:    the zero vector is the one attention adds itself (`zero_token`), not a token of the sequence.
+    Departs:    the zero vector is part of the attention layer (`zero_token`), not a token of the sequence.
     """
     require_one_token(NAME, DataShape.of(data))
     targets = targets_of(data)
@@ -61,8 +64,8 @@ def plan(
     n_wrong = count_wrong(network, tokens, targets.next_tokens)
     if n_wrong:
         raise AssumptionViolated(
-            f"{n_items} neurons on a line leave {n_wrong} labels wrong: {targets.n_outputs} labels on a circle lie closer than "
-            "the rounding of so long a sum.\n  Choose madden-2024, whose steps do not add up.",
+            f"with {n_items} neurons on a line, {n_wrong} labels are wrong: {targets.n_outputs} labels on a circle are closer than "
+            "the rounding error of such a long sum.\n  Choose madden-2024, where rounding errors do not accumulate.",
             wrong=n_wrong,
         )
     return Construction(
@@ -85,9 +88,9 @@ def plan(
 def broken_line(
     tokens: Int[np.ndarray, " n_items"], values: Float[np.ndarray, "n_items label_dim"]
 ) -> tuple[Float[np.ndarray, "n_heads dim"], Float[np.ndarray, "n_heads label_dim"]]:
-    """Heads (v_h, w_h) whose sum passes through `values` at the whole numbers `tokens`.
+    """Return heads (v_h, w_h) whose sum passes through `values` at the integers `tokens`.
 
-    One is constant, and one bends where each piece begins: Σ_k ψ(x·W_k + b_k) V_k for ψ(x) = SiLU(βx)/β.
+    One head is constant, and one changes the slope at the start of each piece: Σ_k ψ(x·W_k + b_k) V_k with ψ(x) = SiLU(βx)/β.
     """
     order = np.argsort(tokens)
     x, y = tokens[order].astype(np.float64), values[order]
@@ -104,7 +107,7 @@ def network_of_heads(
     n_vocab: int,
     points: Float[np.ndarray, "n_outputs label_dim"],
 ) -> AttentionOnly:
-    """Token t is (t, 1); a head asks v·x of the constant 1, so its own score is v·x, and that of the zero vector 0."""
+    """Build the network in which token t is the vector (t, 1). A head scores its own token v·x, and the zero vector 0."""
     places = np.stack([np.arange(n_vocab, dtype=np.float64), np.ones(n_vocab)], axis=1)
     asked, constant = directions[:, None, :], np.tile([[[0.0, 1.0]]], (len(directions), 1, 1))
     embedding = Embedding(places, np.zeros((1, DIM)))
@@ -113,7 +116,7 @@ def network_of_heads(
 
 
 def size_of(shape: DataShape, options: NoOptions) -> Size:
-    """One head per token to store: query, key, value and output have two numbers each."""
+    """Return the size: one head per stored token. Query, key, value and output of a head have two numbers each."""
     n_vocab, n_items = require_one_token(NAME, shape)
     sizes = (n_vocab, 1, DIM, n_items, 1, 1, LABEL_DIM, shape.n_classes)
     return size_of_spec(AttentionOnlySpec("float64", *sizes, skip=False, zero_token=True))

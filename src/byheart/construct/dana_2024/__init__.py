@@ -1,1 +1,1 @@
-"""DPC24: associations and distributions in one layer of attention alone."""
+"""DPC24: associations and distributions in a single attention layer, without feed-forward layers."""

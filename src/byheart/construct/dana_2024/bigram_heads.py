@@ -1,10 +1,13 @@
-"""Heads for pairs of tokens in dimension 2 that are steps: the system of DPC24 Theorem 1, well-conditioned by design.
+"""Heads for pairs of tokens in dimension 2 that act as step functions.
 
-Random heads in dimension 2 distinguish pairs (a, b) only by large and cancelling outputs, beyond float32. Instead put
-the first coordinate of a token on a line, y, and let the second one hold the position: x_1 = (y_a, 1), x_2 = (y_b, -1). With
-W_Qᵀ W_K = ((0, w(L+1)/2), (-w, wθ/2)) the two scores differ by w(y_a + L y_b - θ), so for large w the head looks at the
-first token if the pair's key y_a + L y_b is above θ and at the last one if not. Its two values are then a step, and a step
-times y_a - y_b: on the pairs between two thresholds the network is a line in y_a - y_b, free to pass through two of them.
+They make the linear system of DPC24 Theorem 1 well-conditioned.
+
+Random heads in dimension 2 distinguish pairs (a, b) only by large outputs that cancel, which float32 cannot represent. Here the
+first coordinate of a token is a value y on a line, and the second one encodes the position: x_1 = (y_a, 1), x_2 = (y_b, -1).
+With W_Qᵀ W_K = ((0, w(L+1)/2), (-w, wθ/2)) the two scores differ by w(y_a + L y_b - θ). So for large w the head attends to the
+first token if the pair's key y_a + L y_b is above the threshold θ, and to the last token otherwise. Its two outputs are then a
+step function of the key, and that step times y_a - y_b. For pairs between two thresholds, the network is therefore an affine
+function of y_a - y_b, which can be made to pass through two of these pairs.
 """
 
 from __future__ import annotations
@@ -18,21 +21,22 @@ from byheart.network.attention_only.architecture import AttentionOnly, Attention
 from byheart.network.transformer.floats import DTYPES
 
 SHARPNESS = 60.0
-"""Difference of the scores between the two pairs beside a threshold; a softmax share is 0 or 1 in float32 from 17 on."""
+"""The scores of the two pairs next to a threshold differ by this. From 17 on, a softmax weight is 0 or 1 in float32."""
 
 JITTER = 0.2
-"""How far tokens are moved from even spacing, in spacings: equal differences y_a - y_b would be dependent."""
+"""Random shift of the tokens, relative to their spacing. With even spacing many differences y_a - y_b would be equal, and the
+linear system would be dependent."""
 
 
 def bigram_heads(
     encoded: Int[np.ndarray, "n_sequences 2"], spec: AttentionOnlySpec, rng: np.random.Generator
 ) -> AttentionOnly:
-    """A network in dimension 2 with ⌈(T - 2)/2⌉ heads of size 2 whose outputs are still zero."""
+    """Return a network in dimension 2 with ⌈(T - 2)/2⌉ heads of size 2, whose outputs are still zero."""
     dtype, n_vocab = DTYPES[spec.precision], spec.n_tokens
     spacing = 2.0 / max(n_vocab - 1, 1)
     y = -1 + spacing * (np.arange(n_vocab) + rng.uniform(-JITTER, JITTER, n_vocab))
     y = y.astype(dtype).astype(np.float64)
-    # keys of one last token span at most 2(1 + JITTER·spacing); the next last token begins half a span later
+    # the keys of pairs with one last token span at most 2(1 + JITTER·spacing); the next last token begins half a span later
     steepness = np.round(3.0 / (spacing * (1 - 2 * JITTER)))
     keys = y[encoded[:, 0]] + steepness * y[encoded[:, 1]]
     order = np.argsort(keys)
@@ -53,15 +57,18 @@ def bigram_heads(
 
 
 def _block_starts(lasts: Int[np.ndarray, " n_sequences"]) -> Int[np.ndarray, " n_heads"]:
-    """Where each block of pairs begins: one pair before the first threshold, then two in each.
+    """Return the start of each block of pairs, in the order of their keys. There is one threshold per block.
 
-    The skip connection adds a constant, which serves the first pair, and a multiple of y_b, which serves one pair more:
-    where T is even some block must hold three, and must do so where the last token changes.
+    The first pair precedes the first threshold. It is served by the constant of the skip connection. Then each block has two
+    pairs. The skip connection also adds a multiple of y_b, which serves one more pair. So if T is even, one block must have
+    three pairs, and the last token must change within that block.
     """
     n_pairs = len(lasts)
     sizes = np.full(max(0, -((2 - n_pairs) // 2)), 2, dtype=np.int64)
     if n_pairs % 2 == 0 and len(sizes):
-        changes = np.flatnonzero(lasts[1:] != lasts[:-1]) + 1  # a block from change - 1 to change + 1
+        changes = (
+            np.flatnonzero(lasts[1:] != lasts[:-1]) + 1
+        )  # such a block reaches from change - 1 to change + 1
         places = (changes - 2) // 2
         fitting = places[(changes % 2 == 0) & (places >= 0) & (places < len(sizes))]
         sizes[fitting[len(fitting) // 2] if len(fitting) else -1] = 3

@@ -1,4 +1,5 @@
-"""Beyond the bound of DPC24: the whole attention-only model fitted by a second-order method."""
+"""Smaller networks than the bound of DPC24 allows: all weights of the attention-only model are fitted by a second-order
+method."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from byheart.program.descent import Descent, with_gradient
 
 @dataclass(frozen=True, eq=False)
 class CompactFit:
-    """A fitted network, its accuracy by the native forward pass, and the effort of the fit."""
+    """A fitted network, its accuracy in the native forward pass, and the cost of the fit."""
 
     network: AttentionOnly
     accuracy: float
@@ -24,8 +25,8 @@ class CompactFit:
     seconds: float
 
 
-ROUND, HISTORY = 50, 60  # evaluations at a time, and how many of them L-BFGS remembers
-# Fitting goes on until the mean loss is below this, so that the right logit leads by more than rounding.
+ROUND, HISTORY = 50, 60  # evaluations per round, and the history size of L-BFGS
+# Fitting continues until the mean loss is below this, so that the right logit leads by more than the rounding error.
 SETTLED = 0.05
 
 
@@ -39,11 +40,11 @@ def fit_compact(
     max_evaluations: int = 3000,
     n_starts: int = 3,
 ) -> CompactFit:
-    """Fit every weight of an attention-only Transformer by L-BFGS on all sequences at once.
+    """Fit all weights of an attention-only Transformer by L-BFGS on all sequences at once.
 
-    Some starts end in a poor minimum, so up to `n_starts` are made and the best is returned, with the effort of all of them.
-    Guarantee:  none beforehand: whether it memorises is found by the native forward pass and returned. No theorem says how few
-                heads suffice; published scaling laws are limited by their optimiser.
+    Some starts end in a poor minimum, so up to `n_starts` are made. The best fit is returned, with the total cost of all starts.
+    Guarantee:  none in advance. The native forward pass measures whether the network memorises, and the result is returned. No
+                theorem says how few heads suffice; published scaling laws are limited by their optimiser.
     """
     shapes = dict(spec.shapes())
     scales = dict.fromkeys(shapes, spec.dim**-0.5)
@@ -103,7 +104,8 @@ def _fit_once(
 
 
 def _logits(weights: dict[str, torch.Tensor], ids: torch.Tensor) -> torch.Tensor:
-    """Equations (1)-(2). Queries and keys are made once for each last token, and values are mixed before W_O W_V."""
+    """Equations (1)-(2). Queries and keys are computed once per last token, and values are averaged before W_O W_V is
+    applied."""
     tokens, positions = weights["embedding.tokens"], weights["embedding.positions"]
     lasts = tokens + positions[-1]
     score_maps = weights["query"].transpose(1, 2) @ weights["key"]  # (H, d, d)

@@ -14,16 +14,16 @@ from byheart.program.circle import circle_points
 from byheart.theorems import realises
 
 Table: TypeAlias = Float[np.ndarray, "n_sequences n_outputs"]
-"""Probabilities or logits of every token after every sequence."""
+"""A probability or a logit for every token after every sequence."""
 
 Shares: TypeAlias = Float[np.ndarray, " n_sequences"]
-"""How often each sequence occurs."""
+"""The relative frequency of each sequence."""
 
 EncodedSequences: TypeAlias = Int[np.ndarray, "n_sequences seq_len"]
-"""Token ids, filled up on the left."""
+"""Token ids, padded on the left."""
 
 Labels: TypeAlias = Int[np.ndarray, " n_sequences"]
-"""What follows each sequence."""
+"""The token that follows each sequence."""
 
 
 @realises("DPC24-D1")
@@ -41,26 +41,27 @@ class SequenceEncoder:
 
 @realises("DPC24-A1")
 def association_encoder(labels: Labels, n_tokens: int, dim: int) -> SequenceEncoder:
-    """E(t) = W_g(t): the likeliest token of sequence t is g(t), for d >= 2 and any N (Proposition 3)."""
+    """Return the encoder E(t) = W_g(t), whose most likely token after sequence t is g(t), for d >= 2 and any N (Proposition
+    3)."""
     points = circle_points(n_tokens, dim)
     return SequenceEncoder(points, points[labels])
 
 
 @realises("DPC24-A2")
 def full_support(probabilities: Table, delta: float) -> Table:
-    """(π + δ)/(1 + Nδ), which has full support (Assumption 2), as DPC24 section 4 smooths associations."""
+    """Return (π + δ)/(1 + Nδ), which has full support (Assumption 2). DPC24 section 4 smooths associations in this way."""
     return np.asarray((probabilities + delta) / (1 + probabilities.shape[1] * delta))
 
 
 @realises("DPC24-A2")
 def require_full_support(probabilities: Table) -> None:
-    """Refuse probabilities of zero, which no softmax reaches (Assumption 2)."""
+    """Reject probabilities of zero, which no softmax can produce (Assumption 2)."""
     if (probabilities > 0).all():
         return
     sequence, token = (int(at) for at in np.argwhere(~(probabilities > 0))[0])
     raise AssumptionViolated(
-        f"token {token} follows sequence {sequence} with probability {probabilities[sequence, token]:g}, and DPC24 Assumption 2 "
-        "asks for full support.\n  Smooth the probabilities with full_support(probabilities, delta), or use approximating_encoder.",
+        f"token {token} follows sequence {sequence} with probability {probabilities[sequence, token]:g}, but DPC24 Assumption 2 "
+        "requires full support.\n  Smooth the probabilities with full_support(probabilities, delta), or use approximating_encoder.",
         sequence=sequence,
         token=token,
     )
@@ -75,12 +76,15 @@ def encoder_divergence(probabilities: Table, weights: Shares, logits: Table) -> 
 
 HOPS = 16
 HOP_SIZES = (1.0, 0.1)
-"""How far a hop goes, in standard deviations of the weights."""
+"""Step lengths of random hops, in standard deviations of the weights."""
 
 
 @dataclass(frozen=True, eq=False)
 class BestEncoder:
-    """The best encoder found, its divergence, and the divergence of every start before any hop (local minima exist)."""
+    """The best encoder found, its divergence, and the divergence reached from every start before any hop.
+
+    Starts can end in local minima.
+    """
 
     encoder: SequenceEncoder
     divergence: float
@@ -97,12 +101,13 @@ def best_encoder(
     n_random_starts: int = 3,
     max_evaluations: int = 2000,
 ) -> BestEncoder:
-    """The rank-d encoder of least divergence, by joint L-BFGS on (E, W) with analytic gradients.
+    """Search for the rank-d encoder of least divergence, by joint L-BFGS on (E, W) with analytic gradients.
 
     Source:     DPC24 Lemma 1: under full support (Assumption 2) the minimum exists.
-    Guarantee:  an upper bound on the least divergence; no more, since the problem is not convex. Starts: the best
-                rank-d approximation of the centred log π, and random ones; then, unless they agree, hops from the best so
-                far: long hops leave shallow minima, short ones leave flat regions.
+    Guarantee:  the result is an upper bound on the least divergence, no more, because the problem is not convex.
+
+    The search starts from the best rank-d approximation of the centred log π, and from random points. Unless these agree, it
+    then makes random hops from the best encoder so far. Long hops leave shallow minima; short ones leave flat regions.
     """
     require_full_support(probabilities)
     # equal rows have equal best embeddings
@@ -136,14 +141,14 @@ def best_encoder(
 
 
 def _agree(values: list[float]) -> bool:
-    """Whether three starts ended at the lowest value, which is then probably not a shallow minimum."""
+    """Whether three starts reached the lowest value, which is then probably not a shallow minimum."""
     return sum(value - min(values) < 1e-7 for value in values) >= 3
 
 
 def _descend(
     probabilities: np.ndarray, weights: np.ndarray, e: np.ndarray, w: np.ndarray, max_evaluations: int
 ) -> SequenceEncoder:
-    from scipy.optimize import minimize  # a second to import
+    from scipy.optimize import minimize  # importing it takes a second
 
     n_sequences, dim = e.shape
     share = weights[:, None]
@@ -176,21 +181,22 @@ def _descend(
 
 @realises("DPC24-P2")
 def full_rank_encoder(probabilities: Table) -> SequenceEncoder:
-    """Exact from dimension N - 1 on (Proposition 2): log π with the last token's logit subtracted from all."""
+    """Return an exact encoder in dimension N - 1 (Proposition 2): log π, with the last token's logit subtracted from all
+    logits."""
     require_full_support(probabilities)
     return encoder_of_logits(np.log(probabilities))
 
 
 def encoder_of_logits(logits: Table, dim: int | None = None) -> SequenceEncoder:
-    """An encoder whose logits are these up to a constant for each sequence, in dimension N - 1 unless given.
+    """Return an encoder with these logits, up to one constant per sequence. By default its dimension is N - 1.
 
-    The logits of T sequences have T rows, so dimension T is enough too, with one axis per sequence.
+    The logits of T sequences have T rows, so dimension T also suffices, with one axis per sequence.
     """
     n_outputs, n_sequences = logits.shape[1], len(logits)
     dim = n_outputs - 1 if dim is None else dim
     shifted = logits - logits[:, -1:]
     if dim < n_outputs - 1:
-        assert dim >= n_sequences, "fewer dimensions than the rank of the logits may take"
+        assert dim >= n_sequences, "dim is smaller than the possible rank of the logits"
         unembedding = np.zeros((n_outputs, dim))
         unembedding[:, :n_sequences] = shifted.T
         return SequenceEncoder(unembedding, np.eye(n_sequences, dim))
@@ -201,13 +207,15 @@ def encoder_of_logits(logits: Table, dim: int | None = None) -> SequenceEncoder:
 
 @realises("DPC24-P1", "DPC24-P2")
 def rank_lower_bound(probabilities: Table, weights: Shares, dim: int) -> float:
-    """A lower bound on the divergence of every encoder of dimension d, in nats, under full support.
+    """Return a lower bound on the divergence, in nats, of every encoder of dimension d, under full support.
 
-    log q has rank at most d + 1. With δ = log q - log π and φ(x) = e^x - 1 - x the divergence is Σ w_t π_tj φ(δ_tj) >= Σ a_t b_j
-    φ(δ_tj), a_t = w_t, b_j = min_t π_tj. Scaling rows and columns keeps the rank, so Σ a_t b_j δ_tj² >= τ, the squared
-    singular values of (√(a_t b_j) log π_tj) beyond the first d + 1. φ(-x)/x² falls and φ(-x) rises in x, and φ(-x) <=
-    φ(x): with m = min a_t b_j the sum is least when one entry carries all of τ, which leaves m φ(-√(τ/m)).
-    Valid up to the rounding of the singular values; loose where distributions have small entries.
+    The logits log q of an encoder have rank at most d + 1. Let δ = log q - log π and φ(x) = e^x - 1 - x. The divergence is
+    Σ w_t π_tj φ(δ_tj) >= Σ a_t b_j φ(δ_tj) with a_t = w_t and b_j = min_t π_tj. Scaling rows and columns keeps the rank, so
+    Σ a_t b_j δ_tj² >= τ, the sum of the squared singular values of (√(a_t b_j) log π_tj) beyond the first d + 1. As functions of
+    x >= 0, φ(-x)/x² falls and φ(-x) rises, and φ(-x) <= φ(x). So with m = min a_t b_j the sum is least when a single entry
+    accounts for all of τ, which gives m φ(-√(τ/m)).
+
+    The bound is valid up to the rounding of the singular values. It is loose for distributions with small entries.
     """
     require_full_support(probabilities)
     smallest = probabilities.min(axis=0)

@@ -1,4 +1,4 @@
-"""Integers that no polynomial of bounded degree and height vanishes on: DPC24 Lemma 3 in finite form."""
+"""Integers that are not a root of any polynomial of bounded degree and height: a finite form of DPC24 Lemma 3."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from byheart.theorems import realises
 
 @realises("DPC24-L3")
 def generic_integers(n_variables: int, degree: int, height: int) -> tuple[int, ...]:
-    """Positive integers x_1, …, x_n with P(x_1, …, x_n) ≠ 0 for every non-zero integer polynomial P that is not too large.
+    """Return positive integers x_1, …, x_n with P(x_1, …, x_n) ≠ 0 for every non-zero integer polynomial P within the bounds
+    below.
 
-    Source:     DPC24 Lemma 3, which asks it of all polynomials at once and so needs transcendental numbers.
+    Source:     DPC24 Lemma 3. It requires this of all polynomials at once and therefore needs transcendental numbers.
     Assumes:    P has degree at most `degree` in each variable and coefficients of absolute value at most `height`.
-    Guarantee:  with b = height + 1 and x_i = b^((degree + 1)^(i - 1)) the monomials are different powers of b, since the
-                exponents are the digits of the power in base degree + 1. The highest power b^K outweighs the rest, which adds up
-                to at most height · (b^K - 1) / (b - 1) = b^K - 1.
+    Guarantee:  let b = height + 1 and x_i = b^((degree + 1)^(i - 1)). The monomials are different powers of b, because the
+                exponents are the digits of the power in base degree + 1. The highest power b^K outweighs the others, whose sum
+                is at most height · (b^K - 1) / (b - 1) = b^K - 1.
     Size:       x_n has (degree + 1)^(n - 1) · log2(height + 1) bits.
     """
     if min(n_variables, degree, height) < 1:

@@ -1,4 +1,4 @@
-"""DPC24 Theorem 1 as code: an attention-only Transformer that gives sequences the logits of an encoder."""
+"""DPC24 Theorem 1 as code: build an attention-only Transformer that has the logits of a given encoder."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from byheart.program.linear_solve import SolvedNetwork, solve_least_norm
 from byheart.theorems import realises
 
 SCORE_SPREADS = (1.0, 10.0, 100.0, 1000.0)
-"""Scales of attention scores to choose from: none is best for all dimensions and lengths."""
+"""Candidate scales for the attention scores. No single scale is best for all dimensions and lengths."""
 
 POOL = {"float64": 1.0, "float32": 1.6}
-"""Heads drawn per head kept. float32 needs a choice; float64 takes them as they come."""
+"""Random heads drawn per head kept. float32 needs a selection; float64 keeps every head drawn."""
 
 PSEUDO_INVERSE = 1e-12
-"""Singular values of B below this share of the largest are those of dimensions the encoder leaves empty."""
+"""Singular values of B below this share of the largest belong to dimensions that the encoder does not use."""
 
 DRAWS = 5
 WELL_CONDITIONED = 1e12
-"""Heads are drawn anew above this condition number: a few heads may all look at the same token by chance."""
+"""Heads are redrawn if the condition number exceeds this, because by chance a few heads may all attend to the same token."""
 
 REFINEMENTS = 2
 PROBE = 400
-"""Sequences on which scales are compared before the whole system is factored."""
+"""The number of sequences on which scales are compared before the whole system is factored."""
 
 
 @realises("DPC24-T1", "DPC24-C1")
@@ -49,13 +49,14 @@ def interpolate(
     ragged: bool = False,
     key_dim: int | None = None,
 ) -> SolvedNetwork[AttentionOnly]:
-    """An attention-only Transformer with H·d_h + d >= T whose logits are those of `encoder` on these T sequences.
+    """Build an attention-only Transformer with H·d_h + d >= T whose logits on these T sequences are those of `encoder`.
 
     Source:     DPC24 Theorem 1 with ε = 0 and γ = 0, Corollary 1; proof in Appendix A.2.
     Assumes:    distinct sequences of one length; d_h <= d.
-    Guarantee:  logits up to the residual that is returned, in float64 for the weights as they are kept.
-    Departs:    the skip connection is solved for, not approximated by a head of large λ: with B d × d unknown, B x_S + B W_O
-                W_V A = E is linear in (B, B W_O), and W_U = W B. Heads and their scale are chosen by conditioning.
+    Guarantee:  the logits agree up to the returned residual, computed in float64 from the weights as they are stored.
+    Departs:    the skip connection is part of the solution; the paper approximates it by a head with large λ. With an unknown
+                d × d matrix B, the equation B x_S + B W_O W_V A = E is linear in (B, B W_O), and W_U = W B. Heads and their
+                scale are chosen by the condition number.
     """
     (n_outputs, dim), seq_len = encoder.unembedding.shape, encoded.shape[1]
     n_heads = heads_needed(len(encoded), dim, head_dim, len(np.unique(encoded[:, -1])))
@@ -105,7 +106,10 @@ def solve_for_outputs(
     encoder: SequenceEncoder,
     rng: np.random.Generator,
 ) -> tuple[AttentionOnly, float]:
-    """`drawn` with the outputs and the unembedding that give these sequences the encoder's logits, and the condition number."""
+    """Solve for the output matrices and the unembedding that give these sequences the encoder's logits.
+
+    Returns the completed network and the condition number.
+    """
     solution, condition = solve_least_norm(features, encoder.embeddings, REFINEMENTS)
     skip = _with_full_skip(solution, features[:, : drawn.dim], rng)
     return _assemble(drawn, skip, encoder.unembedding), condition
@@ -114,7 +118,7 @@ def solve_for_outputs(
 def _best_spread(
     encoded: np.ndarray, spec: AttentionOnlySpec, spreads: Sequence[float], rng: np.random.Generator
 ) -> float:
-    """The scale whose heads are least dependent on a sample of the sequences."""
+    """Return the scale for which the heads are least linearly dependent on a sample of the sequences."""
     if len(spreads) == 1:
         return spreads[0]
     sample = encoded[rng.permutation(len(encoded))[:PROBE]]
@@ -132,7 +136,7 @@ def _with_full_skip(
     lasts: Float[np.ndarray, "n_sequences dim"],
     rng: np.random.Generator,
 ) -> Float[np.ndarray, "n_features dim"]:
-    """The solution with B made invertible on the space orthogonal to all last tokens, where it is free."""
+    """Complete B so that it is invertible: on the space orthogonal to all last tokens, the solution leaves B free."""
     dim = lasts.shape[1]
     _, sizes, axes = np.linalg.svd(lasts, full_matrices=True)
     rank = int((sizes > PSEUDO_INVERSE * sizes.max(initial=0.0)).sum())
@@ -146,18 +150,18 @@ def _with_full_skip(
 
 
 def _assemble(drawn: AttentionOnly, solution: np.ndarray, unembedding: np.ndarray) -> AttentionOnly:
-    """Split the solution [B; B W_O] and undo B, so that the skip connection enters with weight one."""
+    """Split the solution [B; B W_O] and undo B, so that the skip connection has weight one."""
     dim, head_dim = drawn.dim, int(drawn.value.shape[1])
     dtype = DTYPES[drawn.precision]
     skip = solution[:dim]  # Bᵀ
     outputs = solution[dim:].reshape(-1, head_dim, dim)  # (B W_O^h)ᵀ
-    # B is singular where the encoder does not use all d dimensions; then W_O B's rows are zero there too, and B⁺ does
+    # B is singular where the encoder does not use all d dimensions. W_O B has zero rows there too, so B⁺ inverts it.
     own = np.linalg.pinv(skip.T, rcond=PSEUDO_INVERSE) @ outputs.transpose(0, 2, 1)
     return replace(drawn, output=own.astype(dtype), unembedding=(unembedding @ skip.T).astype(dtype))
 
 
 def _logits(network: AttentionOnly, features: np.ndarray) -> np.ndarray:
-    """The logits of the kept weights on features that are known already, in float64."""
+    """Return the logits of the stored weights on precomputed features, in float64."""
     dim = network.dim
     outputs = network.output.astype(np.float64).transpose(0, 2, 1).reshape(-1, dim)
     stream = features[:, :dim] + features[:, dim:] @ outputs
@@ -165,5 +169,5 @@ def _logits(network: AttentionOnly, features: np.ndarray) -> np.ndarray:
 
 
 def accuracy(network: AttentionOnly, encoded: np.ndarray, labels: np.ndarray, device: str = "cpu") -> float:
-    """Share of sequences whose largest logit is that of their label, by the native forward pass."""
+    """Return the share of sequences whose largest logit is that of their label, in the native forward pass."""
     return float((network.compute_logits(encoded, device=device).argmax(axis=1) == labels).mean())

@@ -1,4 +1,4 @@
-"""Drawing random heads and selecting some, so that the attention before output has full rank (DPC24 Lemma 2)."""
+"""Draw random heads and select some of them, so that the attention features have full rank (DPC24 Lemma 2)."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from byheart.theorems import realises
 
 
 def draw_heads(spec: AttentionOnlySpec, score_spread: float, rng: np.random.Generator) -> AttentionOnly:
-    """A network of generic embeddings and heads, with outputs still zero.
+    """Return a network with random embeddings and heads, whose outputs are still zero.
 
-    `spec.key_dim` is the rank of W_QK: the proof of Lemma 2 takes 1.
+    `spec.key_dim` is the rank of W_QK. The proof of Lemma 2 uses rank 1.
 
-    Lemma 3 asks for numbers that solve no integer polynomial (`generic_integers`: its finite form); Gaussian ones are such with
-    probability 1. Scores have standard deviation about `score_spread`, spread over a factor e² from head to head: similar heads
-    are nearly dependent. Values have orthonormal rows.
+    Lemma 3 needs numbers that are not a root of any integer polynomial (`generic_integers` has a finite form). Gaussian
+    numbers satisfy this with probability 1. The scores have a standard deviation of about `score_spread`, which varies by a
+    factor e² from head to head because similar heads are nearly dependent. Values have orthonormal rows.
     """
     size = score_spread * np.exp(rng.uniform(-1, 1, (spec.n_heads, 1, 1)))
-    # a score is a sum of d² products of embeddings (variance 2) and W_Qᵀ W_K, itself a sum of d_h products
+    # a score is a sum of d² products of embeddings (variance 2) and entries of W_Qᵀ W_K, each a sum of d_h products
     size = np.sqrt(size / (2 * spec.dim * np.sqrt(spec.key_dim)))
     value = np.linalg.qr(rng.standard_normal((spec.n_heads, spec.dim, spec.value_dim)))[0].transpose(0, 2, 1)
     weights = {name: np.zeros(shape) for name, shape in spec.shapes()} | {"value": value}
@@ -39,9 +39,9 @@ def draw_heads(spec: AttentionOnlySpec, score_spread: float, rng: np.random.Gene
 def attention_features(
     network: AttentionOnly, encoded: EncodedSequences
 ) -> Float[np.ndarray, "n_sequences n_features"]:
-    """[x_S; W_V A]: the skip connection and the output of every head, for the weights as kept, in float64.
+    """Return [x_S; W_V A]: the skip connection and the output of every head, in float64, for the weights as they are stored.
 
-    Lemma 2: for generic heads these T rows have rank min(T, H·d_h + d). Departs: with d_h > d it would be H·d + d.
+    Lemma 2: for generic heads these T rows have rank min(T, H·d_h + d). Departs: with d_h > d the rank would be H·d + d.
     """
     module = AttentionOnlyModule(network).double().eval()
     per_sample = network.n_heads * max(network.seq_len, network.dim)
@@ -56,9 +56,9 @@ def take_heads(network: AttentionOnly, chosen: Int[np.ndarray, " n_chosen"]) -> 
 def select_heads(
     features: Float[np.ndarray, "n_sequences n_features"], dim: int, head_dim: int, n_wanted: int
 ) -> Int[np.ndarray, " n_wanted"]:
-    """The heads of a pool whose features are least dependent, by QR with column pivoting beside the skip connection.
+    """Select the `n_wanted` heads of a pool whose features are least linearly dependent, by QR with column pivoting.
 
-    A head is ranked by how early its best columns come among the pivots.
+    The columns of the skip connection come first. A head ranks by how early its best columns are chosen as pivots.
     """
     skip, rest = features[:, :dim], features[:, dim:]
     basis = np.linalg.qr(skip)[0]

@@ -1,4 +1,4 @@
-"""DPC24 Theorems 1 and 3 with ε > 0: heads for the likeliest sequences only, and what the others cost."""
+"""DPC24 Theorems 1 and 3 with ε > 0: store only the likeliest sequences, and bound the error on the others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ from byheart.theorems import realises
 
 @realises("DPC24-T1")
 def likeliest_sequences(weights: Shares, epsilon: float) -> Int[np.ndarray, " n_kept"]:
-    """The T_ε likeliest sequences: the fewest whose weights add up to more than 1 - ε (all with weight for ε = 0)."""
+    """Return the T_ε likeliest sequences: the fewest whose weights sum to more than 1 - ε.
+
+    For ε = 0, all with non-zero weight.
+    """
     order = np.argsort(-weights, kind="stable")
     if epsilon <= 0:
         return order[weights[order] > 0]
@@ -33,12 +36,12 @@ def likeliest_sequences(weights: Shares, epsilon: float) -> Int[np.ndarray, " n_
 
 @dataclass(frozen=True, eq=False)
 class LikeliestMemory:
-    """A network that has the encoder's logits on `kept`, and what is known about it on all sequences.
+    """A network that has the encoder's logits on the sequences `kept`, and measurements of it on all sequences.
 
     divergence          E KL(π ‖ network), measured by the native forward pass
     encoder_divergence  E KL(π ‖ encoder)
-    constant            C of Theorem 1: twice the largest difference of logits on a sequence left out, over ‖WE‖
-    scale               ‖WE‖: the largest logit of the encoder, in size
+    constant            C of Theorem 1: twice the largest difference of logits on a sequence left out, divided by ‖WE‖
+    scale               ‖WE‖: the largest absolute value of the encoder's logits
     gamma               γ of Theorem 1: twice the largest difference of logits on `kept`
     """
 
@@ -51,7 +54,7 @@ class LikeliestMemory:
     gamma: float
 
     def ceiling(self, epsilon: float) -> float:
-        """What Theorem 1 promises: the encoder's divergence, C·ε·‖WE‖ and γ."""
+        """Return the upper bound of Theorem 1: the sum of the encoder's divergence, C·ε·‖WE‖ and γ."""
         return self.encoder_divergence + self.constant * epsilon * self.scale + self.gamma
 
 
@@ -67,13 +70,15 @@ def memorise_likeliest(
     n_vocab: int,
     head_dim: int = 1,
 ) -> LikeliestMemory:
-    """An attention-only Transformer with H·d_h + d >= T_ε that comes within C·ε·‖WE‖ + γ of an encoder of any dimension d.
+    """Build an attention-only Transformer with H·d_h + d >= T_ε.
 
-    Source:     DPC24 Theorem 1; take `best_encoder` for the encoder of least divergence.
+    It comes within C·ε·‖WE‖ + γ of an encoder of any dimension d.
+
+    Source:     DPC24 Theorem 1. Use `best_encoder` to get the encoder of least divergence.
     Assumes:    distinct sequences of one length, weights that sum to 1, d_h <= d. The dimension d may be below N - 1.
-    Guarantee:  `ceiling(epsilon)` is above the divergence: the divergences of one sequence under two rows of logits differ by at
-                most twice the largest difference of logits, and sequences left out weigh less than ε (eq. 14).
-    Departs:    C is not a constant of the paper's proof but computed from the network: the least that its argument allows here.
+    Guarantee:  the divergence is at most `ceiling(epsilon)`. If two rows of logits differ by at most x, the divergences of a
+                sequence under them differ by at most 2x, and the sequences left out weigh less than ε (eq. 14).
+    Departs:    C is computed from the network as the smallest constant that the argument allows. The paper has a fixed C.
     """
     kept = likeliest_sequences(weights, epsilon)
     chosen = SequenceEncoder(encoder.unembedding, encoder.embeddings[kept])
@@ -105,10 +110,10 @@ def memorise_approximately(
     n_vocab: int,
     head_dim: int = 1,
 ) -> LikeliestMemory:
-    """Theorem 3: any distributions, zeros included, on the T_ε likeliest sequences, with logits of size O(log 1/ε).
+    """Theorem 3: store any distributions, zeros included, on the T_ε likeliest sequences, with logits of size O(log 1/ε).
 
     Source:     DPC24 Theorem 3: Theorem 1 for the encoder f_ε of Definition 2 (`approximating_encoder`) in dimension N - 1.
-    Guarantee:  that of `memorise_likeliest`; ‖WE‖ is O(log 1/ε) by Lemma 4, so the divergence is at most ε + C·ε·O(log 1/ε) + γ.
+    Guarantee:  that of `memorise_likeliest`. ‖WE‖ is O(log 1/ε) by Lemma 4, so the divergence is at most ε + C·ε·O(log 1/ε) + γ.
     """
     encoder = encoder_of_logits(approximating_encoder(probabilities, epsilon))
     return memorise_likeliest(

@@ -1,4 +1,4 @@
-"""The encoder of DPC24 Theorem 2: nearly a lookup table, along nearly orthogonal directions."""
+"""The encoder of DPC24 Theorem 2: almost a lookup table, with one nearly orthogonal direction per token."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _BISECTIONS = 200
 
 @dataclass(frozen=True, eq=False)
 class LookupEncoder:
-    """f(t) = λ_t W W_g(t): scaled towards the likeliest token.
+    """The encoder f(t) = λ_t W W_g(t): the direction of the likeliest token g(t), scaled by λ_t.
 
-    coherence: max |W Wᵀ - I|, as measured
+    coherence  max |W Wᵀ - I|, as measured
     """
 
     encoder: SequenceEncoder
@@ -27,14 +27,14 @@ class LookupEncoder:
 
 
 def coherence_of(rows: Float[np.ndarray, "n_tokens dim"]) -> float:
-    """max |W Wᵀ - I|: how far the rows are from orthonormal."""
+    """Return max |W Wᵀ - I|, which measures how far the rows are from orthonormal."""
     return float(np.abs(rows @ rows.T - np.eye(len(rows))).max())
 
 
 def spread_rows(
     n_tokens: int, dim: int, rng: np.random.Generator, *, n_draws: int = 20
 ) -> Float[np.ndarray, "n_tokens dim"]:
-    """Unit rows of small coherence: the best of random ones and of points on circles."""
+    """Return unit rows of small coherence: the best of points on circles and `n_draws` random matrices."""
     candidates = [circle_points(n_tokens, dim)] if dim >= 2 else []
     if dim >= n_tokens:
         candidates.append(np.eye(n_tokens, dim))
@@ -46,9 +46,10 @@ def spread_rows(
 
 @realises("DPC24-eq6")
 def scale_for_entropy(entropy: float, differences: Float[np.ndarray, " n_tokens"], most: float) -> float:
-    """λ with ln Σ_j exp(λ·differences_j) = `entropy`, at most `most` (DPC24 eq. 6, with the entropy's sign repaired).
+    """Solve ln Σ_j exp(λ·differences_j) = `entropy` for λ, but return at most `most` (DPC24 eq. 6, with the sign of the
+    entropy corrected).
 
-    `differences` are (W_j - W_g)·W_g: zero at g and negative elsewhere, so the left side falls from ln N to 0.
+    `differences` are (W_j - W_g)·W_g. They are zero at g and negative elsewhere, so the left side falls from ln N to 0.
     """
 
     def excess(scale: float) -> float:
@@ -69,11 +70,11 @@ def scale_for_entropy(entropy: float, differences: Float[np.ndarray, " n_tokens"
 def lookup_encoder(
     probabilities: Table, rows: Float[np.ndarray, "n_outputs dim"], *, most: float = 1e4
 ) -> LookupEncoder:
-    """The encoder of Theorem 2 for rows W of dimension d: each sequence points to its likeliest token.
+    """Build the encoder of Theorem 2 for rows W of dimension d: each sequence points to its likeliest token.
 
-    Source:     DPC24 Theorem 2 and eq. (6), repaired: the entropy is taken positive. Its divergence is at most
-                `bounds.dana_2024.theorem_2` with the measured coherence, where that is below 1/2.
-    Departs:    a sequence without entropy would need λ = ∞; it gets `most`.
+    Source:     DPC24 Theorem 2 and eq. (6), corrected: the entropy has a positive sign. If the measured coherence is below
+                1/2, the divergence is at most `bounds.dana_2024.theorem_2` with that coherence.
+    Departs:    a sequence without entropy would need λ = ∞. It gets `most` instead.
     """
     likeliest: Labels = probabilities.argmax(axis=1)
     gram = rows @ rows.T
@@ -86,12 +87,14 @@ def lookup_encoder(
 
 @realises("DPC24-D2", "DPC24-L4")
 def approximating_encoder(probabilities: Table, delta: float) -> Table:
-    """Logits f_δ of a sequence of encoders that makes any π polynomially approximable (Definition 2), in dimension N - 1.
+    """Return the logits f_δ of a sequence of encoders that makes any π polynomially approximable (Definition 2), in dimension
+    N - 1.
 
-    log((π + ηρ)/(1 + η)) for a distribution ρ, with η chosen so that |log(π/softmax f_δ)| is exactly δ at worst on the support. At
-    an entry it is |log(1 + η) - log(1 + ηρ/π)|, about η|1 - ρ/π|, so at least a constant times δ (α = 1) wherever π is not ρ:
-    `_reference` takes care of that, where the uniform ρ would meet π = 1/N and leave nothing for the lower half of (16). The
-    spread of logits is O(log 1/δ) (Lemma 4): it is what Theorem 3 pays for the sequences it leaves out, ε log 1/ε.
+    f_δ = log((π + ηρ)/(1 + η)) for a distribution ρ. η is chosen so that the largest |log(π/softmax f_δ)| on the support is
+    exactly δ. At one entry this value is |log(1 + η) - log(1 + ηρ/π)|, which is about η|1 - ρ/π|. So it is at least a constant
+    times δ (α = 1) wherever π differs from ρ. A uniform ρ would equal π where π = 1/N, and the lower half of (16) would fail
+    there; `_reference` chooses a ρ that differs from π everywhere. The spread of the logits is O(log 1/δ) (Lemma 4). It
+    determines the error of Theorem 3 on the sequences that are left out, ε log 1/ε.
     """
     reference = _reference(probabilities)
     is_seen = probabilities > 0
@@ -111,7 +114,8 @@ _REFERENCES = 64
 
 
 def _reference(probabilities: Table) -> Float[np.ndarray, " n_outputs"]:
-    """A nearly uniform distribution that shares no entry with `probabilities`: of several, the one furthest from all."""
+    """Return a nearly uniform distribution that shares no entry with `probabilities`: of several, the one furthest from all
+    entries."""
     n_outputs = probabilities.shape[1]
     rng = np.random.default_rng(0)
     drawn = rng.uniform(0.5, 1.5, (_REFERENCES, n_outputs))
@@ -128,5 +132,5 @@ def _reference(probabilities: Table) -> Float[np.ndarray, " n_outputs"]:
 
 
 def spread_of(logits: Table) -> float:
-    """max - min of the logits of a sequence, at worst (Lemma 4)."""
+    """Return the largest difference max - min of the logits of one sequence (Lemma 4)."""
     return float((logits.max(axis=1) - logits.min(axis=1)).max())

@@ -1,4 +1,4 @@
-"""DPC24 Corollary 2: fewer heads than the sequences need, and at least as many right answers as the bound says."""
+"""DPC24 Corollary 2: with fewer heads than the sequences need, reach at least the accuracy of the bound."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from byheart.network.attention_only.architecture import AttentionOnly, Attention
 from byheart.theorems import realises
 
 ATTEMPTS = 40
-"""Each draw of heads meets the bound with a chance of about one half: the sequences left out are answered as if by chance."""
+"""The number of times that heads are drawn. Each draw meets the bound with probability about one half, because the sequences
+that are left out are answered as if at random."""
 
 
 @dataclass(frozen=True, eq=False)
 class PartialMemory:
-    """A network, the sequences it was solved for, the share of all that it answers right, and the bound of Corollary 2."""
+    """A network, the sequences that it was solved for, its accuracy on all sequences, and the bound of Corollary 2."""
 
     network: AttentionOnly
     kept: Int[np.ndarray, " n_kept"]
@@ -42,14 +43,15 @@ def memorise_in_part(
     dim: int = 2,
     head_dim: int = 2,
 ) -> PartialMemory:
-    """An attention-only Transformer of the size given that is right on at least the share that Corollary 2 says.
+    """Build an attention-only Transformer of the given size whose accuracy is at least the bound of Corollary 2.
 
-    Source:     DPC24 Corollary 2: H·d_h + d sequences are memorised, the others are right by chance, one in N.
+    Source:     DPC24 Corollary 2: H·d_h + d sequences are memorised; each of the others is right with probability 1/N.
     Assumes:    distinct sequences over `n_tokens` tokens; labels are tokens too (Assumption 1).
-    Guarantee:  the accuracy is measured by the native forward pass and at least the bound, or nothing is returned. The paper's
-                bound holds in expectation over the labels left out, not for every data set: for some no draw may meet it.
-    Departs:    which sequences are memorised is chosen: those whose features are least dependent. Heads are drawn again until the
-                others are right as often as chance predicts.
+    Guarantee:  the native forward pass measures the accuracy, and a network is returned only if it reaches the bound. The
+                paper's bound holds in expectation over the labels left out, not for every data set. For some data sets no draw
+                may meet it.
+    Departs:    the memorised sequences are those whose features are least linearly dependent. Heads are redrawn until the other
+                sequences are right as often as chance predicts.
     """
     n_last = len(np.unique(encoded[:, -1]))
     shape = AttentionOnlyShape(n_tokens, encoded.shape[1], dim, head_dim, n_heads, n_last)
@@ -72,7 +74,7 @@ def memorise_in_part(
             best = found
     assert best is not None
     raise AssumptionViolated(
-        f"the best of {ATTEMPTS} draws of {n_heads} heads is right on {best.accuracy:.2%} of the sequences; Corollary 2 says "
+        f"the best of {ATTEMPTS} draws of {n_heads} heads is right on {best.accuracy:.2%} of the sequences; Corollary 2 gives "
         f"{float(bound.value):.2%} in expectation over the labels left out.\n  Give another seed or more heads.",
         accuracy=best.accuracy,
     )

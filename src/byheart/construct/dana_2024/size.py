@@ -1,4 +1,4 @@
-"""The size of DPC24's construction, and its entry in the registry; `theorem` builds it."""
+"""The size of DPC24's construction, and its entry in the registry. `theorem` builds the network."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from byheart.records.reader import within
 
 NAME = "dana-2024"
 HEAD_DIM = 4
-"""The default d_h, where d is not smaller: many small heads differ more than few large ones at the same size."""
+"""The default d_h, unless d is smaller. At the same size, many small heads are less dependent than a few large ones."""
 
 
 def heads_needed(n_sequences: int, dim: int, head_dim: int, n_last_tokens: int | None = None) -> int:
-    """The least H with H·d_h + d >= T (DPC24 Theorem 1).
+    """Return the least H with H·d_h + d >= T (DPC24 Theorem 1).
 
-    Departs: the skip connection sees only the last token, so with fewer than d different ones its rank is their
-             number, not d, and heads must make up for it.
+    Departs: the skip connection sees only the last token. With fewer than d distinct last tokens its rank is their number, not
+    d, and
+             more heads are needed.
     """
     skip_rank = dim if n_last_tokens is None else min(dim, n_last_tokens)
     return max(0, -((skip_rank - n_sequences) // head_dim))
@@ -32,12 +33,13 @@ def heads_needed(n_sequences: int, dim: int, head_dim: int, n_last_tokens: int |
 class DanaOptions:
     """The options of `dana-2024`.
 
-    mode      `theorem`: H·d_h + d >= T, one solve; `compact`: the whole model fitted, the fewest heads by bisection
-    dim       d; by default 2 for associations (Corollary 1), min(N - 1, T) for distributions after T contexts (Proposition 2)
-              and 10 for compact
-    head_dim  d_h; by default d up to 4, and d for compact
-    key_dim   theorem: the rank of W_QK, d_h unless given; 1 is enough for Lemma 2 and takes the fewest parameters
-    n_heads   compact alone: heads to fit; None for the fewest found. The theorem says how many it takes.
+    mode      `theorem`: H·d_h + d >= T, solved as one linear system; `compact`: all weights fitted, the fewest heads by
+              bisection
+    dim       d. Default: 2 for associations (Corollary 1), min(N - 1, T) for distributions after T contexts (Proposition 2),
+              10 for compact
+    head_dim  d_h. Default: d but at most 4; d for compact
+    key_dim   only for mode theorem: the rank of W_QK. Default: d_h. Rank 1 suffices for Lemma 2 and takes the fewest parameters
+    n_heads   only for mode compact: the number of heads to fit. Default: the fewest that are found to suffice
     """
 
     precision: Literal["float64", "float32"] = "float64"
@@ -50,13 +52,13 @@ class DanaOptions:
     def __post_init__(self) -> None:
         if self.mode == "theorem" and self.n_heads is not None:
             raise UsageError(
-                f"n_heads={self.n_heads} goes with mode=compact; in mode theorem the data decide how many heads there are.\n"
+                f"n_heads={self.n_heads} needs mode=compact; in mode theorem the data determine the number of heads.\n"
                 "  Leave it out, or add mode=compact.",
                 n_heads=self.n_heads,
             )
 
     def sizes(self, task: str, n_outputs: int, n_contexts: int) -> tuple[int, int]:
-        """d and d_h, as given or by default."""
+        """Return d and d_h, as given or by default."""
         if self.mode == "compact":
             dim = self.dim or 10
             return dim, self.head_dim or dim
@@ -66,9 +68,9 @@ class DanaOptions:
 
 
 def size_of(shape: DataShape, options: DanaOptions) -> Size:
-    """The size of mode `theorem`; an upper bound for `compact`, which looks for fewer heads."""
+    """Return the size of mode `theorem`. For `compact` this is an upper bound, because that mode searches for fewer heads."""
     if shape.vocab is None:
-        raise AssumptionViolated("this construction embeds tokens, and these inputs are vectors.")
+        raise AssumptionViolated("this construction embeds token ids, but these inputs are vectors.")
     dim, head_dim = options.sizes(shape.task, shape.n_classes, shape.sequence_count)
     n_heads = heads_needed(shape.sequence_count, dim, head_dim, shape.n_last_tokens)
     if options.mode == "compact":

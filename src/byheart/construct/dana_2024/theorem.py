@@ -31,14 +31,14 @@ ATTEMPTS = 4
 def plan(
     data: Dataset, options: DanaOptions, rng: np.random.Generator, progress: Progress | None = None
 ) -> Construction:
-    """Compile sequences and what follows them into one layer of attention alone.
+    """Compile sequences and what follows them into a single attention layer.
 
     Source:     DPC24 Theorem 1 with ε = 0, Corollary 1 (d = 2, associations) and Proposition 2 (d = N - 1, distributions).
     Assumes:    distinct sequences of tokens.
-    Guarantee:  associations: the largest logit is the right one, by a margin far above the residual; distributions: the
-                divergence is in the certificate. Mode `compact` has no guarantee but its verification.
+    Guarantee:  for associations, the largest logit is the right one, by a margin far above the residual. For distributions, the
+                certificate states the divergence. Mode `compact` guarantees nothing beyond what is verified.
     Size:       `size_of`: d(S + 2N + 4 d_h H) parameters with H·d_h + d >= T.
-    Departs:    see `interpolate`. Shorter sequences are allowed: positions count from the end.
+    Departs:    see `interpolate`. Shorter sequences are allowed; positions are counted from the end.
     """
     targets = targets_of(data)
     contexts = targets.contexts
@@ -85,7 +85,7 @@ def _theorem(
     ragged: bool,
     rng: np.random.Generator,
 ) -> tuple[AttentionOnly, dict[str, Any]]:
-    """Draw heads until the native forward pass is right on every sequence."""
+    """Draw heads until the native forward pass answers every sequence correctly."""
     dim, head_dim = options.sizes(data.task, targets.n_outputs, len(targets))
     if dim < 2 or not 1 <= head_dim <= dim:
         raise UsageError(f"dim = {dim} must be at least 2, and head_dim = {head_dim} must be from 1 to dim.")
@@ -109,14 +109,15 @@ def _theorem(
         if is_right:
             return found.network, {"mode": "theorem", **found.to_notes()}
     raise AssumptionViolated(
-        f"heads of dimension {head_dim} in dimension {dim} do not tell these {len(targets)} sequences apart in "
-        f"{options.precision} (condition {found.condition:.2g}).\n  Give a larger dim, or float64.",
+        f"heads of dimension {head_dim} in dimension {dim} cannot distinguish these {len(targets)} sequences in "
+        f"{options.precision} (condition {found.condition:.2g}).\n  Increase dim, or use float64.",
         condition=found.condition,
     )
 
 
 def _encoder(targets: NextTokenTargets, data: Dataset, dim: int, precision: str) -> SequenceEncoder:
-    """Points on a circle for labels. For distributions the logits themselves, in dimension min(N - 1, T) (Proposition 2)."""
+    """Return the encoder: points on a circle for labels; for distributions the logits, in dimension min(N - 1, T) (Proposition
+    2)."""
     if data.task == "next-token":
         return association_encoder(targets.next_tokens, targets.n_outputs, dim)
     n_outputs = targets.n_outputs
@@ -125,7 +126,7 @@ def _encoder(targets: NextTokenTargets, data: Dataset, dim: int, precision: str)
         raise UsageError(
             f"distributions over {n_outputs} tokens after {len(targets)} contexts need dim >= {needed} (DPC24 Proposition 2); "
             f"dim is {dim}.\n"
-            "  The best encoder of a smaller dimension is byheart.construct.dana_2024.encoders.best_encoder."
+            "  For a smaller dimension, byheart.construct.dana_2024.encoders.best_encoder finds the best encoder."
         )
     return encoder_of_logits(targets.logits(LOGIT_MARGIN[precision]), dim)
 
@@ -158,14 +159,14 @@ def _compact(
     if found is None or found.accuracy < 1:
         reached = 0.0 if found is None else found.accuracy
         raise AssumptionViolated(
-            f"the fit is right on {reached:.2%} of the sequences.\n  Give more heads, a larger dim or mode=theorem.",
+            f"the fit is right on {reached:.2%} of the sequences.\n  Use more heads, a larger dim or mode=theorem.",
             accuracy=reached,
         )
     return found.network, {"mode": "compact", "evaluations": found.evaluations, "tried": tried}
 
 
 def _theorem_size(data: Dataset, network: AttentionOnly, n_sequences: int, n_last: int | None) -> TheoremSize:
-    """The theorem's size: its dictionary contains the tokens that are read and those that are answered."""
+    """Return the size in the theorem's terms. Its vocabulary contains both the input tokens and the answer tokens."""
     n_tokens = max(data.vocab or 0, network.n_outputs)
     sizes = (n_sequences, n_tokens, network.seq_len)
     if data.task == "next-token":

@@ -1,11 +1,10 @@
-"""Tokens and contexts on a line, by one softmax head: the Boltzmann operator, whose sharpness is searched instead of taken from
-the worst case.
+"""Tokens and contexts as numbers on a line, computed by one softmax head: the Boltzmann operator.
 
-A token at place z_k in a sequence z receives c_k = Σ_l softmax_l(β z_k z_l) z_l, the derivative of log Σ_l
-exp(s z_l) at s = β z_k. If two sequences of equal length had the same c for all s of an interval, their sums
-Σ_l exp(s z_l) would be proportional, hence equal at s = 0, hence equal; so they would be the same multiset.
-For given data, therefore, all but finitely many β of any interval distinguish all contexts, repeated tokens
-included (reconstructed; the source asks for distinct tokens).
+Its sharpness β is found by a search instead of from the worst case. A token with value z_k in a sequence z receives
+c_k = Σ_l softmax_l(β z_k z_l) z_l. This is the derivative of log Σ_l exp(s z_l) at s = β z_k. Suppose two sequences of equal
+length had the same c for all s of an interval. Then their sums Σ_l exp(s z_l) would be proportional. They are equal at s = 0,
+so they would be equal everywhere, and the sequences would be the same multiset. So for given data, all but finitely many β of
+any interval distinguish all contexts. Tokens may be repeated (reconstructed; the source requires distinct tokens).
 """
 
 from __future__ import annotations
@@ -21,30 +20,30 @@ from byheart.data.dataset import Dataset, VectorSequences
 from byheart.program.distinct_tokens import DistinctTokens
 
 Indices: TypeAlias = Int[np.ndarray, " n_contexts"]
-"""Of each context, its sample or its column."""
+"""For each context, the number of its sample or of its column."""
 
 Numbers: TypeAlias = Float[np.ndarray, " n_contexts"]
 
 EPS = 2.0**-53
-"""Half the distance of 1 to the next float64: the largest relative error of one rounding."""
+"""Half the distance from 1 to the next float64, which is the largest relative error of one rounding."""
 
 MIDDLE = 1.5
-"""Projections of vectors lie between -1/2 and 1/2; this is added to them."""
+"""Added to the projections of vectors, which lie between -1/2 and 1/2."""
 
 Places: TypeAlias = Float[np.ndarray, "n_samples seq_len"]
 
 _RANDOM_DIRECTIONS = 12
 _LEAST_BETA, _LARGEST_BETA = 0.05, 60.0
-_PLACES_TO_TRY = 4_000_000  # ids computed during a scan, about
+_PLACES_TO_TRY = 4_000_000  # about how many ids are computed during a search
 _ANGLES_PER_BETA = 6
 _FEWEST_TRIALS = 24
 
 
 @dataclass(frozen=True, eq=False)
 class TokenPlaces:
-    """Where the tokens of all sequences lie on a line, from about 1 to 2, and how far off floats may be.
+    """The values of the tokens of all sequences on a line, from about 1 to 2, and the rounding error of these values in floats.
 
-    direction  the projection that puts vectors there, before 3/2 is added; None if a table holds the places
+    direction  the projection that maps vectors to the line, before 3/2 is added; None if the values come from a table
     """
 
     values: Places
@@ -53,11 +52,12 @@ class TokenPlaces:
 
 
 def candidate_places(data: Dataset, tokens: DistinctTokens, rng: np.random.Generator) -> list[TokenPlaces]:
-    """Tokens on a line between 1 and 2: by a table, or along several directions to choose from."""
+    """Place the tokens on a line between 1 and 2: by a table for token ids, or along several candidate directions for
+    vectors."""
     if not isinstance(data.inputs, VectorSequences):
         line = tokens.points.coordinates[:, 0].astype(np.float64)
         values = 1 + line[tokens.sequences] / table_scale(tokens)
-        return [TokenPlaces(values, 0.0, None)]  # powers of two: no rounding
+        return [TokenPlaces(values, 0.0, None)]  # the scale is a power of two, so nothing is rounded
     vectors = data.inputs.values
     flat = vectors.reshape(-1, vectors.shape[2])
     found = []
@@ -68,29 +68,28 @@ def candidate_places(data: Dataset, tokens: DistinctTokens, rng: np.random.Gener
             if not np.isfinite(extent) or extent == 0:
                 continue
             scaled = direction / (2 * extent)
-            # d products and sums, the products' magnitudes added up, and one rounding for adding 3/2
+            # d products and d sums, bounded by the sum of the products' magnitudes, and one rounding when 3/2 is added
             error = (len(direction) + 2) * EPS * float((np.abs(flat) @ np.abs(scaled)).max()) + 2 * EPS
             values = flat @ scaled + MIDDLE
         if np.isfinite(error) and np.isfinite(values).all():
             found.append(TokenPlaces(values.reshape(vectors.shape[:2]), error, scaled))
-    if not found:  # all tokens are zero
+    if not found:  # every token is the zero vector
         found.append(TokenPlaces(np.full(vectors.shape[:2], MIDDLE), 2 * EPS, np.zeros(flat.shape[1])))
     return found
 
 
 def table_scale(tokens: DistinctTokens) -> float:
-    """The power of two above every place in the table, so that dividing by it rounds nothing."""
+    """Return a power of two above every value in the table. Division by it is exact."""
     largest = max(int(value) for (value,) in tokens.points.coordinates)
     return float(1 << largest.bit_length())
 
 
 @dataclass(frozen=True, eq=False)
 class SoftmaxIds:
-    """An id for every context: place_weight · z + context_weight · c, for the sharpness `beta`.
+    """An id for every context, place_weight · z + context_weight · c, for the sharpness `beta`.
 
-    gap    smallest difference of ids of different contexts
-    error  how far the id that a float64 network computes, in any order of summation, may be from the exact
-           one
+    gap    the smallest difference between the ids of different contexts
+    error  the largest difference between the exact id and the id that a float64 network computes, in any order of summation
     """
 
     places: TokenPlaces
@@ -103,7 +102,7 @@ class SoftmaxIds:
 
 
 def boltzmann(places: Places, beta: float) -> Places:
-    """c_k = Σ_l softmax_l(β z_k z_l) z_l for every token of every sequence."""
+    """Compute c_k = Σ_l softmax_l(β z_k z_l) z_l for every token of every sequence."""
     scores = beta * places[:, :, None] * places[:, None, :]
     scores -= scores.max(axis=2, keepdims=True)
     weights = np.exp(scores)
@@ -112,14 +111,15 @@ def boltzmann(places: Places, beta: float) -> Places:
 
 
 def theorem_beta(places: TokenPlaces) -> float:
-    """(2 ln n + 3) / (smallest gap of places · smallest place): what the theorem takes."""
+    """Return the sharpness of the theorem, (2 ln n + 3) / (smallest gap of the values · smallest value)."""
     distinct = np.unique(places.values)
     gap = float(np.diff(distinct).min()) if len(distinct) > 1 else 1.0
     return (2 * log(places.values.shape[1]) + 3) / (gap * float(distinct[0]))
 
 
 def ids_for(places: TokenPlaces, samples: Indices, columns: Indices, beta: float, angle: float) -> SoftmaxIds:
-    """The ids of the contexts at (samples, columns), one of each, for one sharpness and one mixture of place and context."""
+    """Return the ids of the contexts at (samples, columns), for one sharpness. `angle` sets the weights of z and c in the
+    id."""
     contexts = boltzmann(places.values, beta)[samples, columns]
     return _mix(places, places.values[samples, columns], contexts, beta, angle)
 
@@ -131,9 +131,8 @@ def _mix(places: TokenPlaces, own: Numbers, contexts: Numbers, beta: float, angl
     gap = float(np.diff(np.sort(ids)).min()) if len(ids) > 1 else 1.0
     n_tokens = places.values.shape[1]
     largest = float(np.abs(places.values).max())
-    # Scores β·z·z' are off by 3 roundings and by the places' own error; a softmax weight is relatively off by
-    # twice that and by n + 4 roundings of its sum; c, a mean of places, by that share of a place and by n
-    # more.
+    # A score β·z·z' has the error of 3 roundings and of z and z'. A softmax weight has twice that as a relative error, and n + 4
+    # roundings from its sum. c is a weighted mean of the values: it has the relative error of the weights, and n roundings more.
     score_error = beta * largest * (3 * EPS * largest + 2 * places.error)
     context_error = places.error + largest * (2 * score_error + (2 * n_tokens + 8) * EPS)
     error = abs(place_weight) * places.error + abs(context_weight) * context_error
@@ -144,7 +143,7 @@ def _mix(places: TokenPlaces, own: Numbers, contexts: Numbers, beta: float, angl
 def find_sharpness(
     candidates: list[TokenPlaces], samples: Indices, columns: Indices, rng: np.random.Generator
 ) -> SoftmaxIds:
-    """The best of many sharpnesses, mixtures and projections: the one with the largest ratio of gap to error."""
+    """Try many sharpnesses, mixtures and projections, and return the ids with the largest ratio of gap to error."""
     work = candidates[0].values.size * candidates[0].values.shape[1]
     n_trials = max(_FEWEST_TRIALS, min(300, _PLACES_TO_TRY // max(1, work)))
     best: SoftmaxIds | None = None
@@ -156,7 +155,7 @@ def find_sharpness(
             found = _mix(places, own, contexts, beta, float(angle))
             if best is None or found.gap / found.error > best.gap / best.error:
                 best = found
-        # K random ids in a unit interval have a smallest gap of about 1/K²; looking on would gain little
+        # K random ids in a unit interval have a smallest gap of about 1/K²; further search would gain little
         if best is not None and trial >= len(candidates) and best.gap * len(samples) ** 2 >= 1:
             break
     assert best is not None

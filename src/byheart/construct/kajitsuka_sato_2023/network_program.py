@@ -1,4 +1,4 @@
-"""The network of `theorem` by its registers: places in, one softmax head, one wide hidden layer, rounding."""
+"""The network of `theorem` as a program: token values on a line, one softmax head, one wide hidden layer, and rounding."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from byheart.program.distinct_tokens import DistinctTokens, table_of_shape
 PLACE, CONTEXT, VALUE, ANSWER = REGISTERS = ("place", "context", "value", "answer")
 
 ALLOWED_ERROR = 0.24
-"""Rounding to a whole number forgives 1/4."""
+"""The largest error that rounding to an integer corrects."""
 
 
 @dataclass(frozen=True, eq=False)
 class HiddenLayer:
-    """first_value + Σ slope_changes · ReLU(id - knots), and a bound on its error in float64."""
+    """The piecewise linear function first_value + Σ slope_changes · ReLU(id - knots), and a bound on its error in float64."""
 
     first_value: float
     knots: np.ndarray
@@ -41,18 +41,20 @@ class HiddenLayer:
 
 
 def interpolate(ids: SoftmaxIds, labels: np.ndarray) -> HiddenLayer:
-    """The piecewise linear function through (id, label), refused where float64 cannot sum it closely enough."""
+    """Return the piecewise linear function through all points (id, label).
+
+    Raises `AssumptionViolated` if float64 cannot compute its sum precisely enough.
+    """
     order = np.argsort(ids.ids)
     x, y = ids.ids[order], labels[order]
     slopes = np.diff(y) / np.diff(x)
     changes = np.diff(slopes, prepend=0.0)
     magnitude = float((np.abs(changes) * (x[-1] - x[:-1])).sum()) + float(y[0])
-    # a sum of t terms, each with 4 roundings of its own, is off by at most (t + 4)·eps times the sum of
-    # magnitudes
+    # a sum of t terms with 4 roundings each has an error of at most (t + 4)·eps times the sum of the magnitudes
     error = (len(changes) + 4) * EPS * magnitude + float(np.abs(slopes).max(initial=0.0)) * ids.error
     if not error <= ALLOWED_ERROR:
         raise AssumptionViolated(
-            f"in float64 the answers for these {len(x)} contexts may be off by {error:.3g}, and {ALLOWED_ERROR} is allowed: "
+            f"in float64 the answers for these {len(x)} contexts may be off by {error:.3g}, but only {ALLOWED_ERROR} is allowed: "
             f"the closest two ids differ\n  by only {ids.gap:.3g}, so the terms of the hidden layer add up to {magnitude:.3g}.\n"
             "  Use fewer samples, or an exact construction, such as kajitsuka-sato-2025.",
             error=error,
@@ -62,14 +64,14 @@ def interpolate(ids: SoftmaxIds, labels: np.ndarray) -> HiddenLayer:
 
 
 def network_program(tokens: DistinctTokens, ids: SoftmaxIds, hidden: HiddenLayer, n_bits: int) -> Program:
-    """The network whose hidden layer answers the ids of these contexts with numbers of `n_bits` bits."""
+    """Build the network whose hidden layer maps the ids of these contexts to labels of `n_bits` bits."""
     direction = ids.places.direction
     used, idle = np.ones(len(hidden.knots)), np.zeros(0 if len(hidden.knots) else 1)
 
     def column(of_knots: np.ndarray, of_last: float) -> np.ndarray:
         return np.concatenate([of_knots, idle, [of_last]])
 
-    # the last unit takes the place away, so that its register can help with rounding: places are positive
+    # the last unit subtracts the value of the token, so that its register is free for rounding; values are positive
     wide = TableBlock(
         n_units=len(used) + len(idle) + 1,
         reads={PLACE: column(ids.place_weight * used, 1.0), CONTEXT: column(ids.context_weight * used, 0.0)},
@@ -83,7 +85,7 @@ def network_program(tokens: DistinctTokens, ids: SoftmaxIds, hidden: HiddenLayer
 
 
 def network_outline(shape: DataShape) -> Program:
-    """The same for counting, before the data are seen; no number of the data is taken as zero."""
+    """Return the same program for counting, before the data are known. It assumes that no number from the data is zero."""
     n_knots = shape.context_count - 1
     wide = TableBlock(
         n_units=max(1, n_knots) + 1,
@@ -116,7 +118,10 @@ def _assemble(
 
 
 def _scale_table(table: TokenTable, scale: float) -> TokenTable:
-    """1 + (place of the token)/scale, as token entry plus position entry, both without rounding."""
+    """Return the table of 1 + (value of the token)/scale, as the sum of a token entry and a position entry.
+
+    No entry is rounded.
+    """
     tokens, positions = np.array(table.tokens[0], dtype=np.float64), table.positions
     if positions is None:
         return TokenTable((1 + tokens / scale,))
@@ -124,12 +129,12 @@ def _scale_table(table: TokenTable, scale: float) -> TokenTable:
 
 
 def round_to_whole(number: str, into: str, helper: str, n_bits: int) -> Blocks:
-    """Add to `into` the whole number below 2^n_bits that lies within 1/4 of `number`; `number` is used up.
+    """Add to `into` the integer below 2^n_bits that lies within 1/4 of `number`. The register `number` is overwritten.
 
-    Assumes:    `helper` is zero, `into` a whole number.
-    Guarantee:  exact in any floating-point type that holds 2^(n_bits + 2), in any order of summation: for
-                each bit, from the top, ReLU(1 - ReLU(4·2^k - 1 - 4·number)) is exactly 1 above 2^k - 1/4 and
-                exactly 0 below 2^k - 1/2, for the inner ReLU is exactly 0 or at least 1 there.
+    Assumes:    `helper` is zero, `into` is an integer.
+    Guarantee:  exact in any floating-point type that holds 2^(n_bits + 2), in any order of summation. For each bit k, from the
+                highest down, ReLU(1 - ReLU(4·2^k - 1 - 4·number)) is exactly 1 if number is above 2^k - 1/4 and exactly 0 if
+                it is below 2^k - 1/2. In these ranges the inner ReLU is exactly 0 or at least 1.
     Size:       2 blocks per bit, of one and two units.
     """
     steps = []

@@ -1,4 +1,4 @@
-"""One softmax head and one wide hidden layer, natively in float64."""
+"""The construction of Kajitsuka & Sato 2023: one softmax head and one wide hidden layer, run natively in float64."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _LEAST_GAP_IN_ERRORS = 8.0
 
 @dataclass(frozen=True)
 class SoftmaxOptions:
-    """The sharpness: the best found by trying, unless a number or "theorem" is given."""
+    """The sharpness `beta`: a number, "theorem" for the theorem's value, or None for the best value that a search finds."""
 
     beta: float | str | None = None
 
@@ -58,22 +58,22 @@ class SoftmaxOptions:
 def memorise_by_one_head(
     data: Dataset, options: SoftmaxOptions, rng: np.random.Generator, progress: Progress | None = None
 ) -> ProgramPlan:
-    """Compile a label for every token: one softmax head gives every context its id, one hidden layer the id its label.
+    """Compile a label for every token: one softmax head gives every context an id, and one hidden layer maps the id to its
+    label.
 
     Source:     Kajitsuka & Sato (2023), Theorem 2 and Corollary 1: one layer, one head with weight matrices
                 of rank 1, separation by the Boltzmann operator; 4(s + d) + d(2nN + d) parameters for
                 sequences without repeated tokens.
-    Assumes:    equal contexts carry equal labels; contexts that float64 can tell apart (measured, see below).
+    Assumes:    equal contexts carry equal labels; float64 can distinguish the contexts (measured, see below).
     Guarantee:  at every labelled token the output equals label + 1 exactly, run natively in float64, in any
-                order of summation: the ids' gap is compared with a bound on their rounding error, the hidden
-                layer's error is bounded below 1/4, and what is within 1/4 of a whole number is rounded to it
-                exactly (`round_to_whole`).
+                order of summation. The gap between ids is compared with a bound on their rounding error. The hidden layer's
+                error is bounded below 1/4, and `round_to_whole` then rounds the result to the nearest integer exactly.
     Size:       one attention layer, one block with a unit for each context, 2·log2 C small blocks.
-    Departs:    the theorem's β makes ids that differ by e^-hundreds; β, the projection and the mixture of
-                place and context are scanned for the largest gap instead, which also allows repeated tokens
-                (reconstructed). Since all weights have rank 1, the token's place on the line is all the
-                network keeps of it: d + O(nN) parameters. One ReLU per context instead of two. Options:
-                beta="theorem" takes the theorem's β, a number takes that one.
+    Departs:    with the theorem's β, ids differ by as little as e^-(hundreds). Instead β, the projection and the mixture of
+                token value and context value are searched for the largest gap. This also allows repeated tokens
+                (reconstructed). All weights have rank 1, so the network keeps only the token's value on the line: d + O(nN)
+                parameters. There is one ReLU per context instead of two. Option beta="theorem" uses the theorem's β; a number
+                sets β.
     """
     data.require_finite()
     data.require_consistent()
@@ -119,9 +119,9 @@ def memorise_by_one_head(
 
 
 def size_of(shape: DataShape, options: SoftmaxOptions) -> Size:
-    """The estimated size for data of this shape; all but the non-zero count is exact if all contexts are distinct.
+    """Return the estimated size for data of this shape. All but the non-zero count is exact if all contexts are distinct.
 
-    The non-zero count takes no number of the data as zero.
+    The non-zero count assumes that no number from the data is zero.
     """
     return count(network_outline(shape), "float64")
 
@@ -133,7 +133,7 @@ def _context_ids(
     options: SoftmaxOptions,
     rng: np.random.Generator,
 ) -> SoftmaxIds:
-    """The ids with the largest gap for their error, with the sharpness asked for or the best one."""
+    """Return the ids with the largest ratio of gap to error, for the sharpness in `options` or the best one found."""
     if options.beta is None:
         return find_sharpness(candidates, samples, columns, rng)
     tried = []
@@ -147,7 +147,7 @@ def _context_ids(
 def _require_gap(ids: SoftmaxIds) -> None:
     if ids.gap < _LEAST_GAP_IN_ERRORS * ids.error:
         raise AssumptionViolated(
-            f"float64 cannot tell all {len(ids.ids)} contexts apart after one softmax head: with "
+            f"float64 cannot distinguish all {len(ids.ids)} contexts after one softmax head: with "
             f"β = {ids.beta:.4g} the closest two ids\n  differ by {ids.gap:.3g}, and rounding may move an id by "
             f"{ids.error:.3g}.\n  Use an exact construction, such as kajitsuka-sato-2025.",
             gap=ids.gap,
@@ -159,7 +159,7 @@ def _require_gap(ids: SoftmaxIds) -> None:
 def _measure_error(
     program: Program, data: Dataset, samples: np.ndarray, columns: np.ndarray, labels: np.ndarray
 ) -> float:
-    """How far the native network is from the labels before it rounds."""
+    """Measure the largest difference between the native network's output before rounding and the labels."""
     from byheart.network.transformer.module import run_module
 
     n_rounding = 2 * data.n_classes.bit_length()

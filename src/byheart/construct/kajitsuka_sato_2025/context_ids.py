@@ -1,4 +1,4 @@
-"""Definition 4.1 measured on a built network: the context id of every token, as the network itself computes it."""
+"""Measure the context ids of Definition 4.1: run a built network and read the id that it computes for every token."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from byheart.theorems import realises
 
 
 def cut_after_contexts(network: Transformer) -> Transformer:
-    """The network up to the block after attention, with the context's place on the line as its output."""
+    """Return the network up to the block after attention. Its output is the value of the context on the line."""
     mixing = max(at for at, layer in enumerate(network.layers) if not isinstance(layer, FeedForward))
     w_out = SparseMatrix.of((1, len(REGISTERS)), {(0, REGISTERS.index(X)): 1})
     return replace(network, layers=network.layers[: mixing + 2], w_out=w_out)
@@ -27,10 +27,10 @@ def cut_after_contexts(network: Transformer) -> Transformer:
 
 @dataclass(frozen=True)
 class ContextIds:
-    """(r, δ) of a contextual mapping as measured: the largest id, and the smallest distance of two that must differ.
+    """The measured (r, δ) of a contextual mapping: the largest id, and the smallest distance between two ids that must differ.
 
-    separation     None where there is one context only
-    is_consistent  whether equal contexts have one id
+    separation     None if there is only one context
+    is_consistent  whether equal contexts have equal ids
     """
 
     radius: Fraction
@@ -42,11 +42,11 @@ class ContextIds:
 def measure_context_ids(memoriser: Memoriser, data: Dataset) -> ContextIds:
     """Run the built network of `data` up to its context ids and measure both conditions of Definition 4.1.
 
-    Source:     KS25 Definition 4.1: ids of all tokens k, l of all sequences i, j are at most r, and at least δ apart where
-                the tokens differ or the sequences are not permutations of one another.
-    Assumes:    a network of Corollary 4.1, or of Theorem 4.1: in next-token prediction only the last token of a sequence needs
-                an id, and only those are measured.
-    Guarantee:  exact. Nothing is taken from the compiler: only the data set decides which contexts differ.
+    Source:     KS25 Definition 4.1. All ids are at most r in absolute value. The ids of two tokens are at least δ apart if the
+                tokens differ or their sequences are not permutations of one another.
+    Assumes:    a network of Corollary 4.1 or of Theorem 4.1. In next-token prediction only the last token of a sequence needs
+                an id, and only these ids are measured.
+    Guarantee:  exact. No information comes from the compiler: the data set alone determines which contexts differ.
     """
     network = memoriser.network
     assert isinstance(network, Transformer)
@@ -64,7 +64,7 @@ def measure_context_ids(memoriser: Memoriser, data: Dataset) -> ContextIds:
 
 
 def _labelled_ids(values: ExactValues, data: Dataset) -> list[Fraction]:
-    """The ids of the labelled tokens, without the padding of short sequences."""
+    """Return the ids of the labelled tokens, without the padding of short sequences."""
     if data.task != "seq-to-seq":
         return [values.distinct[at] for at in values.index[:, -1]]
     is_token = np.arange(values.index.shape[1]) >= values.index.shape[1] - np.asarray(data.lengths)[:, None]

@@ -25,13 +25,14 @@ _STAGES = 5
 
 @dataclass(frozen=True, eq=False)
 class ContextualMapping:
-    """Where every token and every context lies on its line, and what the contexts are labelled.
+    """The values of tokens and contexts on their lines, and the labels of the contexts.
 
     token_line    Lemma C.2 for the distinct tokens
     weights       f of Lemma B.2 for the tokens that are counted (Lemma B.1), by token number
     sequence_ids  Σ φ over the tokens of each sample
-    context_line  Lemma C.2 for the contexts: (φ(token), place of the token, sequence id), or the sequence id alone for sets
-    labels        label of each context by its value on the line, from 1 to C
+    context_line  Lemma C.2 for the contexts. A context is (φ(token), value of the token, sequence id), or the sequence id for
+                  sets
+    labels        the label of each context, from 1 to C, by the context's value on the line
     """
 
     tokens: DistinctTokens
@@ -46,11 +47,11 @@ class ContextualMapping:
 def contextual_mapping(
     data: Dataset, rng: np.random.Generator, progress: Progress | None = None, factor_bits: int = 6
 ) -> ContextualMapping:
-    """Give every token, every sequence and every context its own number (KS25 Definition 4.1).
+    """Assign a number to every token, every sequence and every context (KS25 Definition 4.1).
 
     Assumes:    `data` is finite and consistently labelled.
-    Guarantee:  contexts with different labels, indeed all different contexts, lie at least 2 apart on the line; the
-                mapping is a contextual mapping in the sense of the definition with δ = 2.
+    Guarantee:  different contexts are at least 2 apart on the line, whether or not their labels differ. The mapping is a
+                contextual mapping in the sense of the definition with δ = 2.
     """
 
     def done(stage: int) -> None:
@@ -61,7 +62,7 @@ def contextual_mapping(
     done(1)
     multisets = [Multiset.of(row) for row in tokens.sequences.tolist()]
     if data.task == "set" and tokens.pad is not None:
-        # what fills up a set is not in it: without a weight, φ is 0 there, and Σ φ is that of the set itself
+        # padding is not an element of a set: it has no weight, so φ is 0 there, and Σ φ is that of the set itself
         multisets = [each.restrict(each.support - {tokens.pad_number}) for each in multisets]
     distinct = list(dict.fromkeys(multisets))
     counted = distinguishing_tokens(distinct)

@@ -1,4 +1,4 @@
-"""Lemma F.1 and Theorem F.1: the same network with shorter but more weights; in floats where they fit."""
+"""Lemma F.1 and Theorem F.1: the same network with more but shorter weights; in float precision if they fit."""
 
 from __future__ import annotations
 
@@ -31,10 +31,12 @@ DEFAULT_B = 4
 
 @dataclass(frozen=True)
 class ShortWeightOptions:
-    """B of the paper, at least 1: a small B gives short weights. Default: 4, at most √N; in floats the largest that fits.
+    """The options of `kajitsuka-sato-2025-bits`.
 
-    The theorem has B in 1 to √N. A larger one is built too, but not called Theorem F.1.
-    attention: as for `kajitsuka-sato-2025`. In floats softmax divides by n before it adds, which is exact for n = 2^k alone.
+    B          the paper's B, at least 1. A small B gives short weights. Default: 4, but at most √N; in float precision the
+               largest B that fits. The theorem requires B from 1 to √N. A larger B is accepted, but the result is not called
+               Theorem F.1.
+    attention  as for `kajitsuka-sato-2025`. In floats, softmax divides by n before it adds, which is exact only for n = 2^k.
     """
 
     B: int | None = None
@@ -47,25 +49,28 @@ class ShortWeightOptions:
 
 
 def default_B(n_samples: int) -> int:
-    """The B that is taken unless given: within the theorem's B <= √N."""
+    """Return the default for B, which satisfies the theorem's B <= √N."""
     return max(1, min(DEFAULT_B, isqrt(n_samples)))
 
 
 def fields_for(B: int) -> int:
-    """B/√log2 B keys in a packed number (eq. 137); 1 for B = 1, where the paper divides by zero (erratum 7)."""
+    """Return the number of keys per packed number, B/√log2 B (eq. 137).
+
+    For B = 1, where the paper divides by zero, it is 1 (erratum 7).
+    """
     return 1 if B == 1 else max(1, round(B / log2(B) ** 0.5))
 
 
 @realises("KS25-L F.1")
 def plan_short_lookup(n_fields: int) -> Planner:
-    """Lookup with at most `n_fields` keys or labels in a packed number.
+    """Return a planner for lookups with at most `n_fields` keys or labels per packed number.
 
     Source:     KS25 Lemma F.1 (Vardi et al. 2022, Theorem 6.2).
     Guarantee:  that of `memorise_points`; packed numbers of n_fields·max(key bits, label bits) bits.
     Size:       ⌈N/n_fields⌉ blocks of lookup and n_fields·(bits + 2) + 1 of extraction, so O(N/B).
-    Departs:    the paper runs Lemma C.1 on N/B² subsets one after the other, projecting again each time (erratum 7) and extracting
-                B fields N/B² times. One lookup over all groups followed by a single extraction does the same, and
-                B² need not divide N.
+    Departs:    the paper runs Lemma C.1 on N/B² subsets one after the other. It projects again each time (erratum 7) and
+                extracts B fields N/B² times. Here one lookup over all groups and a single extraction compute the same, and B²
+                need not divide N.
     """
 
     def plan(n_points: int, key_bits: int, label_bits: int, model_width: int) -> LookupPlan:
@@ -79,15 +84,16 @@ def plan_short_lookup(n_fields: int) -> Planner:
 def memorise_with_short_weights(
     data: Dataset, options: ShortWeightOptions, rng: np.random.Generator, progress: Progress | None = None
 ) -> ProgramPlan:
-    """Compile with packed numbers of limited length; as a float64 network that runs natively in PyTorch, if asked.
+    """Compile with packed numbers of limited length: in exact precision, or as a float64 network that runs natively in PyTorch.
 
     Source:     KS25 Theorem F.1, for next-token data and, in the same way, for seq-to-seq data and sets.
-    Assumes:    as the theorem it limits. Option B as in the paper, at least 1; option precision "exact" or "float64".
-    Guarantee:  as the theorem it limits. In float64, every sum the network computes on these data is exact in any
-                order of summation, which is checked before the network is returned (`float_exactness`).
-    In floats:  exact when the widest sum needs at most 53 bits; otherwise fewer fields are tried, then the data are refused.
-                Token ids and grids fit; uniform random floats do not, for their own 53 bits leave no room for a projection.
-                The same bits on every device, layer by layer (`benchmarks/device_identity.py`).
+    Assumes:    the same as the theorem without a limit on bits. Option B is at least 1, as in the paper; precision is "exact" or
+                "float64".
+    Guarantee:  the same as the theorem without a limit on bits. In float64, every sum that the network computes on these data is
+                exact in any order of summation. This is checked before the network is returned (`float_exactness`).
+    In floats:  exact if the widest sum needs at most 53 bits. Otherwise fewer fields are tried, and if no number of fields fits,
+                the data are rejected. Token ids and grids fit. Uniform random floats do not: their own 53 bits leave no room
+                for a projection. Every device computes the same bits, layer by layer (`benchmarks/device_identity.py`).
     Size:       Õ(N/B) parameters of Õ(B) bits.
     Departs:    see `plan_short_lookup`.
     """
@@ -98,7 +104,7 @@ def memorise_with_short_weights(
     else:
         plan = _plan_in_floats(data, rng, progress, options)
     fields = max(_group_sizes(plan.notes))
-    most = max(1, isqrt(data.n_samples))  # the theorem has B in [√N]
+    most = max(1, isqrt(data.n_samples))  # the theorem requires B in [√N]
     is_within = fields <= fields_for(most) if options.B is None else most >= options.B
     if data.task == "next-token" and is_within:
         scale = radius_and_separation(distinct_tokens(data).separation)
@@ -117,14 +123,14 @@ def memorise_with_short_weights(
 def _plan_in_floats(
     data: Dataset, rng: np.random.Generator, progress: Progress | None, options: ShortWeightOptions
 ) -> ProgramPlan:
-    """The network with the most fields whose sums all fit a mantissa, found by bisection: more fields take more bits."""
+    """Find the network with the most fields whose sums all fit into a mantissa, by bisection: more fields need more bits."""
     seed = int(rng.integers(2**63))
     reason: object = ""
 
     def attempt(limit: int) -> tuple[int, ProgramPlan | None]:
-        """The largest group of the network with at most `limit` fields, and its plan if it fits."""
+        """Return the largest group of the network with at most `limit` fields, and its plan if it fits."""
         nonlocal reason
-        # no bits after the point beyond the data's own
+        # no more bits after the binary point than the data have
         tuning = Tuning(plan_short_lookup(limit), factor_bits=1, attention=options.attention)
         plan = theorem_for(data)(data, np.random.default_rng(seed), progress, tuning)
         largest = max(_group_sizes(plan.notes))
@@ -155,7 +161,7 @@ def _group_sizes(notes: Mapping[str, object]) -> list[int]:
 
 
 def size_of(shape: DataShape, options: ShortWeightOptions) -> Size:
-    """The estimated size for data of this shape; in floats with as many fields as usually fit a mantissa."""
+    """Return the estimated size for data of this shape. In floats it assumes as many fields as usually fit into a mantissa."""
     n_fields = fields_for(options.B or default_B(shape.n_samples))
     if options.precision != "exact":
         n_fields = _fields_that_fit(shape) if options.B is None else min(n_fields, _fields_that_fit(shape))
@@ -164,7 +170,8 @@ def size_of(shape: DataShape, options: ShortWeightOptions) -> Size:
 
 
 def _fields_that_fit(shape: DataShape) -> int:
-    """Extracting from a packed number of k fields takes sums of about (k + 1) fields' bits, which a mantissa must hold."""
+    """Return the number of fields that fit. Extraction from k fields needs sums of about (k + 1) fields' bits in one
+    mantissa."""
     numbers = MappingNumbers.expected_for(shape)
     longest = max(
         numbers.context_bits, numbers.token_bits, numbers.weighting_bits, shape.n_classes.bit_length()

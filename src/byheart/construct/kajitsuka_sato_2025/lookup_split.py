@@ -1,4 +1,5 @@
-"""The free choices of a KS25 network: how tokens enter it and how its two lookups are split, for data or for a shape."""
+"""The free choices of a KS25 network, for a data set or a shape: how tokens enter, and how the two lookups are split into
+groups."""
 
 from __future__ import annotations
 
@@ -10,13 +11,15 @@ from byheart.data.shape import DataShape
 from byheart.program.lookup import LOOKUP, LookupPlan, Planner, plan_lookup
 
 Entrance = Literal["vectors", "line", "table"]
-"""How tokens enter: vectors through E_in; ids on a line, φ by a network; ids with φ in the table (Theorem E.1)."""
+"""How tokens enter the network. vectors: through E_in. line: ids with values on a line, and φ computed by a network. table:
+ids with φ as a column of the table (Theorem E.1)."""
 
 AttentionForm = Literal["uniform", "softmax", "sparse"]
-"""How the sum over the sequence is taken: uniformly, by softmax with zero keys (eqs. 2 and 39), or through an extra token."""
+"""How the sum over the sequence is computed: by uniform attention, by softmax with zero keys (eqs. 2 and 39), or through an
+extra token."""
 
 MODEL_WIDTH = len(LOOKUP) + 1
-"""The registers of a lookup, and the sum over the sequence."""
+"""The registers of a lookup, and one for the sum over the sequence."""
 
 
 @dataclass(frozen=True)
@@ -24,9 +27,9 @@ class Tuning:
     """Choices that do not affect the guarantee.
 
     plan         how labelled points are split into groups
-    factor_bits  how finely projections are scaled
-    attention    how the sum over the sequence is taken
-    has_maps     whether E_in projects vectors, or only copies them (Remark 3.1)
+    factor_bits  the number of significant bits of the projections' scale factor
+    attention    how the sum over the sequence is computed
+    has_maps     whether E_in projects vectors; if False, it only copies them (Remark 3.1)
     """
 
     plan: Planner = plan_lookup
@@ -37,7 +40,7 @@ class Tuning:
 
 @dataclass(frozen=True)
 class MappingNumbers:
-    """What the lookups depend on.
+    """The numbers that determine the lookups.
 
     n_contexts      distinct labelled contexts
     n_weights       tokens whose counts distinguish the sequences (Lemma B.1)
@@ -64,7 +67,7 @@ class MappingNumbers:
 
     @classmethod
     def expected_for(cls, shape: DataShape) -> MappingNumbers:
-        """The values expected for random data of this shape."""
+        """Return the values expected for random data of this shape."""
         n_tokens = shape.n_samples * shape.seq_len
         token_bits = 2 * n_tokens.bit_length() + 1
         if shape.vocab is not None:
@@ -75,7 +78,7 @@ class MappingNumbers:
         weighting_bits = (2 * n_weights).bit_length()
         context_bits = (2 * shape.seq_len).bit_length() + weighting_bits
         if shape.task == "seq-to-seq":
-            # the token as well as its sequence; random points need about their number squared
+            # the context contains the token and its sequence; random points need about the square of their number
             n_labels = shape.n_samples * shape.seq_len
             context_bits = min(context_bits + token_bits, 2 * n_labels.bit_length() + 1)
         return cls(shape.context_count, n_weights, token_bits, weighting_bits, context_bits)
@@ -83,7 +86,7 @@ class MappingNumbers:
 
 @dataclass(frozen=True)
 class LookupSplit:
-    """How tokens enter, and how the two lookups are split; the first is None where no network weighs tokens."""
+    """How tokens enter, and the plans of the two lookups. The first plan is None if no network computes token weights."""
 
     entrance: Entrance
     first: LookupPlan | None
@@ -91,7 +94,10 @@ class LookupSplit:
 
 
 def split_lookups(shape: DataShape, numbers: MappingNumbers, plan: Planner) -> LookupSplit:
-    """The smaller way in for token ids without positions, φ as a column of the table or as a network, and both plans."""
+    """Return the plans of both lookups, and the smaller way for tokens to enter.
+
+    For token ids without positions, φ is either a column of the table or a network, whichever has fewer parameters.
+    """
     first = None
     if numbers.n_weights:
         first = plan(numbers.n_weights, numbers.token_bits, numbers.weighting_bits, MODEL_WIDTH)

@@ -1,4 +1,4 @@
-"""The networks of KS25 by their registers: E_out ∘ F2 ∘ (attention or pooling) ∘ F1 ∘ E_in, for data and for counting."""
+"""The networks of KS25 as programs, E_out ∘ F2 ∘ (attention or pooling) ∘ F1 ∘ E_in, for a data set and for counting."""
 
 from __future__ import annotations
 
@@ -31,24 +31,25 @@ from byheart.theorems import realises
 
 SUM = "sum"
 REGISTERS = (*LOOKUP, SUM)
-"""The residual stream: which channel holds what."""
+"""The channels of the residual stream, in order."""
 
 
 @realises("KS25-R4.3")
 @dataclass(frozen=True, eq=False)
 class NetworkParts:
-    """The parts of a network, from data or from typical numbers for counting.
+    """The parts of a network, from a data set or, for counting, from typical numbers.
 
-    Of its matrices only E_in has a side of length d, so parameters are 10·d and what depends on d by logarithms alone
+    Of its matrices only E_in has a side of length d. So the parameters depend on d as 10·d, and otherwise only logarithmically
     (KS25 Remark 4.3).
 
-    token_line    the map that puts vectors on a line; for token ids the table has done so already
+    token_line    the map that sends vectors to a line; for token ids the table contains the values already
     first         F1 without its first block: φ of the token (Lemma B.3)
-    context_line  the map from φ of the token, its place and the sum of φ to a line; from the sum alone for sets
+    context_line  the map that sends φ of the token, its value and the sum of φ to a line; for sets it maps only the sum
     second        F2 without its first block: the label of the context (Lemma C.1)
-    extra         the vector of an extra token, through which the sum goes (Remark 4.5)
-    tuning        softmax attention has keys and queries that are zero. Without maps the coordinates of vectors enter as channels of
-                  their own, and the first block projects (Remark 3.1): E_in and E_out copy, and every block has d channels more
+    extra         the vector of an extra token that collects the sum (Remark 4.5)
+    tuning        the free choices. With softmax attention, keys and queries are zero. Without maps, the coordinates of vectors
+                  enter as channels, and the first block projects them (Remark 3.1): E_in and E_out copy, and every block has d
+                  more channels
     """
 
     task: Task
@@ -75,7 +76,7 @@ class NetworkParts:
         return Program(registers, inputs, steps, ANSWER, self.seq_len, self.table, self.pad, self.extra)
 
     def _entering(self) -> tuple[tuple[str, ...], dict[str, Numbers]]:
-        """The registers, and what enters them."""
+        """Return the registers, and the coefficients of the input in each register that it enters."""
         if self.entrance == "table":
             return REGISTERS, {X: (1, 0), ANSWER: (0, 1)}
         dim = len(self.token_line.coefficients)
@@ -88,43 +89,48 @@ class NetworkParts:
         return (*REGISTERS, *coordinates), copies
 
     def _shift(self) -> Block:
-        """Replace x by ReLU(x + offset): E_in is linear and cannot add the offset. -ReLU(x) + ReLU(-x) removes the old x."""
+        """Replace x by ReLU(x + offset), because E_in is linear and cannot add the offset. -ReLU(x) + ReLU(-x) removes the old
+        x."""
         plain = (Unit({X: 1}, 0, {X: -1}), Unit({X: -1}, 0, {X: 1}))
         return Block((Unit({X: 1}, self.token_line.offset, {X: 1}), *plain))
 
     def _mixing(self) -> tuple[Step, ...]:
-        """The sum of φ over the sequence: W_O·W_V scaled by n, so that the mean is the sum (erratum 8); or a deep set's pooling."""
+        """Sum φ over the sequence: by attention with W_O·W_V scaled by n, which turns the mean into a sum (erratum 8), or by
+        pooling for sets."""
         if self.task == "set":
             return (SumPool(),)
         is_sparse = self.extra is not None
         total = head({ANSWER: 1}, {SUM: self.seq_len + is_sparse})
         if self.tuning.attention == "softmax":
-            # every score is 0, so every share is exp(0) / (n · exp(0)) = 1/n: softmax is the average (eq. 39)
+            # every score is 0, so every weight is exp(0) / (n · exp(0)) = 1/n: softmax is the average (eq. 39)
             zero = replace(total, keys=({},), queries=({},))
             return (RegisterAttention((zero,), kind="softmax"),)
         if not is_sparse:
             return (RegisterAttention((total,)),)
-        # φ of the extra token is 0, so it gathers the sum of the others, which read 0 from it, and then every token reads it
+        # the extra token has φ = 0; it gathers the sum of the other tokens, and then every token reads the sum from it
         copy = head({SUM: 1}, {SUM: 1})
         return RegisterAttention((total,), pattern="gather"), RegisterAttention((copy,), pattern="scatter")
 
     def _context_block(self) -> Block:
-        """The context on its line: values there are at least 2, so ReLU changes nothing; what F1 left behind is cleared."""
+        """Map the context to its line, and clear what F1 left in the registers.
+
+        Values are at least 2, so ReLU does not change them.
+        """
         context = (ANSWER,) if self.task == "set" else (ANSWER, X, SUM)
         return Block((self.context_line.unit(context, X), *clear(X, ANSWER, *PACKED)))
 
 
 def network_program(mapping: ContextualMapping, data: Dataset, split: LookupSplit, tuning: Tuning) -> Program:
-    """The network that computes the mapping and looks the label up."""
+    """Build the network that computes the mapping and looks up the label."""
     tokens, line = mapping.tokens, mapping.token_line
     table, extra = tokens.table, extra_token(line) if tuning.attention == "sparse" else None
     if split.entrance == "table":
-        # a second column holds φ: the network F1 becomes a column of the table (Theorem E.1)
+        # a second column of the table holds φ and replaces the network F1 (Theorem E.1)
         assert table is not None
         assert isinstance(data.vocab, int)
         weights = [0] * (data.vocab + (tokens.pad is not None))
         for token, weight in mapping.weights.items():
-            weights[int(line.values[token] - 2) // 2] = weight  # token a stands at 2a + 2
+            weights[int(line.values[token] - 2) // 2] = weight  # token a has the value 2a + 2
         table = TokenTable((*table.tokens, weights))
         extra = None if extra is None else (*extra, 0)
     first = () if split.entrance == "table" else weigh_tokens(line.values, mapping.weights, split.first)
@@ -144,21 +150,22 @@ def network_program(mapping: ContextualMapping, data: Dataset, split: LookupSpli
 
 
 def extra_token(line: Projection) -> tuple[int, ...]:
-    """A vector whose place is at least 2 beyond every point of the line, so that φ is 0 there (Lemma C.1).
+    """Return a vector whose value exceeds every point of the line by at least 2, so that φ is 0 there (Lemma C.1).
 
-    A line without a direction holds a single token, which no sequence needs to count: φ is 0 everywhere, and any vector serves.
+    If the line has no direction, there is a single token, whose count no sequence needs. Then φ is 0 everywhere and any vector
+    works.
     """
     axis = next((at for at, value in enumerate(line.coefficients) if value), None)
     if axis is None:
         return (0,) * len(line.coefficients)
     coefficient, beyond = line.coefficients[axis], max(line.values) + 2 - line.offset
-    # a whole number of the right sign: coefficient · entry >= beyond
+    # an integer with the right sign, so that coefficient · entry >= beyond
     entry = ceil(abs(beyond) / abs(coefficient)) * (1 if coefficient > 0 else -1)
     return tuple(entry if at == axis else 0 for at in range(len(line.coefficients)))
 
 
 def network_outline(shape: DataShape, numbers: MappingNumbers, split: LookupSplit, tuning: Tuning) -> Program:
-    """The same for counting, before the data are seen."""
+    """Return the same program for counting, before the data are known."""
     table, dim = table_of_shape(shape), shape.dim or 1
     if split.entrance == "table":
         assert table is not None

@@ -1,4 +1,4 @@
-"""Lemmas B.1 and B.2: which tokens to count, and how to weigh the counts, so that every sequence gets its own number."""
+"""Lemmas B.1 and B.2: choose tokens to count, and weights for the counts, so that every sequence gets its own number."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _DRAWS_BEFORE_ENUMERATING = 200
 
 @realises("KS25-L B.1")
 def distinguishing_tokens(multisets: Sequence[Multiset[int]]) -> list[int]:
-    """Tokens whose counts distinguish all multisets; there are fewer of them than multisets.
+    """Choose tokens whose counts distinguish all multisets. There are fewer of these tokens than multisets.
 
     Source:     KS25 Lemma B.1.
     Assumes:    distinct multisets.
-    Guarantee:  the restrictions to the tokens returned are distinct, and there are at most N - 1 tokens (the lemma: N).
-    Departs:    the lemma adds one token for each new multiset. We go through the tokens once, those in about half of the
-                multisets first, and keep those that split a class of multisets still equal. Each kept token adds a class,
-                hence at most N - 1; all tokens together split everything. On text this needs far fewer tokens.
+    Guarantee:  the restrictions to the returned tokens are distinct, and there are at most N - 1 tokens (the lemma: N).
+    Departs:    the lemma adds one token for each new multiset. Here each token is tried once, starting with those that occur in
+                about half of the multisets. A token is kept if it separates multisets that are still equal. Each kept token
+                adds at least one class of equal multisets, so at most N - 1 are kept. On text this needs far fewer tokens.
     """
     occurrences = _occurrences(multisets)
     classes = _Classes(len(multisets))
@@ -46,21 +46,21 @@ def distinguishing_tokens(multisets: Sequence[Multiset[int]]) -> list[int]:
 def sequence_weights(
     multisets: Sequence[Multiset[int]], tokens: Sequence[int], rng: np.random.Generator
 ) -> dict[int, int]:
-    """Positive integers f(token) such that Σ count · f(token) is different for every multiset.
+    """Choose positive integers f(token) such that Σ count · f(token) is different for every multiset.
 
     Source:     KS25 Lemma B.2.
     Assumes:    the multisets restricted to `tokens` are distinct.
     Guarantee:  the weighted sums are distinct integers, and no weight exceeds N(N - 1)/2 + 1 (the lemma: 4N³√π).
-    Departs:    the paper's proof fails when cardinalities differ, since adding a constant to make f positive shifts multisets by
-                different amounts (erratum 1). Instead the tokens get their weights one by one, so that multisets that
-                differ on the tokens so far have different sums. Two of them with different counts of the next token
-                collide for at most one value of its weight, so of N(N - 1)/2 + 1 values one is free. Random draws from a
-                range that widens on failure find a small one.
+    Departs:    the paper's proof fails when cardinalities differ, because adding a constant to make f positive shifts
+                multisets by different amounts (erratum 1). Here the tokens get their weights one by one. At each step,
+                multisets that differ on the tokens so far have different sums. Two such multisets with different counts of the
+                next token collide for at most one value of its weight, so one of N(N - 1)/2 + 1 values avoids all collisions.
+                The search draws random values from a range that grows after failures, and so finds a small weight.
     """
     ceiling = len(multisets) * (len(multisets) - 1) // 2 + 1
     occurrences = _occurrences(multisets)
     classes = _Classes(len(multisets))
-    sum_of = {0: 0}  # of each class
+    sum_of = {0: 0}  # the sum of each class
     used = {0}
     weights: dict[int, int] = {}
     widest = 1
@@ -94,18 +94,18 @@ def sequence_weights(
 
 
 def _is_free(weight: int, places: Sequence[tuple[int, int]], used: Set[int], vacated: Set[int]) -> bool:
-    """Whether sums start + count · weight are new and different for all (start, count)."""
+    """Whether the sums start + count · weight are unused and all different."""
     sums = [start + count * weight for start, count in places]
     return len(set(sums)) == len(sums) and all(s not in used or s in vacated for s in sums)
 
 
 def sequence_id(multiset: Multiset[int], weights: Mapping[int, int]) -> int:
-    """Σ φ over the multiset: φ is zero outside the tokens that have a weight, so only the restriction to these counts."""
+    """Return Σ φ over the multiset. φ is zero for tokens without a weight."""
     return sum(weights[token] * count for token, count in multiset.restrict(weights.keys()).items)
 
 
 def _occurrences(multisets: Sequence[Multiset[int]]) -> dict[int, list[tuple[int, int]]]:
-    """For each token the (multiset, count) pairs in which it occurs."""
+    """Return, for each token, the (multiset, count) pairs in which it occurs."""
     found: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for number, multiset in enumerate(multisets):
         for token, count in multiset.items:
@@ -115,7 +115,7 @@ def _occurrences(multisets: Sequence[Multiset[int]]) -> dict[int, list[tuple[int
 
 @dataclass(frozen=True)
 class _Part:
-    """The members of an old class that hold a token `count` times."""
+    """The members of an old class that contain a token `count` times."""
 
     old: int
     count: int
@@ -123,7 +123,7 @@ class _Part:
 
 
 class _Classes:
-    """Multisets that are equal on the tokens seen so far share a class."""
+    """A partition of the multisets: those that are equal on the tokens seen so far share a class."""
 
     def __init__(self, n_multisets: int) -> None:
         self.class_of = [0] * n_multisets
@@ -134,17 +134,19 @@ class _Classes:
         return len(self.size)
 
     def parts(self, occurrences: Sequence[tuple[int, int]]) -> list[_Part]:
-        """The multisets that hold a token, grouped by class and count."""
+        """Group the multisets that contain a token by class and count."""
         groups: dict[tuple[int, int], list[int]] = defaultdict(list)
         for number, count in occurrences:
             groups[self.class_of[number], count].append(number)
         return [_Part(old, count, tuple(members)) for (old, count), members in groups.items()]
 
     def split(self, parts: Sequence[_Part]) -> list[int]:
-        """Make each part a new class, and return the numbers of these classes."""
+        """Make each part a class of its own, and return the numbers of these classes."""
         numbers = []
         for part in parts:
-            if len(part.members) == self.size[part.old]:  # nobody stays behind: the class goes along
+            if (
+                len(part.members) == self.size[part.old]
+            ):  # the part is the whole class, which keeps its number
                 numbers.append(part.old)
                 continue
             new = len(self.size)

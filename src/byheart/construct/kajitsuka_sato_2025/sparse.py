@@ -26,8 +26,8 @@ def memorise_through_an_extra_token(
 ) -> ProgramPlan:
     """Compile seq-to-seq data with two attention layers of O(n) connections instead of one of n².
 
-    Source:     KS25 Remark 4.5, after Zaheer et al. (2020) and Yun et al. (2020). The paper gives the idea in two sentences; the
-                construction is ours.
+    Source:     KS25 Remark 4.5, after Zaheer et al. (2020) and Yun et al. (2020). The paper states the idea in two sentences;
+                the construction is ours.
     Assumes:    as `memorise_seq_to_seq`.
     Guarantee:  as `memorise_seq_to_seq`.
     Size:       one attention layer and one token vector more than Corollary 4.1.
@@ -36,7 +36,7 @@ def memorise_through_an_extra_token(
     attention = [step for step in plan.program.steps if isinstance(step, RegisterAttention)]
     assert all(layer.pattern != "full" for layer in attention)
     n_tokens = data.seq_len + 1
-    # gather: the extra token reads all, all read it (2n + 1); scatter: all read it (n + 1)
+    # gather: the extra token reads all tokens, and all tokens read it (2n + 1); scatter: all tokens read it (n + 1)
     connections = 3 * n_tokens - 1
     notes = {**plan.notes, "connections": connections, "connections_without_extra_token": data.seq_len**2}
     return replace(plan, method=NAME, theorem=f"KS25 Remark 4.5 over {plan.theorem}", notes=notes)

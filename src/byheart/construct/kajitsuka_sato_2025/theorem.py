@@ -1,4 +1,4 @@
-"""The theorems of KS25, one function each: from a data set to a network that answers it exactly."""
+"""The theorems of KS25, one function each: each turns a data set into a network that answers it exactly."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def memorise_next_token(
     Source:     KS25 Theorem 4.1, in full Theorem B.1; proof in Appendix B.1.1.
     Assumes:    finite inputs; equal contexts carry equal labels, where a context is the last token with the multiset of
                 all tokens (with their positions, where order matters). The separation (r, δ) is computed from the data.
-    Guarantee:  for every sample the output at the last token equals label + 1 exactly, over the rationals. Nothing is
-                promised for other inputs.
+    Guarantee:  for every sample the output at the last token equals label + 1 exactly, over the rationals. Other inputs have no
+                guarantee.
     In floats:  not meant for floats; weights have thousands of bits. See `limited_bits`.
     Size:       about 2·√(N·bits) blocks with skip connections; residual width 10, hidden width at most 8.
-    Departs:    feed-forward blocks are residual, as the architecture has them (erratum 6), with one block where the paper
-                composes two or three plain layers, so the width is 10 instead of 14. W_O·W_V is scaled by n, so that means
-                are sums and stay dyadic (erratum 8). F is the projection of Stage I itself, kept in its register.
-                Projections are searched instead of taken from the worst case; group sizes minimise parameters.
+    Departs:    feed-forward blocks are residual, as in the paper's architecture (erratum 6). One block replaces two or three
+                of the proof's plain layers, so the width is 10 instead of 14. W_O·W_V is scaled by n, so that means are sums
+                and stay dyadic (erratum 8). F is the projection of Stage I itself, kept in its register. Projections are found
+                by search, not taken from the worst case; group sizes minimise the parameters.
     """
     return _plan(data, rng, progress, tuning, "KS25 Theorem 4.1 (B.1 in full), repaired", theorem_4_1)
 
@@ -66,13 +66,13 @@ def memorise_next_token(
 def memorise_seq_to_seq(
     data: Dataset, rng: np.random.Generator, progress: Progress | None = None, tuning: Tuning = PLAIN
 ) -> ProgramPlan:
-    """Compile seq-to-seq data: the label of every token, by the same network with one context per token.
+    """Compile seq-to-seq data, with a label for every token. The network is the same, with one context per token.
 
     Source:     KS25 Corollary 4.1: each token in turn is the last token of Theorem 4.1.
     Assumes:    as `memorise_next_token`, for every token in its sequence.
     Guarantee:  for every token of every sample the output equals its label + 1 exactly.
     Size:       F1 as before, F2 for at most nN contexts.
-    Departs:    as `memorise_next_token`. Padding tokens of short sequences carry no label and their outputs mean nothing.
+    Departs:    as `memorise_next_token`. Padding tokens of short sequences have no label, and their outputs have no meaning.
     """
     return _plan(data, rng, progress, tuning, "KS25 Corollary 4.1, repaired", corollary_4_1)
 
@@ -85,10 +85,10 @@ def memorise_sets(
 
     Source:     KS25 Theorem D.1.
     Assumes:    finite inputs; equal multisets carry equal labels.
-    Guarantee:  the output equals label + 1 exactly, in whatever order the elements come.
+    Guarantee:  the output equals label + 1 exactly, whatever the order of the elements.
     Size:       as for next-token, without attention.
-    Departs:    as `memorise_next_token`. φ and ρ are residual blocks around one pooling layer. Sets smaller than the largest are
-                padded with an extra token on which φ is 0, so the network also answers them without padding.
+    Departs:    as `memorise_next_token`. φ and ρ are residual blocks before and after one pooling layer. Small sets are padded
+                with an extra token on which φ is 0, so the network also answers them without padding.
     """
     return _plan(data, rng, progress, tuning, "KS25 Theorem D.1, repaired", theorem_d_1)
 
@@ -97,14 +97,14 @@ def memorise_sets(
 def memorise_token_ids(
     data: Dataset, rng: np.random.Generator, progress: Progress | None = None, tuning: Tuning = PLAIN
 ) -> ProgramPlan:
-    """Compile token ids without positions: φ and the place of a token are columns of the embedding table.
+    """Compile token ids without positions. φ and the value of a token are columns of the embedding table.
 
     Source:     KS25 Theorem E.1.
     Assumes:    as `memorise_next_token`, on ids.
     Guarantee:  as `memorise_next_token`.
-    Size:       two numbers per vocabulary entry instead of the network F1. Where the vocabulary is so large that a
-                column costs more than F1, one column and F1 are kept: the smaller is built.
-    Departs:    the paper's third embedding row is zero; the residual stream has that zero anyway.
+    Size:       two numbers per vocabulary entry instead of the network F1. If the vocabulary is so large that a column has more
+                parameters than F1, the network keeps one column and F1: the smaller network is built.
+    Departs:    the paper's third embedding row is zero, and the residual stream already has that zero.
     """
 
     def size(n_samples: int, seq_len: int, n_classes: int, *_: object) -> TheoremSize:
@@ -118,7 +118,7 @@ Theorem = Callable[[Dataset, np.random.Generator, Progress | None, Tuning], Prog
 
 
 def theorem_for(data: Dataset) -> Theorem:
-    """The function above that fits this data."""
+    """Return the function above that fits these data."""
     if data.task == "set":
         return memorise_sets
     if data.task == "seq-to-seq":
@@ -134,7 +134,7 @@ def _plan(
     theorem: str,
     promised: Callable[..., TheoremSize],
 ) -> ProgramPlan:
-    """Check, map the contexts, describe the network: what all the theorems share."""
+    """Check the data, map the contexts and describe the network. All the theorems share these steps."""
     data.require_finite()
     data.require_consistent()
     mapping = contextual_mapping(data, rng, progress, tuning.factor_bits)
@@ -175,11 +175,10 @@ def _notes(numbers: MappingNumbers, split: LookupSplit, n_distinct: int) -> dict
 
 
 def estimate(shape: DataShape, tuning: Tuning = PLAIN, precision: Precision = "exact") -> Size:
-    """The estimated size for data of this shape.
+    """Return the estimated size for data of this shape.
 
-    Counts and bits of tokens and contexts are taken as random data have them; the non-zero count takes every coordinate of a
-    projection as non-zero, and the bits take every packed number and every edge at full length: both are upper estimates
-    for those counts.
+    The numbers and bits of tokens and contexts are those expected for random data. The non-zero count and the bits are upper
+    estimates: every coordinate of a projection counts as non-zero, and every packed number and interval end has its full length.
     """
     numbers = MappingNumbers.expected_for(shape)
     split = split_lookups(shape, numbers, tuning.plan)
@@ -191,10 +190,10 @@ def estimate(shape: DataShape, tuning: Tuning = PLAIN, precision: Precision = "e
 class ArchitectureOptions:
     """Variants of the architecture that compute the same function.
 
-    attention   uniform: without keys and queries. softmax: with keys and queries of zeros, as KS25 eq. 2 has it, two matrices
-                more for each head.
-    input_map   linear: E_in projects a vector. none: E_in only copies it, and the first block projects (KS25 Remark 3.1); every
-                block then has d channels more, so parameters grow as d·√N instead of d + √N.
+    attention   uniform: without keys and queries. softmax: with zero keys and queries, as in KS25 eq. 2, which takes two more
+                matrices per head.
+    input_map   linear: E_in projects a vector. none: E_in only copies it, and the first block projects (KS25 Remark 3.1).
+                Every block then has d more channels, so the parameters grow as d·√N instead of d + √N.
     """
 
     attention: Literal["uniform", "softmax"] = "uniform"
@@ -208,7 +207,7 @@ class ArchitectureOptions:
 def plan(
     data: Dataset, options: ArchitectureOptions, rng: np.random.Generator, progress: Progress | None = None
 ) -> ProgramPlan:
-    """The theorem that fits the task and the inputs."""
+    """Apply the theorem that fits the task and the inputs."""
     return theorem_for(data)(data, rng, progress, options.tuning)
 
 

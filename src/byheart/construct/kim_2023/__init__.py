@@ -1,1 +1,1 @@
-"""Kim, Kim & Mozafari 2023: contexts by sorting. Read `string_ids` (a number for a multiset), then `theorem`."""
+"""Kim, Kim & Mozafari 2023: contexts are identified by sorting. Read `string_ids` (a number for a multiset), then `theorem`."""

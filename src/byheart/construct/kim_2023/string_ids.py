@@ -1,4 +1,4 @@
-"""String ids: one number for every sorted sequence, as a linear form of what the rounds of sorting find."""
+"""String ids: one number for every sorted sequence, as a linear form in the results of the sorting rounds."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import numpy as np
 from byheart.program.projection import spread_of
 
 _DRAWS_PER_RANGE = 8
-_GOOD_SPREAD = 4  # times N²: what random numbers have
+_GOOD_SPREAD = 4  # times N², which is what random numbers reach
 
 SortedCounts = tuple[tuple[Fraction, int], ...]
-"""The distinct places of a sequence's words, the largest first, each with its multiplicity."""
+"""The distinct token values of a sequence, the largest first, each with its multiplicity."""
 
 
 @dataclass(frozen=True, eq=False)
 class StringIds:
-    """Integer weights of the rounds, and Σ_t place_weights[t] · M_t + count_weights[t] · c_t for every sequence."""
+    """Integer weights of the rounds, and the id Σ_t place_weights[t] · M_t + count_weights[t] · c_t of every sequence."""
 
     place_weights: tuple[int, ...]
     count_weights: tuple[int, ...]
@@ -28,17 +28,20 @@ class StringIds:
 
 
 def sorted_counts(places: Sequence[Fraction], n_rounds: int) -> SortedCounts:
-    """What the rounds of sorting see: (M_t, c_t), and (0, n) once every word is erased."""
+    """Return the results (M_t, c_t) of the sorting rounds: the largest value and its multiplicity.
+
+    After all are erased they are (0, n).
+    """
     counts = sorted(Counter(places).items(), reverse=True)
     return (*counts, *([(Fraction(0), len(places))] * (n_rounds - len(counts))))
 
 
 def string_ids(sequences: Sequence[SortedCounts], rng: np.random.Generator) -> StringIds:
-    """Weights that give different sorted sequences different ids, with large gaps relative to their range.
+    """Choose weights that give different sorted sequences different ids, with large gaps relative to their range.
 
-    Source:     KKM23's string id; random integers in place of a projection lemma are reconstructed.
+    Source:     the string id of KKM23. Random integers replace its projection lemma (reconstructed).
     Guarantee:  ids are distinct where sequences are. For weights uniform on [P] two given sequences collide
-                with probability at most 1/P, so P > N(N - 1)/2 suffices; far smaller ones usually do.
+                with probability at most 1/P, so P > N(N - 1)/2 suffices; usually far smaller weights work.
     """
     n_rounds = len(sequences[0])
     distinct = list(dict.fromkeys(sequences))
@@ -69,7 +72,7 @@ def string_ids(sequences: Sequence[SortedCounts], rng: np.random.Generator) -> S
 
 
 def _weights(n_weights: int, rng: np.random.Generator) -> Iterator[list[int]]:
-    """Positive weights, drawn from ranges that double without end; the first are all ones."""
+    """Yield positive weights, drawn from ranges that double without end. The first weights are all ones."""
     largest = 1
     while True:
         for _ in range(_DRAWS_PER_RANGE):

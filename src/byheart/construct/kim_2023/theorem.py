@@ -1,4 +1,4 @@
-"""Sort the tokens of a sequence by hard attention, 2n attention layers, then look the context up."""
+"""Sort the tokens of a sequence by hard attention in 2n attention layers, then look up the context."""
 
 from __future__ import annotations
 
@@ -48,28 +48,28 @@ from byheart.program.projection import IntegerPoints, LineMap, project_apart, ty
 
 NAME = "kim-2023"
 MODEL_WIDTH = len(LOOKUP)
-# While sorting, registers that the lookup needs later do other work; all are zero again when it begins.
+# During sorting, registers that the lookup needs later are used for other values. All are zero again when it begins.
 LEFT, LARGEST, IS_LARGEST, STRING_ID = KEYS_HIGH, KEYS_LOW, LABELS_HIGH, ANSWER
 
 
 def memorise_by_sorting(
     data: Dataset, options: NoOptions, rng: np.random.Generator, progress: Progress | None = None
 ) -> ProgramPlan:
-    """Compile a label for every token: n rounds find the largest token and its multiplicity, one lookup does the rest.
+    """Compile a label for every token: each of n rounds finds the largest token and its multiplicity, then one lookup finds
+    the label.
 
     Source:     Kim, Kim & Mozafari (2023): token-wise separated inputs, Õ(d + n + √(nN)) parameters, 2n
-                attention layers. The stages (token id, string id by selecting one maximum after the other,
-                context id, label) are theirs; the gadgets and the treatment of repeated tokens are
-                reconstructed.
+                attention layers. The stages are theirs: token id, string id by selecting one maximum after the other,
+                context id, label. The gadgets and the handling of repeated tokens are reconstructed.
     Assumes:    finite inputs; equal contexts carry equal labels, where a context is a token with the multiset
                 of all tokens (with their positions, where order matters).
     Guarantee:  at every labelled token the output equals label + 1 exactly, over the rationals, with hard
                 attention.
-    In floats:  not meant for floats. With softmax in place of hardmax, an inverse temperature β ≥
-                ln(2nΣw/gap) would do in real numbers.
+    In floats:  not meant for floats. With softmax in place of hardmax, an inverse temperature
+                β ≥ ln(2nΣw/gap) would suffice in real numbers.
     Size:       n rounds of two attention layers and one block, then a lookup of nN contexts. Width 9.
-    Departs:    multiplicities are counted by a uniform head, since erasing a maximum would forget them. Both
-                heads write the string id directly. Random integer weights replace the projection lemma.
+    Departs:    a uniform head counts multiplicities, because erasing a maximum would lose them. Both heads add to the string id
+                directly. Random integer weights replace the projection lemma.
     """
     data.require_finite()
     data.require_consistent()
@@ -82,7 +82,7 @@ def memorise_by_sorting(
     strings = string_ids(seen, rng)
     report(progress, 1, 2)
     labelled = labelled_tokens(data, tokens)
-    contexts = {  # label, from 1, of every context (string id, place of the token)
+    contexts = {  # the label, from 1, of every context (string id, token value)
         (strings.ids[sample], line.values[token]): label
         for sample, token, label in zip(labelled.samples, labelled.tokens, labelled.labels, strict=True)
     }
@@ -117,10 +117,10 @@ def memorise_by_sorting(
 
 
 def size_of(shape: DataShape, options: NoOptions) -> Size:
-    """The estimated size for data of this shape.
+    """Return the estimated size for data of this shape.
 
-    The bits of tokens and contexts are taken as random data have them, the non-zero count takes the projections as full, and
-    the bits take every packed number and every edge at full length.
+    The bits of tokens and contexts are those expected for random data. The non-zero count assumes that no entry of a
+    projection is zero. The bits assume that every packed number and interval end has its full length.
     """
     n, table = shape.seq_len, table_of_shape(shape)
     key_bits = 2 * shape.context_count.bit_length() + 1
@@ -143,9 +143,10 @@ def sorting_program(
     lookup: Steps,
     seq_len: int,
 ) -> Program:
-    """Two copies of the token's place, rounds of sorting, the context on its line, and the lookup of its label."""
+    """Build the program: two copies of the token's value, the sorting rounds, the context on its line, and the lookup of its
+    label."""
     places = token_line.coefficients
-    # both copies move by the offset, which E_in cannot add
+    # add the offset to both copies, because E_in cannot add it
     shift = Block((Unit({}, 0, {}),), {X: token_line.offset, LEFT: token_line.offset})
     steps = (*(() if table is not None else (shift,)), *rounds, context_block(context_line), *lookup)
     return Program(LOOKUP, {X: places, LEFT: places}, steps, ANSWER, seq_len, table, pad)
@@ -154,10 +155,10 @@ def sorting_program(
 def sorting_round(
     weight: Number, count_weight: Number, place_bits: int
 ) -> tuple[Block | RegisterAttention, ...]:
-    """Find the largest place left, erase it, count it; add both to the string id by their weights.
+    """Find the largest remaining value, erase it and count it. Add value and count to the string id, times their weights.
 
-    Keys are the places left; the query is the token's own place, positive, so every token sees the largest. `count_weight`
-    carries the factor n that turns the mean of a uniform head into a sum.
+    The keys are the remaining values. The query is the token's own value, which is positive, so every token attends to the
+    largest key. `count_weight` includes the factor n that turns the mean of a uniform head into a sum.
     """
     largest = head(value={LEFT: 1}, output={LARGEST: 1, STRING_ID: weight}, key={LEFT: 1}, query={X: 1})
     count = head(value={IS_LARGEST: 1}, output={STRING_ID: count_weight})
@@ -169,10 +170,10 @@ def sorting_round(
 
 
 def erasing_block(above_all: int) -> Block:
-    """Mark and erase the largest place M: z <= M, and places differ by at least 2.
+    """Mark and erase the largest value M. For every token z <= M, and values differ by at least 2.
 
-    ReLU(z - M + 1) is [z = M]. ReLU(z - B·(M - z)) is z if z = M, and 0 otherwise, because B·2 exceeds every
-    place. When all is erased, z = M = 0 marks every token, which the sorted counts expect.
+    ReLU(z - M + 1) is 1 if z = M, and 0 otherwise. ReLU(z - B·(M - z)) with B = `above_all` is z if z = M, and 0 otherwise,
+    because B·2 exceeds every value. When all values are erased, z = M = 0 marks every token, as the sorted counts expect.
     """
     return Block(
         (
@@ -184,7 +185,7 @@ def erasing_block(above_all: int) -> Block:
 
 
 def context_block(line: LineMap) -> Block:
-    """The context (string id, place) goes to its own number on the line."""
+    """Map the context (string id, token value) to its own number on the line."""
     return Block((line.unit((STRING_ID, X), X), *clear(X, STRING_ID, IS_LARGEST)))
 
 

@@ -1,4 +1,7 @@
-"""Three rules for W in a linear associative memory, argmax_y u_y·W e_x with inputs e_x and outputs u_y (Cabannes et al. 2024)."""
+"""Three rules for the matrix W of a linear associative memory, argmax_y u_y·W e_x (Cabannes et al. 2024).
+
+e_x is the embedding of input x and u_y the embedding of output y.
+"""
 
 from __future__ import annotations
 
@@ -15,26 +18,29 @@ Outputs: TypeAlias = Float[np.ndarray, "n_outputs dim"]
 Labels: TypeAlias = Int[np.ndarray, " n_inputs"]
 Matrix: TypeAlias = Float[np.ndarray, "dim dim"]
 
-EVALUATIONS = 2000  # of the loss of a regression, at most
+EVALUATIONS = 2000  # the most evaluations of the loss in one regression
 
 
 def random_embeddings(n_items: int, dim: int, rng: np.random.Generator) -> Float[np.ndarray, "n_items dim"]:
-    """Gaussian vectors of length about one: those the theory of linear memories takes as given."""
+    """Return Gaussian vectors of length about one, the random embeddings that the theory of linear memories assumes."""
     return np.asarray(rng.standard_normal((n_items, dim)) / np.sqrt(dim))
 
 
 def hebbian(inputs: Inputs, outputs: Outputs, labels: Labels) -> Matrix:
-    """W = Σ_x u_f(x) e_xᵀ: right on all of N random pairs once d² is above about 8 N ln N (reconstructed)."""
+    """Return W = Σ_x u_f(x) e_xᵀ. It answers all N random pairs correctly if d² is above about 8 N ln N (reconstructed)."""
     return np.asarray(outputs[labels].T @ inputs)
 
 
 def pseudo_inverse(inputs: Inputs, outputs: Outputs, labels: Labels) -> Matrix:
-    """W = U E⁺: W e_x = u_f(x) exactly for N <= d independent inputs."""
+    """Return W = U E⁺, for which W e_x = u_f(x) exactly if there are N <= d independent inputs."""
     return np.asarray(outputs[labels].T @ np.linalg.pinv(inputs).T)
 
 
 def regression(inputs: Inputs, outputs: Outputs, labels: Labels) -> Matrix:
-    """W by softmax regression from the Hebbian start, a convex problem: some 7 times as many pairs as Hebb stores."""
+    """Fit W by softmax regression from the Hebbian start.
+
+    The problem is convex, and W stores about 7 times as many pairs as `hebbian`.
+    """
     e, u = torch.from_numpy(np.array(inputs)), torch.from_numpy(np.array(outputs))
     wanted = torch.from_numpy(np.array(labels))
     matrix = torch.tensor(hebbian(inputs, outputs, labels), requires_grad=True)

@@ -35,7 +35,7 @@ class LinearMemoryOptions:
     """The options of `linear-memory`.
 
     dim   d; by default the number of associations
-    rule  how W is found; by default the pseudo-inverse where d is as large as the number of associations, else regression
+    rule  the rule for W; by default the pseudo-inverse if d is at least the number of associations, otherwise regression
     """
 
     precision: Literal["float64", "float32"] = "float64"
@@ -51,12 +51,13 @@ def plan(
 
     Source:     Cabannes, Dohmatob & Bietti (2024), f(x) = argmax_y u_y·W e_x; N <= d by the pseudo-inverse W = U E⁺.
     Assumes:    one token per sample.
-    Guarantee:  with N <= d and the pseudo-inverse W e_x = u_f(x) up to rounding, and u_y·u_y = 1 is the largest u_y'·u_y. With
-                fewer dimensions nothing is promised beforehand; the native forward pass decides, and what is wrong is refused.
+    Guarantee:  with N <= d and the pseudo-inverse, W e_x = u_f(x) up to rounding, and u_y·u_y = 1 is the largest u_y'·u_y. With
+                fewer dimensions there is no guarantee in advance: the native forward pass checks every answer, and a network
+                with a wrong answer is rejected.
     Size:       `size_of`: 2 d² for W and the identity after it, d numbers for each token and each label.
-    Departs:    inputs are stored once each; output vectors have length one.
+    Departs:    each input is stored once; output vectors have length one.
     """
-    from byheart.construct.linear_memory.memories import RULES, random_embeddings  # it loads torch
+    from byheart.construct.linear_memory.memories import RULES, random_embeddings  # this module loads torch
 
     require_one_token(NAME, DataShape.of(data))
     targets = targets_of(data)
@@ -67,7 +68,7 @@ def plan(
     outputs = random_embeddings(targets.n_outputs, dim, rng)
     outputs /= np.linalg.norm(outputs, axis=1, keepdims=True)
     matrix = RULES[rule](inputs[tokens], outputs, targets.next_tokens)
-    # a head that sees one token takes it whole, whatever its queries and keys; they are zero
+    # a head with a single token gives it weight 1 for any queries and keys, so they are zero
     asked = np.zeros((1, 1, dim))
     weights = (inputs, np.zeros((1, dim)), asked, asked, matrix[None], np.eye(dim)[None], outputs)
     spec = _spec(options.precision, len(inputs), dim, len(outputs))
@@ -104,9 +105,9 @@ def plan(
 
 
 def size_of(shape: DataShape, options: LinearMemoryOptions) -> Size:
-    """The size at d = N, where the pseudo-inverse is exact: W and the identity after it, and d numbers per token and per label.
+    """Return the size: W and the identity after it, and d numbers per token and per label. By default d = N.
 
-    W is the value matrix of a single head, which attends to the only token; the identity is its output matrix.
+    W is the value matrix of a single head, which attends to the only token. The identity is the head's output matrix.
     """
     n_vocab, n_items = require_one_token(NAME, shape)
     return size_of_spec(_spec(options.precision, n_vocab, options.dim or n_items, shape.n_classes))
