@@ -1,4 +1,4 @@
-"""The registry of constructions: what data each takes, how large it gets, and how it is built."""
+"""The registry of constructions: the data that each accepts, its estimated size, and how it is built."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from byheart.records.reader import read_values
 
 Result = TypeVar("Result")
 LOADING, N_MODULES = 0.25, 1100
-"""Share of the time of a plan in which torch and numba are imported, and the modules that they load, roughly."""
+"""Approximate share of planning time spent importing torch and numba, and the number of modules that they load."""
 
 
 @dataclass(frozen=True)
@@ -34,29 +34,32 @@ class NoOptions:
 
 @dataclass(frozen=True)
 class Example:
-    """Data that a construction takes, small enough for every contract test, and the options to use with them."""
+    """Small data and options that a construction accepts, for the contract tests."""
 
     data: Dataset
     options: Mapping[str, object] = field(default_factory=dict)
 
 
 ESTIMATED = {"n_samples": 10**18, "seq_len": 2**24, "n_classes": 2**62, "vocab": 2**40, "dim": 2**16}
-"""Sizes of data for which a network is estimated: programs are counted in machine numbers, and beyond nobody has such data."""
+"""The largest sizes of data for which a network is estimated.
+
+Programs are counted in machine integers, and no data set is larger.
+"""
 
 
 @dataclass(frozen=True)
 class Method:
-    """A construction by name.
+    """A construction, with its name and everything the registry knows about it.
 
-    options     a frozen dataclass of its options, each with a default; the field `precision` where there is a choice
-    size_of     (shape, options) -> Size: the estimated size for data of that shape, from the shape alone, in under a second
-                for 10^12 samples. `AssumptionViolated` where no data of that shape are taken.
-    plan        (data, options, rng, progress) -> Plan: everything decided for these data and nothing emitted; the plan's size
-                is exactly that of the network it emits. `AssumptionViolated` where the data are not taken.
-    example     small data and options that the construction takes
-    usual       precision -> the options that are tried, the best first, where the caller names none of them
+    options     a frozen dataclass of its options, each with a default. It has a field `precision` if there is a choice.
+    size_of     (shape, options) -> Size: the estimated size for data of that shape. It uses only the shape and takes less than a
+                second for 10^12 samples. Raises `AssumptionViolated` if the construction accepts no data of that shape.
+    plan        (data, options, rng, progress) -> Plan: all decisions for these data, before the network is built. The plan's
+                size is exactly that of the network. Raises `AssumptionViolated` if the construction does not accept the data.
+    example     small data and options that the construction accepts
+    usual       precision -> the options to try, the best first, if the caller gives none of them
     page        the page of the documentation that describes it
-    verifying   share of the time of `compile` that checking every sample takes, roughly
+    verifying   approximate share of the time of `compile` that is spent on checking every sample
     statements  ids of the statements it realises (see `byheart theorems`)
     """
 
@@ -76,7 +79,7 @@ class Method:
     def usual_options(
         self, given: Mapping[str, object], precision: Precision
     ) -> tuple[dict[str, object], ...]:
-        """What to try, the best first: the options `given`, completed by the usual ones if none of those is given."""
+        """Return the options to try, the best first: `given`, completed by the usual ones if `given` contains none of those."""
         choices = self.usual(precision)
         if any(name in given for choice in choices for name in choice):
             return (dict(given),)
@@ -88,7 +91,7 @@ class Method:
         precision: Precision,
         given: Mapping[str, object] | None = None,
     ) -> tuple[Result, dict[str, object]]:
-        """The result of `attempt` for the first options that are not refused, and those options."""
+        """Run `attempt` with one set of options after another until it succeeds. Return its result and those options."""
         *others, last = self.usual_options(given or {}, precision)
         for options in others:
             with suppress(AssumptionViolated):
@@ -98,14 +101,14 @@ class Method:
     def fitting_options(
         self, shape: DataShape, precision: Precision, given: Mapping[str, object]
     ) -> dict[str, object]:
-        """The first of the options to try that data of this shape fit."""
+        """Return the first set of options that data of this shape fit."""
         _, options = self.first_that_fits(
             lambda each: self.estimate(shape, each, precision), precision, given
         )
         return options
 
     def read_options(self, given: Mapping[str, object], precision: Precision | None = None) -> Any:
-        """The options `given` as the construction's own dataclass; raises `UsageError` where one is wrong."""
+        """Convert the options `given` to the construction's own dataclass. Raises `UsageError` if one is wrong."""
         chosen = dict(given)
         for name, value in chosen.items():
             if isinstance(value, float) and not math.isfinite(value):
@@ -117,20 +120,23 @@ class Method:
     def estimate(
         self, shape: DataShape, given: Mapping[str, object] | None = None, precision: Precision | None = None
     ) -> Size:
-        """The estimated size for data of this shape with the options `given`; up to the `ESTIMATED` sizes."""
+        """Return the estimated size for data of this shape with the options `given`. Sizes beyond `ESTIMATED` are rejected."""
         for name, most in ESTIMATED.items():
             if (getattr(shape, name) or 0) > most:
                 raise AssumptionViolated(
-                    f"sizes are estimated for {name} up to {most:,}; here it is {getattr(shape, name):,}."
+                    f"sizes are estimated for {name} up to {most:,}, but here it is {getattr(shape, name):,}."
                 )
         return self.size_of(shape, self.read_options(given or {}, precision))
 
     def require_memory(self, shape: DataShape, options: Any) -> None:
-        """Refuse sizes whose weights do not fit in memory. Only networks of floats are dense; others are kept sparse."""
+        """Raise an error if the weights do not fit into memory.
+
+        Only float networks are checked; exact ones are stored as sparse matrices.
+        """
         if "exact" not in self.precisions:
-            with suppress(AssumptionViolated):  # which `plan` says better
+            with suppress(AssumptionViolated):  # `plan` reports this error with more detail
                 require_memory(
-                    f"{self.name} of these sizes", 8 * self.size_of(shape, options).parameters_dense
+                    f"{self.name} with these sizes", 8 * self.size_of(shape, options).parameters_dense
                 )
 
     def build(
@@ -140,12 +146,13 @@ class Method:
         rng: np.random.Generator,
         progress: Progress | None = None,
     ) -> Construction:
-        """Plan `data` with the options `given`, and emit the network."""
+        """Plan `data` with the options `given`, and build the network."""
         return self.plan(data, self.read_options(given), rng, progress).emit(progress)
 
 
 def deferred_plan(module: str, function: str = "plan", **fixed: object) -> Callable[..., Plan]:
-    """A `plan` that imports `function` of `module` when it is called, so that a size costs no import of torch."""
+    """Return a `plan` that imports `function` of `module` only when it is called, so that estimating a size does not import
+    torch."""
 
     def plan(data: Dataset, options: Any, rng: np.random.Generator, progress: Progress | None) -> Plan:
         with imports_told(progress and part_of(progress, 0.0, LOADING), N_MODULES):
@@ -174,7 +181,7 @@ _MODULES = {
     "attention-as-mlp": "byheart.construct.attention_as_mlp.theorem",
     "llama": "byheart.construct.llama",
 }
-"""The module where the `METHOD` of each construction stands."""
+"""The module that defines the `METHOD` of each construction."""
 
 
 def names() -> tuple[str, ...]:
@@ -182,7 +189,7 @@ def names() -> tuple[str, ...]:
 
 
 def get(name: str) -> Method:
-    """The construction called `name`; its module is imported only now."""
+    """Return the construction called `name`. Its module is imported at this point."""
     if name not in _MODULES:
         raise UsageError(
             f"there is no method `{name}`.{did_you_mean(name, ['auto', *_MODULES])}\n"
@@ -197,7 +204,7 @@ def get(name: str) -> Method:
 def candidates(
     name: str, precision: Precision, shape: DataShape, options: Mapping[str, object] | None = None
 ) -> tuple[Method, ...]:
-    """Only the method `name`, or for "auto" all that offer task, precision and options, the smallest first."""
+    """Return the method `name`, or for "auto" all methods with this task, precision and these options, the smallest first."""
     methods = [get(each) for each in (names() if name == "auto" else (name,))]
     fitting = [method for method in methods if shape.task in method.tasks and precision in method.precisions]
     if not fitting:
@@ -206,22 +213,22 @@ def candidates(
             for method in methods
         )
         raise UsageError(
-            f"no construction offers task `{shape.task}` with precision `{precision}`"
-            f"{'' if name == 'auto' else f' under the name `{name}`'}. Available are:\n{offers}",
+            f"no construction supports task `{shape.task}` with precision `{precision}`"
+            f"{'' if name == 'auto' else f' under the name `{name}`'}. Available constructions:\n{offers}",
             task=shape.task,
             precision=precision,
         )
     if name != "auto":
-        return tuple(fitting)  # the data decide when they are planned for
+        return tuple(fitting)  # the data decide, when they are planned
     sizes = {}
     for method in fitting:
         try:
             sizes[method.name] = method.estimate(shape, options, precision).parameters_dense
-        except (AssumptionViolated, UsageError):  # made for other data, or without such an option
+        except (AssumptionViolated, UsageError):  # made for other data, or without this option
             continue
     if not sizes:
         raise UsageError(
-            f"no construction of task `{shape.task}` and precision `{precision}` takes these data"
+            f"no construction for task `{shape.task}` and precision `{precision}` accepts this data set"
             f"{' with these options' if options else ''}; tried {', '.join(method.name for method in fitting)}.",
             task=shape.task,
             precision=precision,

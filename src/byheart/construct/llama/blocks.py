@@ -1,4 +1,4 @@
-"""Units of SwiGLU blocks, written into a checkpoint's tensors: ReLU(whole number) · (whole number), added to registers."""
+"""Units of SwiGLU blocks, written into a checkpoint's tensors. A unit adds ReLU(integer) · (integer) to registers."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from byheart.program.blocks import TableBlock, Unit
 
 SLOPE = 128.0
 PIN_BITS = 40
-"""The norm is the identity while Σ x² < 2^(2·40)·d·2^-25; columns hold whole numbers below 2^24."""
+"""The pinned columns hold about 2^40. RMSNorm is then the identity as long as Σ x² < 2^(2·40)·d·2^-25. Columns hold integers
+below 2^24."""
 
 
 @dataclass(frozen=True)
 class ProductUnit:
-    """What the unit adds, times a register."""
+    """A unit whose output is multiplied by a register."""
 
     unit: Unit
     times: str
 
 
 class BlockWriter:
-    """The tensors of a checkpoint under construction, and how many units of each layer are taken."""
+    """The tensors of a checkpoint under construction, and the number of used units in each layer."""
 
     def __init__(self, spec: LlamaSpec, columns: Mapping[str, int]) -> None:
-        """Start from zeros, with every norm set to the identity. `columns` says where each register is."""
+        """Start with all weights zero and every norm set to the identity. `columns` maps registers to columns."""
         self.spec, self.columns = spec, columns
         self.weights = {name: np.zeros(shape, dtype=np.float32) for name, shape in spec.shapes()}
         self.n_pinned = pinned_count(spec.hidden)
@@ -43,11 +44,11 @@ class BlockWriter:
         return self.weights[weight_name(*at)]
 
     def free(self, layer: int) -> int:
-        """Units of `layer` not taken yet."""
+        """Return the number of unused units of `layer`."""
         return self.spec.inner - self.used[layer]
 
     def add(self, layer: int, *units: Unit | ProductUnit) -> None:
-        """Write units into the next free places of a layer."""
+        """Write units into the next unused positions of a layer."""
         for each in units:
             unit, times = (each.unit, each.times) if isinstance(each, ProductUnit) else (each, None)
             self.add_table(layer, TableBlock(1, unit.reads, unit.bias, unit.writes), times)
@@ -55,9 +56,9 @@ class BlockWriter:
     def add_table(
         self, layer: int, block: TableBlock, times: str | Mapping[str, np.ndarray] | None = None
     ) -> None:
-        """Write many units at once, each times a register, or times a sum of registers with weights of its own.
+        """Write many units at once. Each is multiplied by a register, or by a sum of registers with a weight per unit.
 
-        SiLU(128·z)/128 is ReLU(z) for whole numbers z; the pinned column carries constants.
+        SiLU(128·z)/128 equals ReLU(z) for integers z. The pinned column supplies the constants.
         """
         here = slice(self.used[layer], self.used[layer] + block.n_units)
         assert here.stop <= self.spec.inner, f"layer {layer} is full"
@@ -80,21 +81,21 @@ def _floats(numbers: Number | np.ndarray) -> np.ndarray:
 
 
 def mirror_units(register: str, m: int, turns: int) -> Iterator[Unit]:
-    """Fold a register into 0 to m (see `window_hash.mirror`)."""
+    """Fold a register into the range 0 to m (see `window_hash.mirror`)."""
     for turn in range(1, turns + 1):
         yield Unit({register: 1}, -m * turn, {register: -2 if turn % 2 else 2})
 
 
 def square_unit(register: str, square: str) -> ProductUnit:
-    """Add the square of a register, which is not negative, to `square`."""
+    """Add the square of a register to `square`. The register must not be negative."""
     return ProductUnit(Unit({register: 1}, 0, {square: 1}), register)
 
 
 def spread_units(register: str, m: int, n_folds: int, square: str) -> Iterator[Unit]:
-    """Fold a register with values below m·n_folds into 0 to m - 1, and its square in `square` with it.
+    """Fold a register with values below m·n_folds into the range 0 to m - 1, and update its square in `square`.
 
-    Crossing turn t at X = m·t changes the slope by ∓2 over one step, and the square by a linear amount:
-    (2m - 1 - x)² - x² = -(2m - 1)·((x - m + 1) + (x - m)), and x² - (x + 1)² = -((x + 1) + x) on the way back up.
+    At turn t, where X = m·t, the slope changes by ∓2 within one step, and the square changes by a linear amount:
+    (2m - 1 - x)² - x² = -(2m - 1)·((x - m + 1) + (x - m)) on the way down, and x² - (x + 1)² = -((x + 1) + x) on the way up.
     """
     for turn in range(1, n_folds):
         down = turn % 2 == 1
@@ -104,7 +105,9 @@ def spread_units(register: str, m: int, n_folds: int, square: str) -> Iterator[U
 
 
 def table_rows(register: str, square: str, first: int, n: int, into: str) -> TableBlock:
-    """Table rows `first`, `first` + 1, ...: open where the register holds the number of the row.
+    """Return units for the table rows `first`, `first` + 1, ....
+
+    A unit is 1 where the register holds the number of its row, else 0.
 
     [J = a] = ReLU(2aJ - J² + 1 - a²) = ReLU(1 - (J - a)²).
     """
@@ -113,5 +116,5 @@ def table_rows(register: str, square: str, first: int, n: int, into: str) -> Tab
 
 
 def pinned_count(hidden: int) -> int:
-    """How many columns hold a constant: one where `hidden` is a power of four, else two."""
+    """Return the number of columns that hold a constant: one if `hidden` is a power of four, else two."""
     return 1 if (hidden.bit_length() - 1) % 2 == 0 else 2

@@ -1,4 +1,4 @@
-"""From token contexts to a Llama that continues each correctly: draw a hash, solve the tables, emit."""
+"""Compile token contexts into a Llama that continues each one correctly: draw a hash, solve the tables, emit the weights."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ from byheart.records.reader import within
 
 MOST_DRAWS = 60
 DRAWS_PER_SIZE = 8
-"""Hashes tried before the tables get a row more."""
+"""The number of hashes tried before the tables get one more row."""
 
 
 @dataclass(frozen=True, eq=False)
 class TokenTexts(ChainedTexts):
-    """Texts of token ids laid end to end, each beginning with `bos`, and the token that should follow each asked token."""
+    """Texts of token ids, concatenated, each beginning with `bos`, and the token that should follow each asked token."""
 
     following: Int[np.ndarray, " n_asked"]
     n_vocab: int
     bos: int
     eos: int
-    labels: Int[np.ndarray, " n_labels"] | None = None  # tokens that may follow, where more than do
+    labels: Int[np.ndarray, " n_labels"] | None = None  # the only tokens that may follow; None if all may
 
     @property
     def starts(self) -> Int[np.ndarray, " n_tokens"]:
-        """Where the text of each token begins."""
+        """For each token, the position where its text begins."""
         return np.repeat(self.offsets[:-1], np.diff(self.offsets))
 
 
 @dataclass(frozen=True, eq=False)
 class CompiledTexts:
-    """The network, and how it was found."""
+    """The compiled network, and the choices that led to it."""
 
     llama: Llama
     layout: Layout
@@ -60,18 +60,26 @@ class CompiledTexts:
 
 
 MOST_POSITIONS = 1 << 15
-"""Beyond, float32 angles of rotation lose what tells distances apart."""
+"""The largest number of positions. Beyond it, the rotation angles in float32 cannot distinguish distances."""
 
 
 @dataclass(frozen=True)
 class LlamaOptions:
-    """reject_bits    unknown prompts get an empty answer, except for one in 2^reject_bits
-    max_positions  tokens of prompt and answer together; as the data need by default
-    hidden         width of the stream, a power of two; by default the one of fewest parameters
-    unknown        a token such as <unknown> that answers unknown prompts, in place of the end; the ends are stored then
-    room, rows, first_draw, channel_starts
-                   contexts to size the network for, rows of its tables, hashes to skip and where channels begin, as in the notes
-                   of another model: the same shape and hash for fewer facts (`byheart forget`)
+    """The options of `llama`.
+
+    reject_bits    unknown prompts get an empty answer, except for one in 2^reject_bits
+    max_positions  the most tokens of prompt and answer together; by default what the data need
+    hidden         the width of the residual stream, a power of two; by default the one with the fewest parameters
+    unknown        a token such as <unknown> that answers unknown prompts instead of the end token; text ends are then stored
+                   as well
+
+    The remaining options give a model for fewer facts the same shape and hash as another model (`byheart forget`). Their
+    values are in the notes of that model.
+
+    room            the number of contexts for which the network is sized
+    rows            the number of table rows
+    first_draw      the number of hashes to skip
+    channel_starts  the hash values at which the channels begin
     """
 
     reject_bits: int = 16
@@ -94,9 +102,10 @@ def compile_texts(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> CompiledTexts:
-    """Compile texts whose contexts of `window` tokens decide what follows.
+    """Compile texts in which every context of `window` tokens determines the next token.
 
-    unknown: the token that answers an unknown context, `eos` by default. What `unknown` follows need not be stored.
+    unknown: the token that answers an unknown context, `eos` by default. Contexts that are followed by this token need not be
+    stored.
     """
     unknown = texts.eos if unknown is None else unknown
     stored = texts.following != unknown
@@ -116,14 +125,15 @@ def compile_texts(
         layout = replace(layout, n_rows=options.rows)
         if not layout.fits:
             raise AssumptionViolated(
-                f"tables of {options.rows} rows do not fit this network.", rows=options.rows
+                f"tables of {options.rows} rows do not fit into this network.", rows=options.rows
             )
     starts = options.channel_starts
     if starts is not None and (
         len(starts) != layout.n_channels or sorted({0, *starts}) != sorted(set(starts))
     ):
         raise AssumptionViolated(
-            f"channel_starts must name {layout.n_channels} numbers in order, 0 first.", channel_starts=starts
+            f"channel_starts must be {layout.n_channels} increasing numbers, the first of them 0.",
+            channel_starts=starts,
         )
     for draw in range(options.first_draw, options.first_draw + MOST_DRAWS):
         rng = np.random.default_rng([seed, draw])
@@ -133,7 +143,7 @@ def compile_texts(
         if options.rows is None and draw % DRAWS_PER_SIZE == DRAWS_PER_SIZE - 1:
             layout = replace(layout, n_rows=layout.n_rows + max(1, layout.n_rows // 128))
     raise AssumptionViolated(
-        f"no hash of {MOST_DRAWS} drawn gave tables that can be solved.", n_draws=MOST_DRAWS
+        f"{MOST_DRAWS} hashes were drawn, and none gave tables that can be solved.", n_draws=MOST_DRAWS
     )
 
 
@@ -154,7 +164,7 @@ def _draw(
     rng: np.random.Generator,
     progress: Progress | None,
 ) -> CompiledTexts | None:
-    """One attempt; None if this hash does not work."""
+    """Make one attempt. Return None if the drawn hash does not work."""
     window_hash = draw_hash(
         texts.n_vocab, layout.shape.window, layout.n_heads, layout.inner, layout.last_folds, rng
     )
@@ -162,7 +172,7 @@ def _draw(
     key = (limbs * N_VALUES ** np.arange(N_LIMBS)).sum(1)
     _, first, group = np.unique(key, return_index=True, return_inverse=True)
     if (texts.following[first][group] != texts.following).any():
-        return None  # two contexts share all their limbs
+        return None  # two contexts have the same limbs
     kept = first[stored[first]]
     labels = numbers[texts.following[kept]] - 1
     wanted = labels + (limbs[kept, 4] << FINGERPRINT_SHIFT)
@@ -171,13 +181,13 @@ def _draw(
         return None
     others = limbs[first[~stored[first]]]
     if find_known(layout, tables, others).any():
-        return None  # an end would not be seen: one context in 2^reject_bits looks like a known one
+        return None  # one context in 2^reject_bits looks like a known one, and here it is the end of a text, which would be missed
     llama = emit(layout, window_hash, tables, numbers, texts.bos, texts.eos)
     return CompiledTexts(llama, layout, tuple(tables.starts.tolist()), len(kept), 0)
 
 
 def _even_starts(limbs: np.ndarray, n_channels: int) -> Sequence[int]:
-    """Where channels begin so that they share these limbs evenly; few limbs are padded with evenly spaced ones."""
+    """Choose channel starts that distribute these limbs evenly. If there are few limbs, evenly spaced ones are added."""
     if len(limbs) < N_VALUES:
         limbs = np.concatenate([limbs, np.linspace(0, LIMB, N_VALUES - len(limbs)).astype(np.int64)])
     starts = np.sort(limbs)[np.arange(n_channels) * len(limbs) // n_channels]
@@ -185,7 +195,10 @@ def _even_starts(limbs: np.ndarray, n_channels: int) -> Sequence[int]:
 
 
 def _random_tables(layout: Layout, starts: Sequence[int], rng: np.random.Generator) -> Tables:
-    """Tables of random words; those that no equation fixes stay random, so that unknown contexts find random words."""
+    """Return tables of random words.
+
+    Words that no equation determines stay random, so that unknown contexts read random words.
+    """
     side = (layout.shape.n_side, 3, layout.side_rows, layout.n_channels)
     return Tables(
         np.array(starts),
@@ -197,7 +210,7 @@ def _random_tables(layout: Layout, starts: Sequence[int], rng: np.random.Generat
 def _solve_tables(
     layout: Layout, tables: Tables, limbs: np.ndarray, wanted: np.ndarray, progress: Progress | None
 ) -> bool:
-    """Set the words so that every context finds its token; otherwise report that this is impossible."""
+    """Set the words so that every context gives its token. Return whether that is possible."""
     channels = tables.channels(limbs[:, 3])
     half = 1 << (WORD_BITS - 1)
     for p in range(layout.n_channels):
@@ -220,9 +233,9 @@ def _solve_tables(
 def _solve_side(
     layout: Layout, side_words: np.ndarray, channel: int, rows: np.ndarray, fingerprints: np.ndarray
 ) -> bool:
-    """The same for the side words of a channel: a context's own field of each shall be 0."""
+    """Do the same for the side words of one channel: each context's own field must be 0."""
     fields = fingerprints * N_FIELDS // N_VALUES
-    for field in range(N_FIELDS):  # in this order, since carries run upwards
+    for field in range(N_FIELDS):  # in ascending order, because carries go upwards
         mine = np.flatnonzero(fields == field)
         cells = spread(rows[mine], layout.side_rows) + layout.side_rows * np.arange(3)
         equations = factor(cells, 3 * layout.side_rows)
@@ -232,19 +245,19 @@ def _solve_side(
         for words in side_words:
             table = words[:, :, channel].ravel()
             table[equations.pivots] &= ~(((1 << FIELD_BITS) - 1) << low)
-            below = table[cells].sum(1) & ((1 << low) - 1)  # what lower fields leave
+            below = table[cells].sum(1) & ((1 << low) - 1)  # the sum that the lower fields leave
             equations.solve(below, table, low, low + FIELD_BITS)
             words[:, :, channel] = table.reshape(3, -1)
     return True
 
 
 def find_known(layout: Layout, tables: Tables, limbs: np.ndarray) -> np.ndarray:
-    """Which contexts, by their limbs, the network would continue."""
+    """Return which contexts, given by their limbs, the network would continue."""
     rows = spread(limbs[:, :3], layout.n_rows)
     channels = tables.channels(limbs[:, 3])
 
     def read(words: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """The three words of each context, added up."""
+        """Return the sum of the three words of each context."""
         return np.asarray(sum(words[s, rows[:, s], channels] for s in range(3)))
 
     total = read(tables.words, rows) - (limbs[:, 4] << FINGERPRINT_SHIFT)

@@ -1,4 +1,4 @@
-"""From a hash, tables and a layout to the tensors of a checkpoint."""
+"""Convert a hash, tables and a layout into the tensors of a checkpoint."""
 
 from __future__ import annotations
 
@@ -50,22 +50,23 @@ from byheart.network.llama.spec import EMBEDDING, FINAL_NORM
 from byheart.program.blocks import Unit, clear, threshold
 
 TokenNumbers: TypeAlias = Int[np.ndarray, " n_vocab"]
-"""The tokens' numbers in the logits: 0 for the token that says "unknown", 1 to n_labels for labels, the rest above."""
+"""A number for each token, used in the logits: 0 for the token that means "unknown", 1 to n_labels for labels, larger ones for
+others."""
 
 LOGIT_SCALE = 64.0
-"""The right token leads by 64 nats: sampling at temperature 1 errs with probability e^-64 per token."""
+"""The right token leads by 64 nats. Sampling at temperature 1 errs with probability e^-64 per token."""
 HALF = 1 << (WORD_BITS - 1)
 WINDOWS = (-3 * HALF, -HALF, HALF, 3 * HALF)
-"""What a known context's total may be, less its label: half of 2^23 more than a multiple of 2^23."""
+"""For a known context, (total - label) is one of these: an odd multiple of half of 2^23."""
 HOLD = 1 << 19
-"""What keeps a threshold from acting: more than any sum of three side words, so that the sum less this is negative."""
+"""Disables a threshold when it is subtracted: it exceeds any sum of three side words, so the result is negative."""
 assert 3 << (N_FIELDS * FIELD_BITS) <= HOLD
 
 
 def emit(
     layout: Layout, window_hash: WindowHash, tables: Tables, numbers: TokenNumbers, bos: int, eos: int
 ) -> Llama:
-    """Write all parts."""
+    """Write all parts of the network."""
     spec = layout.spec(bos, eos)
     writer = BlockWriter(spec, layout.columns)
     _embed(writer, window_hash, numbers)
@@ -78,9 +79,9 @@ def emit(
 
 
 def _embed(writer: BlockWriter, window_hash: WindowHash, numbers: TokenNumbers) -> None:
-    """Limbs of each token, and its number n and n², because the embedding also gives the logits.
+    """Write the limbs of each token, its number n, and n². The embedding is also the output matrix, so these give the logits.
 
-    The logit of n is 2·n·L - n², largest at n = L; with two digits, the same holds for each.
+    For the answer L, the logit of n is 2·n·L - n², which is largest at n = L. With two digits, the same holds for each digit.
     """
     table, columns = writer.weights[EMBEDDING], writer.columns
     table[writer.spec.bos, columns[FIRST_TOKEN]] = 1
@@ -88,7 +89,7 @@ def _embed(writer: BlockWriter, window_hash: WindowHash, numbers: TokenNumbers) 
     low_digit, high_digit = numbers % DIGIT, numbers // DIGIT
     table[:, columns[NUMBER]], table[:, columns[HIGH_DIGIT]] = low_digit, high_digit
     table[:, columns[NUMBER_SQUARE]] = low_digit**2 + high_digit**2
-    # only these columns go through to the logits
+    # only these columns contribute to the logits
     writer.weights[FINAL_NORM][[columns[name] for name in DIGITS]] = 2.0**PIN_BITS * LOGIT_SCALE
 
 
@@ -103,9 +104,9 @@ def _gather(writer: BlockWriter, layout: Layout, window_hash: WindowHash) -> Non
 
 
 def _address(writer: BlockWriter, layout: Layout, starts: Int[np.ndarray, " n_channels"]) -> None:
-    """Rows with their squares, the channel as one hot column, and the fingerprint taken from the total.
+    """Compute the rows and their squares, the channel as one-hot columns, and subtract the fingerprint from the total.
 
-    The registers of the embedding's numbers are cleared first, that of the channel last.
+    The registers of the token's number are cleared first, and the channel's register last.
     """
     first, last = layout.n_levels, layout.n_levels + len(layout.address) - 1
     writer.add(first, *clear(FIRST_TOKEN, *layout.digits), Unit({}, 1, {TOTAL: HALF}))
@@ -124,7 +125,7 @@ def _address(writer: BlockWriter, layout: Layout, starts: Int[np.ndarray, " n_ch
 
 
 def _read_tables(writer: BlockWriter, layout: Layout, tables: Tables) -> None:
-    """One unit per table row, times the word of the hot channel, wherever units are free."""
+    """Write one unit per table row, multiplied by the word of the hot channel, wherever units are unused."""
     layer = _write_rows(writer, layout, layout.table_layers.start, tables.words, TOTAL)
     if layout.shape.n_side:
         if writer.free(layer) < FOLD_UNITS:
@@ -138,7 +139,7 @@ def _read_tables(writer: BlockWriter, layout: Layout, tables: Tables) -> None:
 
 
 def _write_rows(writer: BlockWriter, layout: Layout, layer: int, tables: np.ndarray, into: str) -> int:
-    """Write three tables from `layer` on; the last layer they reach."""
+    """Write three tables, starting at `layer`. Return the last layer that they use."""
     for row, square, words in zip(ROWS, ROW_SQUARES, tables, strict=True):
         done = 0
         while done < len(words):
@@ -152,19 +153,19 @@ def _write_rows(writer: BlockWriter, layout: Layout, layer: int, tables: np.ndar
 
 
 def _strip_fields(writer: BlockWriter, layout: Layout) -> None:
-    """Accept a context only if its field of each side word is 0.
+    """Accept a context only if its own field of each side word is 0.
 
-    Fields above it are subtracted from the top down; what is left must be below the field's own place. Where the context's
-    field is a later one, HOLD times that register (0 or 1) keeps the thresholds of the stage from firing.
+    The fields above its own are subtracted, starting at the top. The remainder must then be less than one unit of its own
+    field. If the context's own field is at or above the one being subtracted, HOLD keeps the thresholds from firing.
     """
     top = N_FIELDS - 1
     for name in SIDE_SUMS[: layout.shape.n_side]:
         layer = layout.clip
-        for t in (1, 2):  # the topmost field: only what overflows
+        for t in (1, 2):  # from the topmost field, subtract only the overflow
             size = 1 << (N_FIELDS * FIELD_BITS)
             is_top = {FIELD_AT_LEAST[top - 1]: HOLD}
             writer.add(layer, *threshold(name, HOLD + t * size, {name: -size}, is_top))
-        for stage in range(top, 0, -1):  # fields below `stage`
+        for stage in range(top, 0, -1):  # subtract the field at `stage`
             size = 1 << (stage * FIELD_BITS)
             most = 3 << FIELD_BITS if stage == top else 1 << FIELD_BITS
             for t in range(1, most):
@@ -180,13 +181,13 @@ def _strip_fields(writer: BlockWriter, layout: Layout) -> None:
 
 
 def _decide(writer: BlockWriter, layout: Layout, n_labels: int) -> None:
-    """From the total to the number of a token: 1 + label where total - label is one of WINDOWS, else 0.
+    """Convert the total to the number of a token: 1 + label if total - label is one of WINDOWS, else 0.
 
     For each window w the total is first clipped to v = clip(total - w + 1, 0, n_labels + 1), from the side that keeps numbers
-    small; then v - (n_labels + 1)·[v = n_labels + 1] is 0 below the window and above it.
+    small. Then v - (n_labels + 1)·[v = n_labels + 1] is 0 below the window and above it.
     """
     clip, last = layout.clip, layout.decide
-    # one failure must outweigh v, which is n_labels + 1 at most
+    # one failure must outweigh v, which is at most n_labels + 1
     hold = {FAILURES: -max(HOLD, 1 << n_labels.bit_length())} if layout.shape.n_side else {}
     for window, name in zip(WINDOWS, CLIPS, strict=True):
         if window > 0:

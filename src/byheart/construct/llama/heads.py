@@ -1,8 +1,9 @@
-"""Heads that copy from a fixed distance: rotary frequencies at which no other distance comes near, and their weights.
+"""Heads that copy from a fixed distance: their weights, and rotary frequencies for which other distances score much less.
 
-With queries A·e^(-iθ_f·j) and keys 1 in all pairs but the slowest, the score at distance D is A·Σ_f cos(θ_f·(D - j)): n_f·A at
-D = j, and at least `gap`·A less elsewhere. The first token's key is zero there and b in the slowest pair, which hardly turns:
-its score, between b·A·cos(θ_slow·n) and b·A, is put midway.
+Let A be the amplitude. Queries are A·e^(-iθ_f·j), and keys are 1 in all frequency pairs but the slowest. The score at distance
+D is then A·Σ_f cos(θ_f·(D - j)). It is n_f·A at D = j, and at least `gap`·A less at other distances. The first token has the
+key b in the slowest pair, which hardly rotates, and zero in the others. Its score is between b·A·cos(θ_slow·n) and b·A. The
+value of b puts this score halfway between n_f·A and the next best score.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from byheart.construct.llama.blocks import BlockWriter
 from byheart.construct.llama.registers import FIRST_TOKEN, LIMBS
 
 NATS = 192.0
-"""Margin aimed at: 128 are needed, the rest pays for keys rounded to float16 in a cache."""
+"""The desired margin. 128 nats are needed; the rest allows for keys that a cache rounds to float16."""
 LEAST_MARGIN = 0.04
-"""In units of A: rounded keys move a score by less than 2·n_f·2^-11 = 0.015 at 16 dimensions."""
+"""The least margin, in units of A. Rounded keys change a score by less than 2·n_f·2^-11 = 0.015 at 16 dimensions."""
 
 
 @dataclass(frozen=True)
 class Rotation:
-    """A head size and base of frequencies, with the margin and the first token's key they allow."""
+    """A head size and a frequency base, with the margin that they achieve and the key of the first token."""
 
     head_dim: int
     theta: float
@@ -33,13 +34,13 @@ class Rotation:
 
     @property
     def amplitude(self) -> float:
-        """A, a power of two."""
+        """The amplitude A, a power of two."""
         return float(2.0 ** np.ceil(np.log2(NATS * self.head_dim**0.5 / self.margin)))
 
 
 @lru_cache
 def choose_rotation(max_positions: int) -> Rotation:
-    """The smallest heads, and among their bases the one of the greatest margin."""
+    """Choose the smallest head size with a sufficient margin, and for it the frequency base with the largest margin."""
     best = None
     for head_dim in (8, 16, 32, 64):
         best = max(
@@ -57,7 +58,7 @@ def _rotation(head_dim: int, theta: float, max_positions: int) -> Rotation:
     n_fast = head_dim // 2 - 1
     gap = float((1 - np.cos(angles[:-1] * distances)).sum(1).min())
     slowest = float(np.cos(angles[-1] * (max_positions - 1))) if angles[-1] * max_positions < np.pi else -1.0
-    # b = n_fast - x: the first token loses by x and wins by b·slowest - (n_fast - gap); x makes both equal
+    # b = n_fast - x: a copying head loses by x, the head without a source wins by b·slowest - (n_fast - gap); x makes both equal
     margin = (gap - n_fast * (1 - slowest)) / (1 + slowest) if slowest > -1 else -1.0
     return Rotation(head_dim, theta, margin, n_fast - margin)
 
@@ -69,7 +70,7 @@ def write_heads(
     offsets: Sequence[int],
     coefficients: np.ndarray,
 ) -> None:
-    """Make head h of `layer` read the limbs `offsets[h]` tokens back and add them, times `coefficients[:, h]`, to the limbs."""
+    """Make head h of `layer` read the limbs `offsets[h]` tokens back and add them to the limbs, times `coefficients[:, h]`."""
     spec, half = writer.spec, writer.spec.head_dim // 2
     limbs, first_token = [writer.columns[name] for name in LIMBS], writer.columns[FIRST_TOKEN]
     query, key, value, out = (writer[layer, f"self_attn.{part}_proj"] for part in "qkvo")

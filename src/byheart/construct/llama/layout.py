@@ -1,6 +1,6 @@
-"""Where everything goes: columns of the stream, layers, and the smallest network that takes given data.
+"""The layout of the network: the use of its columns and layers, and the choice of the smallest network for given data.
 
-Columns   pinned | three rows | their squares | total | fields and sums of side words, if any | one hot column per channel
+Columns   pinned | three rows | their squares | total | fields and sums of side words, if any | one one-hot column per channel
 Layers    gather (one per level of the hash) | address | table rows | rows of side tables, if any | decide
 """
 
@@ -30,27 +30,27 @@ from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.llama.spec import LlamaSpec
 
 WORD_BITS = 23
-"""Of a word and of sums modulo 2^23: three words in ±2^22 and the fingerprint's 2^23 stay within ±2^24."""
+"""Bits of a word, and of sums modulo 2^23. Three words in ±2^22 plus the fingerprint's 2^23 stay within ±2^24."""
 FINGERPRINT_SHIFT = 12
 N_FIELDS, FIELD_BITS = 4, 4
-"""A side word holds four fields of four bits; which of them is a context's own, its fingerprint says."""
+"""A side word has four fields of four bits. The fingerprint of a context determines which field belongs to it."""
 SIDE_FOLDS = 3
-"""Rows of the tables for one of the side tables, which four times as few contexts share: some fields are fuller than others."""
+"""Table rows per row of a side table. Four contexts share a side word, but some fields have more contexts than others."""
 MOST_SIDE = len(SIDE_SUMS)
-"""Side words of a context at most."""
+"""The most side words per context."""
 DIGIT = 2048
-"""Largest vocabulary whose logits one number decides: 3·2048² < 2^24."""
+"""The largest vocabulary whose logits need only one number per token: 3·2048² < 2^24."""
 WIDTHS = (32, 64, 128, 256, 512)
 LEAST_CHANNELS = 8
 FOLD_UNITS = 3 * 2 * (SIDE_FOLDS - 1)
 CLEAR_UNITS = len(ROWS) + len(ROW_SQUARES) + 2
-"""Units of the last layer of tables that clear what is used again: rows, their squares and two hot columns."""
+"""Units in the last table layer that clear columns to be reused: rows, their squares and two one-hot columns."""
 LOADS = ((3000, 0.905), (300, 0.9), (150, 0.87), (0, 0.84))
 
 
 @dataclass(frozen=True)
 class TextShape:
-    """What a size depends on."""
+    """The numbers that determine the size of the network."""
 
     n_vocab: int
     n_labels: int
@@ -61,8 +61,9 @@ class TextShape:
 
     @property
     def n_side(self) -> int:
-        """Number of side words that check each context: a word alone accepts n_labels of 2^23 unknown contexts, a field one
-        in 16.
+        """The number of side words that check each context.
+
+        A word alone accepts n_labels of 2^23 unknown contexts. Each field of a side word accepts one in 16.
         """
         if self.reject_bits == 0:
             return 0
@@ -72,7 +73,7 @@ class TextShape:
 
 @dataclass(frozen=True)
 class AddressLayer:
-    """What one layer does for the address: rows it folds, and channels whose beginning it looks at."""
+    """The work of one address layer: the rows that it folds, and the channels whose starts it compares with the hash."""
 
     rows: tuple[int, ...]
     channels: range
@@ -80,7 +81,7 @@ class AddressLayer:
 
 @dataclass(frozen=True)
 class Layout:
-    """A choice of sizes, and what follows from them."""
+    """A choice of sizes, and the properties that follow from it."""
 
     shape: TextShape
     hidden: int
@@ -92,23 +93,23 @@ class Layout:
 
     @property
     def n_pinned(self) -> int:
-        """Columns that keep the norm constant."""
+        """The columns that keep the norm constant."""
         return pinned_count(self.hidden)
 
     @cached_property
     def _registers(self) -> tuple[str, ...]:
-        """The registers that have a column, besides the one-hot ones."""
+        """The registers that have a column of their own, except the one-hot ones."""
         n_side = self.shape.n_side
         return (*FIXED, *FIELD_AT_LEAST, *SIDE_SUMS[:n_side]) if n_side else FIXED
 
     @property
     def n_channels(self) -> int:
-        """Channels: a context reads the words of one."""
+        """The number of channels. Each context reads the words of one channel."""
         return self.hidden - self.n_pinned - len(self._registers)
 
     @cached_property
     def hots(self) -> tuple[str, ...]:
-        """The registers of channels."""
+        """The one-hot registers of the channels."""
         return tuple(map(hot, range(self.n_channels)))
 
     @cached_property
@@ -119,52 +120,53 @@ class Layout:
 
     @property
     def digits(self) -> tuple[str, ...]:
-        """Registers of a token's number."""
+        """The registers of a token's number."""
         return DIGITS if self.shape.n_vocab > DIGIT else (NUMBER, NUMBER_SQUARE)
 
     # folds
 
     @property
     def row_folds(self) -> int:
-        """How often the hash of a row is longer than the table."""
+        """The ratio of the range of a row's hash to the number of table rows."""
         return max(1, -(-LIMB // (2 * self.n_rows)))
 
     @property
     def last_folds(self) -> list[int]:
-        """The values at which the limbs of the last level fold."""
+        """The values at which the limbs of the last level are folded."""
         return [self.row_folds * self.n_rows - 1] * 3 + [LIMB, LIMB]
 
     @property
     def side_rows(self) -> int:
-        """Rows of each of the three tables of side words."""
+        """The number of rows in each of the three tables of side words."""
         return -(-self.n_rows // SIDE_FOLDS) if self.shape.n_side else 0
 
     # layers
 
     @property
     def n_levels(self) -> int:
-        """Layers that gather."""
+        """The number of layers that gather tokens."""
         return len(level_offsets(self.shape.window, self.n_heads))
 
     @property
     def start_units(self) -> int:
-        """Units of the first layer of the address that clear what only the gathering needed, begin the total and find the field."""
+        """Units in the first address layer that clear unneeded registers, initialise the total and find the field of the side
+        words."""
         fields = 2 * len(FIELD_AT_LEAST) if self.shape.n_side else 0
         return 1 + len(self.digits) + 2 + fields
 
     @cached_property
     def address(self) -> tuple[AddressLayer, ...]:
-        """What each layer that finds the address does: as few layers as there are units for."""
+        """The work of each address layer. There are as few layers as the number of units permits."""
         chunk = row_units(self.row_folds)
         free = [self.inner - self.start_units]
         rows: list[list[int]] = [[]]
-        for row in range(3):  # a fold reads what it changes, so its units are in one layer
+        for row in range(3):  # a fold reads the register that it changes, so its units must be in one layer
             if free[-1] < chunk:
                 free.append(self.inner)
                 rows.append([])
             free[-1] -= chunk
             rows[-1].append(row)
-        # a pair of units per channel; the last two pairs write to the channel's own column, so nothing reads it behind them
+        # a channel takes a pair of units; the last two pairs overwrite the channel's register, so nothing may read it later
         while free[-1] < 4 or sum(units // 2 for units in free) < self.n_channels:
             free.append(self.inner)
             rows.append([])
@@ -191,12 +193,12 @@ class Layout:
 
     @property
     def clip(self) -> int:
-        """The first layer behind the tables."""
+        """The first layer after the tables."""
         return self.side_layers.stop
 
     @property
     def decide(self) -> int:
-        """The layer that turns a sum into the number of a token, or into 0."""
+        """The layer that converts a sum to the number of a token, or to 0."""
         return self.clip + (1 if self.shape.n_side == 0 else N_FIELDS)
 
     @property
@@ -235,45 +237,48 @@ class Layout:
 
 
 def row_units(n_folds: int) -> int:
-    """Units that fold a row, and square it."""
+    """Return the number of units that fold a row and square it."""
     return 2 * n_folds - 1
 
 
 def rows_for(n_contexts: int) -> int:
-    """Rows of each of the three tables of a channel with that many contexts."""
+    """Return the number of rows in each of the three tables of a channel with that many contexts."""
     load = next(load for least, load in LOADS if n_contexts >= least)
     return max(4, math.ceil(n_contexts / (3 * load)) + 2)
 
 
 def fullest_channel(n_contexts: int, n_channels: int) -> int:
-    """Contexts of the fullest channel: channels begin where they share the contexts evenly, up to one value of the hash."""
+    """Return the number of contexts in the fullest channel.
+
+    Channel starts share the contexts evenly, except for ties of the hash.
+    """
     return -(-n_contexts // n_channels) + -(-n_contexts // N_VALUES)
 
 
 def choose_layout(shape: TextShape, hidden: int | None = None) -> Layout:
-    """The layout of fewest parameters, of width `hidden` if given."""
+    """Choose the layout with the fewest parameters, of width `hidden` if given."""
     if hidden is not None and hidden not in WIDTHS:
         raise UsageError(
-            f"hidden={hidden} is not a width of this construction.\n  Give one of {', '.join(map(str, WIDTHS))}, "
+            f"hidden={hidden} is not a supported width.\n  Choose one of {', '.join(map(str, WIDTHS))}, "
             "or leave it out to get the width with the fewest parameters.",
             hidden=hidden,
         )
     most_bits = WORD_BITS + MOST_SIDE * FIELD_BITS - math.log2(shape.n_labels)
     if not 0 <= shape.reject_bits <= most_bits:
         raise UsageError(
-            f"reject_bits={shape.reject_bits} is out of range: with {shape.n_labels:,} possible next tokens, it may be 0 to "
-            f"{math.floor(most_bits)}.",
+            f"reject_bits={shape.reject_bits} is out of range: with {shape.n_labels:,} possible next tokens, it must be "
+            f"between 0 and {math.floor(most_bits)}.",
             reject_bits=shape.reject_bits,
         )
     best: tuple[int, Layout] | None = None
     for width in WIDTHS if hidden is None else (hidden,):
-        for n_heads in (1, 2, 4, 8):  # transformers wants a divisor of the width
+        for n_heads in (1, 2, 4, 8):  # transformers requires a divisor of the width
             for inner in (*range(32, 257, 8), *range(320, 1025, 64)):
                 layout = Layout(shape, width, inner, n_heads, 4)
                 if layout.n_channels < LEAST_CHANNELS or layout.start_units >= inner:
                     continue
                 needed = rows_for(fullest_channel(shape.n_contexts, layout.n_channels))
-                # a smaller table would take too many folds
+                # a smaller table would need too many folds
                 n_folds = (inner - layout.start_units + 1) // 2
                 layout = replace(layout, n_rows=max(needed, -(-LIMB // (2 * n_folds))))
                 if layout.fits:
@@ -282,7 +287,7 @@ def choose_layout(shape: TextShape, hidden: int | None = None) -> Layout:
                         best = size, layout
     if best is None:
         raise AssumptionViolated(
-            f"{shape.n_contexts:,} contexts over {shape.n_vocab:,} tokens do not fit a Llama of width {hidden or WIDTHS[-1]} "
+            f"{shape.n_contexts:,} contexts over {shape.n_vocab:,} tokens do not fit into a Llama of width {hidden or WIDTHS[-1]} "
             f"(tables of at most {N_VALUES:,} rows).\n  "
             + (
                 "Split the data, or ask for fewer reject bits."

@@ -35,9 +35,10 @@ from byheart.program.construction import Construction
 
 NAME = "llama"
 TOKENS_CHECKED = 60_000
-"""Tokens at most whose every sum is checked when compiling."""
+"""Up to this many tokens, compilation checks every sum."""
 PRODUCTS_CHECKED, LEAST_CHECKED = 4 * 10**9, 4096
-"""The same in contexts times parameters (some seconds of exact arithmetic), but never fewer contexts than that."""
+"""Beyond that, it checks this many contexts divided by the parameters (some seconds of exact arithmetic), but at least that
+many tokens."""
 TEXT_POSITIONS = 2048
 
 
@@ -46,17 +47,17 @@ def plan(
 ) -> Construction:
     """Compile `data` into a stock Llama.
 
-    Source:     byheart: a static function (three words of a table add up to the label) behind a hash of the window.
-    Assumes:    texts, with a tokenizer that spells every value.
-    Guarantee:  greedy decoding from a key alone gives its value, token by token, then the end; from a prompt that is not a key, the
-                end, except for one in 2^reject_bits (by a hash: with that probability, not for certain).
-    In floats:  exact where `network.llama.evaluator` finds no sum that rounds; otherwise nothing is emitted.
-    Size:       the layout of fewest parameters, which `size_of` estimates.
+    Source:     byheart: a static function (three words of a table add up to the label), addressed by a hash of the window.
+    Assumes:    texts, with a tokenizer that can spell every value.
+    Guarantee:  greedy decoding from a key alone generates its value, token by token, then the end. From any other prompt it
+                generates the end at once, except for one prompt in 2^reject_bits. This exception is a probability over the hash.
+    In floats:  exact if `network.llama.evaluator` finds no sum that rounds; otherwise nothing is emitted.
+    Size:       the layout with the fewest parameters, which `size_of` estimates.
     """
     if data.tokenizer is None or not isinstance(data.inputs, TokenSequences) or data.task != "next-token":
         raise AssumptionViolated(
-            "the method llama takes texts: keys with values, or documents to recite.\n"
-            "  Give a table with the columns key and value, or documents with --recite."
+            "the method llama needs texts: keys with values, or documents to recite.\n"
+            "  Use a table with the columns key and value, or documents with --recite."
         )
     mode: Mode = "texts" if data.source is not None and data.source.recite else "facts"
     values = () if mode == "texts" else data.label_names
@@ -68,8 +69,8 @@ def plan(
         lengths = data.inputs.lengths if facts is None else np.diff(facts.offsets)
         row = data.row(int(lengths.argmax()))
         raise AssumptionViolated(
-            f"row {row} has {longest + 1:,} tokens with its beginning and its end; max_positions is {positions:,}, "
-            f"and may be {MOST_POSITIONS:,} at most.\n  Shorten the row, or change max_positions.",
+            f"row {row} has {longest + 1:,} tokens, including begin and end tokens; max_positions is {positions:,}, "
+            f"and can be {MOST_POSITIONS:,} at most.\n  Shorten the row, or change max_positions.",
             longest=longest,
             row=row,
         )
@@ -108,18 +109,18 @@ def plan(
 
 
 def _positions_for(longest: int, mode: Mode) -> int:
-    """A power of two, if possible with room for texts longer than the longest."""
+    """Return a power of two. If possible it leaves room for texts longer than the longest one."""
     least = TEXT_POSITIONS if mode == "texts" else 64
     return max(least, 1 << (longest + 8).bit_length() if longest + 8 < MOST_POSITIONS else MOST_POSITIONS)
 
 
 def _count_asked(texts: TokenTexts) -> np.ndarray:
-    """Asked tokens of each text."""
+    """Return the number of asked tokens in each text."""
     return np.add.reduceat(texts.asked.astype(np.int64), texts.offsets[:-1])
 
 
 def check_conditions(llama: Llama, texts: TokenTexts) -> NoRounding:
-    """Run some texts, or all, in exact arithmetic. `DoesNotHold` where a token is wrong or a sum would round."""
+    """Run some or all texts in exact arithmetic. Raises `DoesNotHold` if a token is wrong or a sum would round."""
     chosen = np.random.default_rng(0).permutation(len(texts.offsets) - 1)
     lengths = np.diff(texts.offsets)
     n_asked = _count_asked(texts)
@@ -137,7 +138,9 @@ def check_conditions(llama: Llama, texts: TokenTexts) -> NoRounding:
     n_wrong = int((found.tokens != following[at][texts.asked[at]]).sum())
     if n_wrong or not found.conditions.holds:
         problem = found.conditions.problems[0] if found.conditions.problems else f"{n_wrong} tokens are wrong"
-        raise DoesNotHold(f"llama built a network that does not compute exactly: {problem}; nothing is kept.")
+        raise DoesNotHold(
+            f"llama built a network that does not compute exactly: {problem}; nothing was saved."
+        )
     return found.conditions
 
 
@@ -185,10 +188,10 @@ def _notes(compiled: CompiledTexts, window: int) -> dict[str, object]:
 
 
 def size_of(shape: DataShape, options: LlamaOptions | None = None) -> Size:
-    """An estimate: keys over `vocab` tokens, and values just long enough to distinguish `n_classes`."""
+    """Estimate the size: keys over `vocab` tokens, and values just long enough to distinguish `n_classes`."""
     chosen = options or LlamaOptions()
     if shape.vocab is None or shape.task != "next-token" or not shape.ordered:
-        raise AssumptionViolated("the method llama takes texts whose order matters.")
+        raise AssumptionViolated("the method llama needs texts, in which order matters.")
     per_value = max(1, math.ceil(math.log(max(2, shape.n_classes)) / math.log(max(2, shape.vocab))))
     longest = shape.seq_len + per_value + 2
     if longest + 1 > MOST_POSITIONS:

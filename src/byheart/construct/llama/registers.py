@@ -1,13 +1,13 @@
-"""Registers of the network: a name for every column of the stream, in each group of layers.
+"""Registers of the network: a name for every column of the residual stream, in each group of layers.
 
-A column is used again once nothing reads what it held, so it may have several names, one after the other.
+A column is reused when its value is no longer needed, so it may have several names, one after the other.
 
-    columns             embedding and hash                   address and tables   behind the tables
+    columns             embedding and hash                   address and tables   after the tables
     rows                rows                                 rows                 windows 0 to 2
     squares of rows     the token's digits                   squares of rows      the answer's digits
     total                                                    total                total
     fields, side sums                                        fields, side sums    fields, side sums
-    hot columns         channel, fingerprint, first token    one hot channel      window 3, failures
+    one-hot columns     channel, fingerprint, first token    one-hot channel      window 3, failures
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ ROWS = ("row 0", "row 1", "row 2")
 CHANNEL = "channel"
 FINGERPRINT = "fingerprint"
 LIMBS = (*ROWS, CHANNEL, FINGERPRINT)
-"""What the hash of a window is made of."""
+"""The limbs, which are the parts of the hash of a window."""
 
 ROW_SQUARES = ("row 0 squared", "row 1 squared", "row 2 squared")
 TOTAL = "total"
-"""The sum of the words read, less the fingerprint."""
+"""The sum of the words read, minus the fingerprint."""
 
 FIXED = (*ROWS, *ROW_SQUARES, TOTAL)
-"""Registers with a column of their own at every size."""
+"""Registers with a column of their own in every network."""
 
 FIELD_AT_LEAST = ("field at least 1", "field at least 2", "field at least 3")
 SIDE_SUMS = ("side sum 0", "side sum 1", "side sum 2")
-"""Registers of side words, of which a network may have none; hot columns follow."""
+"""Registers of side words, which some networks lack. The one-hot columns follow them."""
 
 
 def hot(channel: int) -> str:
-    """The register that is 1 where the context's channel is this one, else 0."""
+    """The register that is 1 if the context's channel is this one, else 0."""
     return f"channel is {channel}"
 
 
 FIRST_TOKEN = "first token"
-"""1 at the first token, until the address is known."""
+"""1 at the first token, until the address is computed."""
 
 NUMBER, NUMBER_SQUARE, HIGH_DIGIT = DIGITS = ("number", "number squared", "high digit")
-"""A token's number in the logits: of the token read at first, of the answer in the end."""
+"""A token's number in the logits: first that of the current token, in the end that of the answer."""
 
 CLIPS = ("window 0", "window 1", "window 2", "window 3")
 """The total, clipped to each window in which a known context's total may lie."""
 FAILURES = "failures"
-"""How many side words did not fit."""
+"""The number of side words that did not match."""
 
 REUSED = {
     **{name: hot(number) for number, name in enumerate((CHANNEL, FINGERPRINT, FIRST_TOKEN))},
@@ -52,4 +52,4 @@ REUSED = {
     **dict(zip(CLIPS, (*ROWS, hot(0)), strict=True)),
     FAILURES: hot(1),
 }
-"""The register whose column a register takes over, or leaves to it."""
+"""Maps each register without a column of its own to the register whose column it shares."""

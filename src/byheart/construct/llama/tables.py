@@ -1,7 +1,8 @@
-"""Words of a table with prescribed sums: T0[r0] + T1[r1] + T2[r2] = wanted, modulo a power of two.
+"""Table words with prescribed sums: T0[r0] + T1[r1] + T2[r2] = wanted, modulo a power of two.
 
-One matrix of ones, three in a row, is factored once over GF(2); then every bit plane is one triangular solve, from the lowest
-up, since the carries from below are known by then. Random systems of this kind are solvable up to a load of 0.917.
+The matrix of the equations, with three ones per row, is factored once over GF(2). Then every bit plane is one triangular
+solve, from the lowest plane upwards, because the carries from the planes below are known by then. Random systems of this kind
+can be solved up to a load of 0.917.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from byheart.program import gf2
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """What a network stores.
+    """The tables that a network stores.
 
     starts  the least hash of each channel, 0 first
     """
@@ -26,16 +27,16 @@ class Tables:
     side_words: Int[np.ndarray, "n_side 3 n_side_rows n_channels"]
 
     def channels(self, limbs: Int[np.ndarray, " n_contexts"]) -> Int[np.ndarray, " n_contexts"]:
-        """The channel of each context, by its limb."""
+        """Return the channel of each context, given its limb."""
         return np.searchsorted(self.starts, limbs, side="right") - 1
 
 
 @dataclass(frozen=True, eq=False)
 class TableEquations:
-    """Factored equations, in the order of their first cells.
+    """Factored equations, ordered by their first cells.
 
-    order    where each equation was among those given
-    pivots   the cells whose words are chosen to give the right sums; the words of all other cells are free
+    order    the original index of each equation
+    pivots   the cells whose words are chosen to make the sums right; the words of all other cells are free
     """
 
     cells: Int[np.ndarray, "n_equations 3"]
@@ -50,9 +51,9 @@ class TableEquations:
         low: int,
         high: int,
     ) -> None:
-        """Set bits `low` to `high` - 1 of the pivots' words, zero before, until every sum agrees with `wanted` below `high`.
+        """Set bits `low` to `high` - 1 of the pivots' words so that every sum agrees with `wanted` in all bits below `high`.
 
-        The sums must agree below `low` already.
+        These bits must be zero before, and the sums must already agree below `low`.
         """
         free = np.zeros((len(table) >> 6) + 1, dtype=np.uint64)
         for plane in range(low, high):
@@ -62,7 +63,7 @@ class TableEquations:
 
 
 def factor(cells: Int[np.ndarray, "n_equations 3"], n_cells: int) -> TableEquations | None:
-    """Factor the equations, each a sum of three cells; None if one depends on others."""
+    """Factor the equations, each a sum of three cells. Return None if one depends on others."""
     order = np.argsort(cells.min(axis=1), kind="stable")
     ones = np.ones((*cells.shape, 1), dtype=np.uint64)
     n_reduced, *factors = gf2.factor(cells[order], ones, 1, n_cells, n_cells // 64 + 2, np.zeros(1, np.int64))

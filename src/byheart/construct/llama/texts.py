@@ -1,4 +1,4 @@
-"""From a data set to texts of token ids, and refusals that name the rows."""
+"""Convert a data set to texts of token ids. Errors name the rows that cannot be converted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHOWN = 5
 
 
 def fact_texts(data: Dataset, vocabulary: TextVocabulary) -> TokenTexts:
-    """Every row as `bos key sep value`, asked from the separator on, the end included."""
+    """Return every row as `bos key sep value`. Every token from the separator on asks for the next one, including the end."""
     keys = data.inputs
     assert isinstance(keys, TokenSequences)
     backend = vocabulary.backend()
@@ -47,7 +47,10 @@ def fact_texts(data: Dataset, vocabulary: TextVocabulary) -> TokenTexts:
 
 
 def window_texts(data: Dataset, vocabulary: TextVocabulary, max_positions: int) -> TokenTexts:
-    """Windows as the texts they were cut from, asked at the last token of each window; the last class is the end."""
+    """Return windows, as part of the texts from which they were cut.
+
+    The last token of each window is asked; the last class is the end.
+    """
     windows = data.inputs
     assert isinstance(windows, TokenSequences)
     pad, bos, eos = vocabulary.n_tokens, vocabulary.bos, vocabulary.eos
@@ -58,7 +61,7 @@ def window_texts(data: Dataset, vocabulary: TextVocabulary, max_positions: int) 
 
 
 def _spell(data: Dataset, vocabulary: TextVocabulary, backend: Any) -> list[np.ndarray]:
-    """The ids of every label's text."""
+    """Return the ids of every label's text."""
     used = np.zeros(data.n_classes, dtype=bool)
     used[data.labels] = True
     values, empty, wrong, special = [], [], [], []
@@ -85,7 +88,7 @@ def _spell(data: Dataset, vocabulary: TextVocabulary, backend: Any) -> list[np.n
 
 
 def _check_keys(data: Dataset, vocabulary: TextVocabulary, backend: Any) -> None:
-    """Check that every tokenizer gives a key the same ids."""
+    """Check that the tokenizer of transformers gives every key the same ids."""
     assert data.tokenizer is not None
     keys = data.inputs
     rows = [keys[sample].tolist() for sample in range(data.n_samples)]
@@ -99,7 +102,7 @@ def _check_keys(data: Dataset, vocabulary: TextVocabulary, backend: Any) -> None
             )
         if found.ids != [vocabulary.bos, *ids, vocabulary.sep]:
             raise AssumptionViolated(
-                f"row {data.row(sample)}: the key {text!r} gets other ids from transformers' tokenizer.\n"
+                f"row {data.row(sample)}: the key {text!r} gets different ids from transformers' tokenizer.\n"
                 "  Compile with --tokenizer char or bytes.",
                 row=data.row(sample),
             )

@@ -1,14 +1,15 @@
-"""A hash of the last tokens, as offset heads and SwiGLU blocks compute it.
+"""A hash of the last tokens of a text, computed by offset heads and SwiGLU blocks.
 
-Every token carries a few random numbers below 2^11, its limbs. A level adds to the limbs at each position random sums of
-the limbs some places back, folded below 2^11 again: with H heads the first level covers H + 1 tokens, the next (H + 1)², and so
-on, so a window of n tokens takes log(n) layers. Sums are linear but the folds between them are not, and each level has coefficients
-of its own for every limb and offset: windows that differ in one token, in the order of two, or in their length agree in the
-end only by chance. Places before the beginning count as the first token.
+Every token has a few random numbers below 2^11, its limbs. Each level of the hash adds to the limbs at each position random
+sums of the limbs at earlier positions, and folds the results below 2^11 again. With H heads the first level covers H + 1
+tokens, the second (H + 1)², and so on, so a window of n tokens takes log(n) layers. The sums are linear, but the folds between
+them are not, and each level has its own coefficients for every limb and offset. So windows that differ in one token, in the
+order of two tokens, or in their length get the same hash only by chance. Positions before the beginning count as the first
+token.
 
-Fold:  `mirror` turns x back at 0, m, 2m, ...: one unit per turn, values 0 to m.
-       `spread` turns it back between whole numbers, at -1/2, m - 1/2, ...: two units per turn, values 0 to m - 1, each equally
-       often.
+Fold:  `mirror` reflects x at 0, m, 2m, ...: one unit per turn, values 0 to m.
+       `spread` reflects x between integers, at -1/2, m - 1/2, ...: two units per turn, values 0 to m - 1. A uniform x stays
+       uniform.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from jaxtyping import Bool, Int
 from numba import njit
 
 LIMB = 2047
-"""Largest limb: whole numbers up to 2^11 survive a float16 cache."""
+"""The largest limb. A float16 cache stores integers up to 2^11 exactly."""
 N_VALUES = LIMB + 1
 N_LIMBS = 5
 """Three rows, a channel and a fingerprint: 55 bits in all."""
@@ -30,7 +31,8 @@ N_LIMBS = 5
 
 @dataclass(frozen=True, eq=False)
 class WindowHash:
-    """Drawn once: limbs of each token, offsets and coefficients of each level, and where each limb of a level folds."""
+    """The random choices of a hash: the limbs of each token, the offsets and coefficients of each level, and the fold of each
+    limb."""
 
     codes: Int[np.ndarray, "n_vocab n_limbs"]
     offsets: tuple[tuple[int, ...], ...]
@@ -43,7 +45,8 @@ class WindowHash:
         starts: Int[np.ndarray, " n_tokens"],
         asked: Bool[np.ndarray, " n_tokens"],
     ) -> Int[np.ndarray, "n_asked n_limbs"]:
-        """The limbs at the asked tokens of texts laid end to end; `starts` says where the text of each token begins."""
+        """Compute the limbs at the asked tokens of concatenated texts. `starts` holds, for each token, where its text
+        begins."""
         state = self.codes.astype(np.int32)[ids]
         here = np.arange(len(ids))
         for level, (offsets, coefficients, folds) in enumerate(
@@ -57,7 +60,7 @@ class WindowHash:
         return np.asarray(state, dtype=np.int64)
 
     def largest(self, level: int) -> list[int]:
-        """The largest sum that each limb of a level can reach."""
+        """Return the largest sum that each limb of a level can reach."""
         before = self.folds[level - 1] if level else (LIMB,) * N_LIMBS
         totals = (self.coefficients[level] * np.array(before)).sum((1, 2))
         return [int(total) + own for total, own in zip(totals, before, strict=True)]
@@ -66,14 +69,14 @@ class WindowHash:
 @njit(cache=True, nogil=True)
 @no_type_check
 def mirror(x, m):
-    """Fold x >= 0 into 0 to m."""
+    """Fold x >= 0 into the range 0 to m."""
     return m - abs(x % (2 * m) - m)
 
 
 @njit(cache=True, nogil=True)
 @no_type_check
 def _hash_level(state, here, starts, offsets, coefficients, folds):
-    """The limbs at `here` after one more level."""
+    """Return the limbs at `here` after one more level."""
     found = np.empty((len(here), N_LIMBS), dtype=np.int32)
     for i in range(len(here)):
         at = here[i]
@@ -90,13 +93,16 @@ def _hash_level(state, here, starts, offsets, coefficients, folds):
 
 
 def spread(x: np.ndarray, m: int) -> np.ndarray:
-    """Fold x >= 0 into 0 to m - 1."""
+    """Fold x >= 0 into the range 0 to m - 1."""
     y = x % (2 * m)
     return np.where(y < m, y, 2 * m - 1 - y)
 
 
 def level_offsets(window: int, n_heads: int) -> tuple[tuple[int, ...], ...]:
-    """Offsets that together reach exactly `window` tokens, `n_heads` per level; the position itself stays."""
+    """Return `n_heads` offsets per level that together cover exactly `window` tokens.
+
+    Each level also keeps the position itself.
+    """
     levels: list[tuple[int, ...]] = []
     covered = 1
     while covered < window or not levels:
@@ -109,7 +115,7 @@ def level_offsets(window: int, n_heads: int) -> tuple[tuple[int, ...], ...]:
 def draw_hash(
     n_vocab: int, window: int, n_heads: int, n_units: int, last_folds: Sequence[int], rng: np.random.Generator
 ) -> WindowHash:
-    """Draw a hash whose every level folds with at most `n_units` units."""
+    """Draw a hash in which every level needs at most `n_units` units for its folds."""
     offsets = level_offsets(window, n_heads)
     coefficients, folds = [], []
     before: Sequence[int] = (LIMB,) * N_LIMBS
@@ -123,15 +129,16 @@ def draw_hash(
 
 
 def n_turns(largest: int, m: int) -> int:
-    """Turns of `mirror` below `largest`."""
+    """Return the number of turns of `mirror` below `largest`."""
     return max(0, -(-largest // m) - 1)
 
 
 def _draw_level(
     n_heads: int, n_units: int, before: Sequence[int], after: Sequence[int], rng: np.random.Generator
 ) -> np.ndarray:
-    """Coefficients of each limb: ones at random offsets and limbs, as many as the allowed turns permit, every offset at least
-    once.
+    """Draw the coefficients of each limb: random ones, as many as the allowed number of turns permits.
+
+    Every offset is used at least once.
     """
     chosen = np.zeros((N_LIMBS, n_heads, N_LIMBS), dtype=np.int64)
     for limb in range(N_LIMBS):

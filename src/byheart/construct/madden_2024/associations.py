@@ -1,4 +1,4 @@
-"""Associations by stochastic softmax regression: one right token per context, far fewer neurons than contexts."""
+"""Associations by stochastic softmax regression: one right token per context, and far fewer neurons than contexts."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from byheart.process.progress import Progress, report
 
 @dataclass(frozen=True, eq=False)
 class Associations:
-    """The output matrix found.
+    """The output matrix that was found.
 
-    passes  evaluations of the loss on all contexts; passes over some of them count in part
+    passes  evaluations of the loss on all contexts; an evaluation on some of them counts as a fraction
     """
 
     coefficients: Float[np.ndarray, "n_neurons n_outputs"]
@@ -28,10 +28,10 @@ class Associations:
 
 BATCH = 250
 RATE = 4.0
-"""Step length in units of 1/|φ|², where φ is a whitened row: the step that brings one context alone to its label is of order 1."""
+"""Step length in units of 1/|φ|², where φ is a whitened row. A step of order 1 alone moves a context to its label."""
 
 SETTLED = 0.6
-"""A context is settled when its label has this share: then its logit leads every other by at least log(0.6/0.4)."""
+"""A context is settled when its label has this probability. Its logit then leads every other by at least log(0.6/0.4)."""
 
 HARD = 0.9
 ROUNDS_ON_HARD = 6
@@ -49,10 +49,10 @@ def associate(
 ) -> Associations:
     """Minimise the convex loss Σ -log softmax(φ_i V)[label_i] until every label leads, in float32.
 
-    Where all contexts can be right at once their gradients vanish together, so stochastic steps need not shrink: small batches on
-    whitened features make more progress in one pass than a full gradient, and contexts that are settled are left out of
-    most passes. Nothing is promised beforehand: `unsettled` contexts are counted with the matrix at rest, and the
-    deployed forward pass decides.
+    If all contexts can be right at once, all their gradients vanish together, so stochastic steps need not shrink. On whitened
+    features small batches make more progress in one pass than a full gradient. Most passes leave out contexts that are
+    settled. There is no guarantee in advance: `unsettled` contexts are counted with the final matrix, and the deployed forward
+    pass decides.
     """
     start = time.perf_counter()
     phi = torch.from_numpy(np.array(features, dtype=np.float32)).to(device)
@@ -73,7 +73,7 @@ def associate(
             if bool((after[hard] >= SETTLED).all()):
                 break
         unsettled = int((shares < SETTLED).sum())
-        if unsettled <= len(everyone) // 1000:  # it may be done: look again with the matrix at rest
+        if unsettled <= len(everyone) // 1000:  # probably finished: count again with the matrix unchanged
             unsettled = int((_sweep(phi, wanted, matrix, everyone, 0.0) < SETTLED).sum())
             passes += 1
         report(progress, n_contexts - unsettled, n_contexts)
@@ -82,10 +82,10 @@ def associate(
 
 
 def _whitening(phi: torch.Tensor) -> torch.Tensor:
-    """T with (φ T)ᵀ(φ T) = n, from a Cholesky factor; a trace of ridge keeps repeated neurons from dividing by zero."""
+    """Return T with (φ T)ᵀ(φ T) = n, from a Cholesky factor. A small ridge prevents division by zero for repeated neurons."""
     gram = (phi.T @ phi).double().cpu() / len(phi)
     identity = torch.eye(len(gram), dtype=torch.float64)
-    # with more neurons than contexts, rounding in float32 outweighs the least ridge
+    # with more neurons than contexts, float32 rounding exceeds the smallest ridge
     for power in range(-9, 1):
         factor, is_singular = torch.linalg.cholesky_ex(gram + 10.0**power * gram.diagonal().mean() * identity)
         if not is_singular:
@@ -102,7 +102,10 @@ def _shuffle(rows: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
 def _sweep(
     phi: torch.Tensor, wanted: torch.Tensor, matrix: torch.Tensor, rows: torch.Tensor, rate: float
 ) -> torch.Tensor:
-    """One pass over `rows` in batches, changing `matrix` in place; the share of the label of each row, 1 for other rows."""
+    """Make one pass over `rows` in batches, which changes `matrix` in place.
+
+    Returns the probability of the label of each row, and 1 for all other rows.
+    """
     shares = torch.ones(len(phi), device=phi.device)
     for batch in torch.split(rows, BATCH if rate else 16 * BATCH):
         x, labels = phi[batch], wanted[batch].unsqueeze(1)

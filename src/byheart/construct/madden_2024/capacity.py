@@ -1,4 +1,4 @@
-"""Memory capacity of a decoder on a given corpus, decided both ways: reached by building, or shown to be out of reach."""
+"""Decide whether a decoder of a given width can memorise a corpus, by building one or by proving that none exists."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class CapacityDecision:
     """Whether decoders with that many neurons reach the entropy of a corpus.
 
     reached       a decoder was built that meets every context's distribution; `construction` holds it
-    out of reach  no weights come closer to the entropy than `excess` says, in nats
-    undecided     neither was found
+    out of reach  for all weights the loss exceeds the entropy by at least `excess`, in nats
+    undecided     neither was shown
     """
 
     verdict: Literal["reached", "out of reach", "undecided"]
@@ -37,12 +37,13 @@ class CapacityDecision:
 
 @realises("MFT24-Def1")
 def decide_capacity(data: Dataset, hidden_width: int, rng: np.random.Generator) -> CapacityDecision:
-    """Whether the one-layer decoder of eq. (2) with `hidden_width` neurons holds all contexts of the documents.
+    """Decide whether the one-layer decoder of eq. (2) with `hidden_width` neurons memorises all contexts of the documents.
 
-    Source:     MFT24 Definition 1: a model holds contexts if the infimum of its loss is the entropy of their next tokens.
-    Guarantee:  "reached" comes with the decoder, whose every context is within the divergence that `verify` allows; "out of
-                reach" holds for all weights, activations, dimensions and numbers of heads, since only the rank of the logits,
-                at most the number of neurons, is used. Between n neurons (Theorem 5) and that rank it may be undecided.
+    Source:     MFT24 Definition 1: a model memorises contexts if the infimum of its loss is the entropy of their next tokens.
+    Guarantee:  "reached" comes with a decoder for which every context is within the divergence that `verify` allows. "out of
+                reach" holds for all weights, activations, dimensions and numbers of heads, because it uses only that the rank
+                of the logits is at most the number of neurons. Between n neurons (Theorem 5) and that rank the result may be
+                undecided.
     """
     if data.task != "distribution":
         raise UsageError("capacity is decided on documents: read the data with task='distribution'.")
@@ -63,17 +64,18 @@ def decide_capacity(data: Dataset, hidden_width: int, rng: np.random.Generator) 
 
 
 def _is_met(construction: Construction, data: Dataset) -> bool:
-    """Whether every context's distribution is met, by the deployed forward pass."""
+    """Whether the deployed forward pass meets every context's distribution."""
     targets, memoriser = targets_of(data), construction.memoriser
     logits = memoriser.network.compute_logits(memoriser.encode(targets.contexts))
     return bool((targets.divergences(logits.astype(np.float64)) <= ALLOWED_DIVERGENCE).all())
 
 
 def full_rank_minor(contexts: Contexts, size: int) -> tuple[list[list[int]], list[int]] | None:
-    """`size` contexts and tokens whose log frequencies look least dependent, with the counts of each pair and of each context.
+    """Find `size` contexts and `size` tokens whose matrix of log frequencies seems to have full rank.
 
-    By elimination with full pivoting in floats. Tokens are taken from those that most contexts have, so that every one follows
-    every context. None where there are too few.
+    Returns the count of each pair and the count of each context, or None if there are too few contexts or tokens. The search
+    is an elimination with full pivoting in floats. It considers the tokens that follow most contexts, so that every token
+    follows every context.
     """
     table = np.zeros((len(contexts), contexts.n_vocab), dtype=np.int64)
     table[contexts.successor_contexts, contexts.next_tokens] = contexts.next_counts
@@ -93,7 +95,7 @@ def full_rank_minor(contexts: Contexts, size: int) -> tuple[list[list[int]], lis
 def _pivots(
     matrix: Float[np.ndarray, "n_rows n_columns"], size: int
 ) -> tuple[Int[np.ndarray, " size"], Int[np.ndarray, " size"]] | None:
-    """Rows and columns of the first `size` pivots, None where the rank is smaller."""
+    """Return the rows and columns of the first `size` pivots, or None if the rank is smaller."""
     left, largest = matrix.copy(), np.abs(matrix).max(initial=0.0)
     rows, columns = [], []
     for _ in range(size):
@@ -108,26 +110,30 @@ def _pivots(
 
 @realises("MFT24-T1")
 def witness_corpus(shape: DecoderShape) -> Dataset:
-    """Documents with one context more than Theorem 1 allows this decoder, whose entropy it provably does not reach.
+    """Build documents with one context more than Theorem 1 allows for this decoder.
 
-    Source:     MFT24 Theorem 1 says that such a corpus exists, by counting dimensions. This one is explicit: m + 2 of
-                its contexts have next tokens whose log π̂ is a matrix of full rank, m + 2 (`excess_loss`).
+    The decoder provably cannot reach their entropy.
+
+    Source:     MFT24 Theorem 1 proves that such a corpus exists, by counting dimensions. This one is explicit: the log π̂ of m
+                + 2 of its contexts is a matrix of full rank m + 2 (`excess_loss`).
     Assumes:    a vocabulary of at least m + 2 tokens, and contexts of at most two tokens.
     """
     size, vocab = shape.hidden_width + 2, shape.vocab
     n_contexts = int(theorem_1(shape.parameters, vocab).value) + 1
-    n_firsts = min(vocab, n_contexts // 2)  # that many tokens are contexts of their own, the others are pairs
+    n_firsts = min(
+        vocab, n_contexts // 2
+    )  # this many tokens are contexts of their own; the other contexts are pairs
     n_pairs = n_contexts - n_firsts
     if shape.seq_len != 2 or size > vocab or not size <= n_pairs <= n_firsts * vocab:
         raise AssumptionViolated(
-            f"a witness for {shape.hidden_width} neurons has {n_contexts} contexts of at most 2 tokens, and {vocab} tokens and "
-            f"contexts of {shape.seq_len} do not make one.\n  Take seq_len = 2 and a vocabulary of at least {size}.",
+            f"a witness for {shape.hidden_width} neurons has {n_contexts} contexts of at most 2 tokens, but {vocab} tokens and "
+            f"contexts of {shape.seq_len} are not enough for it.\n  Use seq_len = 2 and a vocabulary of at least {size}.",
             n_contexts=n_contexts,
         )
     documents = []
     for number in range(n_pairs):
         first, second = number % n_firsts, number // n_firsts
-        # each token once, and the context's own twice more: with totals t > 3, ln 3·I - ln t·J has full rank
+        # each token follows once, and the context's own token twice more: with totals t > 3, ln 3·I - ln t·J has full rank
         following = [*range(vocab), *([number] * 2 if number < size else [])]
         documents += [[first, second, third] for third in sorted(following)]
     return Dataset.from_documents([" ".join(f"t{token:03d}" for token in each) for each in documents])

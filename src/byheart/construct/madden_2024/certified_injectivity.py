@@ -1,4 +1,4 @@
-"""MFT24 Theorems 4 and 6 decided without rounding: no two contexts share an image, and none is zero."""
+"""Decide MFT24 Theorems 4 and 6 without rounding: no two contexts have the same image, and no image is zero."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from byheart.program.targets import EncodedContexts
 from byheart.theorems import realises
 
 MOST_BITS = 2048
-"""Images that are not apart by then are left as not shown to be."""
+"""The highest precision in bits. Images that still overlap at this precision are reported as not shown to be distinct."""
 
 
 @dataclass(frozen=True)
 class CertifiedInjectivity:
-    """Whether the images were shown to be distinct and not zero; `bits` of working precision, 0 for rational numbers."""
+    """Whether the images were shown to be distinct and non-zero.
+
+    bits  the working precision; 0 for rational arithmetic
+    """
 
     holds: bool
     n_contexts: int
@@ -30,16 +33,16 @@ class CertifiedInjectivity:
 def certify_injectivity(
     front: Decoder, encoded: EncodedContexts, *, base: Fraction | None = None
 ) -> CertifiedInjectivity:
-    """Decide Theorem 4 (attention) or Theorem 6 (averaging) for the real numbers that the weights of `front` are.
+    """Decide Theorem 4 (attention) or Theorem 6 (averaging) for the exact real values of the weights of `front`.
 
     Source:     MFT24, Theorems 4 and 6: for generic (z, u) the map is injective into the non-zero numbers.
     Assumes:    dimension 1, as in the theorems. Contexts are padded on the left with `front.pad`. Attention has one
-                head of weights 1, with or without a skip connection; `base` a takes powers of a > 0 in softmax instead of e,
-                which is the same as scores times ln a.
-    Guarantee:  averaging is decided in rational numbers; for attention, images are enclosed in balls (Arb) of doubling precision
-                until all are apart. "Holds" is a proof. For all contexts of ω tokens up to length T it proves the theorem for
-                that ω and T: the difference of two images is analytic in (z, u), and what is not zero at one place is zero
-                almost nowhere.
+                head whose weights are 1, with or without a skip connection. With `base` a, softmax uses powers of a > 0
+                instead of e, which multiplies the scores by ln a.
+    Guarantee:  averaging is decided in rational arithmetic. For attention, images are enclosed in balls (Arb), whose precision
+                is doubled until all are disjoint. "Holds" is a proof. If it holds for all contexts over ω tokens up to length
+                T, it proves the theorem for that ω and T: the difference of two images is analytic in (z, u), and a function
+                that is non-zero at one point is zero almost nowhere.
     """
     if front.dim != 1:
         raise UsageError(f"the theorems are about dimension 1; this decoder has dimension {front.dim}.")
@@ -57,7 +60,8 @@ def certify_injectivity(
     weights = (front.mixing.key, front.mixing.query, front.mixing.value, front.mixing.output)
     if any(weight.tolist() != [[[1.0]]] for weight in weights):
         raise UsageError(
-            "the theorem is about one head whose weights are 1.\n  Draw the decoder without a base, and give the base here."
+            "the theorem assumes one head whose weights are 1.\n"
+            "  Draw the decoder without a base, and pass the base to this function."
         )
     u = [Fraction(float(value)) for value in front.positions[:, 0]]
     flint, bits = flint_module(), FIRST_BITS
@@ -67,7 +71,7 @@ def certify_injectivity(
                 (_attend(context, z, u, flint, front.mixing.has_skip, base) for context in contexts),
                 key=lambda ball: float(ball.mid()),
             )
-            # comparisons of balls hold only where they hold for all their numbers
+            # a comparison of balls is true only if it is true for all numbers in them
             holds = all(bool(a < b) for a, b in pairwise(images)) and not any(
                 bool(ball.contains(0)) for ball in images
             )
@@ -84,7 +88,7 @@ def _attend(
     has_skip: bool,
     base: Fraction | None,
 ) -> Any:
-    """⟨x, softmax(x x_t)⟩ with x = z + u, and x_t with a skip connection: a ball that holds it."""
+    """Return a ball that contains ⟨x, softmax(x x_t)⟩ with x = z + u, plus x_t if there is a skip connection."""
     sums = [z[token] + position for token, position in zip(context, u, strict=False)]
     x = [flint.fmpq(number.numerator, number.denominator) for number in sums]
     log = flint.arb(1) if base is None else flint.arb(flint.fmpq(base.numerator, base.denominator)).log()

@@ -1,4 +1,4 @@
-"""From contexts to vectors: generic embeddings under self-attention or token averaging (MFT24 Theorems 4 and 6)."""
+"""Map contexts to vectors: generic embeddings with self-attention or token averaging (MFT24 Theorems 4 and 6)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from byheart.program.targets import EncodedContexts
 from byheart.theorems import realises
 
 Features: TypeAlias = Float[np.ndarray, "n_contexts n_neurons"]
-"""What every neuron says on every context."""
+"""The output of every neuron for every context."""
 
 SCORE_SPREAD = 0.7
-"""Standard deviation of attention scores. Small ones hide the order of tokens, large ones hide all but one token."""
+"""Standard deviation of attention scores. Small scores hide the order of tokens; large ones hide all tokens but one."""
 
 
 def with_neurons(
@@ -31,13 +31,16 @@ def with_neurons(
     bias: Float[np.ndarray, " width"],
     logits: Float[np.ndarray, "width n_outputs"],
 ) -> Decoder:
-    """`front` with its hidden layer and its output matrix, in the float type of `front`."""
+    """Return `front` with this hidden layer and output matrix, converted to the float type of `front`."""
     dtype = DTYPES[front.precision]
     return replace(front, hidden=hidden.astype(dtype), bias=bias.astype(dtype), logits=logits.astype(dtype))
 
 
 def with_outputs(neurons: Decoder, logits: Float[np.ndarray, "width n_outputs"]) -> Decoder:
-    """`neurons` with this output matrix; the first of them where it has fewer rows."""
+    """Return `neurons` with this output matrix.
+
+    If the matrix has fewer rows than there are neurons, only the first neurons are kept.
+    """
     width = len(logits)
     return with_neurons(neurons, neurons.hidden[:, :width], neurons.bias[:width], logits)
 
@@ -56,13 +59,13 @@ def draw_mixing(
     has_skip: bool = False,
     base: float | None = None,
 ) -> Decoder:
-    """Generic embeddings and mixing weights, drawn from continuous distributions: a decoder with no neuron yet.
+    """Draw generic embeddings and mixing weights from continuous distributions, for a decoder that has no neurons yet.
 
     In dimension 1 they are those of the proofs: self-attention ⟨x, softmax(x x_t)⟩ with z, u > 0, or Σ u_t z_t.
-    In higher dimension embeddings, keys and queries are Gaussian, values and outputs orthogonal: products of Gaussian
-    matrices are ill-conditioned, and no later layer can separate in floats what they move too close together.
+    In higher dimensions, embeddings, keys and queries are Gaussian; values and outputs are orthogonal. Products of Gaussian
+    matrices would be ill-conditioned, and then contexts could be so close in floats that no later layer can separate them.
 
-    Softmax to the base a is softmax of scores times ln a; the queries carry that factor.
+    Softmax to the base a is softmax of scores times ln a. The queries include that factor.
     """
     dtype = DTYPES[precision]
     factor = dtype(1 if base is None else math.log(base))
@@ -97,7 +100,7 @@ def _orthogonal(rng: np.random.Generator, n_heads: int, dim: int) -> Float[np.nd
 
 
 def mixed_contexts(front: Decoder, encoded: EncodedContexts) -> Float[np.ndarray, "n_contexts dim"]:
-    """What the mixing layer gives for every context, by the deployed forward pass in the float type of `front`."""
+    """Return the output of the mixing layer for every context, from the deployed forward pass in the float type of `front`."""
     module = DecoderModule(front).eval()
     width = front.seq_len * front.dim
     return run_in_batches(module.mix, encoded, width).astype(np.float64)
@@ -105,9 +108,9 @@ def mixed_contexts(front: Decoder, encoded: EncodedContexts) -> Float[np.ndarray
 
 @dataclass(frozen=True)
 class Injectivity:
-    """How far apart the contexts lie after mixing in dimension 1, and how far from zero.
+    """The smallest distance between the images of two contexts after mixing in dimension 1, and between an image and zero.
 
-    `rounding` is the largest change that the order of summation can make in the float type at hand.
+    `rounding` is the largest change that the order of summation can cause in the float type used.
     """
 
     min_gap: float
@@ -117,7 +120,7 @@ class Injectivity:
 
     @property
     def holds(self) -> bool:
-        """Distinct contexts have distinct images, none of them zero, beyond doubt by rounding."""
+        """Whether distinct contexts have distinct non-zero images, with margins larger than the rounding error."""
         return self.min_gap > 2 * self.rounding and self.min_abs > self.rounding
 
 
@@ -126,13 +129,13 @@ def injectivity(front: Decoder, encoded: EncodedContexts) -> Injectivity:
     """Measure Theorem 4 (attention) or Theorem 6 (averaging) on these contexts, which must be distinct.
 
     Source:     MFT24, Theorems 4 and 6: for generic (z, u) the map is injective into the non-zero numbers.
-    Guarantee:  of the measured numbers only: the theorems say when the gap is positive, not how large it is. Among n
-                generic numbers on an interval the smallest gap is about its length over n².
+    Guarantee:  only of the measured numbers. The theorems state that the gap is positive, but not how large it is. The
+                smallest gap of n generic numbers on an interval is about the length of the interval divided by n².
     """
     values = np.sort(mixed_contexts(front, encoded)[:, 0])
     largest = float(np.abs(values).max(initial=0.0))
-    # a weighted average of at most seq_len terms: softmax, products and sum each round a few times, and a skip connection
-    # once; to another base, rounding of the scores grows by the factor in the query
+    # a weighted average of at most seq_len terms: softmax, products and sum each round a few times, and a skip connection rounds
+    # once; with another base, the factor in the query multiplies the rounding error of the scores
     steps, steepness = front.seq_len + 4 + front.spec.has_skip, 1.0
     if isinstance(front.mixing, SelfAttention):
         steepness = max(1.0, abs(float(front.mixing.query[0, 0, 0])))

@@ -23,21 +23,21 @@ EVALUATIONS_A_ROUND = 25
 DEFAULT_EVALUATIONS = 3000
 EXCLUDED = 2.0
 MARGIN = 12.0
-"""Logits of what follows a context, above all others, that the fit begins near."""
+"""Initial logits of the tokens that follow a context, relative to all others. The fit starts near them."""
 
 SCALES = (0.7, 1.0, 1.4, 2.0, 2.8)
 
 
 @dataclass(frozen=True, eq=False)
 class Regression:
-    """Where the regression stopped.
+    """The state in which the regression stopped.
 
     coefficients  V in the coordinates of the features
-    whitened      the same for features that are orthonormal over all predictions, to start a wider fit from
-    gap_nats      loss minus entropy, a total over all predictions
+    whitened      V for features that are orthonormal over all predictions; a wider fit can start from it
+    gap_nats      loss minus entropy, summed over all predictions
     reached       whether the goal was met
-    norm          Frobenius norm of `whitened`: the root mean square, over predictions, of the length of the logits
-    excluded_norm by convexity no output matrix of a norm below this meets the goal; 0 where it was met
+    norm          Frobenius norm of `whitened`, which is the root mean square length of the logits over predictions
+    excluded_norm by convexity no output matrix with a smaller norm meets the goal; 0 if the goal was met
     """
 
     coefficients: Float[np.ndarray, "n_neurons n_outputs"]
@@ -50,7 +50,7 @@ class Regression:
 
 
 class _Loss:
-    """Σ_i c_i KL(π̂_i ‖ softmax(Q_i V)) / Σ c_i and its gradient in V, with no graph kept."""
+    """The loss Σ_i c_i KL(π̂_i ‖ softmax(Q_i V)) / Σ c_i and its gradient in V, computed without an autograd graph."""
 
     def __init__(self, features: torch.Tensor, targets: NextTokenTargets) -> None:
         device, dtype = features.device, features.dtype
@@ -91,19 +91,20 @@ def regress(
 ) -> Regression:
     """Minimise the loss over the output matrix until it is within `goal_nats` of the entropy (MFT24 Lemma 2).
 
-    Convex, so there is one minimum; L-BFGS in float32, then, where that is not enough, in float64. A context counts as often as it
-    occurs, so features are made orthonormal (QR) in that weighting: the curvature at equal probabilities is then the same in
-    all directions.
-    `start` begins from the whitened fit with the first few of these features, `start_from` from an output matrix; without either it
-    begins from the least-squares fit to suitable logits. It ends early once the goal is excluded for every output matrix up to
-    `EXCLUDED` times the norm it has.
+    The problem is convex, so there is one minimum. It is solved by L-BFGS in float32 and, if that is not precise enough, in
+    float64. Each context is weighted by how often it occurs. Features are made orthonormal (QR) with these weights, so that at
+    equal probabilities the curvature is the same in all directions.
+
+    `start` is a whitened fit with the first few of these features, `start_from` an output matrix. Without either, the fit
+    starts from the least-squares fit to suitable logits. It ends early once the goal is excluded for every output matrix whose
+    norm is at most `EXCLUDED` times the current norm.
     """
     counts = torch.from_numpy(np.array(targets.counts)).to(device, torch.float64)
     heavy = (counts / counts.mean()).sqrt().unsqueeze(1)
     q, r = torch.linalg.qr(heavy * torch.from_numpy(features).to(device))
     scale = float(len(features)) ** 0.5
     q, r = scale * q / heavy, r / scale
-    # what the features do not span (a neuron that is dead or repeated) is left out by the pseudo-inverse below
+    # directions that the features do not span (a dead or repeated neuron) are removed by the pseudo-inverse below
     loss = _Loss(q, targets)
     if start is not None:
         point = torch.zeros(features.shape[1], targets.n_outputs, device=device, dtype=torch.float64)
@@ -141,27 +142,27 @@ def regress(
 
 
 def _least_squares(loss: _Loss, targets: NextTokenTargets) -> torch.Tensor:
-    """V of the least squares Σ_i c_i |Q_i V - logits_i|², at the best of a few scales; Q is orthonormal in these weights."""
+    """Minimise Σ_i c_i |Q_i V - logits_i|² over V, for the best of a few scales. Q is orthonormal in these weights."""
     logits = torch.from_numpy(targets.logits(MARGIN)).to(loss.features)
     point = loss.features.T @ (loss.weights.unsqueeze(1) * logits)
     return min((scale * point for scale in SCALES), key=lambda each: float(loss(each)[0]))
 
 
 def _excluded_norm(loss: _Loss, point: torch.Tensor, goal: float) -> float:
-    """The norm below which no V' meets the goal: f(V') >= f(V) + ⟨g, V' - V⟩ >= f(V) - ⟨g, V⟩ - |g||V'|."""
+    """Return a norm below which no V' meets the goal: f(V') >= f(V) + ⟨g, V' - V⟩ >= f(V) - ⟨g, V⟩ - |g||V'|."""
     value, gradient = loss(point)
     size = float(gradient.norm())
     return (float(value) - float((gradient * point).sum()) - goal) / size if size else float("inf")
 
 
 class _Reached(Exception):
-    """The goal is met at the point just evaluated."""
+    """Raised when the point just evaluated meets the goal."""
 
 
 def _descend(
     loss: _Loss, point: torch.Tensor, max_evaluations: int, goal: float
 ) -> Iterator[tuple[torch.Tensor, int]]:
-    """(point, evaluations so far) every few evaluations, and where the goal is met."""
+    """Yield (point, evaluations so far) every few evaluations, and when the goal is met."""
     variable = point.clone().requires_grad_(True)
     last = float("inf")
 
@@ -186,7 +187,7 @@ def _descend(
         current = variable.detach().clone()
         value = float(loss(current)[0])
         yield current, descent.spent
-        if not value < last:  # no progress left in floats
+        if not value < last:  # no more progress is possible in floats
             return
         last = value
 
@@ -199,11 +200,12 @@ def smallest_width(
     max_evaluations: int = DEFAULT_EVALUATIONS,
     progress: Progress | None = None,
 ) -> FewestFound[Regression] | None:
-    """The fewest of the first features that reach the goal, by bisection; None if all of them do not.
+    """Find by bisection how many of the first features are needed to reach the goal.
 
-    More features never hurt, so bisection is right up to what `max_evaluations` can reach: a width counts as too small
-    when the goal is excluded (`Regression.excluded_norm`) or the fit runs out of evaluations. A wider fit starts from
-    the best narrower one.
+    Return None if all of them do not suffice.
+
+    More features never hurt, so bisection is correct, up to the limit on evaluations: a width counts as too small if the goal
+    is excluded (`Regression.excluded_norm`) or the fit uses up `max_evaluations`. A wider fit starts from the best narrower one.
     """
     start: np.ndarray | None = None
     begin = report_attempts(progress)

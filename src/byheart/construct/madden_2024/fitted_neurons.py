@@ -1,8 +1,9 @@
-"""Neurons shaped to the data: the hidden layer fitted together with the output matrix, so that few of them suffice.
+"""Neurons fitted to the data: the hidden layer is trained together with the output matrix, so that few neurons suffice.
 
-Two tokens that each follow some three hundred contexts must be separated by a hyperplane in the space of the neurons. Random
-neurons know nothing of the tokens: on 1,880 contexts of TinyStories 64 of them leave half of the entropy as gap, whatever
-the output matrix. Choosing where the neurons bend helps more than their number, and costs d + 1 parameters each.
+If two tokens each follow some three hundred contexts, these contexts must be separated by a hyperplane in the space of the
+neurons. Random neurons are not adapted to the tokens: on 1,880 contexts of TinyStories, 64 random neurons leave half of the
+entropy as gap for any output matrix. Fitting the positions where the neurons bend helps more than adding neurons. It costs d +
+1 parameters each.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from byheart.program.descent import Descent, with_gradient
 from byheart.program.targets import EncodedContexts, NextTokenTargets
 
 SPREAD = 3.0
-"""Standard deviation of pre-activations at the start: neurons that are nearly steps have no slope to follow."""
+"""Standard deviation of pre-activations at the start. Neurons that are nearly step functions have no gradient to follow."""
 
 ROUND = 50
 HISTORY = 40
 SHAPING_EVALUATIONS = 3000
 FINISHING_EVALUATIONS = 1000
 SAFETY = 0.8
-"""Shaping, in float32, goes on to this share of the goal; the convex fit in float64 that follows goes beyond it or not at all."""
+"""Fitting in float32 stops at this share of the goal. The convex fit in float64 that follows either improves on it or fails."""
 
 
 @dataclass(frozen=True, eq=False)
 class ShapedFit:
-    """A decoder of neurons and the output matrix fitted to them; `fit.reached` says whether the goal was met."""
+    """A decoder with fitted neurons and output matrix. `fit.reached` is whether the goal was met."""
 
     decoder: Decoder
     fit: Regression
@@ -50,10 +51,11 @@ def fit_shaped(
     goal_nats: float,
     max_evaluations: int = SHAPING_EVALUATIONS,
 ) -> ShapedFit:
-    """Draw neurons, shape them, then solve the convex problem of the output matrix for the shaped neurons.
+    """Draw neurons, fit them, and then solve the convex problem of the output matrix for the fitted neurons.
 
-    Embeddings and attention stay as drawn. Shaping is not convex: a width that fails does so for this draw and this number of
-    evaluations. From half of them on it is given up when the loss, falling at its present rate, would miss the goal.
+    Embeddings and attention stay as drawn. The fit is not convex: if a width fails, it fails for this draw and this number of
+    evaluations. After half of the evaluations, the fit is abandoned if the loss, at its current rate of decrease, would miss
+    the goal.
     """
     mixed = mixed_contexts(front, encoded)
     neurons = draw_neurons(front, mixed, n_neurons, rng, spread=SPREAD)
@@ -61,7 +63,7 @@ def fit_shaped(
     spent, left = shaping.run(SAFETY * goal_nats, max_evaluations)
     hidden, bias, output = shaping.weights()
     shaped = with_neurons(front, hidden, bias, np.zeros_like(output))
-    is_near = left <= 2 * goal_nats  # else the convex fit will not halve the gap
+    is_near = left <= 2 * goal_nats  # otherwise the convex fit will not halve the gap
     fit = regress(
         features_of(shaped, encoded),
         targets,
@@ -87,12 +89,15 @@ class _Shaping:
         self.flat = torch.from_numpy(targets.rows * targets.n_outputs + targets.next_tokens)
         hidden, bias, output = single(neurons.hidden), single(neurons.bias), single(neurons.logits)
         features = self.activation(torch.addmm(bias, self.mixed, hidden))
-        # one unit of V moves logits by one: otherwise the hidden layer and V differ in scale by the size of the features
+        # scaled so that one unit of V moves logits by one; otherwise V and the hidden layer would have different scales
         self.scale = float(1 / features.square().mean().sqrt().clamp(min=1e-12))
         self.parameters = [part.requires_grad_(True) for part in (hidden, bias, output)]
 
     def run(self, goal_nats: float, max_evaluations: int) -> tuple[int, float]:
-        """Descend until the gap is `goal_nats`, or until that is hopeless; return evaluations spent and the gap left."""
+        """Minimise until the gap is `goal_nats` or the goal is out of reach.
+
+        Return the evaluations used and the remaining gap.
+        """
         goal = goal_nats / self.total
         descent = Descent(
             self.parameters,
@@ -128,7 +133,8 @@ WINDOW = 10
 
 
 def is_hopeless(values: list[float], goal: float, rounds_left: float) -> bool:
-    """Whether a loss that falls on by the mean factor of its last few rounds is still above the goal at the end."""
+    """Whether a loss that keeps decreasing by the mean factor of its last few rounds will still be above the goal at the
+    end."""
     if len(values) <= WINDOW + 1 or values[-1] <= goal:
         return False
     factor = values[-1] / values[-1 - WINDOW]

@@ -1,4 +1,5 @@
-"""The rank of a decoder's Jacobian, which MFT24 Lemma 1 rests on: how many numbers its parameters can move at once."""
+"""The rank of a decoder's Jacobian, on which MFT24 Lemma 1 is based: how many output numbers the parameters can change
+independently."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from byheart.theorems import realises
 
 @dataclass(frozen=True)
 class JacobianRank:
-    """The rank of n (ω - 1) differences of logits in k parameters: at least `certified`, at most `most`."""
+    """The rank of the Jacobian of n (ω - 1) logit differences with respect to k parameters: from `certified` to `most`."""
 
     certified: int
     most: int
@@ -31,23 +32,23 @@ class JacobianRank:
 
     @property
     def is_free(self) -> bool:
-        """Whether near these weights all n distributions can be moved in every direction, as memory capacity asks."""
+        """Whether all n distributions can be changed in every direction near these weights, as memory capacity requires."""
         return self.certified == self.n_wanted
 
 
 @realises("MFT24-L1")
 def certified_jacobian_rank(decoder: Decoder, encoded: EncodedContexts) -> JacobianRank:
-    """How many of the numbers that fix n distributions the parameters of an averaging decoder can move, at its weights.
+    """Bound the rank of the Jacobian of n distributions with respect to the parameters of an averaging decoder, at its weights.
 
-    Source:     MFT24 Lemma 1. n distributions over ω tokens are n (ω - 1) numbers, the differences of logits. Where their
-                Jacobian has a smaller rank than that at all weights, the image has measure zero (Sard); its rank is at most k.
-    Assumes:    token averaging with tanh or arctan neurons; weights are taken as the real numbers that they are.
-    Guarantee:  `certified` by elimination in ball arithmetic (Arb), whose pivots exclude zero. `most` is k less the rank of the
-                directions that change no difference (`_unseen_directions`), and at most r (n + ω - 1 - r), the dimension of the
-                n x (ω - 1) matrices of rank r = min(m, n, ω - 1).
+    Source:     MFT24 Lemma 1. n distributions over ω tokens are n (ω - 1) numbers, the differences of logits. If their
+                Jacobian has a smaller rank than that at all weights, the image has measure zero (Sard). The rank is at most k.
+    Assumes:    token averaging with tanh or arctan neurons. Weights are used as exact real numbers.
+    Guarantee:  `certified` comes from elimination in ball arithmetic (Arb) with pivots that exclude zero. `most` is the
+                smaller of two bounds: k minus the rank of the directions that change no difference (`_unseen_directions`), and
+                r (n + ω - 1 - r), the dimension of the n x (ω - 1) matrices of rank r = min(m, n, ω - 1).
     """
     if not isinstance(decoder.mixing, TokenAveraging) or decoder.activation not in ("tanh", "arctan"):
-        raise UsageError("the Jacobian is written for token averaging with tanh or arctan neurons.")
+        raise UsageError("the Jacobian is available only for token averaging with tanh or arctan neurons.")
     contexts = [[int(token) for token in row if token != decoder.pad] for row in encoded.tolist()]
     hidden, n_outputs = decoder.logits.shape
     arrays = (decoder.tokens, decoder.mixing.shares, decoder.hidden, decoder.bias, decoder.logits)
@@ -66,7 +67,7 @@ def certified_jacobian_rank(decoder: Decoder, encoded: EncodedContexts) -> Jacob
 
 
 def _rows(decoder: Decoder, context: Sequence[int], flint: Any) -> list[list[Any]]:
-    """Derivatives of the logits of one context, less the last of them, by z, u, W, b and V.
+    """Return the derivatives by z, u, W, b and V of the logits of one context, relative to its last logit.
 
     Notation: y = Σ_t u_t z_t, h_j = W_jᵀ y + b_j, s = ψ(h), g = ψ'(h); the difference for γ is Σ_j s_j (V_jγ - V_jω).
     """
@@ -92,7 +93,7 @@ def _rows(decoder: Decoder, context: Sequence[int], flint: Any) -> list[list[Any
     )
     rows = []
     for gamma in range(v.shape[1] - 1):
-        slope = g * (v[:, gamma] - v[:, -1])  # by h
+        slope = g * (v[:, gamma] - v[:, -1])  # the derivative by h
         by_y = w @ slope
         by_z = np.full(z.shape, zero, dtype=object)
         by_u = np.full(u.shape, zero, dtype=object)
@@ -107,7 +108,7 @@ def _rows(decoder: Decoder, context: Sequence[int], flint: Any) -> list[list[Any
 
 
 def _pivots(rows: list[list[Any]]) -> int:
-    """Pivots of Gaussian elimination that are certainly not zero."""
+    """Count the pivots of Gaussian elimination that are certainly not zero."""
     found = 0
     while rows and rows[0]:
         places = [(r, c) for r, row in enumerate(rows) for c, ball in enumerate(row) if not ball.contains(0)]
@@ -124,10 +125,10 @@ def _pivots(rows: list[list[Any]]) -> int:
 
 
 def _unseen_directions(decoder: Decoder, contexts: Sequence[Sequence[int]]) -> list[list[Fraction]]:
-    """Changes of all parameters, in the order of `_rows`, that change no difference of logits to first order.
+    """Return parameter changes, in the order of `_rows`, that change no difference of logits to first order.
 
-    One number added to all logits of a neuron; z A with -A W; -z with u; and, where all contexts are of one length, one vector
-    added to all tokens with the bias that takes it back.
+    There are four kinds: one number added to all logits of a neuron; z A compensated by -A W; -z compensated by u; and, if all
+    contexts have one length, one vector added to all tokens, compensated by the bias.
     """
 
     def exact(array: np.ndarray) -> np.ndarray:

@@ -17,8 +17,8 @@ from byheart.program.targets import EncodedContexts, Logits
 from byheart.theorems import realises
 
 SPREAD = 10.0
-"""Standard deviation of pre-activations. Small ones, as in the printed recipe, make the features nearly polynomial and
-the matrix singular in floats; at 10 neurons are nearly steps in random directions."""
+"""Standard deviation of pre-activations. With small ones, as in the paper's recipe, the features are nearly polynomial and the
+matrix is singular in floats. At 10, neurons are nearly step functions in random directions."""
 
 REFINEMENTS = 1
 
@@ -31,9 +31,10 @@ def draw_neurons(
     *,
     spread: float = SPREAD,
 ) -> Decoder:
-    """`front` with random neurons of pre-activations of standard deviation `spread` on these contexts, and outputs still zero.
+    """Return `front` with random neurons, whose outputs are still zero.
 
-    The mixed contexts are centred and whitened first, so that no direction dominates another.
+    On these contexts the pre-activations have standard deviation `spread`. The mixed contexts are first centred and whitened,
+    so that no direction dominates another.
     """
     nothing = np.zeros((n_neurons, front.n_outputs))
     centre = mixed.mean(axis=0)
@@ -41,20 +42,20 @@ def draw_neurons(
     _, sizes, axes = np.linalg.svd(centred, full_matrices=False)
     sizes = sizes / np.sqrt(len(mixed))
     keep = sizes > 1e-6 * sizes.max(initial=0.0)
-    if not keep.any():  # one context: no direction tells it from others, so the neurons are constants
+    if not keep.any():  # a single context needs no direction, so the neurons are constants
         return with_neurons(front, np.zeros((front.dim, n_neurons)), np.full(n_neurons, spread), nothing)
     whitening = axes[keep].T / sizes[keep]
     directions = rng.standard_normal((int(keep.sum()), n_neurons))
     directions *= spread / np.linalg.norm(directions, axis=0)
     hidden = whitening @ directions
-    # thresholds spread as the data are: each neuron bends where contexts lie
+    # thresholds are distributed like the data, so each neuron bends where there are contexts
     anchors = centred[rng.integers(len(mixed), size=n_neurons)] * rng.uniform(0, 1, (n_neurons, 1))
     bias = -np.einsum("dm,md->m", hidden, anchors + centre)
     return with_neurons(front, hidden, bias, nothing)
 
 
 def features_of(decoder: Decoder, encoded: EncodedContexts) -> Features:
-    """Φ: the outputs of the neurons on every context, for the weights as they are kept, computed in float64."""
+    """Return Φ, the outputs of the neurons for every context, computed in float64 for the weights as they are stored."""
     module = DecoderModule(decoder).double().eval()
     return run_in_batches(
         lambda ids: module.features(module.mix(ids)), encoded, max(decoder.hidden_width, 1)
@@ -75,17 +76,17 @@ def solve_by_random_features(
 
     Source:     MFT24, the algorithm after Theorem 5: sample, scale, solve for V.
     Assumes:    at least as many neurons as contexts (default: `neurons_for`).
-    Guarantee:  up to the residual that is returned. For float32 the system is that of the rounded hidden weights.
-    Departs:    pre-activations of standard deviation `spread` with free biases, instead of a small ε and b = η·1.
-                Square systems by LU, others by QR for the solution of least norm; each refined.
+    Guarantee:  exact up to the returned residual. For float32 the system uses the rounded hidden weights.
+    Departs:    pre-activations have standard deviation `spread` and free biases, instead of a small ε and b = η·1.
+                Square systems are solved by LU, others by QR for the least-norm solution; both are refined.
     """
     n_contexts = len(encoded)
     if n_neurons is None:
         n_neurons = neurons_for(n_contexts, front.precision)
     if n_neurons < n_contexts:
         raise AssumptionViolated(
-            f"{n_neurons} neurons are fewer than the {n_contexts} contexts, so no linear system gives each its logits.\n"
-            "  Give a hidden_width of at least that, none, or solver=convex.",
+            f"{n_neurons} neurons are fewer than the {n_contexts} contexts, so the linear system has no solution.\n"
+            f"  Use a hidden_width of at least {n_contexts}, leave it out, or use solver=convex.",
             n_neurons=n_neurons,
             n_contexts=n_contexts,
         )

@@ -1,8 +1,8 @@
-"""Rank and Kruskal rank of ψ(abᵀ) (MFT24 Theorems 2 and 3, repaired), decided and not estimated.
+"""Decide the rank and Kruskal rank of ψ(abᵀ) rigorously (MFT24 Theorems 2 and 3, repaired).
 
-The determinants are far below the range of floats: at n = 200 of the order of 10^-20000. Polynomials are decided modulo a prime,
-where a rank is never larger than over the rationals; analytic functions in ball arithmetic (Arb), where a determinant
-whose ball excludes zero is not zero.
+The determinants are far below the range of floats, of the order of 10^-20000 at n = 200. For polynomials the rank is computed
+modulo a prime, where it is never larger than over the rationals. Analytic functions are evaluated in ball arithmetic (Arb): a
+determinant whose ball excludes zero is not zero.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from byheart.errors import AssumptionViolated, MissingExtra
 from byheart.theorems import realises
 
 PRIME = 2**61 - 1
-"""A Mersenne prime that fits a machine word."""
+"""A Mersenne prime that fits into a machine word."""
 
 FIRST_BITS, MOST_BITS = 256, 1 << 16
 Analytic = Literal["tanh", "gelu", "arctan"]
@@ -34,7 +34,7 @@ def flint_module() -> ModuleType:
 
 @dataclass(frozen=True)
 class PolynomialRank:
-    """The rank of ψ(abᵀ): at least `modular`, at most `most` = min(m, n, |K|). Where the two agree it is decided."""
+    """The rank of ψ(abᵀ), which is between `modular` and `most` = min(m, n, |K|). If the two are equal, the rank is known."""
 
     modular: int
     most: int
@@ -45,26 +45,26 @@ class PolynomialRank:
 
 
 def require_positive(b: Sequence[int | Fraction]) -> None:
-    """Raise `AssumptionViolated` unless the entries of b are positive and distinct, as the repaired theorems ask.
+    """Raise `AssumptionViolated` unless the entries of b are positive and distinct, as the repaired theorems require.
 
-    Printed is "nonzero and distinct", which is false: x + x³ with b = (1, -1) has rank 1.
+    The paper's "nonzero and distinct" is not enough: x + x³ with b = (1, -1) has rank 1.
     """
     if min(b) <= 0 or len(set(b)) < len(b):
         raise AssumptionViolated(
-            "Theorems 2 and 3 of MFT24 hold for distinct b > 0; with mixed signs they fail, as x + x³ and b = (1, -1) show."
+            "Theorems 2 and 3 of MFT24 hold for distinct b > 0; with mixed signs they fail, for example for x + x³ and b = (1, -1)."
         )
 
 
 def polynomial_matrix(
     coefficients: Mapping[int, int], a: Sequence[int], b: Sequence[int], prime: int = PRIME
 ) -> list[list[int]]:
-    """ψ(a_i b_j) mod `prime` for ψ(x) = Σ c_k x^k."""
+    """Return the matrix of ψ(a_i b_j) mod `prime` for ψ(x) = Σ c_k x^k."""
     product = _product(coefficients, a, b, prime)
     return [[int(product[i, j]) for j in range(len(b))] for i in range(len(a))]
 
 
 def _product(coefficients: Mapping[int, int], a: Sequence[int], b: Sequence[int], prime: int) -> Any:
-    """The same as the product of (c_k a_i^k) and (b_j^k), which is how the rank is bounded by the number of terms."""
+    """Return the same matrix as the product of (c_k a_i^k) and (b_j^k). This bounds the rank by the number of terms."""
     flint = flint_module()
     left = [c * pow(x, k, prime) % prime for x in a for k, c in coefficients.items()]
     right = [pow(y, k, prime) for k in coefficients for y in b]
@@ -73,7 +73,7 @@ def _product(coefficients: Mapping[int, int], a: Sequence[int], b: Sequence[int]
 
 
 def rank_modulo(matrix: Sequence[Sequence[int]], prime: int = PRIME) -> int:
-    """The rank of an integer matrix modulo a prime: never more than its rank over the rationals."""
+    """Return the rank of an integer matrix modulo a prime, which never exceeds its rank over the rationals."""
     flint = flint_module()
     flat = [value % prime for row in matrix for value in row]
     return int(flint.nmod_mat(len(matrix), len(matrix[0]), flat, prime).rank())
@@ -83,11 +83,11 @@ def rank_modulo(matrix: Sequence[Sequence[int]], prime: int = PRIME) -> int:
 def polynomial_rank(
     coefficients: Mapping[int, int], a: Sequence[int], b: Sequence[int], prime: int = PRIME
 ) -> PolynomialRank:
-    """The rank of ψ(abᵀ) for a polynomial ψ with |K| terms and integers a, b.
+    """Bound the rank of ψ(abᵀ) for a polynomial ψ with |K| terms and integers a, b.
 
-    Source:     MFT24 Theorem 2: min(m, n, |K|) for generic a. Repaired: b > 0 (`require_positive`), which this does not ask
-                for, so that the counterexamples can be shown.
-    Guarantee:  the modular rank is a lower bound and min(m, n, |K|) an upper one, both rigorous.
+    Source:     MFT24 Theorem 2: min(m, n, |K|) for generic a. Repaired: b > 0. This function does not check it
+                (`require_positive` does), so that the counterexamples can be shown.
+    Guarantee:  the modular rank is a lower bound and min(m, n, |K|) an upper bound, both rigorous.
     """
     most = min(len(a), len(b), len(coefficients))
     return PolynomialRank(int(_product(coefficients, a, b, prime).rank()), most)
@@ -95,9 +95,9 @@ def polynomial_rank(
 
 @realises("MFT24-T2", "MFT24-T3")
 def kruskal_rank(matrix: Sequence[Sequence[int]], prime: int = PRIME) -> int:
-    """The largest k such that every k columns are independent modulo the prime; a lower bound on the true one.
+    """Return the largest k such that every k columns are independent modulo the prime, a lower bound on the Kruskal rank.
 
-    All subsets are tried, so it is meant for small matrices.
+    All subsets are tried, so this is meant for small matrices.
     """
     n_columns = len(matrix[0])
     for size in range(1, min(len(matrix), n_columns) + 1):
@@ -109,7 +109,7 @@ def kruskal_rank(matrix: Sequence[Sequence[int]], prime: int = PRIME) -> int:
 
 @dataclass(frozen=True)
 class Determinant:
-    """A ball that holds det ψ(abᵀ): its decimal exponent, and whether it excludes zero."""
+    """A ball that contains det ψ(abᵀ): its decimal exponent, and whether it excludes zero."""
 
     excludes_zero: bool
     log10_size: float
@@ -125,10 +125,10 @@ def certified_determinant(
     first_bits: int = FIRST_BITS,
     most_bits: int = MOST_BITS,
 ) -> Determinant:
-    """det ψ(abᵀ) in ball arithmetic, with twice the precision until the ball excludes zero or `most_bits` is passed.
+    """Compute det ψ(abᵀ) in ball arithmetic. The precision is doubled until the ball excludes zero or `most_bits` is exceeded.
 
     Source:     MFT24 Theorem 3: for generic a the matrix has full rank. Repaired: b > 0.
-    Guarantee:  a ball that excludes zero proves full rank; one that does not proves nothing.
+    Guarantee:  a ball that excludes zero proves full rank. A ball that contains zero proves nothing.
     """
     flint = flint_module()
     function = _function(activation, flint)
@@ -150,10 +150,10 @@ def certified_determinant(
 def certified_kruskal_rank(
     activation: Analytic, a: Sequence[Fraction], b: Sequence[Fraction], *, most_bits: int = MOST_BITS
 ) -> int:
-    """A lower bound on the Kruskal rank of ψ(abᵀ), m × n with any m and n, and so on its rank: min(m, n) where certified, else 0.
+    """Return a lower bound on the Kruskal rank of the m × n matrix ψ(abᵀ), and so on its rank: min(m, n) if certified, else 0.
 
-    Every min(m, n) columns are independent if a minor of their first rows is not zero. All sets of columns are tried, so it is
-    meant for few columns more than rows. Repaired: b > 0 (`require_positive`).
+    min(m, n) columns are independent if the minor of their first rows is not zero. All sets of columns are tried, so this is
+    meant for matrices with few more columns than rows. Repaired: b > 0 (`require_positive`).
     """
     size = min(len(a), len(b))
     minors = (
@@ -172,6 +172,6 @@ def _function(activation: Analytic, flint: ModuleType) -> Callable[[Any], Any]:
 
 
 def _log10(value: Any) -> float:
-    """log10 of the upper end of |ball|, finite also where a float would be zero."""
+    """Return log10 of the upper end of |ball|. It is finite even if the value would be zero as a float."""
     upper = value.abs_upper()
     return float("-inf") if bool(upper == 0) else float(upper.log()) / 2.302585092994046

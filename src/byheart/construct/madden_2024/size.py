@@ -1,4 +1,4 @@
-"""The sizes of MFT24's constructions, and their entries in the registry; `theorem` builds them."""
+"""The sizes of MFT24's constructions, and their entries in the registry. `theorem` builds the networks."""
 
 from __future__ import annotations
 
@@ -19,29 +19,30 @@ METHOD_NAMES: dict[Kind, str] = {"attention": "madden-2024", "averaging": "madde
 
 
 DIM = 16
-"""The embedding dimension of every solver but steps, which have dimension 1."""
+"""The default embedding dimension of all solvers except steps, which have dimension 1."""
 
 ALLOWED_GAP = 0.01
-"""Share of the entropy that MFT24's experiment allows as gap; the convex solver's default goal."""
+"""The gap that MFT24's experiment allows, as a share of the entropy. It is the default goal of the convex solver."""
 
 FIRST_WIDTH = 64
-"""Where the search for the fewest neurons begins."""
+"""The number of neurons at which the search for the fewest begins."""
 
 OVERSAMPLING = {"float64": (1, 1), "float32": (5, 4)}
-"""Neurons per context, as a fraction: as the theorem has it, and with a quarter more, which keeps the output matrix small
-enough for float32."""
+"""Neurons per context, as a fraction: in float64 as many as the theorem has, in float32 a quarter more, which keeps the output
+matrix small enough."""
 
 
 def neurons_for(n_contexts: int, precision: str) -> int:
-    """The neurons that random features take by default."""
+    """Return the default number of neurons for random features."""
     times, over = OVERSAMPLING[precision]
     return -(-n_contexts * times // over)
 
 
 LARGEST_BASE = 16
-"""Scores are below 9 in dimension 1: a larger base leaves one token alone, and rounding grows with its logarithm."""
+"""The largest base of softmax. In dimension 1 scores are below 9: with a larger base only one token would have weight.
+Rounding errors grow with the logarithm of the base."""
 
-LARGEST_MARGIN = 1_000_000  # of logits; beyond some hundreds a softmax in floats is a single token
+LARGEST_MARGIN = 1_000_000  # of logits; beyond some hundreds a softmax in floats puts all weight on one token
 
 
 @dataclass(frozen=True)
@@ -49,15 +50,15 @@ class MaddenOptions:
     """The options of both constructions.
 
     solver        `steps` (d = 1, no solve), `random-features` (one solve), `convex` (fewer neurons than contexts),
-                  `stochastic` (the same for many contexts with one right token each), or `auto`: steps in float64
-                  where the images lie far enough apart, else random features
-    dim, n_heads  embedding dimension and heads; steps have one of each
-    hidden_width  neurons; None for as many as contexts, or for the convex solver the fewest that reach the goal,
-                  and for the stochastic one 64 doubled until all are right
-    gap           convex: the share of the entropy that may be left
-    neurons       convex: `shaped` to the data before the convex fit, or left as `random` as they are drawn
-    skip          attention: add the last token to what it attends to, which the paper leaves out for simplicity
-    base          attention: the base of its softmax; e where none is given
+                  `stochastic` (like convex, for many contexts with one right token each), or `auto`: steps in float64
+                  if the images are far enough apart, else random features
+    dim, n_heads  embedding dimension and number of heads; steps have one of each
+    hidden_width  number of neurons. Default: as many as contexts; for convex the fewest that reach the goal; for stochastic
+                  64, doubled until all contexts are right
+    gap           convex: the allowed gap, as a share of the entropy
+    neurons       convex: `shaped` fits the neurons to the data before the convex fit; `random` keeps them as drawn
+    skip          attention: add the last token to the output of attention, which the paper omits for simplicity
+    base          attention: the base of its softmax; by default e
     """
 
     precision: Literal["float64", "float32"] = "float64"
@@ -79,7 +80,7 @@ class MaddenOptions:
         if self.base is not None and not (1 / LARGEST_BASE <= self.base <= LARGEST_BASE and self.base != 1):
             raise UsageError(
                 f"base must lie between 1/{LARGEST_BASE} and {LARGEST_BASE} and differ from 1; got {self.base}.\n"
-                "  To the base 1 all scores weigh the same, and attention sees only a multiset of tokens.",
+                "  With base 1 all scores have equal weight, so attention sees only a multiset of tokens.",
                 base=self.base,
             )
         if self.solver == "steps" and self.activation != "tanh":
@@ -89,7 +90,7 @@ class MaddenOptions:
             )
         if self.solver == "steps" and self.hidden_width is not None:
             raise UsageError(
-                f"hidden_width={self.hidden_width} does not go with solver=steps, which has a neuron for each context.\n"
+                f"hidden_width={self.hidden_width} cannot be used with solver=steps, which has one neuron per context.\n"
                 "  Leave it out, or choose another solver.",
                 hidden_width=self.hidden_width,
             )
@@ -111,7 +112,7 @@ class MaddenOptions:
 
 
 def require_attention(kind: Kind, options: MaddenOptions) -> None:
-    """Refuse the options of attention where tokens are averaged."""
+    """Raise `UsageError` if options of attention are given to the averaging construction."""
     if kind == "averaging" and (options.skip or options.base is not None):
         raise UsageError(
             "skip and base are options of attention, and madden-2024-averaging has none.\n  Choose method madden-2024 for them."
@@ -119,10 +120,11 @@ def require_attention(kind: Kind, options: MaddenOptions) -> None:
 
 
 def size_of(kind: Kind, shape: DataShape, options: MaddenOptions) -> Size:
-    """The size if steps suffice where they are tried; the search for fewer neurons than contexts begins at 64."""
+    """Return the size, assuming that steps suffice if they are tried. The search for fewer neurons than contexts begins at
+    64."""
     require_attention(kind, options)
     if shape.vocab is None:
-        raise AssumptionViolated("this construction embeds tokens, and these inputs are vectors.")
+        raise AssumptionViolated("this construction embeds token ids, but these inputs are vectors.")
     dim = 1 if options.tries_steps else options.dim
     if options.solver in ("convex", "stochastic"):
         default = FIRST_WIDTH

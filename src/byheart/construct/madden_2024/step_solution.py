@@ -1,8 +1,8 @@
-"""The step solution: in dimension 1, neurons that saturate and an output matrix that needs no solve.
+"""The step solution, in dimension 1: neurons that saturate, and an output matrix that is given by a formula.
 
-Sort the contexts by their image x_1 < ... < x_n under the mixing layer. Neuron k > 1 is tanh(w_k (x - midpoint_k)) with
-w_k so large that it gives exactly -1 up to x_{k-1} and exactly +1 from x_k on; neuron 1 is constantly 1. Then logits
-V_1 + Σ_{k<=i} V_k - Σ_{k>i} V_k equal Y_i for V_1 = (Y_1 + Y_n)/2 and V_k = (Y_k - Y_{k-1})/2.
+Sort the contexts by their image x_1 < ... < x_n under the mixing layer. Neuron k > 1 is tanh(w_k (x - midpoint_k)). Its w_k is
+so large that it gives exactly -1 up to x_{k-1} and exactly +1 from x_k on. Neuron 1 is constantly 1. With V_1 = (Y_1 + Y_n)/2
+and V_k = (Y_k - Y_{k-1})/2 the logits V_1 + Σ_{k<=i} V_k - Σ_{k>i} V_k equal Y_i.
 """
 
 from __future__ import annotations
@@ -25,22 +25,28 @@ from byheart.program.targets import EncodedContexts, Logits
 from byheart.theorems import realises
 
 SATURATION = {"float64": 20.0, "float32": 10.0}
-"""From here on tanh is 1 to the last bit: 1 - tanh(x) = 2e^-2x is below a quarter of the rounding unit."""
+"""From this value on, tanh is 1 to the last bit: 1 - tanh(x) = 2e^-2x is below a quarter of the rounding unit."""
 
 SHARPNESS = {"float64": 160.0, "float32": 80.0}
-"""Pre-activations run from minus to plus half of this between neighbours: far beyond saturation, to absorb rounding."""
+"""Between neighbours, pre-activations go from minus half to plus half of this.
+
+That is far beyond saturation, to absorb rounding.
+"""
 
 MANTISSA = {"float64": 53, "float32": 24}
 COARSEST_BITS = 20
-"""Targets are rounded to multiples of 2^-s only if s is at least this: logits off by 2^-21 cost a divergence of 1e-13."""
+"""Targets are rounded to multiples of 2^-s only if s is at least this.
+
+A change of logits by 2^-21 causes a divergence of 1e-13.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """A decoder of n neurons and what is known about it.
+    """A decoder of n neurons and its properties.
 
     order       contexts by their image, smallest first
-    grid_bits   target logits are multiples of 2^-grid_bits, so that no sum rounds in any order; None where they are not
+    grid_bits   target logits are multiples of 2^-grid_bits, so that no sum rounds in any order; None if they are not
     """
 
     decoder: Decoder
@@ -55,11 +61,11 @@ def solve_by_steps(front: Decoder, encoded: EncodedContexts, logits: Logits) -> 
     """Give every context its row of `logits`, with as many neurons as contexts.
 
     Source:     MFT24 Theorems 5 and 7 at d = 1 with m = n neurons.
-    Assumes:    the activation tanh; images further apart than rounding can move them (`Injectivity.holds`, with room).
+    Assumes:    the activation tanh; distances between images exceed their rounding errors (`Injectivity.holds`, with room).
     Guarantee:  every neuron is exactly ±1 on every context, because it is on its two neighbours and rounding is
                 monotone. In float64 the targets are rounded to a grid on which all partial sums are exact, so logits
                 are equal to `targets` in any order of summation.
-    Departs:    free biases and steep weights in place of b = η·1 and a small ε, which leave no rank in floats.
+    Departs:    free biases and steep weights replace b = η·1 and a small ε, which would make the matrix singular in floats.
     """
     assert front.activation == "tanh"
     assert front.dim == 1
@@ -73,7 +79,7 @@ def solve_by_steps(front: Decoder, encoded: EncodedContexts, logits: Logits) -> 
     gaps = np.diff(x)
     slope = np.concatenate([[0.0], SHARPNESS[precision] / gaps]).astype(dtype)
     middle = (x[:-1] + gaps / 2).astype(np.float64)
-    # the constant neuron has no slope and a bias that saturates
+    # the constant neuron has slope zero and a bias that saturates
     bias = np.concatenate([[SHARPNESS[precision]], -slope[1:].astype(np.float64) * middle]).astype(dtype)
     targets, grid_bits = _on_a_grid(logits, order, precision)
     ordered = targets[order]
@@ -86,10 +92,10 @@ def solve_by_steps(front: Decoder, encoded: EncodedContexts, logits: Logits) -> 
 def _on_a_grid(
     logits: Logits, order: Int[np.ndarray, " n_contexts"], precision: str
 ) -> tuple[Logits, int | None]:
-    """Round targets to multiples of 2^-s such that sums of the V_k in any order are exact, if s can be large enough."""
+    """Round targets to multiples of 2^-s so that sums of the V_k are exact in any order, if s can be large enough."""
     ordered = logits[order]
     ends = np.abs(ordered[0]) + np.abs(ordered[-1])
-    # every partial sum is at most Σ|V_k| (and V_k is a multiple of 2^-(s+1)); +1 for what rounding adds
+    # every partial sum is at most Σ|V_k| (and V_k is a multiple of 2^-(s+1)); +1 for the change caused by rounding
     largest = float((np.abs(np.diff(ordered, axis=0)).sum(axis=0) + ends).max(initial=1.0)) / 2 + 1
     grid_bits = MANTISSA[precision] - 2 - int(np.ceil(np.log2(largest)))
     if grid_bits < COARSEST_BITS:
@@ -98,12 +104,12 @@ def _on_a_grid(
 
 
 def _require_room(x: Float[np.ndarray, " n_contexts"], found: Injectivity, precision: str) -> None:
-    # a shift of x by `rounding` moves the pre-activation by sharpness·rounding/gap, which must stay above saturation
+    # a change of x by `rounding` moves the pre-activation by sharpness·rounding/gap; it must stay saturated
     room = SHARPNESS[precision] / 2 - SATURATION[precision]
     needed = 2 * found.rounding * SHARPNESS[precision] / room
     if len(x) > 1 and found.min_gap <= needed:
         raise AssumptionViolated(
-            f"the images of {len(x)} contexts lie as close as {found.min_gap:.3g}; steps in {precision} need gaps above "
+            f"the images of {len(x)} contexts are as close as {found.min_gap:.3g}; steps in {precision} need gaps above "
             f"{needed:.3g}.\n  Use the solver random-features, another seed, or float64.",
             min_gap=found.min_gap,
             needed=needed,
@@ -111,13 +117,13 @@ def _require_room(x: Float[np.ndarray, " n_contexts"], found: Injectivity, preci
 
 
 def _require_saturation(x: np.ndarray, slope: np.ndarray, bias: np.ndarray, rounding: float) -> None:
-    """Check each neuron on the two contexts beside its step, moved by rounding towards it.
+    """Check each neuron on the two contexts next to its step, moved by `rounding` towards the step.
 
-    fl(fl(w·x) + b) never decreases in x, so saturation there is saturation on all contexts beyond.
+    fl(fl(w·x) + b) never decreases in x, so if the neuron is saturated there, it is saturated on all contexts beyond.
     """
     shift = x.dtype.type(rounding)
     limit = SATURATION["float32" if x.dtype == np.float32 else "float64"]
     above = slope[1:] * (x[1:] - shift) + bias[1:]
     below = slope[1:] * (x[:-1] + shift) + bias[1:]
-    assert (above >= limit).all(), "a step is not saturated above; the room computed before is wrong"
-    assert (below <= -limit).all(), "a step is not saturated below; the room computed before is wrong"
+    assert (above >= limit).all(), "a step is not saturated above; the computed margin is wrong"
+    assert (below <= -limit).all(), "a step is not saturated below; the computed margin is wrong"

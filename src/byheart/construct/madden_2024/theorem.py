@@ -34,10 +34,13 @@ from byheart.theorems import realises
 
 DRAWS = 8
 MOST_SEEN_TWICE = 4096
-"""Contexts up to which labels must lead from the equations too, which are slower than the module."""
+"""Up to this many contexts, labels are also checked with the equations, which are slower than the module."""
 
 LARGEST_RESIDUAL = 1e-2
-"""Logits that are off by more were not solved for: a divergence is about half of its square, far below what is allowed."""
+"""If logits differ by more than this, the system was not solved.
+
+A divergence is about half of its square, far below the allowed value.
+"""
 
 
 @realises("MFT24-T5", "MFT24-T7", "MFT24-Def1", "MFT24-skip", "MFT24-base")
@@ -54,9 +57,9 @@ def plan(
     Source:     MFT24 Theorem 5 (`kind` attention) and Theorem 7 (averaging); the proofs' algorithm, as repaired in
                 `steps`, `random_features` and `convex`.
     Assumes:    distinct contexts of tokens; equal contexts of next-token data carry equal labels.
-    Guarantee:  not exact: distributions have finite logits. The divergence from every distribution is measured and
-                is in the certificate.
-    Size:       `size_of`: m = n neurons at d = 1 (steps). Others as their options say.
+    Guarantee:  not exact, because finite logits only approximate distributions. The divergence from every distribution is
+                measured, and the certificate states it.
+    Size:       `size_of`: m = n neurons at d = 1 (steps). For other solvers the options determine the size.
     Departs:    see the solvers.
     """
     require_attention(kind, options)
@@ -105,23 +108,23 @@ def plan(
 
 
 def _require_right(name: str, decoder: Decoder, targets: NextTokenTargets, precision: str) -> None:
-    """Refuse data whose contexts lie too close for this precision: their logits come out of order."""
+    """Reject data whose contexts are so close that this precision answers some of them wrongly."""
     encoded = targets.contexts.pad(decoder.pad, decoder.seq_len)
     is_wrong = decoder.compute_logits(encoded).argmax(axis=1) != targets.next_tokens
-    if len(targets) <= MOST_SEEN_TWICE:  # a lead within rounding is none for another program
+    if len(targets) <= MOST_SEEN_TWICE:  # a lead within the rounding error may be lost in another program
         is_wrong |= decoder.bound_logits(encoded).value.argmax(axis=1) != targets.next_tokens
     wrong = int(is_wrong.sum())
     if wrong:
         finer = "precision float64, or " if precision == "float32" else ""
         raise AssumptionViolated(
-            f"{name} answers {wrong} of these {len(targets)} contexts wrongly in {precision}: they lie too close after mixing.\n"
-            f"  Choose {finer}a construction that keeps them apart exactly, such as retrieval.",
+            f"{name} answers {wrong} of these {len(targets)} contexts wrongly in {precision}: they are too close after mixing.\n"
+            f"  Choose {finer}a construction that separates them exactly, such as retrieval.",
             wrong=wrong,
         )
 
 
 def _require_close(name: str, decoder: Decoder, targets: NextTokenTargets, precision: str) -> None:
-    """Refuse a fit whose large weights do not survive rounding: it was made in float64 and is kept in `precision`."""
+    """Reject a fit, made in float64, whose weights are too large to be rounded to `precision`."""
     logits = decoder.compute_logits(targets.contexts.pad(decoder.pad, decoder.seq_len))
     wrong = int((~(targets.divergences(logits.astype(np.float64)) <= ALLOWED_DIVERGENCE)).sum())
     if wrong:
@@ -134,7 +137,7 @@ def _require_close(name: str, decoder: Decoder, targets: NextTokenTargets, preci
 
 @dataclass(frozen=True, eq=False)
 class _Problem:
-    """What every solver starts from."""
+    """The input of every solver."""
 
     kind: Kind
     options: MaddenOptions
@@ -145,7 +148,7 @@ class _Problem:
     task: Task
 
     def draw_front(self, dim: int) -> tuple[Decoder, np.ndarray]:
-        """A network up to its neurons, and the contexts as it takes them."""
+        """Return a network without neurons, and the contexts in its encoding."""
         contexts, options = self.targets.contexts, self.options
         sizes = (contexts.n_vocab, contexts.max_len, dim, self.targets.n_outputs)
         front = draw_mixing(
@@ -177,7 +180,7 @@ def _solve(problem: _Problem) -> tuple[Decoder, dict[str, Any]]:
 
 
 def _by_random_features(problem: _Problem) -> tuple[Decoder, dict[str, Any]]:
-    """Draw neurons until their outputs distinguish all contexts: a few GELU neurons may all be 0 on the same contexts."""
+    """Draw neurons until their outputs distinguish all contexts. A few GELU neurons may all be 0 on the same contexts."""
     logits = problem.targets.logits(problem.margin)
     for _ in range(DRAWS):
         front, encoded = problem.draw_front(problem.options.dim)
@@ -186,17 +189,19 @@ def _by_random_features(problem: _Problem) -> tuple[Decoder, dict[str, Any]]:
         )
         if fit.residual <= LARGEST_RESIDUAL:
             return fit.network, {"solver": "random-features", **fit.to_notes()}
-    if fit.condition < float("inf"):  # solved, and off by rounding: the check says whether that is too much
+    if fit.condition < float(
+        "inf"
+    ):  # solved up to rounding; a later check decides whether the error is too large
         return fit.network, {"solver": "random-features", **fit.to_notes()}
     raise AssumptionViolated(
-        f"{fit.network.hidden_width} random neurons do not tell these {len(encoded)} contexts apart (condition "
-        f"{fit.condition:.2g}, logits off by {fit.residual:.2g}).\n  Give a larger hidden_width, another seed or another solver.",
+        f"{fit.network.hidden_width} random neurons do not distinguish these {len(encoded)} contexts (condition "
+        f"{fit.condition:.2g}, logits off by {fit.residual:.2g}).\n  Use a larger hidden_width, another seed or another solver.",
         condition=fit.condition,
     )
 
 
 def _by_steps(problem: _Problem) -> tuple[Decoder, dict[str, Any]]:
-    """Draw embeddings until the images of all contexts lie far enough apart; the gap depends on the draw."""
+    """Draw embeddings until the images of all contexts are far enough apart. The gap depends on the draw."""
     for draw in range(DRAWS):
         front, encoded = problem.draw_front(dim=1)
         try:
@@ -207,7 +212,7 @@ def _by_steps(problem: _Problem) -> tuple[Decoder, dict[str, Any]]:
             continue
         return steps.decoder, {
             "solver": "steps",
-            "min_gap": steps.injectivity.min_gap,  # infinite for one context
+            "min_gap": steps.injectivity.min_gap,  # infinite for a single context
             "rounding": steps.injectivity.rounding,
             "grid_bits": steps.grid_bits,
             "draws": draw + 1,
@@ -218,11 +223,11 @@ def _by_steps(problem: _Problem) -> tuple[Decoder, dict[str, Any]]:
 def _by_stochastic_steps(
     problem: _Problem, front: Decoder, encoded: np.ndarray
 ) -> tuple[Decoder, dict[str, Any]]:
-    """Random neurons, twice as many as before until every label leads, or as many as asked for."""
+    """Fit random neurons, doubling their number until every label leads. If `hidden_width` is given, use that number."""
     targets, rng, hidden_width = problem.targets, problem.rng, problem.options.hidden_width
     if len(targets.next_tokens) > len(targets):
         raise UsageError(
-            "solver stochastic is for one right token per context; take convex for distributions."
+            "solver stochastic needs exactly one right token per context; use convex for distributions."
         )
     n_neurons, mixed = hidden_width or FIRST_WIDTH, mixed_contexts(front, encoded)
     while True:
@@ -241,16 +246,17 @@ def _by_stochastic_steps(
             raise AssumptionViolated(
                 f"{n_neurons} neurons leave {found.unsettled} of {len(targets)} contexts unsettled after "
                 f"{found.passes:.0f} passes.\n"
-                "  Give a larger hidden_width, or another solver.",
+                "  Use a larger hidden_width, or another solver.",
                 unsettled=found.unsettled,
             )
         n_neurons *= 2
 
 
 def _certainty(logits: np.ndarray, targets: NextTokenTargets) -> float:
-    """The factor for logits that makes every context as certain as its only next token is.
+    """Return a factor for the logits that makes every context nearly certain of its only next token.
 
-    A lead of at least ln(ω / allowed) leaves the others a share of at most `allowed`, and e leaves room for rounding.
+    A lead of at least ln(ω / allowed) leaves the other tokens a probability of at most `allowed`. The factor e leaves room for
+    rounding.
     """
     rows = np.arange(len(logits))
     right = logits[rows, targets.next_tokens]
@@ -262,21 +268,21 @@ def _certainty(logits: np.ndarray, targets: NextTokenTargets) -> float:
 
 
 def _by_regression(problem: _Problem, front: Decoder, encoded: np.ndarray) -> tuple[Decoder, dict[str, Any]]:
-    """The fewest neurons that reach the goal, or the number asked for."""
+    """Fit the fewest neurons that reach the goal, or the number in the options."""
     options, targets = problem.options, problem.targets
     goal = options.gap * targets.entropy_nats
     if goal <= 0 and problem.task == "distribution":
-        # one continuation each, and a share of nothing is nothing, so that every context must be right by itself:
+        # With one continuation per context the entropy is 0, and so is any share of it. Then every context must be right by itself:
         # c_i KL_i <= Σ c KL <= goal, so KL_i <= goal / c_i
         goal = ALLOWED_DIVERGENCE * float(targets.counts.min())
-    elif goal <= 0:  # labels need only lead: a hundredth of the share of what guessing costs
+    elif goal <= 0:  # labels need only lead: a hundredth of the share of the loss of guessing
         goal = options.gap * float(targets.counts.sum()) * float(np.log(targets.n_outputs)) * 1e-2
     solve = _with_shaped_neurons if options.neurons == "shaped" else _with_random_neurons
     decoder, fit, notes = solve(problem, front, encoded, goal)
     if not fit.reached:
         raise AssumptionViolated(
-            f"{decoder.hidden_width} neurons leave a gap of {fit.gap_nats:.4g} nats, above the {goal:.4g} asked for.\n"
-            f"  Give a larger hidden_width{' or gap' if targets.entropy_nats > 0 else ''}, or leave hidden_width out.",
+            f"{decoder.hidden_width} neurons leave a gap of {fit.gap_nats:.4g} nats, but the goal is {goal:.4g}.\n"
+            f"  Use a larger hidden_width{' or gap' if targets.entropy_nats > 0 else ''}, or leave hidden_width out.",
             gap=fit.gap_nats,
             goal=goal,
         )
@@ -304,10 +310,10 @@ def _with_shaped_neurons(problem: _Problem, front: Decoder, encoded: np.ndarray,
         search = find_fewest(fit, lambda each: each.fit.reached, min(FIRST_WIDTH, len(targets)), most=most)
         if search is None:
             raise AssumptionViolated(
-                f"{most} neurons do not reach a gap of {goal:.4g} nats.\n  Give a larger gap, or another solver."
+                f"{most} neurons do not reach a gap of {goal:.4g} nats.\n  Allow a larger gap, or another solver."
             )
         found = search.fit
-        # each width with the gap it left: the one below the least misses the goal for this seed and this solver
+        # each width with its gap; the width just below the smallest one misses the goal for this seed and this solver
         notes["tried"] = [
             [width, each.fit.gap_nats, each.fit.reached] for width, each in search.tried.items()
         ]
@@ -328,7 +334,7 @@ def _with_random_neurons(problem: _Problem, front: Decoder, encoded: np.ndarray,
         if found is not None:
             fit = found.fit
             notes["tried"] = [[width, each.gap_nats, each.reached] for width, each in found.tried.items()]
-            # no output matrix with logits below a size reaches the goal with a neuron fewer
+            # with one neuron fewer, no output matrix whose logits are below this size reaches the goal
             if found.narrower is not None:
                 notes["narrower_gap_nats"] = found.narrower.gap_nats
                 notes["narrower_excluded_norm"] = found.narrower.excluded_norm

@@ -28,19 +28,20 @@ from byheart.records.reader import within
 
 NAME = "mahdavi-2023"
 LABEL_DIM = 2
-"""Classes are points on a circle, so two numbers are solved for."""
+"""Classes are points on a circle, so the linear system has two right-hand sides."""
 
 SCORE_SPREAD = 3.0
-"""Scores of order 1 to 30 serve alike; much larger ones lose digits where all examples share a context."""
+"""Scale of the scores. Values from 1 to 30 work equally well; much larger ones lose precision if all examples share a
+context."""
 
 
 def capacity(n_heads: int, n_context: int, head_dim: int) -> int:
-    """H(min(n, d_h) - 1) + 1, the theorem's number of examples."""
+    """Return the theorem's number of examples, H(min(n, d_h) - 1) + 1."""
     return n_heads * (min(n_context, head_dim) - 1) + 1
 
 
 def heads_for(n_examples: int, n_context: int, head_dim: int) -> int:
-    """The least H of the theorem."""
+    """Return the least H that the theorem allows."""
     step = min(n_context, head_dim) - 1
     if step < 1:
         raise AssumptionViolated(
@@ -51,7 +52,7 @@ def heads_for(n_examples: int, n_context: int, head_dim: int) -> int:
 
 @dataclass(frozen=True)
 class MahdaviOptions:
-    """The options of `mahdavi-2023`: d_h, by default min(n, d), and H, by default the least of the theorem."""
+    """The options of `mahdavi-2023`: d_h, by default min(n, d), and H, by default the least that the theorem allows."""
 
     head_dim: Annotated[int, within(1, 1 << 31)] | None = None
     n_heads: Annotated[int, within(1, 1 << 31)] | None = None
@@ -59,7 +60,7 @@ class MahdaviOptions:
 
 @dataclass(frozen=True, eq=False)
 class HeadFeatures:
-    """Z: the output of every head on every example, (T, H·d), with its rank and condition number."""
+    """The features Z, which are the outputs of every head on every example (T, H·d), with their rank and condition number."""
 
     values: Float[np.ndarray, "n_examples n_features"]
     rank: int
@@ -69,8 +70,8 @@ class HeadFeatures:
 def head_features(
     network: AttentionOnly, vectors: Float[np.ndarray, "n_examples seq_len dim"]
 ) -> HeadFeatures:
-    """The attention before output of every example and its numerical rank."""
-    from byheart.network.attention_only.module import AttentionOnlyModule  # it loads torch
+    """Compute the attention features of every example and their numerical rank."""
+    from byheart.network.attention_only.module import AttentionOnlyModule  # this module loads torch
     from byheart.network.batches import run_in_batches
 
     module = AttentionOnlyModule(network).double().eval()
@@ -86,18 +87,18 @@ def head_features(
 def plan(
     data: Dataset, options: MahdaviOptions, rng: np.random.Generator, progress: Progress | None = None
 ) -> Construction:
-    """Compile examples (context vectors and, last, a query vector) into one layer of attention without skip connection.
+    """Compile examples (context vectors followed by a query vector) into one attention layer without skip connection.
 
     Source:     Mahdavi et al. (2023), Theorem 1, as restated by DPC24 section 6: T <= H(r - 1) + 1 with r = min(n, d_h).
-                This proof is reconstructed: full rank of Z is an open, analytic condition, so random heads have it almost
+                The proof is reconstructed: full rank of Z is an open, analytic condition, so random heads satisfy it almost
                 surely; then the value and output maps are one linear solve.
     Assumes:    n < d context vectors of full rank; distinct (context, query) pairs.
-    Guarantee:  the largest logit is the right one, checked natively; the rank of Z is checked before.
+    Guarantee:  the largest logit is the right one, checked natively. The rank of Z is checked first.
     Size:       `size_of`: H heads with 2·d_h·d + 2·d + 4 parameters, and two numbers per class.
     """
     if not isinstance(data.inputs, VectorSequences) or data.task != "next-token":
         raise AssumptionViolated(
-            f"{NAME} is for vectors with one label per sequence: its queries must be independent, and tokens repeat.\n"
+            f"{NAME} needs vectors with one label per sequence: its queries must be independent, but tokens repeat.\n"
             "  Choose another method, such as retrieval or madden-2024."
         )
     x = data.inputs.values
@@ -121,7 +122,7 @@ def plan(
     found = head_features(network, x)
     if found.rank < n_examples:
         raise AssumptionViolated(
-            f"{n_heads} heads have rank {found.rank} on these {n_examples} examples.\n  Give more heads with n_heads.",
+            f"{n_heads} heads have rank {found.rank} on these {n_examples} examples.\n  Increase n_heads.",
             rank=found.rank,
         )
     maps = np.linalg.lstsq(found.values, circle_points(data.n_classes)[data.labels], rcond=None)[0]
@@ -155,12 +156,12 @@ def _check_assumptions(x: Float[np.ndarray, "n_examples seq_len dim"], n_context
     if n_context < 2 or n_context >= dim:
         raise AssumptionViolated(
             f"{NAME} needs contexts of 2 to d - 1 tokens; here n = {n_context} tokens before the query and d = {dim}.\n"
-            "  Give vectors of a higher dimension, or choose another method, such as kajitsuka-sato-2023."
+            "  Use vectors of a higher dimension, or choose another method, such as kajitsuka-sato-2023."
         )
     flat = x.reshape(len(x), -1)
     if len(np.unique(flat, axis=0)) < len(flat):
         raise AssumptionViolated(
-            f"{NAME} needs distinct examples; some (context, query) pair occurs twice.\n  Give each pair once."
+            f"{NAME} needs distinct examples; a (context, query) pair occurs twice.\n  Keep each pair only once."
         )
     ranks = np.linalg.matrix_rank(x[:, :-1])
     if (ranks < n_context).any():
@@ -172,10 +173,10 @@ def _check_assumptions(x: Float[np.ndarray, "n_examples seq_len dim"], n_context
 
 
 def size_of(shape: DataShape, options: MahdaviOptions) -> Size:
-    """H heads with 2·d_h·d + 2·d + 4 parameters, and two numbers per class."""
+    """Return the size: H heads with 2·d_h·d + 2·d + 4 parameters, and two numbers per class."""
     if shape.dim is None or shape.seq_len < 3 or shape.seq_len - 1 >= shape.dim:
         raise AssumptionViolated(
-            f"{NAME} is for vectors: a query after n context vectors, 2 <= n < d, one label per sequence."
+            f"{NAME} needs vectors: n context vectors with 2 <= n < d, then a query, and one label per sequence."
         )
     n_context, dim = shape.seq_len - 1, shape.dim
     head_dim = options.head_dim or min(n_context, dim)

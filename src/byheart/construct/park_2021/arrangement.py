@@ -1,6 +1,6 @@
-"""Where the points go: integers on a line, folded, overlaid in segments and cut into buckets, always distinct.
+"""Arrange the points as distinct integers on a line, which is folded, overlaid in segments and cut into buckets.
 
-Everything here is about whole numbers; `program` turns each move into a block.
+This module computes only with integers; `program` turns each move into a block.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from byheart.program.projection import IntegerPoints
 
 _DIRECTIONS_PER_SIZE = 16
 _LONGEST_DIRECTION_BITS = 4096
-_FOLD_COMPARISONS = 1_000_000  # spent on one fold, for many points
+_FOLD_COMPARISONS = 1_000_000  # the number of comparisons for one fold, for many points
 _MOST_FOLD_TRIALS = 2_000
 _WINDOW = 4096
 _INT64 = 1 << 62
@@ -28,13 +28,12 @@ _INT64 = 1 << 62
 def short_direction(
     points: IntegerPoints, rng: np.random.Generator
 ) -> tuple[tuple[int, ...], list[int], int]:
-    """A direction with short entries along which all points are distinct: (direction, places, unit bits).
+    """Find a direction with short entries along which all points are distinct. Returns (direction, positions, unit bits).
 
-    Place i is 2^-unit · (direction · point i), an integer; places are distinct and start at 0 after
-    subtracting their minimum.
+    Position i is 2^-unit · (direction · point i), an integer. Positions are distinct, and their minimum is subtracted, so that
+    they start at 0.
 
-    Source:     PLYS21's projection (KS25 Lemma G.1). Only distinctness is asked for: folding takes care of
-                the range.
+    Source:     PLYS21's projection (KS25 Lemma G.1). Only distinctness is required, because folding reduces the range.
     """
     dim = points.coordinates.shape[1]
     for n_bits in range(_LONGEST_DIRECTION_BITS):
@@ -56,21 +55,20 @@ def short_direction(
         if best is not None:
             together = reduce(
                 or_, best[2], 0
-            )  # all places, and so their differences, are multiples of its lowest bit
+            )  # all positions, and so their differences, are multiples of its lowest bit
             unit = (together & -together).bit_length() - 1 if together else 0
             return best[1], [place >> unit for place in best[2]], unit
-    raise AssumptionViolated(f"no direction separates the {points.n_points} points: are two of them equal?")
+    raise AssumptionViolated(f"no direction separates the {points.n_points} points. Are two of them equal?")
 
 
 def fold(places: Sequence[int], rng: np.random.Generator) -> tuple[list[int], list[int]]:
-    """Fold the line until it hardly shrinks any more: (mirrors, new places).
+    """Fold the line until it hardly gets shorter. Returns (mirrors, new positions).
 
-    A fold with mirror μ keeps x <= μ/2 and sends x > μ/2 to μ - x, so the range falls by half. Two points
-    meet if x + y = μ, which rules out at most N²/4 mirrors: as long as the range is far above N², almost any
-    mirror near it serves.
+    A fold with mirror μ keeps x <= μ/2 and sends x > μ/2 to μ - x, so the range is halved. Two points meet if x + y = μ, which
+    excludes at most N²/4 mirrors. As long as the range is far above N², almost any mirror near it works.
 
-    Assumes:    distinct places from 0 up.
-    Guarantee:  new places are distinct and not negative; usually below about N²/8.
+    Assumes:    distinct positions from 0 up.
+    Guarantee:  new positions are distinct and not negative; usually below about N²/8.
     Departs:    PLYS21 shift the upper half down; a reflection takes one ReLU instead of two (reconstructed).
     """
     mirrors: list[int] = []
@@ -86,7 +84,7 @@ def fold(places: Sequence[int], rng: np.random.Generator) -> tuple[list[int], li
 
 
 def _free_mirror(places: Sequence[int], largest: int, trials: int, rng: np.random.Generator) -> int | None:
-    """The first mirror found in [largest, 1.4 · largest] at which no two points meet."""
+    """Return the first mirror found in [largest, 1.4 · largest] at which no two points meet."""
     slack = 2 * largest // 5
     fractions: list[int] = rng.integers(0, 1 << 40, size=min(trials, slack + 1)).tolist()
     drawn = [0, 1, *(fraction * (slack + 1) >> 40 for fraction in fractions)]
@@ -110,20 +108,20 @@ def _free_mirror(places: Sequence[int], largest: int, trials: int, rng: np.rando
 
 @dataclass(frozen=True)
 class Segment:
-    """The points from `start` up to the next segment, moved to begin at `target`."""
+    """The points from `start` up to the next segment, moved so that they begin at `target`."""
 
     start: int
     target: int
 
 
 def overlay(places: Sequence[int], per_segment: int) -> tuple[list[Segment], list[int]]:
-    """Cut the line into segments and slide them over one another into a short range: (segments, new places).
+    """Cut the line into segments and move them over one another into a short range. Returns (segments, new positions).
 
-    Segments hold at most g = `per_segment` points over a length of at most g·N. Each goes to the least place
-    where none of its points meets another; at most g·N places are ruled out, so the range ends below 2gN.
+    Segments contain at most g = `per_segment` points over a length of at most g·N. Each segment moves to the least position
+    where none of its points meets another. At most g·N positions are excluded, so the final range is below 2gN.
 
-    Assumes:    distinct places, not negative.
-    Guarantee:  new places are distinct and start at 0; segments come in rising order of `start`.
+    Assumes:    distinct positions, not negative.
+    Guarantee:  new positions are distinct and start at 0; segments are in ascending order of `start`.
     """
     order = np.argsort(np.array(places, dtype=np.int64))
     sorted_places = np.array(places, dtype=np.int64)[order]
@@ -160,11 +158,11 @@ def _first_fit(taken: np.ndarray, inside: np.ndarray) -> int:
         free = np.flatnonzero(~blocked)
         if free.size:
             return begin + int(free[0])
-    raise AssertionError("more places are free than segments can block")
+    raise AssertionError("no free position was found, although segments cannot block all of them")
 
 
 def bucket_starts(places: Sequence[int], width: int) -> list[int]:
-    """Starts of the buckets [start, start + width) that cover all places, each beginning at a point."""
+    """Return the starts of buckets [start, start + width) that cover all positions. Each bucket begins at a point."""
     ordered = np.sort(np.array(places, dtype=np.int64))
     starts, at = [], 0
     while at < len(ordered):
@@ -175,9 +173,9 @@ def bucket_starts(places: Sequence[int], width: int) -> list[int]:
 
 @dataclass(frozen=True, eq=False)
 class Arrangement:
-    """All moves of the points, and where each ends: bucket number and field within the bucket.
+    """All moves of the points, and the final place of each point: bucket number and field within the bucket.
 
-    `segments` is empty where overlaying does not pay. `extent` is the range of the places that are cut into
+    `segments` is empty if overlaying would not save parameters. `extent` is the range of the positions that are cut into
     buckets.
     """
 
@@ -192,9 +190,9 @@ class Arrangement:
 def arrange(
     places: Sequence[int], rng: np.random.Generator, move_cost: int, bucket_cost: int, field_cost: int
 ) -> Arrangement:
-    """The arrangement with the least cost, given the costs of a segment, a bucket and a field.
+    """Return the arrangement with the least cost, given the costs of a segment, a bucket and a field.
 
-    PLYS21 take N^(1/3) points per segment; here a few numbers near it compete with no segments at all.
+    PLYS21 use N^(1/3) points per segment. Here a few numbers near it, and no segments at all, are compared.
     """
     mirrors, folded = fold(places, rng)
     n_points = len(folded)
@@ -213,7 +211,7 @@ def arrange(
 def _best_width(
     places: Sequence[int], extent: int, bucket_cost: int, field_cost: int
 ) -> tuple[int, list[int]]:
-    """The bucket width with the least cost; without empty stretches it is √(extent · bucket cost / field cost)."""
+    """Return the bucket width with the least cost. Without empty stretches it would be √(extent · bucket cost / field cost)."""
     centre = max(1, isqrt(extent * bucket_cost // field_cost))
     widths = sorted({max(1, min(extent, centre * step // 16)) for step in range(4, 25)})
     found = [(width, bucket_starts(places, width)) for width in widths]

@@ -1,8 +1,7 @@
-"""The moves of an `Arrangement` as residual blocks on four registers, in whole numbers throughout.
+"""The moves of an `Arrangement` as residual blocks on four registers. All numbers are integers.
 
-Points are moved in place, from the top of the line downwards: a point that has been moved lies below every
-threshold that is still to come, so each threshold sees exactly the points it is meant for, and no copy of the
-old place is needed.
+Points are moved in place, starting at the upper end of the line. A point that has been moved is below all later thresholds, so
+each threshold acts on exactly the points it is meant for, and no copy of the old position is needed.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ REGISTERS = (PLACE, PACKED, FIELD, ANSWER)
 
 
 def fold_blocks(mirrors: Sequence[int], offset: int) -> Blocks:
-    """x ← x + offset, then x ← x - 2·ReLU(x - μ/2) for every mirror μ."""
-    if not mirrors:  # nothing to fold: an idle unit beside the offset
+    """Return blocks for x ← x + offset, and then x ← x - 2·ReLU(x - μ/2) for every mirror μ."""
+    if not mirrors:  # nothing to fold: a unit without effect carries the offset
         return (Block((Unit({}, 0, {}),), {PLACE: offset}),)
     shifts = [offset, *[0] * (len(mirrors) - 1)]
     return tuple(
@@ -49,7 +48,7 @@ def _fold_block(bias: Number, shift: Number = 0) -> Block:
 
 
 def segment_blocks(segments: Sequence[Segment], extent: int) -> Blocks:
-    """From x to x - start + target - extent < 0 in each segment, the highest first."""
+    """Return blocks that map x to x - start + target - extent < 0 in each segment, the highest segment first."""
     return tuple(
         Block(threshold(PLACE, segment.start, {PLACE: segment.target - segment.start - extent}))
         for segment in reversed(segments)
@@ -57,9 +56,10 @@ def segment_blocks(segments: Sequence[Segment], extent: int) -> Blocks:
 
 
 def bucket_blocks(starts: Sequence[int], packed: Sequence[int], n_fields: int, base: int) -> Blocks:
-    """Blocks that subtract the start of the bucket and n_fields from a place, and add the bucket's packed fields; highest first.
+    """Return blocks that find the bucket of a point, the highest bucket first.
 
-    `base` is 0, or -extent after segments. Moved points are below `base`, the least threshold.
+    They subtract the start of the bucket and n_fields from the position, and add the bucket's packed fields. `base` is 0, or
+    -extent after segments. Points that have been moved are below `base`, which is the least threshold.
     """
     return tuple(
         Block(threshold(PLACE, start + base, {PLACE: -start - n_fields, PACKED: fields}))
@@ -68,14 +68,15 @@ def bucket_blocks(starts: Sequence[int], packed: Sequence[int], n_fields: int, b
 
 
 def field_blocks(number: int, n_fields: int, field_bits: int, base: int) -> Blocks:
-    """Take the bits of field `number` off the packed fields, the highest first, if that is the point's own field.
+    """Return blocks that remove the bits of field `number` from the packed fields, the highest bit first, if it is the point's
+    field.
 
-    Assumes:    place = number + base - n_fields; packed = Σ field_q · 2^(q·field bits), without higher fields.
-    Guarantee:  register `field` holds the field's value if its number is the point's, and a negative number
-                otherwise, so that ReLU lets the right one through, into the answer, when the next field is opened.
+    Assumes:    position = number + base - n_fields; packed = Σ field_q · 2^(q·field bits), without higher fields.
+    Guarantee:  register `field` holds the field's value if it is the point's field, and a negative number otherwise. So when
+                the next field is opened, ReLU adds only the right value to the answer.
     """
     gate = 1 << field_bits
-    # hit: the point's number is `number`, for larger ones have been moved away below all thresholds
+    # hit: the point's number is `number`, because points with larger numbers have been moved below all thresholds
     units = list(threshold(PLACE, number + base - n_fields, {PLACE: -n_fields, FIELD: gate}))
     if number < n_fields - 1:
         units.append(Unit({FIELD: 1}, 0, {FIELD: -1, ANSWER: 1}))
@@ -83,7 +84,9 @@ def field_blocks(number: int, n_fields: int, field_bits: int, base: int) -> Bloc
     blocks = []
     for bit in range(field_bits):
         place = field_bits - 1 - bit
-        exponent = number * field_bits + place  # worth 2^exponent in the packed fields, 2^place in its own
+        exponent = (
+            number * field_bits + place
+        )  # worth 2^exponent in the packed fields, and 2^place in its own field
         writes: Form = {PACKED: Dyadic(-1, exponent), FIELD: 1 << place}
         units.append(Unit({PACKED: 1}, 1 - (1 << exponent), writes))
         units.append(Unit({PACKED: 1}, Dyadic(-1, exponent), negate(writes)))
@@ -93,11 +96,11 @@ def field_blocks(number: int, n_fields: int, field_bits: int, base: int) -> Bloc
 
 
 CLOSING = Block((Unit({FIELD: 1}, 0, {ANSWER: 1}),), {ANSWER: 1})
-"""The last field goes to the answer too, and class numbers start at 1 there."""
+"""The last field is also added to the answer, and 1 is added so that class numbers start at 1."""
 
 
 def extraction_blocks(n_fields: int, field_bits: int, base: int) -> Blocks:
-    """From the packed fields to the value of the point's own, plus one."""
+    """Return blocks that extract the point's own field from the packed fields. The answer is its value plus one."""
     numbers = reversed(range(n_fields))
     return (
         *(block for number in numbers for block in field_blocks(number, n_fields, field_bits, base)),
@@ -106,7 +109,7 @@ def extraction_blocks(n_fields: int, field_bits: int, base: int) -> Blocks:
 
 
 def lookup_blocks(arrangement: Arrangement, packed: Sequence[int], field_bits: int, offset: int) -> Blocks:
-    """All phases, one after the other. The answer is the field's value plus one."""
+    """Return the blocks of all phases in order. The answer is the field's value plus one."""
     base = -arrangement.extent if arrangement.segments else 0
     return (
         *fold_blocks(arrangement.mirrors, offset),
@@ -117,12 +120,12 @@ def lookup_blocks(arrangement: Arrangement, packed: Sequence[int], field_bits: i
 
 
 def line_program(table: TokenTable | None, axes: Numbers, steps: tuple[Step, ...]) -> Program:
-    """The program that puts a vector on the line by its axes, and answers with the last register."""
+    """Return the program that maps a vector to the line by `axes`. The last register is the answer."""
     return Program(REGISTERS, {PLACE: axes}, steps, ANSWER, 1, table)
 
 
 def costs_of(field_bits: int) -> tuple[int, int]:
-    """Dense parameters of a block that moves points, and of a field with all its bits."""
+    """Return the dense parameters of a block that moves points, and of a field with all its bits."""
     move, field = [Block(threshold(PLACE, 1, {}))], field_blocks(0, 2, field_bits, 0)
     move_size, field_size = (count_steps(steps, len(REGISTERS)) for steps in (move, field))
     return move_size.parameters_dense, field_size.parameters_dense
@@ -130,7 +133,7 @@ def costs_of(field_bits: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Parts:
-    """How many folds, overlaid segments, buckets, and fields of a bucket."""
+    """The numbers of folds, segments, buckets, and fields per bucket."""
 
     n_folds: int
     n_segments: int
@@ -139,7 +142,7 @@ class Parts:
 
 
 def lookup_outline(parts: Parts, field_bits: int, place_bits: int) -> tuple[Step, ...]:
-    """The blocks of `lookup_blocks` for counting, with places of that many bits."""
+    """Return the blocks of `lookup_blocks` for counting, with positions of that many bits."""
     far, n_fields = (1 << place_bits) - 1, parts.n_fields
     fields: Form = {PLACE: far, PACKED: typical(n_fields * field_bits)}
 

@@ -1,4 +1,4 @@
-"""O(N^(2/3)) parameters: a feed-forward network that keeps no keys."""
+"""A feed-forward network with O(N^(2/3)) parameters, which stores no keys."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from byheart.program.count import count
 from byheart.program.single_samples import TASKS, assume_single, labelled_vectors, outline_table
 
 NAME = "park-2021"
-MOST_BITS = 1 << 28  # of a weight, in an estimate
+MOST_BITS = 1 << 28  # the most bits of a weight in an estimate
 
 
 def memorise_without_keys(
@@ -34,16 +34,15 @@ def memorise_without_keys(
     """Compile single vectors into a feed-forward network: project, fold, overlay, cut into buckets, read the field.
 
     Source:     Park, Lee, Yun & Shin (2021): O(N^(2/3) log C + log Δ + d) parameters. The four phases are
-                theirs; this explicit form in whole numbers is reconstructed.
+                theirs; this explicit form in integers is reconstructed.
     Assumes:    one vector per sample; equal samples carry equal labels.
     Guarantee:  the output equals label + 1 exactly on every sample, over the rationals. No key is stored, so
                 any other vector may get any label.
     In floats:  not meant for floats; a bucket has n_fields · log2 C bits.
     Size:       residual width 4, hidden width at most 6. About log2(Δ^2/N^2) folds, N^(2/3) segments, and
                 √(N^(4/3) / log C) buckets and fields.
-    Departs:    folds reflect instead of shifting (one ReLU, not two); points are moved in place, from the top
-                down, so that a segment or a bucket takes two ReLUs and no register for the old place; group
-                sizes minimise parameters.
+    Departs:    folds reflect instead of shifting (one ReLU, not two). Points are moved in place, starting at the upper end, so
+                that a segment or a bucket takes two ReLUs and no register for the old position. Group sizes minimise parameters.
     """
     vectors = labelled_vectors(NAME, data)
     points = vectors.tokens.points
@@ -76,12 +75,12 @@ def memorise_without_keys(
 
 
 def field_bits_of(n_classes: int) -> int:
-    """⌈log2 C⌉, at least 1: fields hold class numbers from 0, since no value is needed for "no label"."""
+    """Return ⌈log2 C⌉, at least 1. Fields hold class numbers from 0, because no value is needed for "no label"."""
     return max(1, (n_classes - 1).bit_length())
 
 
 def pack_buckets(arrangement: Arrangement, labels: Sequence[int], field_bits: int) -> list[int]:
-    """The packed fields of each bucket: the class number of place start + q in field q."""
+    """Return the packed fields of each bucket. Field q holds the class number of position start + q."""
     packed = [0] * len(arrangement.starts)
     for place, label in zip(arrangement.places, labels, strict=True):
         bucket = bisect_right(arrangement.starts, place) - 1
@@ -90,17 +89,17 @@ def pack_buckets(arrangement: Arrangement, labels: Sequence[int], field_bits: in
 
 
 def size_of(shape: DataShape, options: NoOptions) -> Size:
-    """The estimated size for data of this shape.
+    """Return the estimated size for data of this shape.
 
-    The numbers of folds, segments, buckets and fields are what random points were found to need, the non-zero count takes no
-    threshold and no bucket as zero, and bits are estimates.
+    The numbers of folds, segments, buckets and fields are typical for random points. The non-zero count assumes that no
+    threshold and no bucket is zero. Bits are estimates.
     """
     table = outline_table(NAME, shape)
     n_points, field_bits = shape.context_count, field_bits_of(shape.n_classes)
     parts = expected_parts(shape)
     if parts.n_fields * field_bits > MOST_BITS:
         raise AssumptionViolated(
-            f"{NAME} would take weights of {parts.n_fields * field_bits:,} bits; sizes are estimated up to {MOST_BITS:,}."
+            f"{NAME} would need weights of {parts.n_fields * field_bits:,} bits; sizes are estimated up to {MOST_BITS:,}."
         )
     axes = [1] if table is not None else [typical(MANTISSA_BITS["float64"])] * (shape.dim or 1)
     steps = lookup_outline(parts, field_bits, 2 * n_points.bit_length())
@@ -108,14 +107,14 @@ def size_of(shape: DataShape, options: NoOptions) -> Size:
 
 
 def expected_parts(shape: DataShape) -> Parts:
-    """The expected numbers of folds, segments, buckets and fields for random points."""
+    """Return the expected numbers of folds, segments, buckets and fields for random points."""
     n_points = shape.context_count
     move_cost, field_cost = costs_of(field_bits_of(shape.n_classes))
     start_bits = 54 if shape.vocab is None else max(1, shape.vocab - 1).bit_length()
     covered = max(1.0, 0.13 * n_points ** (4 / 3))
     n_fields = max(1, round((covered * move_cost / field_cost) ** 0.5))
     return Parts(
-        # folding ends near N²/64, and each fold but few halves the range
+        # folding ends near N²/64, and almost every fold halves the range
         n_folds=max(1, round(1.15 * (start_bits - 2 * log2(n_points) + 6))),
         n_segments=round(n_points ** (2 / 3)),
         n_buckets=max(1, round(covered / n_fields)),
