@@ -1,4 +1,4 @@
-"""From the hashed fields of a key to the rows, the channels and the plane that hold its label."""
+"""Convert the hashed fields of a key to its address: the rows, the channels and the plane that hold its label."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from jaxtyping import Int, UInt8, UInt64
 
 @dataclass(frozen=True, eq=False)
 class Addresses:
-    """Where each key's label is stored.
+    """The addresses of the keys' labels.
 
-    rows      row in each segment's table
-    patterns  its channels there, as bits, 64 in a word
-    planes    the field of every word it reads, of each kind: first the kind of all labels, then those of rarer labels
+    rows      the row in each segment's table
+    patterns  the channels used there, as bits, 64 per word
+    planes    for each kind of field, the plane that the key reads: first the kind of all labels, then those of rarer labels
     """
 
     rows: Int[np.ndarray, "n_keys n_segments"]
@@ -25,11 +25,14 @@ class Addresses:
 
     @property
     def n_duplicates(self) -> int:
-        """Keys that share their whole address with an earlier one: their equations would be the same."""
+        """The number of keys that share their whole address with an earlier key.
+
+        Their equations would have the same left side.
+        """
         n_keys, n_segments, n_words = self.patterns.shape
         flat = self.patterns.reshape(n_keys, n_segments * n_words).view(np.int64)
         columns = np.ascontiguousarray(np.concatenate([self.planes[:, :1], self.rows, flat], axis=1))
-        mixed = columns.astype(np.uint64) @ _ODD[: columns.shape[1]]  # equal rows, equal sums modulo 2^64
+        mixed = columns.astype(np.uint64) @ _ODD[: columns.shape[1]]  # equal rows have equal sums modulo 2^64
         order = np.argsort(mixed, kind="stable")
         same = mixed[order[1:]] == mixed[order[:-1]]
         left, right = columns[order[:-1][same]], columns[order[1:][same]]
@@ -41,7 +44,7 @@ _ODD = np.random.default_rng(17).integers(0, 2**63, size=4096, dtype=np.uint64) 
 
 @dataclass(frozen=True)
 class ChannelPatterns:
-    """Channels divided into groups; a digit per group names one of its channels, or none (except in the first group)."""
+    """Channels divided into groups. A digit per group selects one of its channels, or none (except in the first group)."""
 
     groups: Sequence[int]
     choices: Sequence[int]
@@ -49,7 +52,7 @@ class ChannelPatterns:
     def bits(
         self, numbers: Int[np.ndarray, " n_keys"], taken: Sequence[int]
     ) -> UInt8[np.ndarray, "n_keys n_bits"]:
-        """The channels that the digits of `numbers` name, for the groups `taken`, as 0 and 1."""
+        """Return the channels that the digits of `numbers` select, for the groups `taken`, as 0 and 1."""
         channels = np.zeros((len(numbers), -(-sum(self.groups) // 64) * 64), dtype=np.uint8)
         first_channel = np.concatenate([[0], np.cumsum(self.groups)])
         rest = numbers.copy()
@@ -64,14 +67,17 @@ class ChannelPatterns:
 
 
 def pack_bits(bits: np.ndarray) -> UInt64[np.ndarray, "n_keys n_pattern_words"]:
-    """64 channels to a word."""
+    """Pack bits into words of 64 channels."""
     return np.packbits(bits, axis=1, bitorder="little").view(np.uint64)
 
 
 def step_rows(
     rows: Int[np.ndarray, " n_keys"], steps: Int[np.ndarray, " n_keys"], shard_rows: int
 ) -> Int[np.ndarray, " n_keys"]:
-    """The next row of each key. A step that would leave the shard is reflected back into it, so that uniform rows stay uniform."""
+    """Return the next row of each key.
+
+    A step that would leave the shard is reflected back into it, so that uniform rows stay uniform.
+    """
     local = rows % shard_rows
     stepped = local + steps
     stepped = np.where(stepped < 0, -1 - stepped, stepped)

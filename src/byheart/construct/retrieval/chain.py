@@ -1,8 +1,8 @@
-"""The chain: the labelled token reads k tables one after the other, then adds up the chosen channels.
+"""The chain: the labelled token reads k tables one after the other, then adds up the selected channels.
 
-Registers: x (pattern and row, then row), its copy, its square, z (windows and plane), then the words. Patterns too long to
-share a field with the row enter in copy and square. It serves every task and every length, and is the smaller layout for little
-data.
+Registers: x (pattern and row, then the row), its copy, its square, z (windows and plane), then the words. If the pattern is
+too long to share a field with the row, it enters in the copy and the square. The chain supports every task and every length.
+It is the smaller layout for small data sets.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from byheart.network.transformer.architecture import SumPool
 from byheart.program import blocks
 
 COPY, SQUARE = T, LABEL
-"""Copy and square of the row, until the reading circuit takes over their registers."""
+"""Copy and square of the row. Later the reading circuit uses these registers for other values."""
 
 
 @dataclass(frozen=True)
 class Chain(RetrievalLayout):
-    """k = n_segments tables of Q rows, each read once."""
+    """A layout with k = n_segments tables of Q rows. Each table is read once."""
 
     name = "chain"
     has_extra_token = False
@@ -42,14 +42,13 @@ class Chain(RetrievalLayout):
 
     @property
     def n_tokens(self) -> int:
-        """The tokens of the sequence."""
+        """The number of tokens in a sequence."""
         return self.entrance.seq_len
 
     @cached_property
     def shares_row(self) -> bool:
-        """Whether the pattern is the upper part of the row's field; otherwise it has separate fields, because one would be
-        too long.
-        """
+        """Whether the pattern is the upper part of the row's field. It has fields of its own if that field would be too
+        long."""
         if self.entrance.least_fields > 2:
             return False
         field = self.make_field(X, prod(self.choices) * self.n_rows)
@@ -57,7 +56,7 @@ class Chain(RetrievalLayout):
 
     @cached_property
     def pattern_fields(self) -> tuple[tuple[int, ...], ...]:
-        """Which groups are decided by which pattern field: one field, or two where one would be too long."""
+        """The groups that each pattern field determines. There is one field, or two if one would be too long."""
         field = self.make_field(COPY, prod(self.choices))
         is_short = self.has_exact_digits(self.choices) and self.has_exact_pooling(field)
         if self.shares_row or (is_short and self.entrance.least_fields <= 3):
@@ -71,7 +70,7 @@ class Chain(RetrievalLayout):
 
     @cached_property
     def hashed_fields(self) -> tuple[HashedField, ...]:
-        """Row (and pattern), up to two patterns, windows and plane."""
+        """The row (with the pattern), up to two patterns, and the windows with the plane."""
         later = self.make_field(Z, self.n_places << self.step_bits)
         if self.shares_row:
             return self.align_fields(self.make_field(X, prod(self.choices) * self.n_rows), later)
@@ -83,14 +82,14 @@ class Chain(RetrievalLayout):
 
     @cached_property
     def digit_fields(self) -> tuple[tuple[int, ...], ...]:
-        """Outcomes of the digits of each field that is taken apart, the first digit first."""
+        """For each field that is split into digits, the number of values of each digit, the first digit first."""
         below = (self.n_rows,) if self.shares_row else ()
         patterns = [(*(self.choices[g] for g in groups), *below) for groups in self.pattern_fields]
         return (*patterns, (2,) * self.step_bits + (self.n_places,))
 
     @property
     def is_exact(self) -> bool:
-        """Digits, squares, pooling, sums of words, and the bits that are read."""
+        """Whether digits, squares, pooling, sums of words and the bits that are read are exact in floats."""
         return (
             all(self.has_exact_digits(choices) for choices in self.digit_fields)
             and all(self.pattern_fields)
@@ -103,12 +102,13 @@ class Chain(RetrievalLayout):
 
     @property
     def n_addresses(self) -> float:
-        """Rows, windows, patterns and planes."""
+        """The number of combinations of rows, windows, patterns and planes."""
         return self.n_rows * self.n_ways * self.n_planes * float(prod(self.choices))
 
     @cached_property
     def squaring_folds(self) -> tuple[int, ...]:
-        """r of each reflection that moves a row number in [0, Q) into its copy and its square, except for a remainder of 0 or 1."""
+        """The r of each reflection that moves a row number in [0, Q) into its copy and its square, except for a remainder of 0
+        or 1."""
         folds = []
         remaining = self.n_rows
         while remaining > 2:
@@ -118,13 +118,13 @@ class Chain(RetrievalLayout):
 
     @property
     def entry_registers(self) -> tuple[str, ...]:
-        """Fields enter in the registers that they keep."""
+        """Every field enters in the register in which it stays."""
         return tuple(field.register for field in self.hashed_fields)
 
     def pool(
         self, own: common.TokenFields, extra: common.ExtraFields, last_only: bool
     ) -> common.LabelledFields:
-        """own + λ·Σ; only the sum for a set; the token itself if it is the only one. There is no extra token."""
+        """Return own + λ·Σ, only the sum for a set, or the token itself if there is only one. There is no extra token."""
         total = own.sum(axis=1, keepdims=True)
         if self.entrance.pooling == "sum":
             return np.asarray(total)
@@ -132,7 +132,7 @@ class Chain(RetrievalLayout):
         return np.asarray(kept if self.n_tokens == 1 else kept + self.sum_factor * total)
 
     def pooling_steps(self) -> Iterator[blocks.Step]:
-        """A head whose output weight carries the factor n, so that the mean becomes a sum."""
+        """Yield one head. Its output weight includes the factor n, so that the mean becomes a sum."""
         if self.entrance.pooling == "sum":
             yield SumPool()
         elif self.n_tokens > 1:
@@ -142,11 +142,11 @@ class Chain(RetrievalLayout):
             yield blocks.RegisterAttention((blocks.RegisterHead(values, outputs),))
 
     def first_rows(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Int[np.ndarray, " n_keys"]:
-        """The row is the lower part of its field, or the whole."""
+        """Return the row, which is the lower part of its field, or all of it."""
         return np.asarray(fields[:, 0] % self.n_rows)
 
     def addresses(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Addresses:
-        """Read rows, pattern and plane off the fields, as the network does. All segments share the pattern."""
+        """Extract rows, pattern and plane from the fields, as the network does. All segments share the pattern."""
         patterns = ChannelPatterns(self.groups, self.choices)
         rows, held = [self.first_rows(fields)], list(fields[:, 1:-1].T)
         if self.shares_row:
@@ -163,7 +163,7 @@ class Chain(RetrievalLayout):
         return Addresses(np.stack(rows, axis=1), same, planes_of(self.label_fields, rest))
 
     def lookup_steps(self, words: Shaped[np.ndarray, " n_columns"] | None) -> Iterator[blocks.Step]:
-        """Mask the channels, then for each table square the row, read the words, and step to the next row."""
+        """Mask the channels. Then, for each table, square the row, read the words, and step to the next row."""
         registers = [X] if self.shares_row else [field.register for field in self.hashed_fields[1:-1]]
         mask = WORD_SCALE << (self.word_bits + (self.n_segments - 1).bit_length())
         place = self.n_rows if self.shares_row else 1
@@ -181,7 +181,7 @@ class Chain(RetrievalLayout):
         weight = self.hashed_fields[-1].base
         for segment in range(self.n_segments):
             for remaining in self.squaring_folds:
-                # the copy takes what x loses; x² - x'² = (x - x')·(x + x') = 2σ·2c with c the centre, so the square gains 4c·σ
+                # the copy gains what x loses; x² - x'² = (x - x')·(x + x') = 2σ·2c with centre c, so the square gains 4c·σ
                 centre = HALF * (remaining - 1)
                 unit = blocks.Unit({X: 1}, -centre, {X: -2, COPY: 2, SQUARE: 4 * centre})
                 yield blocks.Block((unit,), {}, "square")
@@ -195,10 +195,11 @@ class Chain(RetrievalLayout):
     def _table(
         self, words: Shaped[np.ndarray, "n_rows n_registers"] | None, is_last: bool
     ) -> blocks.TableBlock:
-        """Unit a is ReLU(1 - (row - a)²) = [row = a]; it adds row a of the table to the words.
+        """Unit a is ReLU(1 - (row - a)²) = [row = a]. It adds row a of the table to the words.
 
-        The reflections left e = 0 or 1 in x, copy = row - e and square = row² - e, so (row - a)² = square + e - 2a·(copy + e) + a².
-        The unit that fires knows them all: it clears copy and square and gives x the row back, or 1 after the last table.
+        The reflections leave e = 0 or 1 in x, so copy = row - e, square = row² - e, and (row - a)² = square + e - 2a·(copy +
+        e) + a². The unit that fires determines all these values. It clears copy and square and restores the row in x, or sets
+        x to 1 after the last table.
         """
         if words is None:
             row, square = (
@@ -223,7 +224,7 @@ class Chain(RetrievalLayout):
         )
 
     def _left_over(self, rows: np.ndarray) -> np.ndarray:
-        """The remainder of each row number after the reflections: 0 or 1."""
+        """Return the remainder (0 or 1) of each row number after the reflections."""
         left = rows.copy()
         for remaining in self.squaring_folds:
             left = np.minimum(left, remaining - 1 - left)

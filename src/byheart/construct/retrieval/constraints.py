@@ -1,9 +1,10 @@
-"""What a layout needs so that a few draws of the hash suffice: rows, headroom, addresses, and time to solve.
+"""The requirements on a layout under which a few draws of the hash suffice: rows, headroom, addresses, and solving time.
 
-Three things can fail a draw, each with a probability that is known beforehand:
-    addresses  two keys with the same address.   E = N²/2 / (number of addresses), kept below `max_duplicates`
-    load       more keys in a plane than columns, or an unlucky dependency: columns left over, see `rows_needed`
-    headroom   a sum too far from its mean for the mantissa: deviations z with N·P(|normal| > z) < 5%
+A draw can fail for three reasons. The probability of each is known in advance:
+    addresses  two keys have the same address. E = N²/2 / (number of addresses) pairs are expected, kept below `max_duplicates`
+    load       a plane has more keys than columns, or equations depend on each other; spare columns help, see `rows_needed`
+    headroom   a sum is too far from its mean for the mantissa; it may deviate by z standard deviations, with N·P(|normal| > z)
+               < 5%
 """
 
 from __future__ import annotations
@@ -18,23 +19,30 @@ from byheart.construct.retrieval.dual_table import DualTable
 from byheart.construct.retrieval.label_code import fullest
 from byheart.construct.retrieval.layout import RetrievalLayout
 
-SPARE_COLUMNS = 6  # a random square GF(2) system lacks one or two ranks; each spare column halves the risk
-MOST_SPARE = 0.3  # of the columns
+SPARE_COLUMNS = (
+    6  # a random square GF(2) system usually lacks one or two ranks; each spare column halves the risk
+)
+MOST_SPARE = 0.3  # as a share of the columns
 LEAST_WINDOW_BITS = 3  # narrower windows need more spare columns than they save
 _BAND_SECONDS = 1e-12  # measured seconds per key and column² of the window
-_SECONDS_PER_KEY = 3e-5  # what the elimination may take, so that compiling stays linear
+_SECONDS_PER_KEY = 3e-5  # time allowed for elimination, so that compilation time stays linear
 
 
 SomeNumber = TypeVar("SomeNumber", float, np.ndarray)
 
 
 def max_duplicates(n_keys: int) -> float:
-    """Expected pairs of keys with equal addresses; a draw without any has probability e^-E. Small data are drawn often."""
+    """Return the limit on E, the expected number of pairs of keys with equal addresses.
+
+    A draw has no such pair with probability e^-E. Small data sets are drawn often, because that is cheap.
+    """
     return 0.3 if n_keys <= 100 else 0.8 if n_keys <= 20_000 else 0.5
 
 
 def addresses_needed(n_keys: int, reject_bits: int, n_shards: int = 1) -> float:
-    """The number of addresses for which few pairs of keys collide, and an unknown input meets a key more rarely than
+    """Return the number of addresses that a layout needs.
+
+    With so many, few pairs of keys collide, and the probability that an unknown input has the address of a key is below
     2^-reject_bits / 16.
     """
     for_keys = n_keys * (n_keys - 1) / 2 / max_duplicates(n_keys) * _care(n_shards)
@@ -42,12 +50,13 @@ def addresses_needed(n_keys: int, reject_bits: int, n_shards: int = 1) -> float:
 
 
 def rows_needed(layout: RetrievalLayout, windows: tuple[int, ...]) -> int:
-    """Rows of each segment so that the fullest plane fits; of one shard, and the fullest of all shards.
+    """Return the number of rows per segment for which the fullest plane of the fullest shard fits.
 
-    Sorted by row, equations queue for pivots within a window of A columns; with a share ε of the columns left over the queue
-    exceeds A with probability e^(-2εA) at each row. Every segment is hit once by each key, so all segments but one waste a row
-    of columns. At the two edges of a shard the queue may be no longer than what leaves the rows up to the edge: where ten million
-    facts in 8 shards had windows of 8 rows, each of 88 systems failed there with a probability of 2%, and so most draws did.
+    Equations are sorted by row and take pivots within a window of A columns. With a share ε of spare columns, the queue of
+    equations exceeds A with probability e^(-2εA) at each row. Each key uses every segment once, so all segments but one waste
+    a row of columns. At the two edges of a shard, the queue may be no longer than the rows up to the edge allow. Without this
+    rule, ten million facts in 8 shards had windows of 8 rows; each of 88 systems failed at an edge with a probability of 2%,
+    and so most draws failed.
     """
     k, n_channels = layout.n_segments, layout.n_channels
     columns = max(_columns_for_all(layout), _columns_for_lonely(layout))
@@ -59,24 +68,25 @@ def rows_needed(layout: RetrievalLayout, windows: tuple[int, ...]) -> int:
         spare = max(spare, log(2 * n_systems / 0.3) / (2 * _columns_at_an_edge(layout, max(windows))))
     spare = min(MOST_SPARE, spare)
     if 1 << windows[-1] >= rows:
-        spare = 0.0  # every key reaches every row: one queue for all
+        spare = 0.0  # every key can reach every row, so there is one queue
     return max(1, ceil((columns / (1 - spare) / n_channels + k - 1) / k))
 
 
 def _columns_at_an_edge(layout: RetrievalLayout, window_bits: int) -> float:
-    """Columns that keys can take beyond a row: of those in the rows below it, as many as step over it; steps go both ways."""
+    """Return how many columns beyond a row are within reach of the keys in the rows before it. Steps go both ways."""
     window = 1 << window_bits
     n_rows = sum(range(1, window // 2)) / window
     return max(1.0, n_rows * layout.n_segments * layout.n_channels)
 
 
 def _care(n_shards: int) -> int:
-    """How many times more rarely than usual a draw may fail: with shards a failure loses the work of all of them."""
+    """Return the factor by which the accepted risk of failure is reduced. With shards, a failure loses the work of all shards."""
     return 10 if n_shards > 1 else 1
 
 
 def _fullest_system(layout: RetrievalLayout, n_patterns: int = 1) -> float:
-    """Expected keys in the fullest plane of a shard, or with the same pattern: the mean plus a few deviations."""
+    """Return the expected number of keys in the fullest plane of a shard, or with the same pattern: the mean plus some
+    deviations."""
     n_systems = layout.n_planes * layout.n_shards * n_patterns
     return fullest(layout.n_keys, n_systems, _care(layout.n_shards))
 
@@ -87,7 +97,8 @@ def _columns_for_all(layout: RetrievalLayout) -> float:
 
 
 def _columns_for_lonely(layout: RetrievalLayout) -> float:
-    """Keys that touch one channel of the first group and no other must fit the columns of that channel alone."""
+    """Return the columns needed by keys that use one channel of the first group and no other. They must fit into that
+    channel."""
     n_patterns = prod(layout.choices) ** (2 if isinstance(layout, DualTable) else 1)
     lonely = _fullest_system(layout, n_patterns)
     spare = SPARE_COLUMNS * (layout.n_keys > 4)
@@ -95,33 +106,36 @@ def _columns_for_lonely(layout: RetrievalLayout) -> float:
 
 
 def rank_limit(n_words: float) -> float:
-    """The load up to which random equations of that many words are independent.
+    """Return the load up to which random equations of that many words are independent.
 
-    With r words to an equation, a share e^-r of the columns is touched by none. The thresholds of random r-XORSAT are
-    0.918, 0.977, 0.992 for r = 3, 4, 5 (Pittel and Sorkin, 2016): 1 - 1.7·e^-r is below each of them. With r = 2 the equations are
-    the edges of a graph, which is likely to have no cycle while it is much sparser than one half.
+    With r words per equation, a share e^-r of the columns occurs in no equation. The thresholds of random r-XORSAT are
+    0.918, 0.977, 0.992 for r = 3, 4, 5 (Pittel and Sorkin, 2016); 1 - 1.7·e^-r is below each of them. With r = 2 the equations
+    are the edges of a graph, which probably has no cycle while the load is far below one half.
     """
     return 0.35 if n_words < 2.9 else 1 - 1.7 * exp(-n_words)
 
 
 def mean_words(layout: RetrievalLayout) -> float:
-    """Words an equation touches, on average."""
+    """Return the average number of words in an equation."""
     return layout.n_segments * (1.0 + sum(size / (size + 1) for size in layout.groups[1:]))
 
 
 def headroom_bits(layout: RetrievalLayout) -> int:
-    """h with |y - centre·2^w| <= 2^(h + w) for every key, almost surely: the worst case, or z deviations."""
+    """Return h such that |y - centre·2^w| <= 2^(h + w) for every key, almost surely. It covers the worst case or z
+    deviations."""
     k = layout.n_segments
     sizes = layout.groups[1:]
     spread = k * k * sum(size / (size + 1) ** 2 for size in sizes)
-    worst = (k * layout.n_groups + 1) // 2  # between 0 and k·G words, and the centre is half of them, rounded
+    worst = (
+        k * layout.n_groups + 1
+    ) // 2  # the sum has 0 to k·G words, and the centre is half of that, rounded
     deviation = min(worst, deviations(layout.n_keys) * sqrt(mean_words(layout) / 12 + spread / 4) + 0.5)
     return max(0, ceil(log2(deviation)))
 
 
 @lru_cache(maxsize=64)
 def deviations(n_keys: int) -> float:
-    """z with N·P(|normal| > z) < 5%."""
+    """Return z with N·P(|normal| > z) < 5%."""
     z = 3.0
     while n_keys * erfc(z / sqrt(2)) > 0.05:
         z += 0.1
@@ -129,16 +143,16 @@ def deviations(n_keys: int) -> float:
 
 
 def solve_seconds(n_keys: int, columns: SomeNumber) -> SomeNumber:
-    """Seconds that elimination takes with a window of that many columns."""
+    """Return the estimated seconds of elimination with a window of that many columns."""
     return n_keys * _BAND_SECONDS * columns**2
 
 
 def seconds_allowed(n_keys: int) -> float:
-    """The time allowed for elimination: one second, or time proportional to the number of keys."""
+    """Return the time allowed for elimination: one second, or time proportional to the number of keys."""
     return max(1.0, _SECONDS_PER_KEY * n_keys)
 
 
 def is_quickly_solved(layout: RetrievalLayout) -> bool:
-    """Whether elimination takes no longer than it may."""
+    """Whether elimination stays within the allowed time."""
     window = min(sum(1 << w for w in layout.windows), layout.shard_rows) * layout.n_segments
     return solve_seconds(layout.n_keys, float(window * layout.n_channels)) <= seconds_allowed(layout.n_keys)

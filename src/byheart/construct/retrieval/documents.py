@@ -1,7 +1,7 @@
-"""Whole texts by heart: every window of a text to its next token, and reciting by looking up one token after the other.
+"""Memorise whole texts: map every window of a text to its next token, and recite by looking up one token after the other.
 
-The window is the shortest that decides the next token wherever the whole text so far decides it. Where texts agree up to
-some point and then differ, nothing can decide between them; such a context continues like the first of those texts.
+The window is the shortest one that determines the next token wherever the whole text so far determines it. If texts agree up
+to some point and then differ, nothing can determine the next token; such a context continues like the first of these texts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ END = ""
 
 
 def recitation(texts: Sequence[str], tokenizer: str | Tokenizer = "word") -> Dataset:
-    """The data set that makes greedy decoding recite `texts`: windows of tokens, each with the token that follows."""
+    """Return the data set for which greedy decoding recites `texts`: windows of tokens, each labelled with the next token."""
     if not texts:
         raise DataError("there are no texts to recite.")
     chosen = make_tokenizer(tokenizer, texts)
@@ -37,10 +37,10 @@ def recitation(texts: Sequence[str], tokenizer: str | Tokenizer = "word") -> Dat
 
 
 def recitation_of_tokens(documents: TokenSequences, tokenizer: Tokenizer | None = None) -> Dataset:
-    """As `recitation`, of texts that are token ids already."""
+    """Do the same as `recitation` for texts that are already token ids."""
     n_vocab = documents.n_vocab
     following = np.append(documents.ids[1:], n_vocab)
-    following[documents.offsets[1:] - 1] = n_vocab  # the last token of each text is followed by its end
+    following[documents.offsets[1:] - 1] = n_vocab  # the last token of each text is followed by the end
     contexts, length = _shortest_windows(documents, following)
     kept = representatives(contexts)
     sizes = np.minimum(documents.positions[kept] + 1, length)
@@ -53,10 +53,10 @@ def recitation_of_tokens(documents: TokenSequences, tokenizer: Tokenizer | None 
 def _shortest_windows(
     documents: TokenSequences, following: Int[np.ndarray, " n_tokens"]
 ) -> tuple[Int[np.ndarray, " n_tokens"], int]:
-    """Number the windows that end at each token, and say how long they are.
+    """Number the windows that end at each token. Returns these numbers and the length of the windows.
 
-    The window of length L at a token is the window of length L - 1 at the token before, and the token. Windows stop at the
-    beginning of a text, so whole prefixes are the windows of the greatest length.
+    The window of length L at a token is the window of length L - 1 at the previous token, followed by the token. Windows do
+    not extend beyond the beginning of a text, so windows of the greatest length are whole prefixes.
     """
     begins = documents.positions == 0
     ids = documents.ids
@@ -71,7 +71,7 @@ def _shortest_windows(
 
 
 def _prefixes(documents: TokenSequences) -> Int[np.ndarray, " n_tokens"]:
-    """Number the texts up to each token: equal beginnings get equal numbers."""
+    """Number the prefix of the text up to each token. Equal prefixes get equal numbers."""
     numbers = np.zeros_like(documents.ids)
     for position in range(documents.max_len):
         here = np.flatnonzero(documents.positions == position)
@@ -83,12 +83,12 @@ def _prefixes(documents: TokenSequences) -> Int[np.ndarray, " n_tokens"]:
 def _differs_from_first(
     contexts: Int[np.ndarray, " n_tokens"], following: Int[np.ndarray, " n_tokens"]
 ) -> Bool[np.ndarray, " n_tokens"]:
-    """Where the next token is not the one that followed this context first."""
+    """Return whether each next token differs from the one that followed the first occurrence of its context."""
     return np.asarray(following[representatives(contexts)[contexts]] != following)
 
 
 def recite(memoriser: Memoriser, prompt: str, max_tokens: int = 10_000) -> Iterator[str]:
-    """The tokens that follow `prompt`, one after the other, until the text ends, is unknown, or is `max_tokens` long."""
+    """Yield the tokens that follow `prompt` until the text ends, an unknown context occurs, or `max_tokens` are generated."""
     if memoriser.tokenizer is None:
         raise UsageError("this model has no tokenizer; it cannot recite text.")
     ids = memoriser.tokenizer.encode(prompt)
@@ -99,7 +99,8 @@ def recite(memoriser: Memoriser, prompt: str, max_tokens: int = 10_000) -> Itera
     if not isinstance(network, Transformer):
         family = network.spec.family
         raise UsageError(
-            f"a {family} does not recite.\n  Compile the texts by `retrieval` or `llama`.", family=family
+            f"a {family} cannot recite texts.\n  Compile the texts with `retrieval` or `llama`.",
+            family=family,
         )
     module = to_module(network).eval()
     for _ in range(max_tokens):

@@ -1,22 +1,23 @@
-"""The dual table: one table whose rows hold words in both weight matrices, read by two tokens at once.
+"""The dual table: one table whose rows hold words in both weight matrices. Two tokens read it at once.
 
-Row a is one hidden unit. Its input weights hold the words V[a], its output weights the words Z[a]. An extra token (the same
-for every input) carries its pattern φ in the word registers, so the unit of its row is Γ + V[a]·φ, and every other unit is
-silent; the labelled token carries nothing there, so the unit of its row is exactly Γ and adds Z[a] to the word registers.
-A second attention layer, in which every token reads the first one, brings V·φ to the labelled token, which adds the words of Z
-its own pattern chooses. W1 stores words too, so this is the smaller layout for large data.
+Row a is one hidden unit. Its input weights hold the words V[a], its output weights the words Z[a]. An extra token, the same
+for every input, has its pattern φ in the word registers, so the unit of its row is Γ + V[a]·φ, and every other unit is 0. The
+labelled token has zeros there, so the unit of its row is exactly Γ, and it adds Z[a] to the word registers. In a second
+attention layer every token reads the first one, which adds V·φ to the labelled token. The labelled token then adds the words
+of Z that its own pattern selects. Because W1 stores words too, this is the smaller layout for large data sets.
 
-Registers: x (row, then its last digit), the role (1 for the extra token) and later Σ J_i², y (pattern of the extra token, then
-V·φ, then the label), z (window, pattern of the labelled token, plane), the other digits of the row, then the words, which hold the
-entering fields at first. A pattern too long to share a field with window and plane has a register of its own.
+Registers: x (row, then its last digit); the role (1 for the extra token), later Σ J_i²; y (pattern of the extra token, then
+V·φ, then the label); z (window, pattern of the labelled token, plane); the other digits of the row; then the words, which
+first hold the entering fields. A pattern that is too long to share a field with window and plane has its own register.
 
-In floats: unit a of the table is ReLU(Γ·(1 - 2·Σ_i (J_i - a_i)²) + V[a]·φ) with |V[a]·φ| <= Γ, so wrong rows are
-at most -Γ + Γ = 0. The digits J_i are centred: |J_i| <= h_i, so no partial sum exceeds (8·Σ h_i² + 2)·Γ. The words V are signed:
-one of 2^(word_bits - 1) or more is stored minus 2^word_bits, which changes no bit that is read, and Γ can be half as large.
+In floats: unit a of the table is ReLU(Γ·(1 - 2·Σ_i (J_i - a_i)²) + V[a]·φ) with |V[a]·φ| <= Γ, so for wrong rows the argument is
+at most -Γ + Γ = 0. The digits J_i are centred, |J_i| <= h_i, so no partial sum exceeds (8·Σ h_i² + 2)·Γ. The words V are signed:
+a word of 2^(word_bits - 1) or more is stored minus 2^word_bits. This changes no bit that is read, and halves Γ.
 
-Short weights: stored as int8 or bfloat16, a weight holds 8 bits and a power of two that its channel shares. A word of up to 8 bits
-is one weight of W1 or W2; a longer one is several limbs, in channels whose powers of two lie 8 apart and whose pattern is the
-same. All other weights are powers of two or short: digits and choices count in powers of two.
+Short weights: stored as int8 or bfloat16, a weight holds 8 bits and a power of two that its channel shares. A word of up to 8
+bits is one weight of W1 or W2. A longer word consists of several limbs, in channels whose powers of two differ by 8 and whose
+patterns are equal. All other weights are powers of two or short; for this, the numbers of digits and of choices are powers of
+two.
 """
 
 from __future__ import annotations
@@ -57,15 +58,15 @@ from byheart.program.short_numbers import SHORT_BITS, short_parts
 
 SQUARE, Y = T, LABEL
 ROLE, PATTERN = T, "pattern"
-"""The role is needed until the row is known, and its square from then on: one register holds both."""
+"""One register holds the role until the row is known, and afterwards the square."""
 
 OWN_FIELD = 2
-"""The field that holds the labelled token's pattern; its own value goes into this one alone."""
+"""The field that holds the labelled token's pattern. The token's own value is added only to this field."""
 
 
 @dataclass(frozen=True)
 class DualTable(RetrievalLayout):
-    """n_segments is 2: the words V and the words Z of each row. `n_digits` digits name a row."""
+    """A layout with n_segments = 2: the words V and the words Z of each row. A row number has `n_digits` digits."""
 
     n_digits: int = 3
 
@@ -75,38 +76,39 @@ class DualTable(RetrievalLayout):
 
     @cached_property
     def digits(self) -> tuple[str, ...]:
-        """The registers of the digits of a row number; the last digit is what x keeps."""
+        """The registers of the digits of a row number. The last digit remains in x."""
         return (*(f"digit {number}" for number in range(self.n_digits - 1)), X)
 
     @cached_property
     def slots(self) -> tuple[str, ...]:
-        """x, role or square, y, z, the other digits of the row, the pattern if it has a register, and 1 if it is needed."""
+        """x, role or square, y, z, the other digits of the row, the pattern if it has its own register, and a constant 1 if it
+        is needed."""
         constant = (ONE,) if self.stored == "bfloat16" else ()
         return (X, SQUARE, Y, Z, *self.digits[:-1], *(() if self.shares_window else (PATTERN,)), *constant)
 
     @property
     def n_tokens(self) -> int:
-        """The sequence and the extra token."""
+        """The number of tokens: the sequence and the extra token."""
         return self.entrance.seq_len + 1
 
     @property
     def sum_factor(self) -> int:
-        """Tokens are summed once; the labelled token enters through its pattern."""
+        """1, because every token is summed once. The labelled token enters through its pattern."""
         return 1
 
     @property
     def keeps_own(self) -> bool:
-        """Whether the labelled token itself matters beside the sum; with positions, or for a set, it does not."""
+        """Whether the labelled token itself matters in addition to the sum. It does not with positions, or for a set."""
         return not self.entrance.ordered and self.entrance.pooling == "attention"
 
     @property
     def sum_width(self) -> int:
-        """Largest pooled value over largest value of a token."""
+        """The ratio of the largest pooled value to the largest value of one token."""
         return self.n_tokens + self.keeps_own
 
     @cached_property
     def shares_window(self) -> bool:
-        """Whether the labelled token's pattern lies between window and plane in their field."""
+        """Whether the labelled token's pattern is stored between window and plane in their field."""
         if self.entrance.least_fields > 3:
             return False
         field = self.make_field(Z, prod(self.choices) * self.n_places << self.step_bits)
@@ -117,12 +119,13 @@ class DualTable(RetrievalLayout):
 
     @property
     def pattern_register(self) -> str:
-        """Where the labelled token's pattern is."""
+        """The register that holds the labelled token's pattern."""
         return Z if self.shares_window else PATTERN
 
     @cached_property
     def hashed_fields(self) -> tuple[HashedField, ...]:
-        """Row, pattern of the extra token, pattern of the labelled token with or before window and plane."""
+        """The row, the pattern of the extra token, the pattern of the labelled token, and window and plane, possibly in one
+        field with it."""
         base, later = prod(self.choices), self.n_places << self.step_bits
         row, pattern = self.make_field(X, self.n_rows), self.make_field(Y, base)
         if self.shares_window:
@@ -131,16 +134,18 @@ class DualTable(RetrievalLayout):
 
     @property
     def entry_registers(self) -> tuple[str, ...]:
-        """Before pooling the fields live where table words will."""
+        """Before pooling, the fields are in the registers that later hold table words."""
         return self.word_registers[: len(self.hashed_fields)]
 
     @cached_property
     def radices(self) -> tuple[int, ...]:
-        """Values of each digit of a row number, the highest first."""
-        near = max(1, int(self.n_rows ** (1 / self.n_digits)) - 1)  # a float may be one too large
+        """The number of values of each digit of a row number, the highest digit first."""
+        near = max(1, int(self.n_rows ** (1 / self.n_digits)) - 1)  # the float root may be one too large
         low = next(b for b in count(near) if b**self.n_digits >= self.n_rows)
         n_low = self.n_digits - 1
-        if self.stored:  # short weights hold powers of two: the nearest below or above, whichever has fewer digits to tell apart
+        if (
+            self.stored
+        ):  # digits of short weights need powers of two; take the one below or above that needs fewer units
             below = 1 << (low.bit_length() - 1)
             low = min(below, 2 * below, key=lambda b: -(-self.n_rows // b**n_low) + n_low * b)
         return (-(-self.n_rows // low**n_low), *(low,) * n_low)
@@ -152,7 +157,7 @@ class DualTable(RetrievalLayout):
 
     @property
     def gate(self) -> int:
-        """Γ, at least every |V[a]·φ|. Limbs that use all their bits may hold a word of a little more than half of 2^word_bits."""
+        """Γ, which is at least every |V[a]·φ|. If limbs use all their bits, a word may slightly exceed half of 2^word_bits."""
         largest = self.n_groups << (self.word_bits - 1)
         if self.n_limbs > 1 and self.word_bits == self.n_limbs * LIMB_BITS:
             largest += self.n_groups << (self.word_bits - LIMB_BITS)
@@ -160,27 +165,28 @@ class DualTable(RetrievalLayout):
 
     @property
     def largest_gate_sum(self) -> int:
-        """No partial sum before a unit of the table exceeds this."""
+        """An upper bound on every partial sum before a unit of the table."""
         return (8 * sum(half**2 for half in self.halves) + 2) * self.gate
 
     @cached_property
     def halves(self) -> tuple[int, ...]:
-        """Subtracted from each digit to centre it: at least half of its values, with 4 bits where weights are bfloat16."""
+        """The amount subtracted from each digit to centre it: at least half of its values, with 4 bits if weights are
+        bfloat16."""
         found = [radix // 2 for radix in self.radices]
-        if self.stored == "bfloat16":  # so that their squares have 8
+        if self.stored == "bfloat16":  # so that their squares have 8 bits
             spare = [max(0, half.bit_length() - SHORT_BITS // 2) for half in found]
             found = [-(-half >> bits) << bits for half, bits in zip(found, spare, strict=True)]
         return tuple(found)
 
     @cached_property
     def digit_fields(self) -> tuple[tuple[int, ...], ...]:
-        """Outcomes of the digits of each field that is taken apart, the first digit first."""
+        """For each field that is split into digits, the number of values of each digit, the first digit first."""
         between = self.choices if self.shares_window else ()
         return (self.choices, self._window_digits(between), self.radices)
 
     @property
     def is_exact(self) -> bool:
-        """Digits, the gate, pooling, and the bits that are read."""
+        """Whether digits, gate, pooling and the bits that are read are exact in floats."""
         return (
             len(self.word_registers) >= len(self.hashed_fields) * self.n_entering_parts
             and self.entrance.n_folds > 0
@@ -195,13 +201,13 @@ class DualTable(RetrievalLayout):
 
     @property
     def n_addresses(self) -> float:
-        """Rows, windows, planes, and two patterns drawn apart."""
+        """The number of combinations of rows, windows, planes and two independent patterns."""
         return self.n_rows * self.n_ways * self.n_planes * float(prod(self.choices)) ** 2
 
     def pool(
         self, own: common.TokenFields, extra: common.ExtraFields, last_only: bool
     ) -> common.LabelledFields:
-        """Sums over all tokens; the labelled token's own value is added to the field of its pattern."""
+        """Return the sums over all tokens. The labelled token's own value is added to the field of its pattern."""
         kept = own[:, -1:] if last_only else own
         total = np.broadcast_to(own.sum(axis=1, keepdims=True) + extra, kept.shape).copy()
         if self.keeps_own:
@@ -209,11 +215,11 @@ class DualTable(RetrievalLayout):
         return total
 
     def first_rows(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Int[np.ndarray, " n_keys"]:
-        """The row has a field of its own."""
+        """Return the first field, which holds the row."""
         return np.asarray(fields[:, 0])
 
     def addresses(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Addresses:
-        """Read rows, patterns and plane off the fields, as the network does."""
+        """Extract rows, patterns and plane from the fields, as the network does."""
         patterns = ChannelPatterns(self.groups, self.choices)
         rest, places = np.divmod(fields[:, -1], self.n_places)
         step, own = rest, fields[:, OWN_FIELD]
@@ -225,7 +231,7 @@ class DualTable(RetrievalLayout):
         return Addresses(rows, np.stack(both, axis=1), planes_of(self.label_fields, places))
 
     def pooling_steps(self) -> Iterator[Step]:
-        """Sum the fields into their registers and clear where they came from."""
+        """Sum the fields into their registers, and clear the registers in which they entered."""
         values = [{register: 1} for register in self.entry_registers]
         factors: list[Number] = [self.n_tokens]
         if self.stored == "bfloat16":
@@ -241,7 +247,8 @@ class DualTable(RetrievalLayout):
         yield Block(units, {}, "move")
 
     def lookup_steps(self, words: Shaped[np.ndarray, " n_columns"] | None) -> Iterator[Step]:
-        """Give each token its pattern and its row, read the table, fetch what the extra token read, and mask the channels."""
+        """Give each token its pattern and its row, read the table, fetch the result of the extra token, and mask the
+        channels."""
         yield from within_shards(self._pattern_and_step(), self.n_shards, self.shard_rows, self.digits[0])
         yield from self._digit_blocks()
         yield self._table(
@@ -262,16 +269,18 @@ class DualTable(RetrievalLayout):
 
     @property
     def _limb_offsets(self) -> list[int]:
-        """What each limb of a word of Z lacks in its register: stored weights are signed, and these words are not."""
+        """For each limb of a word of Z, the constant to be added to its register: stored weights are signed, but these words
+        are unsigned."""
         return [
             WORD_SCALE << (LIMB_BITS * (limb + 1) - 1) if self.stored else 0 for limb in range(self.n_limbs)
         ]
 
     @property
     def _limb_masks(self) -> list[int]:
-        """What is subtracted from a limb to silence it, by place: the least power of two that no limb there exceeds.
+        """For each limb position, the amount to subtract to disable a channel: the least power of two that no limb there
+        exceeds.
 
-        The offset less the mask is then a power of two too, or a few bits, which a bfloat16 weight holds.
+        The offset minus this mask is also a power of two, or has few bits, so a bfloat16 weight can hold it.
         """
         if not self.stored:
             return [WORD_SCALE << self.word_bits]
@@ -284,7 +293,7 @@ class DualTable(RetrievalLayout):
 
     def _pattern_and_step(self) -> Iterator[Block]:
         held = self.hashed_fields[1].base
-        # only the extra token keeps its pattern field; it starts with the first channel chosen, and takes no step
+        # only the extra token keeps its pattern field; for it the first channel is selected, and its row takes no step
         clear = Unit({Y: 1, ROLE: -held}, 0, {Y: -1})
         firsts = self.word_registers[:: self.n_channels]
         choose = Unit({ROLE: 1}, 0, {**dict.fromkeys(firsts, 1), X: self.half_window})
@@ -296,9 +305,10 @@ class DualTable(RetrievalLayout):
         yield from window_blocks(base, self.step_bits, self.shard_rows, {ROLE: -base})
 
     def _digit_blocks(self) -> Iterator[Block]:
-        """x into its centred digits J_i = d_i - h_i, and Σ J_i², which grows by 2(d - h) - 1 at each threshold d.
+        """Convert x into its centred digits J_i = d_i - h_i, and compute Σ J_i², which grows by 2(d - h) - 1 at each threshold
+        d.
 
-        The last digit d is what is left in x, and (d - h)² = h² + (1 - 2h)·d + 2·Σ_i ReLU(d - i) over i from 1.
+        The last digit d is what remains in x, and (d - h)² = h² + (1 - 2h)·d + 2·Σ_i ReLU(d - i) with i starting at 1.
         """
         weight = prod(self.radices)
         for register, radix, half in zip(self.digits, self.radices, self.halves, strict=True):
@@ -312,10 +322,11 @@ class DualTable(RetrievalLayout):
             yield Block(units, adds, "digit")
 
     def _table(self, words: Shaped[np.ndarray, "n_rows 2 n_channels"] | None) -> TableBlock:
-        """Unit a: Γ·(1 - 2·Σ (J_i - a_i)²) + V[a]·φ in; words of Z[a] and the unit itself out.
+        """Build the table. Unit a reads Γ·(1 - 2·Σ (J_i - a_i)²) + V[a]·φ, and writes the words Z[a] and itself.
 
-        In the labelled token the unit that fires is Γ, so it clears square and digits too; the extra token needs its own no more.
-        Squares are too long for short weights; there the square is cleared when the words are summed.
+        In the labelled token, the unit that fires has the value Γ, so it can also clear the square and the digits. The extra
+        token does not need its own any more. Short weights cannot hold the squares; there the square is cleared when the words
+        are summed.
         """
         gate = self.gate
         numbers = self._typical_numbers() if words is None else self._numbers(words)
@@ -330,7 +341,7 @@ class DualTable(RetrievalLayout):
         )
 
     def _typical_numbers(self) -> _TableNumbers:
-        """Typical numbers in place of actual words, for counting: with the same bits, stored in the same way."""
+        """Return typical numbers for counting, in place of actual words: with the same bits, stored in the same way."""
         shift = self.gate.bit_length() - 1
         bits = max(self.halves).bit_length()
         digits: Column = typical(bits + 2 + shift)
@@ -373,7 +384,8 @@ class DualTable(RetrievalLayout):
 
 
 class _TableNumbers(NamedTuple):
-    """The numbers of a table's units: weights that read and clear digits, norms of rows, biases, and words by register."""
+    """The numbers of a table's units: weights that read digits, weights that clear them, norms of rows, biases, and words by
+    register."""
 
     digits: dict[str, Column]
     cleared: dict[str, Column]
@@ -386,10 +398,12 @@ class _TableNumbers(NamedTuple):
 def split_limbs(
     words: Int[np.ndarray, "n_rows n_channels"], n_limbs: int, unsigned: bool = False
 ) -> Int[np.ndarray, "n_rows n_registers"]:
-    """Each word as limbs n · 2^(8·limb) with -128 <= n < 128, side by side; all lowest limbs first.
+    """Split each word into limbs n · 2^(8·limb) with -128 <= n < 128.
 
-    Words with a sign are their sum, less 2^(8·n_limbs) where the highest limb would be 128. Of words without a sign each limb is
-    128 · 2^(8·limb) less than its true value.
+    The result has all lowest limbs first, then the next ones.
+
+    A signed word is the sum of its limbs, minus 2^(8·n_limbs) if the highest limb would be 128. For unsigned words, each limb is
+    128 · 2^(8·limb) below its true value.
     """
     half, found, rest = 1 << (LIMB_BITS - 1), [], words
     for limb in range(n_limbs):
@@ -400,14 +414,14 @@ def split_limbs(
 
 
 def _digit_unit(register: str, half: int, weight: int, at: int) -> Unit:
-    """Two units for each digit but 0."""
+    """Return unit `at`. There are two units for each non-zero digit."""
     digit = at // 2 + 1
     writes: dict[str, Number] = {X: -weight, register: 1, SQUARE: 2 * (digit - half) - 1}
     return threshold(X, digit * weight, writes)[at % 2]
 
 
 def _scale(integers: np.ndarray, shift: int) -> np.ndarray:
-    """`integers` over 2^shift, exactly."""
+    """Return `integers` divided by 2^shift, without rounding."""
     if integers.dtype == object:
         return np.asarray(integers * Fraction(1, 1 << shift))
     return np.ldexp(integers.astype(np.float64), -shift)

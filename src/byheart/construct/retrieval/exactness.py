@@ -1,8 +1,8 @@
 """The proof that floats do not round, checked on the numbers of one network.
 
-A float type with an M-bit mantissa holds every multiple of u up to 2^M·u. If all terms of a sum are multiples of u and no partial
-sum, in whatever order, exceeds 2^M·u, every partial sum is exact, on any device. `margins` lists, pass by pass, the unit u and
-the largest partial sum; a network is emitted only if each fits.
+A float type with an M-bit mantissa holds every multiple of u up to 2^M·u. If all terms of a sum are multiples of u, and no
+partial sum in any order exceeds 2^M·u, then every partial sum is exact on every device. `margins` lists the unit u and the
+largest partial sum of every kind of sum. A network is built only if all of them fit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from byheart.errors import ByheartError
 
 
 class NotExactInFloats(ByheartError):
-    """A sum of the network would be rounded; such a network is never emitted."""
+    """A sum of the network would be rounded. Such a network is never built."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class Margin:
 
     @property
     def bits(self) -> int:
-        """Mantissa bits that hold every partial sum."""
+        """The number of mantissa bits that hold every partial sum."""
         return int(self.largest / self.unit - 1).bit_length()
 
 
 def centre_of(layout: RetrievalLayout, sums: Shaped[np.ndarray, " n_keys"]) -> int:
-    """The multiple of 2^word_bits in the middle of the sums."""
+    """Return the multiple of 2^word_bits closest to the middle of the sums."""
     if len(sums) == 0:
         return 0
     twice = int(sums.min()) + int(sums.max())
@@ -55,7 +55,7 @@ def margins(
     centre: int,
     largest_input: int,
 ) -> tuple[Margin, ...]:
-    """Every kind of sum in the network, from the actual weights; `largest_input` bounds |coordinate| of a grid vector."""
+    """Return every kind of sum in the network, for the actual weights. `largest_input` bounds |coordinate| of a grid vector."""
     before = int(hashed.tokens.max(initial=0)) + int(hashed.positions.max(initial=0))
     before = max(before, int(np.abs(hashed.weights).sum(axis=0).max(initial=0)) * largest_input)
     before += int(np.abs(hashed.offsets).max(initial=0)) + int(hashed.centres.max(initial=0))
@@ -66,7 +66,7 @@ def margins(
     headroom = 2 ** (layout.word_bits + 2 + layout.headroom_bits)
     if field >= headroom:
         raise NotExactInFloats(
-            f"a sum of words lies {field} from its centre; {layout.headroom_bits} bits of headroom hold {headroom}.",
+            f"a sum of words is {field} away from its centre, but {layout.headroom_bits} bits of headroom allow only {headroom}.",
             field=field,
         )
     return (
@@ -82,7 +82,7 @@ def margins(
 
 
 def _table_margins(layout: RetrievalLayout, words: Shaped[np.ndarray, " n_columns"]) -> tuple[Margin, ...]:
-    """The sums in the tables and after them."""
+    """Return the sums in the tables and after them."""
     table = words.reshape(layout.n_rows, layout.n_segments, layout.n_channels)
     if isinstance(layout, DualTable):
         fetched = layout.n_groups * int(np.abs(table[:, 0]).max(initial=0))
@@ -100,10 +100,10 @@ def _table_margins(layout: RetrievalLayout, words: Shaped[np.ndarray, " n_column
 
 
 def require_exact(found: tuple[Margin, ...], mantissa_bits: int) -> None:
-    """Raise `NotExactInFloats` unless every margin fits the mantissa."""
+    """Raise `NotExactInFloats` unless every margin fits into the mantissa."""
     for margin in found:
         if margin.bits > mantissa_bits:
             raise NotExactInFloats(
-                f"{margin.name}: sums need {margin.bits} bits, the mantissa has {mantissa_bits}.",
+                f"{margin.name}: sums need {margin.bits} bits, but the mantissa has {mantissa_bits}.",
                 name=margin.name,
             )

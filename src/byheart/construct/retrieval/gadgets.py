@@ -1,7 +1,8 @@
-"""Circuits both layouts are made of: reflections, thresholds, and digits taken off a number.
+"""Circuits that both layouts use: reflections, thresholds, and the extraction of digits from a number.
 
-All act on whole numbers. A reflection is one unit, a threshold two; both are exact in floats as long as the numbers are.
-Wide blocks say how many units they have before the units are made, so that a layout is sized without them.
+All of them work on integers. A reflection is one unit, and a threshold is two; both are exact in floats as long as the
+integers are. Wide blocks know their number of units before the units are created, so a layout can be sized without creating
+them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ HALF = Fraction(1, 2)
 
 
 def reflect_above(register: str, first: int) -> Unit:
-    """z ↦ 2·first - 1 - z for whole z >= first, else z: a fold between first - 1 and first."""
+    """Map an integer z to 2·first - 1 - z if z >= first, else to z: a reflection between first - 1 and first."""
     return Unit({register: 1}, HALF - first, {register: -2})
 
 
@@ -36,13 +37,16 @@ def pattern_blocks(
     rests: Sequence[int] | None,
     steps: Sequence[int],
 ) -> Iterator[Block]:
-    """Take the digits off the pattern fields one by one: every channel gets the rest of its part, and a chosen one gets the step
-    of its part more.
+    """Extract the digits of the pattern fields one by one, and mark the selected channels.
 
-    There may be several parts of Σ groups channels each; they are treated in the same way, with different rests and steps.
-    The digits of a pattern field count from `place` up; what lies below stays in its register.
-    Digit 0 of the first group names its first channel; digit 0 of a later group names none. Without rests nothing is
-    added to any channel at the start, and the first group's first channel must have been given its step already.
+    The channels form one or more parts of Σ groups channels. Every channel of a part is increased by the part's rest, and a
+    selected channel also by the part's step.
+
+    place   the weight of the lowest digit; lower digits stay in the register
+    rests   None adds nothing to the channels; then the first channel of the first group must already have been increased by
+            its step
+
+    Digit 0 of the first group selects its first channel. Digit 0 of any other group selects none.
     """
     first_channel = np.concatenate([[0], np.cumsum(groups)])
     parts = [channels[start : start + sum(groups)] for start in range(0, len(channels), sum(groups))]
@@ -73,7 +77,7 @@ def _pattern_unit(
     steps: Sequence[int],
     at: int,
 ) -> Unit:
-    """Two units for each digit but 0 of each (group, register, weight of the digit)."""
+    """Return unit `at`. There are two units for each non-zero digit of each (group, register, weight of the digit)."""
     number = 0
     while at >= 2 * (choices[digits[number][0]] - 1):
         at -= 2 * (choices[digits[number][0]] - 1)
@@ -90,9 +94,9 @@ def _pattern_unit(
 
 
 def window_blocks(weight: int, window_bits: int, n_rows: int, hold: Mapping[str, Number]) -> Iterator[Block]:
-    """Take the top digit of base 2^window_bits off z, bit by bit, step x by it, and turn x back into [0, n_rows).
+    """Extract the top digit, of base 2^window_bits, from z bit by bit, and move x by it. Then reflect x into [0, n_rows).
 
-    `weight` is the base of z; `hold` as in `threshold`. A window of one row needs nothing.
+    `weight` is the number of values of z; `hold` is as in `threshold`. A window of one row needs no blocks.
     """
     if not window_bits:
         return
@@ -106,8 +110,9 @@ def window_blocks(weight: int, window_bits: int, n_rows: int, hold: Mapping[str,
 
 
 def within_shards(steps: Iterable[Block], n_shards: int, shard_rows: int, kept: str) -> Iterator[Block]:
-    """Make `steps` work on the row within its shard: meanwhile the shard's first row is in the register `kept`, which is zero
-    before and after.
+    """Make `steps` work on the row within its shard.
+
+    During the steps the register `kept` holds the shard's first row. It is zero before and after.
     """
     if n_shards > 1:
         yield Block(LazyUnits(2 * (n_shards - 1), partial(_shard_unit, shard_rows, kept)), {}, "shard")
@@ -117,5 +122,5 @@ def within_shards(steps: Iterable[Block], n_shards: int, shard_rows: int, kept: 
 
 
 def _shard_unit(shard_rows: int, kept: str, at: int) -> Unit:
-    """Two units for each shard but the first."""
+    """Return unit `at`. There are two units for each shard but the first."""
     return threshold(X, (at // 2 + 1) * shard_rows, {X: -shard_rows, kept: shard_rows})[at % 2]

@@ -1,8 +1,8 @@
-"""A hash of the input: a few numbers that behave like uniform random ones. No key is stored.
+"""A hash of the input: a few numbers that behave like independent uniform random ones. No key is stored.
 
-A token becomes one whole number per hashed field, by a random table (ids, positions) or random integer coefficients (vectors), is
-reflected a few times at places that do not respect its structure, and summed over the sequence; the sum is reflected
-into [0, base). All of it is integers, evaluated here exactly as the network does it.
+Each hashed field maps a token to an integer, by a random table (ids, positions) or by random integer coefficients (vectors). The
+integer is reflected a few times at places unrelated to its structure. The results are summed over the sequence, and the sum is
+reflected into [0, base). All numbers are integers, and this module computes them exactly as the network does.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class KeyHash:
     positions  value of every position in every field; zeros where order does not matter
     weights    coefficient of every coordinate in every field (of every projection for kind "real")
     offsets    added to each field, so that it is never negative
-    centres    first value that each reflection turns back, by fold and field
-    extra      what the extra token enters as: values of the fields (kind "table"), or coordinates
-    role_from  the first field of the extra token enters with this value or a larger one, all others below it
+    centres    the first value that each reflection changes, by fold and field
+    extra      the input of the extra token: values of the fields (kind "table"), or coordinates
+    role_from  the first field of the extra token enters with at least this value, that of every other token with a smaller one
     """
 
     tokens: Int[np.ndarray, "n_rows n_fields"]
@@ -47,7 +47,7 @@ def draw(
     highest: Int[np.ndarray, " dim"],
     rng: np.random.Generator,
 ) -> KeyHash:
-    """Choose a hash at random. `lowest` and `highest` bound each coordinate of the whole numbers (empty for ids)."""
+    """Draw a hash at random. `lowest` and `highest` bound each coordinate of the integers (empty for ids)."""
     entrance = layout.entrance
     if entrance.is_narrow:
         return _draw_narrow(layout, rng)
@@ -58,7 +58,9 @@ def draw(
     if entrance.kind != "table":
         extra = _extra_coordinates(highest, layout)
         role_from = int(weights[:, 0] @ highest) + int(offsets[0]) + 1
-        if layout.stored == "bfloat16":  # the one between this and the extra token that has the fewest bits
+        if (
+            layout.stored == "bfloat16"
+        ):  # of the values up to the extra token's, take the one with the fewest bits
             span = int(weights[:, 0] @ extra) + int(offsets[0]) - role_from
             spare = max(0, (span + 1).bit_length() - 1)
             role_from = -(-role_from >> spare) << spare
@@ -71,8 +73,9 @@ def draw(
 
 
 def _extra_coordinates(highest: Int[np.ndarray, " dim"], layout: RetrievalLayout) -> Int[np.ndarray, " dim"]:
-    """The coordinates of the extra token: beyond the highest first coordinate, at the highest others, or a number that a
-    weight can hold.
+    """Return the coordinates of the extra token: one beyond the highest first coordinate, and the highest values of the others.
+
+    If weights are bfloat16, they are rounded up to numbers that a weight can hold.
     """
     wanted = highest.copy()
     wanted[:1] += 1
@@ -82,15 +85,15 @@ def _extra_coordinates(highest: Int[np.ndarray, " dim"], layout: RetrievalLayout
 
 
 def _draw_narrow(layout: RetrievalLayout, rng: np.random.Generator) -> KeyHash:
-    """Choose a hash whose fields all begin as the same number of a token.
+    """Draw a hash in which all fields of a token start as the same number.
 
-    Every field reflects it at places of its own, so that a token counts positively in some fields and negatively in others, with
-    signs that hardly depend on each other. A reflection leaves NARROWING of the range, a little more or less, and in the end each
-    field has 0.8 to 1 times n_values. No two tokens have the same number.
+    Every field reflects the number at different places. So a token counts positively in some fields and negatively in others,
+    with nearly independent signs. A reflection leaves about the share NARROWING of the range. In the end each field has
+    between 0.8 and 1 times n_values values. No two tokens have the same number.
     """
     entrance, n_fields = layout.entrance, len(layout.hashed_fields)
     is_short = layout.stored == "bfloat16"
-    # one is left for the extra token; among longer numbers, one that a weight can hold
+    # one value is left for the extra token; for long numbers, one that a weight can hold
     entering = (
         layout.n_entering_values - 1 - (layout.n_entering_values >> (SHORT_BITS - 1) if is_short else 0)
     )
@@ -129,10 +132,10 @@ def _draw_field(
     lowest: Int[np.ndarray, " dim"],
     highest: Int[np.ndarray, " dim"],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Choose one field, from its last reflection back to its inputs.
+    """Draw one field, from its last reflection back to its inputs.
 
-    A reflection at c maps [0, R) into [0, c) if R <= 2c. Going back from c = n_values, R is drawn from (1.6 c, 2 c]; where so many
-    reflections would leave the mantissa, from (0.8 s c, s c] with a smaller s.
+    A reflection at c maps [0, R) into [0, c) if R <= 2c. Starting with c = n_values and going back, R is drawn from (1.6 c, 2
+    c]. If so many reflections would exceed the mantissa, R is drawn from (0.8 s c, s c] with a smaller s.
     """
     entrance, is_short = layout.entrance, layout.stored == "bfloat16"
     centres = np.zeros(entrance.n_folds, dtype=np.int64)
@@ -150,7 +153,7 @@ def _draw_field(
     weights = np.zeros(len(lowest), dtype=np.int64)
     offset = 0
     if entrance.kind == "table":
-        # one value is left for the extra token; among longer numbers, one that a weight can hold
+        # one value is left for the extra token; for long numbers, one that a weight can hold
         n_values = max(2, n_values - 1 - (n_values >> (SHORT_BITS - 1) if is_short else 0))
         share = (n_values + 1) // 2 if entrance.ordered else n_values
         tokens[:] = rng.integers(0, share, size=entrance.n_rows)
@@ -173,7 +176,7 @@ def evaluate_fields(
     inputs: Int[np.ndarray, "n_samples seq_len *dim"],
     last_only: bool,
 ) -> Int[np.ndarray, "n_keys n_fields"]:
-    """Every field of every token (of the last one only, if so), as the network computes it."""
+    """Compute every field of every token as the network does. With `last_only`, only the last token of each sequence."""
     seq_len = layout.entrance.seq_len
     pieces = []
     step = max(1, _CHUNK_TOKENS // seq_len)
@@ -187,7 +190,7 @@ def _fields_of(layout: RetrievalLayout, hashed: KeyHash, inputs: np.ndarray, las
         extra = hashed.extra
         if (
             len(hashed.tokens) * layout.entrance.seq_len <= inputs.size
-        ):  # fewer pairs of token and position than tokens
+        ):  # there are fewer pairs of token and position than tokens
             table = _reflect(hashed.tokens + hashed.positions[:, None], hashed.centres)
             own = table[np.arange(inputs.shape[1]), inputs]
         else:
@@ -205,14 +208,17 @@ def _fields_of(layout: RetrievalLayout, hashed: KeyHash, inputs: np.ndarray, las
 
 
 def _reflect(values: np.ndarray, centres: Int[np.ndarray, "n_folds n_fields"]) -> np.ndarray:
-    """The reflections before pooling."""
+    """Apply the reflections before pooling."""
     for centre in centres:
         values = np.where(values >= centre, 2 * centre - 1 - values, values)
     return values
 
 
 def _exact_product(inputs: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """inputs @ weights in whole numbers; by floats, which are many times as fast, where these hold every sum."""
+    """Return inputs @ weights in exact integer arithmetic.
+
+    Floats, which are many times faster, are used if they hold every sum.
+    """
     largest = int(np.abs(inputs).max(initial=0)) * int(np.abs(weights).sum(axis=0).max(initial=0))
     if largest >= 2**53:
         return np.asarray(inputs @ weights)

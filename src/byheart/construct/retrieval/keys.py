@@ -1,4 +1,4 @@
-"""What enters: the inputs as whole numbers, the keys among their tokens, and the kind of entrance they need."""
+"""The inputs as integers, the keys among their tokens, and the kind of entrance that they need."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ MAX_LEVELS_BITS = 20
 class ContextKeys:
     """The distinct labelled contexts of a data set.
 
-    inputs      all inputs as whole numbers: padded ids, or grid points
+    inputs      all inputs as integers: padded ids, or grid points
     last_only   whether only the last token of each input carries a label
     samples     one sample for each context
     positions   position, in the padded input, of the token that carries the label
     labels      class numbers
-    pad         id that pads short sequences; None if none is short
+    pad         id that pads short sequences; None if no sequence is padded
     lowest, highest   bounds of each coordinate; empty for ids
-    grid_bits   vectors are whole multiples of 2^-grid_bits
-    quantiser   turns vectors that are not on a grid into whole numbers
+    grid_bits   vectors are integer multiples of 2^-grid_bits
+    quantiser   turns vectors that are not on a grid into integers
     """
 
     inputs: np.ndarray
@@ -53,14 +53,15 @@ class ContextKeys:
         return int(max(np.abs(self.lowest).max(initial=0), np.abs(self.highest).max(initial=0)))
 
     def pick(self, fields: Int[np.ndarray, "n_tokens n_fields"]) -> Int[np.ndarray, "n_keys n_fields"]:
-        """The rows of the keys among the rows of all tokens (of all last tokens, if `last_only`)."""
+        """Select the rows of the keys from the rows of all tokens (or of all last tokens, if `last_only`)."""
         if self.last_only:
             return np.asarray(fields[self.samples])
         return np.asarray(fields[self.samples * self.inputs.shape[1] + self.positions])
 
 
 def keys_of(data: Dataset, mantissa_bits: int, rng: np.random.Generator) -> ContextKeys:
-    """Number the contexts of `data` and lay out its inputs. Vectors that are not on a grid are quantised at random."""
+    """Find the contexts of `data` and convert its inputs to integers. Vectors that are not on a grid are quantised at
+    random."""
     first = representatives(data.context_ids)
     samples, positions = label_places(data.inputs, data.task)
     positions = positions + data.seq_len - data.inputs.lengths[samples]  # padded on the left
@@ -73,7 +74,7 @@ def keys_of(data: Dataset, mantissa_bits: int, rng: np.random.Generator) -> Cont
         return ContextKeys(padded, *shared, data.inputs.n_vocab if is_ragged else None, none, none, 0)
     if data.ordered:
         raise AssumptionViolated(
-            "the order of vectors is invisible to averaging attention, and this data set asks for it.\n"
+            "averaging attention cannot see the order of vectors, but order matters in this data set.\n"
             "  Append the position to every vector as one more coordinate, or pass ordered=False."
         )
     found = grid_points(data.inputs)
@@ -89,7 +90,8 @@ def keys_of(data: Dataset, mantissa_bits: int, rng: np.random.Generator) -> Cont
 def grid_points(
     inputs: VectorSequences,
 ) -> tuple[Int[np.ndarray, "n_samples seq_len dim"], int] | None:
-    """The vectors times 2^grid_bits as whole numbers, and grid_bits; None if they lie on no grid of few levels."""
+    """Return the vectors times 2^grid_bits as integers, and grid_bits. Return None if they are not on a grid with few
+    levels."""
     grid_bits = grid_bits_of(inputs)
     if grid_bits is None:
         return None
@@ -97,14 +99,15 @@ def grid_points(
 
 
 def grid_bits_of(inputs: VectorSequences) -> int | None:
-    """The least number of bits behind the point that all coordinates have; None if they lie on no grid of few levels."""
+    """Return the least number of bits after the binary point for all coordinates; None if they are not on a grid with few
+    levels."""
     values = inputs.values
     largest = float(np.abs(values).max(initial=0.0))
     for grid_bits in range(-8, 64):
         if np.ldexp(largest, grid_bits) > 2.0**MAX_LEVELS_BITS:
             break
         scaled = np.ldexp(values, grid_bits)
-        # the smallest floats vanish when they are scaled down
+        # the smallest floats become zero when they are scaled down
         if (scaled == np.rint(scaled)).all() and (np.ldexp(scaled, -grid_bits) == values).all():
             return grid_bits
     return None
@@ -113,7 +116,7 @@ def grid_bits_of(inputs: VectorSequences) -> int | None:
 def _find_quantiser(
     data: Dataset, inputs: VectorSequences, n_contexts: int, mantissa_bits: int, rng: np.random.Generator
 ) -> Quantiser:
-    """The coarsest of some random quantisers that keeps all contexts apart and its borders away from all tokens."""
+    """Try random quantisers. Return the coarsest one that separates all contexts and whose borders are far from all tokens."""
     for n_bits in range(5, 19):
         for _ in range(16):
             quantiser = draw_quantiser(inputs.values, n_bits, mantissa_bits, rng)
@@ -123,6 +126,6 @@ def _find_quantiser(
             if int(context_ids(points, data.task, False).max(initial=-1)) + 1 == n_contexts:
                 return quantiser
     raise AssumptionViolated(
-        "the vectors are not on a grid, and no quantiser separates them with enough room for the rounding of floats.\n"
-        "  Take float64, not float32, round the values to fewer digits, or use the method kajitsuka-sato-2025, which is exact.",
+        "the vectors are not on a grid, and no quantiser separates them despite the rounding errors of floats.\n"
+        "  Use float64, not float32, round the values to fewer digits, or use the method kajitsuka-sato-2025, which is exact.",
     )

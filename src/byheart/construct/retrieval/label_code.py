@@ -1,11 +1,11 @@
 """Codes for labels: frequent labels have short codes, and bits that a code does not have need no equation.
 
-A word has fields of several kinds. A key reads a field of the first kind; the codes of rarer labels, from `first` on, continue in a
-field of the next kind, and so on. Which field of a kind a key reads is a hash of the key, so a word needs fields of each kind in
-proportion to the keys that reach it: beside K₁ fields of the first kind, s·K₁ of the second are equally full where a share s of
-the keys continues. Classes are numbered by how often they occur, the most frequent first.
+A word has fields of several kinds. Every key reads a field of the first kind. The codes of rarer labels, those from `first`
+on, continue in a field of the second kind, and so on. A hash of the key determines which field of each kind it reads. So a
+word has fields of each kind in proportion to the keys that use them: if a share s of the keys continues, K₁ fields of the
+first kind and s·K₁ of the second are equally full. Classes are numbered by frequency, the most frequent first.
 
-With L₁ the number in the first field, and v the number in a field of the next kind:
+Let L₁ be the number in the first field, and v the number in a field of the second kind. The label is
     L₂ = L₁ for L₁ < first, else first + (L₁ - first)·2^n_bits + v.
 """
 
@@ -19,13 +19,13 @@ from math import ceil, log, log2, sqrt
 import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
-_MOST_ESCAPES = 48  # numbers of first-field codes that go on, tried for each choice of bits
-_WORTHWHILE = 0.25  # bits below ⌈log2 C⌉ that the entropy must lie for codes to be tried
+_MOST_ESCAPES = 48  # how many first-field numbers that continue are tried for each choice of bits
+_WORTHWHILE = 0.25  # codes are tried if the entropy is at least this far below ⌈log2 C⌉ bits
 
 
 @dataclass(frozen=True)
 class RareField:
-    """A kind of field for the labels from `first` on; a word has `n_planes` of them."""
+    """A kind of field for the labels from `first` on. A word has `n_planes` fields of this kind."""
 
     n_bits: int
     n_planes: int
@@ -37,9 +37,10 @@ RareFields = tuple[RareField, ...]
 
 @dataclass(frozen=True)
 class LabelField:
-    """A kind of field of a word: its planes, each of the same number of bits, from the bit `start` up.
+    """A kind of field in a word: its planes, each of `n_bits` bits, starting at bit `start`.
 
-    below  ways to choose a plane of every lower kind: the plane is the digit of that weight in the number that names them all
+    below  the number of combinations of planes of all lower kinds. One number encodes the planes of all kinds, and the plane
+           of this kind is its digit of weight `below`
     """
 
     n_bits: int
@@ -49,12 +50,12 @@ class LabelField:
 
     @property
     def stop(self) -> int:
-        """The bit above all planes."""
+        """The first bit above all planes."""
         return self.start + self.n_planes * self.n_bits
 
 
 def label_fields(field_bits: int, n_planes: int, rare: RareFields) -> tuple[LabelField, ...]:
-    """The kinds of fields of a word, from the lowest bits up: the kind of all labels, then those of rarer labels."""
+    """Return the kinds of fields of a word, from the lowest bits up: the kind of all labels, then those of rarer labels."""
     found, start, below = [], 0, 1
     for n_bits, n_fields in [(field_bits, n_planes), *((each.n_bits, each.n_planes) for each in rare)]:
         found.append(LabelField(n_bits, n_fields, start, below))
@@ -65,7 +66,7 @@ def label_fields(field_bits: int, n_planes: int, rare: RareFields) -> tuple[Labe
 def planes_of(
     fields: Sequence[LabelField], places: Int[np.ndarray, " n_keys"]
 ) -> Int[np.ndarray, "n_keys n_kinds"]:
-    """The plane of each kind, of the numbers that name them all."""
+    """Decode numbers that encode the planes of all kinds into the plane of each kind."""
     return np.stack([places // field.below % field.n_planes for field in fields], axis=1)
 
 
@@ -74,8 +75,8 @@ def read_numbers(
     planes: Int[np.ndarray, "n_keys n_kinds"],
     sums: Shaped[np.ndarray, " n_keys"],
 ) -> list[Int[np.ndarray, " n_keys"]]:
-    """What the reading circuit reads from sums of words: the number in a key's field of each kind."""
-    gray = (sums << 1) ^ sums  # bit b holds y_b xor y_{b-1}
+    """Return what the reading circuit reads from sums of words: for each kind, the number in the key's field."""
+    gray = (sums << 1) ^ sums  # bit b is y_b xor y_{b-1}
     found = []
     for field, own in zip(fields, planes.T, strict=True):
         starts = (field.start + own * field.n_bits).astype(sums.dtype)
@@ -86,7 +87,7 @@ def read_numbers(
 def split_labels(
     labels: Int[np.ndarray, " n_keys"], rare: RareFields
 ) -> list[tuple[Int[np.ndarray, " n_keys"], Bool[np.ndarray, " n_keys"]]]:
-    """What every key has in its field of each kind, the first kind first, and whether it reaches it."""
+    """For each kind of field, return the number that every key stores in it, and whether the key uses it."""
     found = []
     rest = labels
     for field in reversed(rare):
@@ -100,7 +101,7 @@ def split_labels(
 def join_labels(
     numbers: Sequence[Int[np.ndarray, " n_keys"]], rare: RareFields
 ) -> Int[np.ndarray, " n_keys"]:
-    """The labels of what was read in a field of each kind: the inverse of `split_labels`."""
+    """Return the labels for the numbers read in the fields of each kind. This is the inverse of `split_labels`."""
     labels = numbers[0]
     for number, field in zip(numbers[1:], rare, strict=True):
         beyond = labels - field.first
@@ -109,15 +110,16 @@ def join_labels(
 
 
 def fullest(n_keys: int, n_planes: int, care: int = 1) -> float:
-    """Expected keys in the fullest plane: N/K plus a few times √(N/K), as if there were `care` times as many planes."""
+    """Return the expected number of keys in the fullest plane: N/K plus a few times √(N/K), for `care` times as many planes."""
     mean = n_keys / n_planes
     return mean if n_planes == 1 else min(float(n_keys), mean + sqrt(2 * log(n_planes * care) * mean) + 1)
 
 
 def codes_worth_trying(label_counts: Sequence[int], n_planes: int) -> list[tuple[int, RareFields]]:
-    """Bits of the first field and fields for rare labels: of two and of three kinds, those with the shortest words.
+    """Return promising codes with two and with three kinds of fields: those with the shortest words.
 
-    label_counts: keys of each label, the most frequent first.
+    Each code is the number of bits of the first field and the fields for rare labels. label_counts: the number of keys with
+    each label, the most frequent first.
     """
     return list(_codes(tuple(label_counts), n_planes)) if _is_skewed(tuple(label_counts)) else []
 
@@ -143,7 +145,7 @@ def _codes(label_counts: tuple[int, ...], n_planes: int) -> tuple[tuple[int, Rar
 
 
 class _Beyond:
-    """How many keys have a label from some number on, and how many planes they need."""
+    """The number of keys whose label is at least a given number, and the number of planes that they need."""
 
     def __init__(self, label_counts: tuple[int, ...], room: float) -> None:
         self.n_classes = len(label_counts)
@@ -151,7 +153,10 @@ class _Beyond:
         self._room = room
 
     def planes(self, first: int) -> int:
-        """Planes that hold the keys with labels from `first` on, each no fuller than those of the first kind."""
+        """Return the number of planes that hold the keys with labels from `first` on.
+
+        None is fuller than those of the first kind.
+        """
         n_keys = int(self._counts[first])
         n_planes = max(1, ceil(n_keys / self._room))
         while fullest(n_keys, n_planes) > self._room:
@@ -160,7 +165,7 @@ class _Beyond:
 
 
 def _candidates(beyond: _Beyond) -> Iterator[tuple[int, RareFields]]:
-    """Codes that have room for every label and waste no bit of the last field."""
+    """Yield codes that have room for every label and waste no bit of the last field."""
     n_classes = beyond.n_classes
     bits = max(1, (n_classes - 1).bit_length())
     for first_bits in range(1, bits):
@@ -184,7 +189,7 @@ def _candidates(beyond: _Beyond) -> Iterator[tuple[int, RareFields]]:
 
 
 def _some_numbers(most: int) -> list[int]:
-    """1 to `most`, or some of them with growing distances."""
+    """Return 1 to `most`, or for large `most` a selection with growing distances."""
     if most <= _MOST_ESCAPES:
         return list(range(1, most + 1))
     return sorted({int(2 ** (i * log2(most) / _MOST_ESCAPES)) for i in range(_MOST_ESCAPES + 1)})

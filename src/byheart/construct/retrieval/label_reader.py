@@ -1,18 +1,21 @@
-"""From the sum of the touched words to the label, by reflections.
+"""Compute the label from the sum of the words that a key reads, by reflections.
 
-Let y = Σ words, X = 4·(y - centre·2^word_bits) + 1. X is odd, so reflecting it at a multiple of 2 never meets it, and X ↦ 2C - X
-complements every bit of X above bit 0 (and -X likewise). Bits of X from the top: after |X| and the reflections at 2^e, 2^(e-1), …,
-whether |…| exceeds 2^b says X_b xor X_{b+1}: the Gray bit. X_{b+2} = y_b below word_bits and X_1 = 0, so
+Let y = Σ words and X = 4·(y - centre·2^word_bits) + 1. X is odd, so a reflection at a multiple of 2 never has X as its fixed
+point, and X ↦ 2C - X complements every bit of X above bit 0 (and likewise for -X). The bits of X are read from the top. After
+|X| and the reflections at 2^e, 2^(e-1), …, the comparison of the absolute value with 2^b gives X_b xor X_{b+1}, the Gray bit.
+X_{b+2} = y_b below word_bits and X_1 = 0, so
     (bit seen at 2^(b+1)) = y_b xor y_{b-1},  y_{-1} = 0.
-A key in plane p wants b = p·field_bits + i for i = field_bits - 1, …, 0: reflections at t·2^r with t = 2^(p·field_bits + 1).
-For r >= field_bits they change nothing; after that each reflection reads one label bit. The fields of rare labels lie above and are
-read first, in the same way, each into its own register; they are added to labels whose codes continue there (see `label_code`).
+A key in plane p needs the bits b = p·field_bits + i for i = field_bits - 1, …, 0. They are read by reflections at t·2^r with
+t = 2^(p·field_bits + 1). For r >= field_bits the reflections remove the bits above the field; after that, each reflection
+reads one label bit. The fields of rare labels are at higher bits. They are read first, in the same way, each into its own
+register. They are added to labels whose codes continue there (see `label_code`).
 
-In floats: |X| < 2^(word_bits + 2 + headroom_bits) <= 2^mantissa, all whole. A reflection whose place t·2^r lies above |X| may be
-rounded, but x - t·2^r stays negative under any rounding and in any order, and ReLU makes it exactly zero.
+In floats: X is an integer with |X| < 2^(word_bits + 2 + headroom_bits) <= 2^mantissa. If t·2^r is above |X|, the subtraction
+may be rounded. But x - t·2^r stays negative under any rounding and in any order, and ReLU makes it exactly zero.
 
-Parts: a field too long for a word lies in several, of which the first has its lowest bits. The highest part is read first. All bits
-above the label are zero for a key; each that is not adds 2^label_bits, so the answer is not a label but still fits the mantissa.
+Parts: a field that is too long for a word is split into several parts. The first part has its lowest bits, and the highest
+part is read first. For a key, all bits above the label are zero. Each one that is not zero adds 2^label_bits, so the answer is
+then not a label, but still fits into the mantissa.
 """
 
 from __future__ import annotations
@@ -28,32 +31,34 @@ from byheart.program.blocks import Block, Repeat, Step, Unit, threshold, typical
 from byheart.program.lazy_units import Joined, LazyUnits
 
 WORD_SCALE = 4
-"""Words enter the tables times 4: two bits below them are needed to read y_0."""
+"""Words are stored in the tables times 4, because two bits below them are needed to read y_0."""
 
 
 def label_steps(layout: RetrievalLayout, centres: Sequence[int] | None) -> Iterator[Step]:
-    """The circuit that starts with x at 1, words in their registers, the plane in z, and ends with label + 1.
+    """Yield the circuit that computes label + 1. It starts with x at 1, the words in their registers, and the plane in z.
 
-    centres: of each part. Without them the circuit is only counted.
+    centres: one per part. Without them the circuit can only be counted.
     """
     for part in reversed(range(layout.n_parts)):
         yield from _part_steps(layout, part, None if centres is None else centres[part])
 
 
 def _part_steps(layout: RetrievalLayout, part: int, centre: int | None) -> Iterator[Step]:
-    """One part: add up its words, remove what lies above its fields, and add their bits to the label."""
+    """Process one part: add up its words, remove the bits above its fields, and add the bits of the fields to the label."""
     is_first = part == layout.n_parts - 1
     is_typical = (
         centre is None and layout.stored is None
-    )  # how short weights are stored, typical ones cannot tell
+    )  # the storage of short weights depends on their values, so typical numbers are not enough
     if not is_first:
-        yield Block((Unit({X: 1}, 0, {X: -1}),), {X: 1}, "clear")  # what is left of the last part is positive
+        yield Block(
+            (Unit({X: 1}, 0, {X: -1}),), {X: 1}, "clear"
+        )  # the previous part leaves a positive number
     yield _sum_block(layout, part, centre, is_first)
     yield Block((Unit({X: -1}, 0, {X: 2}),), {}, "absolute")
     rare = _rare_registers(layout)
     is_bounded = layout.n_parts > 1 or bool(
         rare
-    )  # what a field holds that is no label's is multiplied where labels go on
+    )  # where codes continue, a field that holds no label is multiplied, so its value must be bounded
     for kind in reversed(range(1, len(layout.label_fields))):
         yield from _silent_steps(layout, kind, is_typical)
         for i in reversed(range(layout.label_fields[kind].n_bits)):
@@ -84,21 +89,24 @@ def _silent_block(place: Number) -> Block:
 
 
 def _bit_units(i: int, register: str, half: Fraction) -> tuple[Unit, Unit]:
-    """Reflect x at t·2^i, and add 2·half to the register if it was above.
+    """Reflect x at t·2^i, and add 2·half to the register if x was above it.
 
-    x - t·2^i is odd, so ReLU(x - t·2^i + 1) - ReLU(x - t·2^i - 1) is 2 or 0, and their sum is 2·ReLU(x - t·2^i).
+    x - t·2^i is odd, so ReLU(x - t·2^i + 1) - ReLU(x - t·2^i - 1) is 2 or 0, and the sum of the two is 2·ReLU(x - t·2^i).
     """
     reads: dict[str, Number] = {X: 1, T: -(2**i)}
     return Unit(reads, 1, {X: -1, register: half}), Unit(reads, -1, {X: -1, register: -half})
 
 
 def _rare_registers(layout: RetrievalLayout) -> tuple[str, ...]:
-    """Registers for the numbers of rare labels, kind after kind: those of words, which are free once the words are summed."""
+    """Return one register per kind of rare label. They are registers of words, which are free once the words are summed."""
     return layout.channels[: len(layout.rare_fields)]
 
 
 def _rare_steps(register: str, field: RareField, is_last: bool) -> Iterator[Block]:
-    """label + (label - first)·(2^n_bits - 1) + v for a label from `first` on; v, which is below 2^n_bits, is negative elsewhere."""
+    """For a label from `first` on, replace it by label + (label - first)·(2^n_bits - 1) + v.
+
+    For other labels the register of v, which is below 2^n_bits, becomes negative, so that ReLU adds nothing.
+    """
     goes_on = Unit({LABEL: 1}, 1 - field.first, {register: 2**field.n_bits})
     beyond = Unit({LABEL: 1}, -field.first, {register: -(2**field.n_bits), LABEL: 2**field.n_bits - 1})
     yield Block((goes_on, beyond), {register: -(2**field.n_bits)}, "rare label")
@@ -106,8 +114,9 @@ def _rare_steps(register: str, field: RareField, is_last: bool) -> Iterator[Bloc
 
 
 def _sum_block(layout: RetrievalLayout, part: int, centre: int | None, is_first: bool) -> Block:
-    """Add up the unmasked words, subtract the centre and, for the first part, turn the highest kind's plane into the place t of
-    its field.
+    """Add up the unmasked words and subtract the centre.
+
+    In the first part, also convert the highest kind's plane to its place t.
 
     The constant of X is a multiple of 4 here and the 1 is already in place, so partial sums are multiples of 4.
     """
@@ -118,32 +127,32 @@ def _sum_block(layout: RetrievalLayout, part: int, centre: int | None, is_first:
     rare, highest = _rare_registers(layout), len(layout.rare_fields)
     registers = layout.part_registers(part)
     words = LazyUnits(len(registers), partial(_word_unit, registers, rare))
-    wide = ("b1", "b2")  # the centre is known when the words are
+    wide = ("b1", "b2")  # the centre depends on the words
     if not is_first:
         return Block(words, {X: constant}, "sum", wide)
     others = [Unit({register: -1}, 0, {register: 1}) for register in rare]
-    if layout.stored:  # the square that the table left
+    if layout.stored:  # clear the square that the table left
         others.append(Unit({T: 1}, 0, {T: -1}))
     units = Joined(words, others, _place_units(layout, highest))
     return Block(units, {X: constant, T: _lowest_place(layout, highest)}, "sum", wide)
 
 
 def _word_unit(channels: Sequence[str], rare: Sequence[str], at: int) -> Unit:
-    """Add a word; where its register is needed for something else, clear it."""
+    """Add a word to x. If its register is needed for another value, also clear it."""
     register = channels[at]
     return Unit({register: 1}, 0, {X: 1, register: -1} if register in rare else {X: 1})
 
 
 def _lowest_place(layout: RetrievalLayout, kind: int) -> int:
-    """t of plane 0 of this kind."""
+    """Return t for plane 0 of this kind."""
     return int(2 ** (layout.label_fields[kind].start + 1))
 
 
 def _place_units(layout: RetrievalLayout, kind: int) -> Sequence[Unit]:
-    """Units that bring t from that of plane 0 to 2^(start + p·n_bits + 1), with p the highest digit of z.
+    """Return units that change t from its value for plane 0 to 2^(start + p·n_bits + 1), where p is the highest digit of z.
 
-    t is convex in p: t(0) + Σ_i (second difference) · ReLU(p - i), every term positive, so no partial sum exceeds t itself.
-    Where lower digits follow, p is taken off z by thresholds.
+    t is convex in p: t(0) + Σ_i (second difference) · ReLU(p - i). Every term is positive, so no partial sum exceeds t itself.
+    If lower digits follow, thresholds extract p from z.
     """
     field = layout.label_fields[kind]
     if field.below > 1:
@@ -161,5 +170,5 @@ def _plane_threshold(field: LabelField, p: int) -> tuple[Unit, Unit]:
 
 
 def _rise(field: LabelField, p: int) -> int:
-    """t(p + 1) - t(p)."""
+    """Return t(p + 1) - t(p)."""
     return int(2 ** (field.start + p * field.n_bits + 1) * (2**field.n_bits - 1))

@@ -1,15 +1,18 @@
-"""The layout: every number that fixes the shape of a retrieval network.
+"""The layout: every number that determines the shape of a retrieval network.
 
 Notation:
-    K  planes: each key owns `field_bits` bits of one plane of every word it touches; a word has K · field_bits bits, and
+    K  planes: each key owns `field_bits` bits of one plane of every word that it reads. A word has K · field_bits bits, and
        those of the fields that only keys with rare labels use (see `label_code`)
-    P  channels: words in one table row          G  groups the channels are dealt into; a key picks at most one of each
-    J  parts: where a field is too long for a word, its bits are distributed over J words that are read in the same way;
-    `field_bits` counts one part Q  rows of a table                           W = 2^w, w from `windows`: how far the next row of a
-    key may be from its last S  shards: ranges of Q/S rows that no key leaves, so that each can be solved without the others L
-    limbs: stored weights of 8 bits that make up one word, where weights are stored so short; see `dual_table`
+    P  channels: words in one table row
+    G  groups into which the channels are divided: a key selects at most one channel of each
+    J  parts: if a field is too long for a word, its bits are distributed over J words, which are read in the same way.
+       `field_bits` is the number of bits of one part
+    Q  rows of a table
+    W  = 2^w, w from `windows`: the largest distance between one row of a key and its next row
+    S  shards: ranges of Q/S rows. The rows of a key are all in one shard, so each shard can be solved by itself
+    L  limbs: stored weights of 8 bits that form one word, if weights are stored as int8 or bfloat16; see `dual_table`
 
-Two kinds share what is here. In `chain.Chain` the labelled token reads several tables one after the other. In
+This module is shared by two kinds of layout. In `chain.Chain` the labelled token reads several tables one after the other. In
 `dual_table.DualTable` one table holds words in both of its weight matrices: an extra token reads the first, the labelled token
 the second.
 """
@@ -38,41 +41,42 @@ ExtraFields = Int[np.ndarray, " n_fields"]
 LabelledFields = Int[np.ndarray, "n_samples n_labelled n_fields"]
 
 ONE = "one"
-"""A register that always holds 1, where biases are too long for one weight."""
+"""A register that always holds 1. It is used if biases are too long for one weight."""
 
 SLOTS = X, T, LABEL, Z = "x", "t", "label", "z"
-"""The first registers of every layout: the row and later the sum of words; the place of the field; the label; and the number that
-keeps window and plane."""
+"""The first registers of every layout: x holds the row and later the sum of words, t the place of the field, label the label,
+and z a number that encodes window and plane."""
 
 NARROWING = 0.56
 NARROW_FOLDS = 3
-"""Where fields begin as one number, each reflection leaves about so much of its range, and there are so many reflections more."""
+"""If all fields start as the same number, each reflection reduces its range to about this share, and there are this many more
+reflections."""
 
 LIMB_BITS = 8
-"""Bits of a word that one stored weight holds, where weights are stored as int8 or bfloat16."""
+"""Bits of a word that one stored weight holds, if weights are stored as int8 or bfloat16."""
 
 _LEAST_WEIGHT = 6
-"""Coordinates of vectors are weighted by whole numbers of about this size at least, so that the weights can differ."""
+"""The coefficients of vector coordinates are integers of at least about this size, so that they can differ."""
 
 
 @dataclass(frozen=True)
 class Entrance:
-    """How inputs enter.
+    """How inputs enter the network.
 
-    kind       "table": token ids through an embedding; "grid": vectors of whole numbers; "real": others, quantised first
+    kind       "table": token ids through an embedding; "grid": vectors of integers; "real": other vectors, quantised first
     n_rows     rows of the embedding, padding included (0 for vectors)
     dim        coordinates of a vector (0 for ids)
     seq_len    tokens of a sequence
     ordered    whether positions enter
-    pooling    "attention": each token keeps itself and gets the sum; "sum": one token, the sum (task `set`)
-    n_folds    reflections before pooling: what makes position and token, or the coordinates, inseparable
+    pooling    "attention": each token keeps its own value and gets the sum; "sum": one token, the sum (task `set`)
+    n_folds    reflections before pooling, which make the hash non-additive in position and token, or in the coordinates
     spread     Σ over the coordinates of (largest - smallest), for vectors
-    n_varied   how many tokens can be relied on to differ between sequences
+    n_varied   how many tokens are assumed to differ between sequences
     least_fields
-               hashed fields there are at least; the more, the fewer reflections each needs
-    n_bits     bits that real vectors are quantised to, in each of `n_projections` projections
-    is_narrow  whether all hashed fields begin as one number: the embedding then has one column, and it is their reflections, at
-               different places, that make them differ
+               the least number of hashed fields; with more fields, each needs fewer reflections
+    n_bits     bits to which real vectors are quantised, in each of `n_projections` projections
+    is_narrow  whether all hashed fields start as the same number. The embedding then has one column, and the fields differ
+               because they are reflected at different places
     """
 
     kind: EntranceKind
@@ -91,17 +95,17 @@ class Entrance:
 
     @property
     def sum_factor(self) -> int:
-        """λ in own + λ·Σ. λ = 2 distinguishes the last token from the others; with positions 1 is enough."""
+        """λ in own + λ·Σ. λ = 2 distinguishes the last token from the others; with positions λ = 1 is enough."""
         return 1 if self.ordered or self.pooling == "sum" else 2
 
 
 @dataclass(frozen=True)
 class HashedField:
-    """One number computed from the whole input, uniform on [0, base) after pooling and folding.
+    """One number computed from the whole input. After pooling and folding it is uniform on [0, base).
 
-    register    where it lives after pooling
-    base        number of values in the end
-    n_values    number of values of one token before pooling, after its folds
+    register    its register after pooling
+    base        its number of values after folding
+    n_values    the number of values of one token before pooling, after the token's folds
     n_folds     reflections after pooling that bring the sum into [0, base)
     """
 
@@ -141,91 +145,91 @@ class RetrievalLayout:
     @property
     @abstractmethod
     def slots(self) -> tuple[str, ...]:
-        """Registers before the words."""
+        """The registers before the words."""
 
     @property
     @abstractmethod
     def n_tokens(self) -> int:
-        """Tokens that attention sees."""
+        """The number of tokens that attention sees."""
 
     @property
     def sum_factor(self) -> int:
-        """λ of the pooling."""
+        """The factor λ of the pooling."""
         return self.entrance.sum_factor
 
     @property
     @abstractmethod
     def hashed_fields(self) -> tuple[HashedField, ...]:
-        """The row, the patterns, and windows with plane."""
+        """The row, the patterns, and the windows with the plane."""
 
     @property
     @abstractmethod
     def entry_registers(self) -> tuple[str, ...]:
-        """The register each hashed field is in before pooling."""
+        """The register of each hashed field before pooling."""
 
     @abstractmethod
     def pool(self, own: TokenFields, extra: ExtraFields, last_only: bool) -> LabelledFields:
-        """The fields of every labelled token after pooling, before they are folded."""
+        """Return the fields of every labelled token after pooling and before folding."""
 
     @abstractmethod
     def first_rows(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Int[np.ndarray, " n_keys"]:
-        """The first row of each key: what decides its shard."""
+        """Return the first row of each key, which determines its shard."""
 
     @abstractmethod
     def addresses(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Addresses:
-        """Rows, patterns and plane of each key, as the network reads them off its folded fields."""
+        """Extract rows, patterns and plane of each key from its folded fields, as the network does."""
 
     @abstractmethod
     def pooling_steps(self) -> Iterator[Step]:
-        """What sums the fields over the tokens."""
+        """Yield the steps that sum the fields over the tokens."""
 
     @abstractmethod
     def lookup_steps(self, words: Shaped[np.ndarray, " n_columns"] | None) -> Iterator[Step]:
-        """From the folded fields to the masked words of a key; typical words, only to be counted, where none are given."""
+        """Yield the steps from the folded fields to the masked words of a key. Without words the steps can only be counted."""
 
     @property
     @abstractmethod
     def is_exact(self) -> bool:
-        """Whether every number that the layout fixes is exact in floats; the tables are checked once they are solved."""
+        """Whether every number that the layout determines is exact in floats. The tables are checked after they are solved."""
 
     @property
     @abstractmethod
     def digit_fields(self) -> tuple[tuple[int, ...], ...]:
-        """Outcomes of the digits of each number that is taken apart, the first digit first."""
+        """For each number that is split into digits, the number of values of each digit, the first digit first."""
 
     @property
     @abstractmethod
     def n_addresses(self) -> float:
-        """How many different addresses there are."""
+        """The number of different addresses."""
 
     @cached_property
     def n_slots(self) -> int:
-        """Registers before the words."""
+        """The number of registers before the words."""
         return len(self.slots)
 
     @cached_property
     def channels(self) -> tuple[str, ...]:
-        """The registers that words of the first part are read into."""
+        """The registers into which words of the first part are read."""
         return self.word_registers[: self.n_channels]
 
     @cached_property
     def word_registers(self) -> tuple[str, ...]:
-        """The registers that words are read into, part after part."""
+        """The registers into which words are read, part by part."""
         return tuple(f"word {number}" for number in range(self.n_parts * self.n_limbs * self.n_channels))
 
     def part_registers(self, part: int) -> tuple[str, ...]:
-        """The registers that words of one part are read into, limb after limb."""
+        """Return the registers into which the words of one part are read, limb by limb."""
         n_registers = self.n_limbs * self.n_channels
         return self.word_registers[part * n_registers :][:n_registers]
 
     @property
     def label_bits(self) -> int:
-        """Bits of the whole field below the reject bits: the label, and one that is left over where the parts are longer."""
+        """Bits of the whole field without the reject bits: the label, and possibly one unused bit if the parts are longer."""
         return self.n_parts * self.field_bits - self.reject_bits
 
     @property
     def word_bits(self) -> int:
-        """Payload bits of one word."""
+        """The payload bits of one word."""
         return self.label_fields[-1].stop
 
     @cached_property
@@ -235,7 +239,7 @@ class RetrievalLayout:
 
     @property
     def n_places(self) -> int:
-        """Ways to choose a plane of every kind."""
+        """The number of combinations of one plane of every kind."""
         return prod(field.n_planes for field in self.label_fields)
 
     @property
@@ -245,38 +249,40 @@ class RetrievalLayout:
 
     @property
     def shard_rows(self) -> int:
-        """Rows of one shard."""
+        """The rows of one shard."""
         return self.n_rows // self.n_shards
 
     @property
     def n_columns(self) -> int:
-        """Words of one part in all tables."""
+        """The number of words of one part in all tables."""
         return self.n_segments * self.n_rows * self.n_channels
 
     @property
     def load(self) -> float:
-        """Share of the table bits that carry labels."""
+        """The share of the table bits that carry labels."""
         return self.n_keys / (self.n_planes * self.n_columns)
 
     @cached_property
     def groups(self) -> tuple[int, ...]:
-        """Number of channels of each group, as even as possible; where weights are short, such that all choices are powers of
-        two.
-        """
+        """The number of channels of each group, as even as possible. If weights are short, all choices are powers of two."""
         if self.group_bits:
             return tuple((1 << bits) - (g > 0) for g, bits in enumerate(self.group_bits))
         return split_evenly(self.n_channels, self.n_groups)
 
     @cached_property
     def choices(self) -> tuple[int, ...]:
-        """Outcomes of each group's digit: one of its channels, or none. The first group always takes one."""
+        """The number of values of each group's digit: one of its channels, or none. The first group always selects a
+        channel."""
         return tuple(size + (g > 0) for g, size in enumerate(self.groups))
 
     @property
     def reading_folds(self) -> tuple[int, ...]:
-        """For each kind of field, the reflections that remove every bit above its lowest plane; the highest kind is read first.
+        """For each kind of field, the reflections that remove every bit above its lowest plane.
 
-        X < 2^e before, with e = word_bits + headroom_bits + 2 at first and (start of the highest plane) + 1 behind another kind.
+        The highest kind is read first.
+
+        Before them X < 2^e. For the highest kind e = word_bits + headroom_bits + 2, for the others e = (start of the highest
+        plane) + 1.
         """
         found, exponent = [], self.word_bits + self.headroom_bits + 2
         for field in reversed(self.label_fields):
@@ -286,25 +292,29 @@ class RetrievalLayout:
 
     @cached_property
     def windows(self) -> tuple[int, ...]:
-        """w of each step from one row of a key to its next: `step_bits` distributed as evenly as possible."""
+        """The bits w of each step from one row of a key to its next. `step_bits` is distributed as evenly as possible."""
         return split_evenly(self.step_bits, self.n_segments - 1)
 
     @property
     def n_ways(self) -> float:
-        """Number of different rows after a first row; steps beyond a border are reflected onto other rows."""
+        """The number of different row sequences after a first row.
+
+        Steps beyond a border are reflected, which makes some coincide.
+        """
         return prod(2.0**w / (1 + 2.0**w / (2 * self.shard_rows)) for w in self.windows)
 
     def make_field(self, register: str, base: int) -> HashedField:
-        """The field with `base` outcomes: how wide a token's part must be so that the folded sum is uniform.
+        """Return the field with `base` values. A token has so many values that the folded sum is nearly uniform.
 
-        λ times the sum of n uniform numbers on [0, R) has deviation λ·R·√(n/12). Reflected into [0, B) its density differs from
-        uniform by less than 2·exp(-π²/2 · (deviation/B)²); R >= 4.95·B/(λ·√n) makes that below 10^-4. (The labelled token, which
-        counts once more, fills the gaps between multiples of λ.) A single one on [0, 6B) is uniform after reflection.
+        λ times the sum of n uniform numbers on [0, R) has standard deviation λ·R·√(n/12). Reflected into [0, B), its density
+        differs from uniform by less than 2·exp(-π²/2 · (deviation/B)²). R >= 4.95·B/(λ·√n) makes that less than 10^-4. (The
+        labelled token counts once more, which fills the gaps between multiples of λ.) A single number that is uniform on [0,
+        6B) is uniform after reflection.
         """
         n = self.entrance.n_varied
         n_values = 6 * base if n == 1 else max(int(4.95 * base / (self.sum_factor * n**0.5)), base // 2) + 1
         n_values = max(n_values, int(_LEAST_WEIGHT * self.entrance.spread / 1.6**self.entrance.n_folds) + 1)
-        n_values = self.round_up(n_values)  # where the last reflection before pooling is
+        n_values = self.round_up(n_values)  # the last reflection before pooling is here
         return self._fold_field(register, base, n_values)
 
     def _fold_field(self, register: str, base: int, n_values: int) -> HashedField:
@@ -315,21 +325,22 @@ class RetrievalLayout:
         return HashedField(register, base, n_values, n_folds)
 
     def align_fields(self, *fields: HashedField) -> tuple[HashedField, ...]:
-        """The fields; where they all begin as one number, each gets as many values before pooling as the largest has."""
+        """Return the fields. If they all start as the same number, each gets as many values before pooling as the largest
+        has."""
         if not self.entrance.is_narrow:
             return fields
         n_values = self.round_up(
             max(field.n_values for field in fields) * 5 // 4
-        )  # each field keeps 0.8 at least
+        )  # each field keeps at least 0.8 of its values
         return tuple(self._fold_field(field.register, field.base, n_values) for field in fields)
 
     def round_up(self, number: int) -> int:
-        """A number that a weight can hold, not below this one."""
+        """Return a number that a weight can hold and that is at least `number`."""
         return short_at_least(number) if self.stored == "bfloat16" else number
 
     @cached_property
     def n_entering_parts(self) -> int:
-        """Weights that make up one number of the entrance: a value of a token, or a coefficient of a coordinate."""
+        """The number of weights that form one number of the entrance: a value of a token, or a coefficient of a coordinate."""
         if self.stored != "bfloat16":
             return 1
         if self.entrance.is_narrow:
@@ -340,17 +351,17 @@ class RetrievalLayout:
 
     @property
     def n_entering_values(self) -> int:
-        """Values of a token before its reflections where all fields begin as one number."""
+        """The number of values of a token before its reflections, if all fields start as the same number."""
         return int(0.9 * self.hashed_fields[0].n_values / NARROWING**self.entrance.n_folds)
 
     @property
     def has_numbers_for_tokens(self) -> bool:
-        """Whether every token can have its own number, where half of the range is for positions."""
+        """Whether every token can have its own number if half of the range is reserved for positions."""
         return not self.entrance.is_narrow or self.n_entering_values // 2 >= self.entrance.n_rows
 
     @property
     def sum_width(self) -> int:
-        """Largest pooled value over largest value of a token."""
+        """The ratio of the largest pooled value to the largest value of one token."""
         if self.n_tokens == 1:
             return 1
         if self.entrance.pooling == "sum":
@@ -359,18 +370,16 @@ class RetrievalLayout:
 
     @property
     def largest_shard_sum(self) -> int:
-        """No partial sum exceeds this where the shard is taken off a row: S - 1 ramps, each at most Q, times Q/S."""
+        """An upper bound on every partial sum when the shard is split from a row: S - 1 ramps, each at most Q, times Q/S."""
         return self.n_rows**2 if self.n_shards > 1 else 1
 
     @property
     def shard_unit(self) -> int:
-        """All those sums are multiples of this: the power of two in Q/S."""
+        """A number of which all those sums are multiples: the power of two in Q/S."""
         return self.shard_rows & -self.shard_rows if self.n_shards > 1 else 1
 
     def round_rows(self, rows: int) -> int:
-        """Number of rows of a shard, rounded up to one that a weight can hold and that has enough factors of two to be
-        subtracted exactly.
-        """
+        """Round up the number of rows of a shard, so that a weight can hold it and its multiples can be subtracted exactly."""
         rows = self.round_up(rows)
         if self.n_shards == 1:
             return rows
@@ -378,36 +387,39 @@ class RetrievalLayout:
         return self.round_up(-(-rows >> spare) << spare)
 
     def has_exact_digits(self, choices: tuple[int, ...]) -> bool:
-        """Whether taking these digits off a number is exact."""
+        """Whether these digits can be extracted from a number exactly."""
         return self.fits(largest_digit_sum(choices))
 
     def fits(self, largest: int) -> bool:
-        """Whether whole numbers up to `largest` fit the mantissa."""
+        """Whether integers up to `largest` fit into the mantissa."""
         return (largest - 1).bit_length() <= self.mantissa_bits
 
     def has_exact_pooling(self, field: HashedField) -> bool:
-        """The folds before pooling, in halves, and the sum times n·λ (its power of two costs nothing)."""
+        """Whether the folds before pooling, which use halves, and the sum times n·λ are exact.
+
+        The power of two in n·λ costs no bits.
+        """
         before = field.n_values << (self.entrance.n_folds + 1)
         summed = 2 * self.sum_width * field.n_values
         weighed = odd_part(self.n_tokens * self.sum_factor) * self.n_tokens * field.n_values
         return self.fits(max(before, summed, weighed))
 
     def widen(self, integers: np.ndarray) -> np.ndarray:
-        """Integers of a type in which no weight of this layout overflows."""
+        """Convert integers to a type in which no weight of this layout overflows."""
         return integers.astype(np.int64 if self.mantissa_bits <= 53 else object)
 
 
 def split_evenly(total: int, n_parts: int) -> tuple[int, ...]:
-    """`total` in `n_parts` whole parts that differ by one at most, the larger first."""
+    """Split `total` into `n_parts` integers that differ by at most one, the larger first."""
     small, extra = divmod(total, n_parts)
     return tuple(small + (part < extra) for part in range(n_parts))
 
 
 def largest_digit_sum(choices: tuple[int, ...]) -> int:
-    """The largest partial sum when digits are taken off a number.
+    """Return the largest partial sum when digits are extracted from a number.
 
-    A digit of weight H leaves as H·(ramp − ramp), whose terms, in units of the power of two in H, are below
-    2 · base · (odd part of H).
+    A digit of weight H is removed as H·(ramp − ramp). In units of the power of two in H, its terms are below 2 · base · (odd
+    part of H).
     """
     weight = base = prod(choices)
     largest = 0
@@ -418,5 +430,5 @@ def largest_digit_sum(choices: tuple[int, ...]) -> int:
 
 
 def odd_part(number: int) -> int:
-    """`number` without its factors of two."""
+    """Return `number` without its factors of two."""
     return number // (number & -number)

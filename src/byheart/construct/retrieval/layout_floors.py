@@ -1,9 +1,8 @@
-"""Lower bounds on the parameters of many layouts at once, without making them, to rank them.
+"""Lower bounds on the parameters of many layouts at once. The search ranks layouts by them without building the layouts.
 
-The formula is separate from the size that emission counts and could drift from it: `search` asserts for each layout that it makes
-that the formula was not above its size, and `test_search` compares the result with a search that does not prune. The formula
-leaves out what depends on the last details: spare columns, the rounding of digits, and reflections of words other than the
-deepest.
+The formula is separate from the code that counts parameters, so the two could diverge. Therefore `search` asserts, for each
+layout that it builds, that the bound is not above the size, and `test_search` compares the result with a search that does not
+prune. The formula ignores the last details: spare columns, the rounding of digits, and all reflections of words but the deepest.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from byheart.construct.retrieval.dual_table import DualTable
 from byheart.construct.retrieval.label_code import fullest
 from byheart.construct.retrieval.layout import RetrievalLayout
 
-_MOST_STRETCH = 4  # rows that few keys may get for each that they need
+_MOST_STRETCH = 4  # when keys are few, at most this many times the rows that they need
 
 
 @dataclass(frozen=True, eq=False)
 class Ranked:
-    """Candidates of one kind: planes, channels and groups of each, and its least size."""
+    """Candidates of one kind: the planes, channels and groups of each, and a lower bound on its size."""
 
     start: RetrievalLayout
     planes: Int[np.ndarray, " n_candidates"]
@@ -42,7 +41,7 @@ class Ranked:
 
 
 def rank(start: RetrievalLayout, planes: list[int], channels: list[int], groups: tuple[int, ...]) -> Ranked:
-    """Every combination that can be built and whose words fit the mantissa, with its least size."""
+    """Return every combination that can be built and whose words fit into the mantissa, with a lower bound on its size."""
     grid = np.array(np.meshgrid(planes, channels, groups, indexing="ij"), dtype=np.int64).reshape(3, -1)
     n_channels, n_groups = grid[1], grid[2]
     grid = grid[:, (n_groups <= n_channels) & ((n_groups > 1) | (n_channels == 1))]
@@ -59,7 +58,7 @@ def _least_sizes(
 ) -> tuple[np.ndarray, np.ndarray]:
     n, k, c, n_parts = start.n_keys, start.n_segments, start.field_bits, start.n_parts
     small, extra = channels // groups, channels % groups
-    larger = np.maximum(0, extra - 1)  # groups behind the first with a channel more
+    larger = np.maximum(0, extra - 1)  # groups after the first that have one more channel
     others = groups - 1 - larger
     n_words = k * (1 + larger * (small + 1) / (small + 2) + others * small / (small + 1))
     load = np.where(n_words < 2.9, 0.35, 1 - 1.7 * np.exp(-n_words))
@@ -90,7 +89,7 @@ def _least_sizes(
         d = start.n_digits
         root = rows ** (1 / d) * (
             1 - 1e-12
-        )  # digits have at least that many values on average; the last takes half the units
+        )  # the average number of values per digit is at least this; the last digit takes half as many units
         cost.blocks(d + 3, np.floor(2 * d * (root - 1) - root) + rows + cost.n_fields + 2)
     else:
         squares = k * np.maximum(0, np.ceil(np.log2(rows) - 1e-9) - 1)
@@ -103,7 +102,7 @@ def _least_sizes(
 
 
 def _row_bits(start: RetrievalLayout, rows: np.ndarray, gate_bits: np.ndarray) -> np.ndarray:
-    """The fewest bits that sums before the table need to find a row among that many."""
+    """Return the fewest bits that sums before the table need in order to find one of that many rows."""
     if not isinstance(start, DualTable):
         return np.asarray(np.floor(3 + 2 * np.log2(rows)))
     half = np.ceil(rows ** (1 / start.n_digits) * (1 - 1e-12)) // 2
@@ -123,7 +122,7 @@ def _may_be_solved(
 
 
 class _Cost:
-    """A running count of the parameters of blocks, which begins with those of entering and mixing."""
+    """A running count of the parameters of blocks. It starts with those of the embedding and the attention."""
 
     def __init__(self, start: RetrievalLayout, channels: np.ndarray) -> None:
         self.is_dual = isinstance(start, DualTable)
@@ -152,7 +151,7 @@ def _headroom(
     others: np.ndarray,
     small: np.ndarray,
 ) -> np.ndarray:
-    """As `constraints.headroom_bits`; a float that is off in its last digit may not make it larger."""
+    """Compute the same as `constraints.headroom_bits`, but round down if a float might be wrong in its last digit."""
     k = start.n_segments
     spread = k * k * (larger * (small + 1) / (small + 2) ** 2 + others * small / (small + 1) ** 2)
     worst = (k * groups + 1) // 2
@@ -167,7 +166,7 @@ def _least_step_bits(
     columns: np.ndarray,
     channels: np.ndarray,
 ) -> np.ndarray:
-    """The fewest bits of steps that give enough addresses, even with the most rows and no reflected step."""
+    """Return the fewest step bits that give enough addresses, assuming the most rows and no reflected step."""
     k = start.n_segments
     rows = _MOST_STRETCH * np.ceil((columns / (1 - MOST_SPARE) / channels + k - 1) / k)
     n_patterns = 2 * patterns if isinstance(start, DualTable) else patterns
@@ -176,7 +175,7 @@ def _least_step_bits(
 
 
 def _least_folds(start: RetrievalLayout, base_bits: np.ndarray) -> np.ndarray:
-    """Reflections of a word whose base has at least that many bits (see `RetrievalLayout.make_field`)."""
+    """Return the number of reflections of a word whose base has at least that many bits (see `RetrievalLayout.make_field`)."""
     n = start.entrance.n_varied
     ratio = 6.0 if n == 1 else max(4.95 / (start.sum_factor * n**0.5), 0.5)
     largest = ratio * start.sum_width - start.sum_width * 2.0**-base_bits

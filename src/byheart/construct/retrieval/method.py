@@ -1,4 +1,4 @@
-"""`retrieval`: no key is stored, and the whole mantissa carries labels."""
+"""The construction `retrieval`: no key is stored, and the whole mantissa carries labels."""
 
 from __future__ import annotations
 
@@ -48,12 +48,16 @@ STAGES = (
     ("robust hash", ROBUST_FOLDS, 1.0, 24),
     ("robust hash, roomy tables", ROBUST_FOLDS, 1.5, 24),
 )
-"""What is tried: extra reflections that mix the tokens, room for how many times the keys, and the number of draws of each."""
+"""The hashes that are tried.
+
+Each has extra reflections that mix the tokens, a factor for the table size, and a number of draws.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """A draw of the hash that holds every label: the words of the tables, part after part in every row, and their centres."""
+    """A draw of the hash for which every label could be stored: the words of the tables, part by part in every row, and their
+    centres."""
 
     layout: RetrievalLayout
     hashed: KeyHash
@@ -70,20 +74,23 @@ def plan(
     """Compile `data` into a Transformer that runs natively in floats and stores no keys.
 
     Source:     ours. Static functions by linear equations (Dietzfelbinger and Pagh, 2008; Dillinger and Walzer, 2021), inside
-                KS25's architecture: token-wise blocks, one averaging attention layer, token-wise blocks; in a dual table a second
-                attention layer, in which every token reads the first one (the pattern of Remark 4.5).
-    Assumes:    equal contexts carry equal labels. Vectors off any grid are quantised; that no token lies near a border of the
-                quantiser is measured.
-    Guarantee:  for every sample the output at its labelled token is exactly label + 1, in the float type asked for, in any order of
-                summation. Other inputs get arbitrary answers; with reject_bits f all but a share of about 2^-f get "unknown".
-    In floats:  exact; `exactness.margins` is the proof, checked before a network is emitted. With precision exact the same
+                KS25's architecture: token-wise blocks, one averaging attention layer, token-wise blocks. A dual table has a
+                second attention layer, in which every token reads the first one (the pattern of Remark 4.5).
+    Assumes:    equal contexts carry equal labels. Vectors that are not on a grid are quantised; it is checked that no token is
+                near a border of the quantiser.
+    Guarantee:  for every sample the output at its labelled token is exactly label + 1, in the requested float type, in any
+                order of summation. Other inputs get arbitrary answers. With reject_bits f, all but a share of about 2^-f of
+                them get "unknown".
+    In floats:  exact; `exactness.margins` is the proof, which is checked before a network is built. With precision exact, the
+    same
                 network has words of the length that makes it smallest, or numbers of at most `word_bits` bits.
     Size:       `size_of`; the layout search knows the size of every layout before building it.
-    Departs:    randomised: a draw of the hash fails with a known probability and is drawn again from the same seed.
+    Departs:    randomised: a draw of the hash fails with a known probability and is repeated with the next random numbers of the
+                same seed.
     """
     data.require_finite()
     data.require_consistent()
-    # vectors are quantised with the bits of the floats asked for; for exact networks with those of float64
+    # vectors are quantised with the bits of the requested float type, for exact networks with those of float64
     steps = Steps(progress, {"keys": 0.1, "layout": 0.12, "hash": 0.12, "solve": 0.64, "describe": 0.02})
     steps.begin("keys")
     keys = keys_of(data, min(MANTISSA_BITS[options.precision], MANTISSA_BITS["float64"]), rng)
@@ -111,7 +118,7 @@ def _solve(
     rng: np.random.Generator,
     steps: Steps,
 ) -> Solution:
-    """Draw hashes until one holds every label: the usual kind first, then the robust one."""
+    """Draw hashes until one can store every label, first hashes of the usual kind and then robust ones."""
     failures: dict[str, int] = dict.fromkeys(FAILURES, 0)
     n_draws = 0
     shape, tokens = DataShape.of(data), _tokens(data, keys)
@@ -141,17 +148,17 @@ def _solve(
 
 
 def refuse_keys(n_keys: int, n_draws: int, failures: Mapping[str, int]) -> AssumptionViolated:
-    """The error for the case that every draw failed."""
+    """Return the error to raise if every draw failed."""
     return AssumptionViolated(
-        f"no hash tells these {n_keys} contexts apart: {n_draws} draws failed "
+        f"no hash distinguishes these {n_keys} contexts: {n_draws} draws failed "
         f"({', '.join(f'{count} by {name}' for name, count in failures.items() if count)}).\n"
-        "  The inputs are too regular for a random hash. Use the method kajitsuka-sato-2025, which is exact and holds any data.",
+        "  The inputs are too regular for a random hash. Use the method kajitsuka-sato-2025, which works for any data.",
         failures=dict(failures),
     )
 
 
 def own_generators(options: RetrievalOptions, rng: np.random.Generator) -> list[np.random.Generator]:
-    """The random generator of each shard; without shards, the generator of the compilation."""
+    """Return a random generator for each shard, or without shards the generator of the compilation."""
     return [rng] if options.shards is None else rng.spawn(options.shards)
 
 
@@ -164,7 +171,7 @@ def _solve_shards(
     largest_input: int,
     progress: Progress | None,
 ) -> FilledTables | Failure:
-    """One shard after the other, until one fails."""
+    """Solve one shard after the other, until one fails."""
     shard_of = layout.first_rows(fields) // layout.shard_rows
     solved = []
     for shard, rng in enumerate(generators):
@@ -178,7 +185,7 @@ def _solve_shards(
 
 
 def ranks_of(label_counts: Int[np.ndarray, " n_classes"]) -> Int[np.ndarray, " n_classes"]:
-    """The number of each class when the most frequent comes first."""
+    """Return the rank of each class by frequency, 0 for the most frequent."""
     order = np.argsort(-label_counts, kind="stable")
     ranks = np.empty_like(order)
     ranks[order] = np.arange(len(order))
@@ -186,7 +193,7 @@ def ranks_of(label_counts: Int[np.ndarray, " n_classes"]) -> Int[np.ndarray, " n
 
 
 def _ranked(data: Dataset, ranks: Int[np.ndarray, " n_classes"]) -> Dataset:
-    """The data with their classes numbered by rank; the names stay with their classes."""
+    """Return the data with their classes numbered by rank. Each class keeps its name."""
     return data.with_labels(ranks[data.labels], [data.label_names[number] for number in np.argsort(ranks)])
 
 
@@ -229,12 +236,12 @@ def notes_of(found: Solution, program: Program, n_contexts: int, reject_bits: in
 
 
 def _layers_of(program: Program, part: str) -> list[int]:
-    """The numbers of the layers that belong to one part of the circuit."""
+    """Return the numbers of the layers that belong to one part of the circuit."""
     return [at for at, step in enumerate(flat_steps(program.steps)) if getattr(step, "part", "") == part]
 
 
 def explain(layout: RetrievalLayout) -> str:
-    """Why this layout, in one sentence."""
+    """Explain in one sentence why this layout was chosen."""
     labels = "1 label" if layout.n_planes == 1 else f"{layout.n_planes} labels"
     held = f"{labels} of {layout.field_bits} bits"
     if layout.n_parts > 1:
@@ -243,7 +250,7 @@ def explain(layout: RetrievalLayout) -> str:
         held += f" and {rare.n_planes} times {rare.n_bits} more for those rarer than the {rare.first} most frequent"
     return (
         f"the smallest of all layouts searched is a {layout.name}: words of {layout.word_bits} bits hold {held}, "
-        f"{layout.n_parts * layout.n_channels} words to a row, {layout.n_rows} rows in each of {layout.n_segments} tables, "
+        f"{layout.n_parts * layout.n_channels} words per row, {layout.n_rows} rows in each of {layout.n_segments} tables, "
         f"{layout.load:.1%} of them used"
     )
 

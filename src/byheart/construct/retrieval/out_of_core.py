@@ -1,10 +1,11 @@
 """`retrieval` for data larger than memory: pieces are hashed into shards on disk, and each shard is solved by itself.
 
-Two rounds of tasks for each draw of the hash. First every piece of the data becomes the hashed fields of its keys, sorted by shard.
-Then every shard collects its keys from all pieces, solves them and leaves the words of its rows. Tasks leave whole files and are
-not done twice, so a compilation continues where it was stopped; they share nothing else, so any worker can do them.
+Each draw of the hash takes two rounds of tasks. In the first, each task hashes the keys of one piece of the data and sorts
+them by shard. In the second, each task collects the keys of one shard from all pieces, solves it, and writes the words of its
+rows. Tasks write whole files and are not repeated, so an interrupted compilation continues where it stopped. Tasks share
+nothing else, so any worker can run them.
 
-The weights are those that `method.plan` gives the same data in memory with the same number of shards.
+The weights are the same as those of `method.plan` for the same data in memory with the same number of shards.
 """
 
 from __future__ import annotations
@@ -62,15 +63,16 @@ from byheart.program.construction import Construction
 from byheart.program.emit import emit
 
 _SURVEYED, _HASHED = 0.1, 0.4
-"""Shares of the time by which all pieces are surveyed, and hashed; then shards are solved."""
+"""Shares of the time after which all pieces are surveyed, and after which they are hashed. The remaining time is for
+solving."""
 
 
 @dataclass(frozen=True, eq=False)
 class WholeNumbers:
-    """How the inputs of every piece become whole numbers.
+    """How the inputs of every piece are converted to integers.
 
-    pad              id that pads short sequences; None if none is short
-    grid_bits        vectors are whole multiples of 2^-grid_bits
+    pad              id that pads short sequences; None if no sequence is padded
+    grid_bits        vectors are integer multiples of 2^-grid_bits
     lowest, highest  bounds of each coordinate; empty for ids
     """
 
@@ -87,7 +89,7 @@ class WholeNumbers:
 
 @dataclass(frozen=True, eq=False)
 class _Survey:
-    """Task: the bounds and the grid of one piece of vectors."""
+    """A task that finds the bounds and the grid of one piece of vectors."""
 
     pieces: DatasetPieces
     folder: Path
@@ -100,7 +102,7 @@ class _Survey:
 
 @dataclass(frozen=True, eq=False)
 class _Hashing:
-    """Task: the keys of one piece, sorted by shard."""
+    """A task that hashes the keys of one piece and sorts them by shard."""
 
     pieces: DatasetPieces
     numbers: WholeNumbers
@@ -116,7 +118,7 @@ class _Hashing:
 
 @dataclass(frozen=True, eq=False)
 class _Solving:
-    """Task: the words of one shard. `ranks` are the numbers of the classes."""
+    """A task that computes the words of one shard. `ranks` are the numbers of the classes."""
 
     layout: RetrievalLayout
     ranks: Int[np.ndarray, " n_classes"]
@@ -138,11 +140,11 @@ def build(
     workers: Workers,
     progress: Progress | None = None,
 ) -> Construction:
-    """Compile data in pieces whose contexts are counted; intermediate results are kept under `folder`."""
+    """Compile data in pieces whose contexts have been counted. Intermediate results are kept in `folder`."""
     assert pieces.n_contexts is not None
     n_contexts = pieces.n_contexts
     if options.shards is None:
-        raise UsageError("data in pieces are compiled in shards; say in how many.")
+        raise UsageError("data in pieces are compiled in shards. Set the option shards.")
     numbers = _whole_numbers(pieces, folder / "survey", workers, progress)
     ranks = ranks_of(np.array(pieces.label_counts))
     found = _solve(pieces, numbers, ranks, n_contexts, options, rng, folder, workers, progress)
@@ -150,7 +152,7 @@ def build(
     program = describe(found.layout, contents)
     network = emit(program, options.precision)
     names = pieces.label_names
-    if found.layout.rare_fields:  # the numbers of classes are their ranks
+    if found.layout.rare_fields:  # classes are then numbered by rank
         names = tuple(names[number] for number in np.argsort(ranks))
     return Construction(
         Memoriser(network, pieces.task, names, pieces.tokenizer, pieces.ordered, pieces.label_type),
@@ -177,7 +179,7 @@ def _whole_numbers(
     bits = [piece["grid_bits"] for piece in found]
     if None in bits or np.ldexp(largest, max(bits)) > 2.0**MAX_LEVELS_BITS:
         raise AssumptionViolated(
-            "the vectors lie on no grid of few levels; such data are quantised only where they fit memory.\n"
+            "the vectors are not on a grid with few levels; such data can be quantised only if they fit into memory.\n"
             "  Round the values to fewer digits, or leave out the shards."
         )
     scaled = [np.ldexp(bound, max(bits)).astype(np.int64) for bound in (lowest, highest)]
@@ -205,7 +207,7 @@ def _solve(
     workers: Workers,
     progress: Progress | None,
 ) -> Solution:
-    """Draw hashes until one holds every label, as `method` does."""
+    """Draw hashes until one can store every label, as `method` does."""
     failures: dict[str, int] = dict.fromkeys(FAILURES, 0)
     shape = DataShape(
         pieces.n_samples,
@@ -276,7 +278,7 @@ def _solve_shards(
 
 
 def _hash_piece(task: _Hashing) -> None:
-    """Write the fields of one piece's keys, sorted by shard and otherwise in the order of the data."""
+    """Write the fields of one piece's keys, sorted by shard and, within a shard, in the order of the data."""
     if task.file.exists():
         return
     layout, data = task.layout, task.pieces.piece(task.number)
@@ -293,7 +295,7 @@ def _hash_piece(task: _Hashing) -> None:
 
 
 def _solve_one(task: _Solving) -> None:
-    """Collect the keys of one shard, each context once, and solve them."""
+    """Collect the keys of one shard, with each context once, and solve them."""
     if task.file.exists():
         return
     keys = read_part(map(_keys_file, repeat(task.folder), range(task.n_pieces)), task.shard)

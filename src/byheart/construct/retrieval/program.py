@@ -1,4 +1,4 @@
-"""Hash, addresses and tables as one program: what is emitted, and what its size is counted from."""
+"""Hash, addresses and tables as one program, from which the network is built and its size is counted."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ from byheart.program.short_numbers import short_parts, split_column, with_short_
 
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """The numbers of one network that its layout leaves open.
+    """The numbers of a network that its layout does not determine.
 
-    words      the words of the tables       centres    for each part, the multiple of 2^word_bits in the middle of its sums
+    words      the words of the tables
+    centres    for each part, the multiple of 2^word_bits in the middle of its sums
     pad        the id that pads short sequences
-    grid_bits  vectors are whole multiples of 2^-grid_bits
-    quantiser  turns vectors that are not on a grid into whole numbers
+    grid_bits  vectors are integer multiples of 2^-grid_bits
+    quantiser  turns vectors that are not on a grid into integers
     """
 
     hashed: KeyHash
@@ -49,7 +50,7 @@ class Contents:
 
 
 def describe(layout: RetrievalLayout, contents: Contents | None = None) -> Program:
-    """The program of a network. Without contents it is only counted."""
+    """Return the program of a network. Without `contents` it can only be counted."""
     entrance, registers, n_parts = layout.entrance, layout.entry_registers, layout.n_entering_parts
     table: TokenTable | None = None
     extra: Numbers
@@ -110,13 +111,14 @@ def _steps(layout: RetrievalLayout, contents: Contents | None) -> Iterator[Step]
 
 
 def _parts_of_fields(layout: RetrievalLayout) -> tuple[str, ...]:
-    """The registers that coordinates enter: those of the fields, then one for each further part of a coefficient."""
+    """Return the registers that coordinates enter: those of the fields, then one for each further part of a coefficient."""
     n_fields = len(layout.hashed_fields)
     return (*layout.entry_registers, *layout.word_registers[n_fields : n_fields * layout.n_entering_parts])
 
 
 def _constant_block(layout: RetrievalLayout, hashed: KeyHash | None) -> Block:
-    """Set the register that holds 1; make whole the fields of vectors, which entered in parts, and make them non-negative."""
+    """Set the register that holds 1. Also assemble the fields of vectors, which entered in parts, and make them
+    non-negative."""
     units, adds = [Unit({}, 1, {ONE: 1})], dict[str, Number]()
     if layout.entrance.kind != "table":
         fields, n_parts = layout.entry_registers, layout.n_entering_parts
@@ -159,13 +161,15 @@ def _typical_columns(fields: Sequence[HashedField], n_rows: int) -> list[Numbers
 
 
 def _entrance_blocks(layout: RetrievalLayout, hashed: KeyHash | None) -> Iterator[Block]:
-    """The reflections before pooling.
+    """Yield the reflections before pooling.
 
-    The first also makes every field non-negative and distinguishes the extra token from others.
+    The first one also makes every field non-negative and distinguishes the extra token from the others.
     """
     n_fields = len(layout.hashed_fields)
     offsets = [0] * n_fields
-    if hashed is not None and layout.stored != "bfloat16":  # which has added them already
+    if (
+        hashed is not None and layout.stored != "bfloat16"
+    ):  # with bfloat16 the offsets have been added already
         offsets = hashed.offsets.tolist()
     for level in range(layout.entrance.n_folds):
         shifts = offsets if level == 0 else [0] * n_fields
@@ -184,7 +188,7 @@ def _entrance_blocks(layout: RetrievalLayout, hashed: KeyHash | None) -> Iterato
 
 
 def _fold_blocks(layout: RetrievalLayout) -> Iterator[Block]:
-    """Bring every field into [0, base)."""
+    """Yield the reflections that bring every field into [0, base)."""
     for level in reversed(range(max(field.n_folds for field in layout.hashed_fields))):
         folded = [field for field in layout.hashed_fields if field.n_folds > level]
         yield Block([reflect_above(field.register, field.base << level) for field in folded], {}, "fold")

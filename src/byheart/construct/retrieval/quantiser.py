@@ -1,9 +1,10 @@
-"""Real vectors: a few random projections, each cut into whole numbers by thresholds that no data point is near.
+"""Quantise real vectors: a few random projections, each rounded to integers by thresholds that are far from all data points.
 
-A projection p = direction·x is rounded by floats, by at most `error`. It is cut into cells of length 1 by its bits, from the top:
-at level H = 2^b the network computes e = ReLU(s·(r - H)) and u = ReLU(1 - e), which is exactly 1 where r <= H and exactly 0 where
-r >= H + 1/s, whatever the rounding in between. If every projection of the data keeps a distance of 2/s from every cell border, with
-1/s >= 4·error, the bits are exactly those computed here, in any order of summation. That distance is measured, not assumed.
+Floats compute a projection p = direction·x with an error of at most `error`. Its bits divide it into cells of length 1, from
+the top: at level H = 2^b the network computes e = ReLU(s·(r - H)) and u = ReLU(1 - e). u is exactly 1 for r <= H and exactly 0
+for r >= H + 1/s, however the numbers in between are rounded. If every projection of the data is at least 2/s from every cell
+border, with 1/s >= 4·error, then the bits are exactly those computed here, in any order of summation. This distance is
+measured, not assumed.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ _DIRECTION_BITS = 10
 
 @dataclass(frozen=True, eq=False)
 class Quantiser:
-    """How real vectors become whole numbers.
+    """A map from real vectors to integers.
 
     directions  coefficients of each projection, scaled so that a cell has length 1
-    lowest      subtracted from each projection, which then lies in (0, 2^n_bits)
-    n_bits      bits of each whole number
+    lowest      subtracted from each projection, which is then in (0, 2^n_bits)
+    n_bits      bits of each integer
     sharpness   s, a power of two
     """
 
@@ -39,7 +40,7 @@ class Quantiser:
     def points(
         self, values: Float[np.ndarray, "n_samples seq_len dim"]
     ) -> Int[np.ndarray, "n_samples seq_len n_projections"]:
-        """The whole numbers of every token."""
+        """Return the integers of every token."""
         return np.asarray(np.floor(values @ self.directions.T - self.lowest), dtype=np.int64)
 
 
@@ -49,9 +50,9 @@ def draw_quantiser(
     mantissa_bits: int,
     rng: np.random.Generator,
 ) -> Quantiser | None:
-    """A random quantiser whose cell borders keep away from all `values`; None if this draw has a border too near.
+    """Draw a random quantiser. Return None if one of its cell borders is too close to `values`.
 
-    There is none for values so large that a projection overflows.
+    There is no quantiser for values so large that a projection overflows.
     """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         return _draw(values, n_bits, mantissa_bits, rng)
@@ -64,14 +65,14 @@ def _draw(
     rng: np.random.Generator,
 ) -> Quantiser | None:
     dim = values.shape[-1]
-    # smaller values than this count as 0: a direction that scales them to whole numbers does not fit a float
+    # smaller values count as 0: a direction that scales them to integers would overflow a float
     scale = max(float(np.abs(values).max(initial=0.0)), 2.0**-900 if mantissa_bits > 24 else 2.0**-60)
     directions = rng.integers(1, 1 << _DIRECTION_BITS, size=(N_PROJECTIONS, dim)).astype(np.float64)
     directions *= rng.choice([-1.0, 1.0], size=directions.shape)
     projected = values @ directions.T
     spread = float((projected.max(axis=(0, 1)) - projected.min(axis=(0, 1))).max())
-    # the largest power of two that leaves every projection in (0, 2^n_bits) with a cell to spare on either side
-    # (where all tokens are equal there is nothing to tell apart, and any cells do)
+    # the largest power of two that leaves every projection in (0, 2^n_bits) with one cell to spare on either side
+    # (if all tokens are equal, any cells will do)
     _, exponent = np.frexp((max(spread, scale * 2.0**-40) if spread else scale) * 1.25)
     directions = np.ldexp(directions, n_bits - int(exponent))
     projected = np.ldexp(projected, n_bits - int(exponent))
@@ -98,9 +99,11 @@ def quantising_blocks(
     fields: Sequence[str],
     channels: Sequence[str],
 ) -> Iterator[Block]:
-    """From projections in the first channels to fields Σ weights·(whole number); the channels are zero in the end.
+    """Yield blocks that convert projections in the first channels to fields Σ weights·(integer).
 
-    Two channels for each projection: its remainder, and e. Without a quantiser the blocks are only counted.
+    The channels are zero at the end.
+
+    Each projection takes two channels: its remainder, and e. Without a quantiser the blocks can only be counted.
     """
     n, n_bits = entrance.n_projections, entrance.n_bits
     if quantiser is None or weights is None:

@@ -1,8 +1,8 @@
-"""The layout search: the smallest network that is expected to hold the data, and why.
+"""The layout search: find the smallest network that is expected to hold the data.
 
-Layouts of every kind, with every promising number of planes, channels and groups, are ranked by a lower bound on their size, and
-sized in that order until no remaining one can be smaller. Only layouts for which a few draws of the hash suffice are taken
-(see `constraints`).
+Layouts of every kind, with every promising number of planes, channels and groups, are ranked by a lower bound on their size.
+They are sized in that order until no remaining one can be smaller. Only layouts for which a few draws of the hash suffice are
+accepted (see `constraints`).
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _DIGITS = (2, 3, 4, 5, 6, 7)
 _GROUPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24)
 _RATIO = 1.12
 _WIDEST = 600
-_FEW = 500  # keys up to which more than three segments never pay, and codes of several lengths neither
-_LEAST_DUAL = 5000  # keys below which the dual table has never been the smaller one
+_FEW = 500  # up to this many keys, more than three segments and codes of several lengths never pay
+_LEAST_DUAL = 5000  # below this many keys, the dual table has never been the smaller one
 _LONG_BITS = 64  # words longer than those of floats
 
 SomeLayout = TypeVar("SomeLayout", bound=RetrievalLayout)
@@ -58,12 +58,14 @@ def find_layout(
     allow_dual: bool = True,
     prune: bool = True,
 ) -> RetrievalLayout:
-    """The smallest layout for `n_keys` labels of `field_bits` bits each, `reject_bits` of which are always zero.
+    """Return the smallest layout for `n_keys` labels of `field_bits` bits each, `reject_bits` of which are always zero.
 
-    n_parts: words over which the bits of a label are distributed; one in a dual table. n_shards: ranges of rows solved separately.
-    label_counts: keys of each label, the most frequent first, where labels may have codes of several lengths.
-    Layouts are sized in the order of their lower bounds, and those whose bound exceeds the best size so far are skipped: the
-    answer is that of the full search, which `prune=False` makes.
+    n_parts: the number of words over which the bits of a label are distributed; one in a dual table.
+    n_shards: the number of ranges of rows that are solved separately.
+    label_counts: the number of keys with each label, the most frequent first, if labels may have codes of several lengths.
+
+    Layouts are sized in the order of their lower bounds, and those whose bound exceeds the best size so far are skipped. The
+    result is the same as that of the full search, which `prune=False` performs.
     """
     part_bits = -(-field_bits // n_parts)
     most_planes = _most_planes(n_keys, part_bits, mantissa_bits)
@@ -83,7 +85,7 @@ def find_layout(
     if found is None:
         raise AssumptionViolated(
             f"no layout fits {n_keys} labels of {field_bits} bits into a mantissa of {mantissa_bits} bits for sequences of "
-            f"{entrance.seq_len} tokens.\n  Take precision float64, fewer reject bits, or the method kajitsuka-sato-2025.",
+            f"{entrance.seq_len} tokens.\n  Use precision float64, fewer reject bits, or the method kajitsuka-sato-2025.",
             n_keys=n_keys,
             field_bits=field_bits,
         )
@@ -91,7 +93,7 @@ def find_layout(
     near = [p for p in range(best.n_channels * 8 // 9, best.n_channels * 9 // 8 + 2) if p > 0]
     step = max(1, best.n_planes // 16)
     around = [k for k in range(best.n_planes - step, best.n_planes + step + 1) if 0 < k <= most_planes]
-    if best.rare_fields:  # which are for just so many planes
+    if best.rare_fields:  # rare fields are made for exactly this number of planes
         around = [best.n_planes]
     found = _smallest(found, [rank(best, around, near, _GROUPS)], prune)
     assert found is not None
@@ -99,13 +101,16 @@ def find_layout(
 
 
 def _most_planes(n_keys: int, field_bits: int, mantissa_bits: int) -> int:
-    """The most planes worth trying: planes with few keys each would be nearly empty; long words, which are few, may have more."""
+    """Return the most planes worth trying. Planes with few keys would be nearly empty.
+
+    Long words may have more planes, as there are few.
+    """
     limit = isqrt(n_keys) if mantissa_bits > _LONG_BITS else isqrt(n_keys) // 4
     return min((mantissa_bits - 2) // field_bits, 2 + limit)
 
 
 def _coded(start: RetrievalLayout, label_counts: tuple[int, ...]) -> Iterator[tuple[RetrievalLayout, int]]:
-    """The layout with codes for its labels, and the number of planes they are for."""
+    """Yield the layout with different codes for its labels, and the number of planes that each code is for."""
     for n_planes in range(1, min(start.mantissa_bits - 2, 2 + isqrt(start.n_keys) // 4)):
         for first_bits, rare_fields in codes_worth_trying(label_counts, n_planes):
             coded = replace(start, field_bits=first_bits + start.reject_bits, rare_fields=rare_fields)
@@ -114,7 +119,7 @@ def _coded(start: RetrievalLayout, label_counts: tuple[int, ...]) -> Iterator[tu
 
 
 def _plane_counts(most: int) -> list[int]:
-    """All small numbers up to `most`, then with growing gaps."""
+    """Return all small numbers up to `most`, and larger ones with growing gaps."""
     return sorted(
         {*range(1, min(most, 32) + 1), *(int(32 * _RATIO**i) for i in range(200))} & {*range(most + 1)}
     )
@@ -129,7 +134,7 @@ def _channel_counts(entrance: Entrance, n_keys: int, reject_bits: int) -> list[i
 def _starts(
     entrance: Entrance, n_keys: int, field_bits: int, mantissa_bits: int, reject_bits: int, allow_dual: bool
 ) -> Iterator[RetrievalLayout]:
-    """One layout of each kind, to be filled in."""
+    """Yield one layout of each kind, whose remaining numbers are still to be chosen."""
     rest = (n_keys, field_bits, 1, 1, 1)
     may_be_narrow = entrance.kind == "table" and entrance.ordered and entrance.n_folds > 1 and not reject_bits
     for is_narrow in (False, True) if may_be_narrow else (False,):
@@ -143,7 +148,7 @@ def _starts(
 
 
 def _smallest(found: _Found, ranked: list[Ranked], prune: bool) -> _Found:
-    """The smallest of `found` and of the ranked layouts; the first of equals."""
+    """Return the smallest of `found` and of the ranked layouts; the first one if several are equal."""
     least = np.concatenate([each.least for each in ranked])
     kinds = np.concatenate([np.full(len(each.least), kind) for kind, each in enumerate(ranked)])
     shapes = np.concatenate([np.stack([each.planes, each.channels, each.groups], 1) for each in ranked])
@@ -154,25 +159,25 @@ def _smallest(found: _Found, ranked: list[Ranked], prune: bool) -> _Found:
         if sized is None:
             continue
         n_dense = count_dense(describe(sized))
-        assert n_dense >= least[at], "the least size is not the least"
+        assert n_dense >= least[at], "a layout is smaller than its lower bound"
         if found is None or n_dense < found[0]:
             found = n_dense, sized
     return found
 
 
 def fill(start: SomeLayout, n_planes: int, n_channels: int, n_groups: int) -> SomeLayout | None:
-    """A layout like `start` of this shape with all its numbers; None if it cannot hold the keys."""
+    """Return a layout like `start` with this shape and all its numbers chosen, or None if it cannot hold the keys."""
     shaped = replace(start, n_planes=n_planes, n_channels=n_channels, n_groups=n_groups)
     sized = _with_rows(replace(shaped, headroom_bits=headroom_bits(shaped)))
     if sized is None or n_channels < len(
         sized.rare_fields
-    ):  # registers of words hold the numbers of rare labels
+    ):  # word registers later hold the numbers of rare labels
         return None
     return sized if sized.is_exact and sized.has_numbers_for_tokens else None
 
 
 def _with_rows(layout: SomeLayout) -> SomeLayout | None:
-    """Choose rows and windows: the smallest windows that give enough addresses, or, for few keys, extra rows."""
+    """Choose rows and windows: the smallest windows that give enough addresses, or for few keys extra rows."""
     for stretch in (1, 2, 4) if layout.n_keys <= _FEW else (1,):
         found = _with_windows(layout, stretch)
         if found is not None:
@@ -182,7 +187,7 @@ def _with_rows(layout: SomeLayout) -> SomeLayout | None:
 
 def _with_windows(layout: SomeLayout, stretch: int) -> SomeLayout | None:
     wanted = addresses_needed(layout.n_keys, layout.reject_bits, layout.n_shards)
-    # even with the most rows that are ever needed, and no step turned back, fewer bits would not do
+    # even with the most rows that are ever needed and without reflected steps, fewer bits would not suffice
     most = replace(
         layout, n_rows=layout.n_shards * stretch * rows_needed(layout, (0,) * (layout.n_segments - 1))
     )

@@ -1,7 +1,7 @@
-"""One shard: the keys of a range of rows, solved without those of any other range.
+"""One shard: the keys of a range of rows, solved without the keys of other ranges.
 
-No key leaves its shard (`addresses.step_rows`), so the equations of two shards share no unknown. Each is solved with its own
-random bits; where and in which order does not matter.
+All rows of a key are in one shard (`addresses.step_rows`), so the equations of two shards share no unknown. Each shard is
+solved with its own random bits, so the result does not depend on where and in which order shards are solved.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FAILURES: tuple[Failure, ...] = ("equal addresses", "dependent equations", "head
 
 @dataclass(frozen=True, eq=False)
 class SolvedShard:
-    """The words of one range of rows, part after part in every row, and the bounds of the sums of each part."""
+    """The words of one range of rows, part by part in every row, and the bounds of the sums of each part."""
 
     words: Shaped[np.ndarray, " n_words"]
     lowest: tuple[int, ...]
@@ -35,7 +35,7 @@ class SolvedShard:
 
 @dataclass(frozen=True, eq=False)
 class FilledTables:
-    """The words of the tables, part after part in every row, and the centre of the sums of each part."""
+    """The words of the tables, part by part in every row, and the centre of the sums of each part."""
 
     words: Shaped[np.ndarray, " n_words"]
     centres: tuple[int, ...]
@@ -49,7 +49,7 @@ def solve_shard(
     rng: np.random.Generator,
     progress: Progress | None = None,
 ) -> SolvedShard | Failure:
-    """Fill the rows of one shard; `fields` are those of its own keys."""
+    """Fill the rows of one shard. `fields` are those of its own keys."""
     where = layout.addresses(fields)
     where = Addresses(where.rows - shard * layout.shard_rows, where.patterns, where.planes)
     if where.n_duplicates:
@@ -73,7 +73,10 @@ def _solve_parts(
     rng: np.random.Generator,
     progress: Progress | None,
 ) -> list[SolvedTable] | None:
-    """The words of every part: the same equations for other bits of the labels. None if they are dependent."""
+    """Return the words of every part, or None if equations are dependent.
+
+    The parts have the same equations for different label bits.
+    """
     tables = []
     for part in range(layout.n_parts):
         own = labels
@@ -91,7 +94,7 @@ def _solve_parts(
 def join_shards(
     layout: RetrievalLayout, hashed: KeyHash, shards: Sequence[SolvedShard], largest_input: int
 ) -> FilledTables | Failure:
-    """The tables of one network, if every sum in it is exact; `largest_input` bounds |coordinate| of a grid vector."""
+    """Return the tables of the network if every sum in it is exact. `largest_input` bounds |coordinate| of a grid vector."""
     words = np.concatenate([shard.words for shard in shards])
     by_part = words.reshape(-1, layout.n_parts, layout.n_channels)
     centres = []

@@ -1,7 +1,8 @@
-"""The layout search where weights are stored as int8 or bfloat16: the dual table that takes the fewest stored bits.
+"""The layout search for weights stored as int8 or bfloat16: find the dual table with the fewest stored bits.
 
-A weight holds 8 bits of a word whatever the network computes in, so rows may have many channels, and few choices are left: how many
-channels each group has (choices are powers of two), how many digits name a row, and how many weights make up a word.
+A weight holds 8 bits of a word in any computing precision, so rows may have many channels. Few choices remain: the number of
+channels of each group (choices are powers of two), the number of digits of a row number, and the number of weights that form a
+word.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ _MOST_LIMBS = 2
 _MOST_GROUPS = 5
 _GROUP_BITS = range(1, 8)
 _DIGITS = range(2, 9)
-_FEW_CHANNELS = 12  # words of a row that the fewest keys may have
-_LOOKED_AT = 8  # layouts with the fewest weights whose bits are counted
-_CLOSE = 0.98  # a layout is counted while what it has at least is not above this share of the smallest so far
+_FEW_CHANNELS = 12  # words per row that the fewest keys may have
+_LOOKED_AT = 8  # the bits of this many layouts, those with the fewest weights, are counted
+_CLOSE = 0.98  # a layout is counted while its lower bound is at most this share of the smallest size so far
 
 
 @lru_cache(maxsize=64)
@@ -41,7 +42,7 @@ def find_short_layout(
     n_shards: int = 1,
     label_counts: tuple[int, ...] = (),
 ) -> DualTable:
-    """The smallest layout for `n_keys` labels of `field_bits` bits each, `reject_bits` of which are always zero."""
+    """Return the smallest layout for `n_keys` labels of `field_bits` bits each, `reject_bits` of which are always zero."""
     mantissa_bits = MANTISSA_BITS[COMPUTED_IN[stored]]
     candidates = []
     for entering in _entrances(entrance, reject_bits):
@@ -60,7 +61,7 @@ def find_short_layout(
     if not candidates:
         raise AssumptionViolated(
             f"no layout fits {n_keys} labels of {field_bits} bits into weights stored as {stored}, for sequences of "
-            f"{entrance.seq_len} tokens.\n  Take precision float32 or float64, or fewer reject bits.",
+            f"{entrance.seq_len} tokens.\n  Use precision float32 or float64, or fewer reject bits.",
             n_keys=n_keys,
             field_bits=field_bits,
         )
@@ -79,7 +80,10 @@ def find_short_layout(
 
 
 def _with_digits(shaped: DualTable) -> Iterator[DualTable]:
-    """The layout with its rows, and each number of digits that can name them. How many rows it needs does not depend on these."""
+    """Yield the layout with its rows and with each possible number of digits.
+
+    The number of rows does not depend on the digits.
+    """
     sized = None
     for n_digits in _DIGITS:
         if sized is None:
@@ -91,12 +95,12 @@ def _with_digits(shaped: DualTable) -> Iterator[DualTable]:
             named = replace(sized, n_digits=n_digits)
         if named is not None and named.is_exact:
             yield named
-            if max(named.radices) <= 2:  # more digits would have one value
+            if max(named.radices) <= 2:  # further digits would have only one value
                 return
 
 
 def _least_size(layout: DualTable) -> int:
-    """A lower bound on the size: the weights of the table, both patterns and the sum of the words."""
+    """Return a lower bound on the size: the weights of the table, of both patterns and of the sum of the words."""
     n_registers = len(layout.word_registers)
     n_units = layout.n_rows + 2 * sum(layout.radices) + 4 * layout.n_channels + n_registers
     return (2 * layout.model_width + 1) * n_units
@@ -110,7 +114,7 @@ def _entrances(entrance: Entrance, reject_bits: int) -> Iterator[Entrance]:
 
 
 def _shapes(start: DualTable, label_counts: tuple[int, ...]) -> Iterator[DualTable]:
-    """Layouts like `start` with limbs, planes and groups, but no rows yet."""
+    """Yield layouts like `start` with limbs, planes and groups, but without rows."""
     for n_limbs in range(1, _MOST_LIMBS + 1):
         most_bits = n_limbs * LIMB_BITS
         for field_bits, n_planes, rare in _words(start, most_bits, label_counts):
@@ -129,7 +133,8 @@ def _shapes(start: DualTable, label_counts: tuple[int, ...]) -> Iterator[DualTab
 def _words(
     start: DualTable, most_bits: int, label_counts: tuple[int, ...]
 ) -> Iterator[tuple[int, int, RareFields]]:
-    """Bits of a field, planes, and fields of rare labels: words of at most that many bits, the fullest first."""
+    """Yield bits per field, planes, and fields of rare labels, for words of at most `most_bits` bits, the fullest words
+    first."""
     most_planes = 2 + isqrt(start.n_keys) // 4
     fullest = min(most_bits // start.field_bits, most_planes)
     for n_planes in range(fullest, max(0, fullest - 2), -1):
@@ -145,7 +150,7 @@ def _words(
 
 
 def _groups(n_keys: int) -> Iterator[tuple[int, ...]]:
-    """Bits that choose a channel of each group, as even as possible; few keys do not need many channels."""
+    """Yield numbers of bits that select a channel of each group, as even as possible. Few keys do not need many channels."""
     for n_groups in range(1, _MOST_GROUPS + 1):
         for bits in _GROUP_BITS:
             for n_larger in range(1, n_groups + 1):

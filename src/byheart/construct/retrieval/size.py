@@ -1,4 +1,4 @@
-"""Which layout data of a given shape get, the size of its network, and the entry in the registry."""
+"""The layout for data of a given shape, the size of its network, and the entry in the registry."""
 
 from __future__ import annotations
 
@@ -26,17 +26,21 @@ MANTISSA_BITS: dict[Precision, int] = {
     "int8": 24,
     "exact": 1 << 30,
 }
-"""Bits of the longest number computed; those of exact networks are as many as make the network smallest."""
+"""Bits of the longest number in the network.
+
+For exact networks these are candidates, and the one with the smallest network is used.
+"""
 
 STIRRED_FOLDS, ROBUST_FOLDS = 2, 6
-"""Extra reflections, for inputs that are similar, and for those that are very similar."""
+"""Extra reflections, for similar inputs and for very similar ones."""
 
 USUAL_REJECT_BITS = tuple({"reject_bits": bits} for bits in (16, 12, 8, 4, 0))
-"""Unknown inputs are turned away, with as many bits as the numbers of the precision have room for."""
+"""Unknown inputs are rejected, with as many bits as fit into the numbers of the precision."""
 
-_USUAL_LEVELS = 16  # of a coordinate, until the data tell
+_USUAL_LEVELS = 16  # assumed levels of a coordinate before the data are known
 _SPREADS = ((1, 2), (1, 3), (1, 4), (2, 2), (2, 3), (2, 4), (3, 3), (3, 4))
-"""Words that a label with its reject bits is dealt out to, and the least number of hashed fields: float32 may need more of both."""
+"""The number of words over which a label with its reject bits is distributed, and the least number of hashed fields. float32
+may need more of both."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +48,9 @@ class RetrievalOptions:
     """The options of `retrieval`.
 
     reject_bits  f: all but a share of about 2^-f of unknown inputs get "unknown"
-    shards       ranges of rows that are solved separately, each with its own random bits; they make one network
-    word_bits    precision exact: bits of the longest number; as many as make the network smallest unless given
+    shards       number of ranges of rows that are solved separately, each with its own random bits; together they form one
+                 network
+    word_bits    only for precision exact: bits of the longest number; by default the value that makes the network smallest
     """
 
     precision: Precision = "float64"
@@ -56,7 +61,7 @@ class RetrievalOptions:
     def __post_init__(self) -> None:
         if self.word_bits is not None and self.precision != "exact":
             raise UsageError(
-                f"word_bits is an option of precision exact; floats of precision {self.precision} have their own word size."
+                f"word_bits is an option of precision exact; the word size of {self.precision} is fixed."
             )
 
     @property
@@ -67,10 +72,10 @@ class RetrievalOptions:
 
 @dataclass(frozen=True)
 class Tokens:
-    """What can only be known from the data.
+    """Properties that only the data determine.
 
-    token_bits     bits of Σ (levels of a coordinate) of vectors on a grid, or of each projection of others; None for ids
-    n_projections  projections in which vectors that are not on a grid are quantised
+    token_bits     bits of Σ (levels of a coordinate) for vectors on a grid, or of each projection for others; None for ids
+    n_projections  number of projections in which vectors that are not on a grid are quantised
     more_folds     extra reflections, to mix tokens that are similar
     """
 
@@ -80,14 +85,14 @@ class Tokens:
 
 
 def size_of(shape: DataShape, options: RetrievalOptions) -> Size:
-    """The size if the usual hash succeeds (it nearly always does) and vectors lie on a grid of 16 levels."""
+    """Return the size if the usual hash succeeds, as it nearly always does, and vectors are on a grid of 16 levels."""
     return count(describe(layout_of(shape, options)), options.precision)
 
 
 def layout_of(
     shape: DataShape, options: RetrievalOptions, tokens: Tokens | None = None, n_keys: int | None = None
 ) -> RetrievalLayout:
-    """The smallest layout for data of this shape, with room for `n_keys` contexts (by default those the shape has)."""
+    """Return the smallest layout for data of this shape, with room for `n_keys` contexts (by default those of the shape)."""
     found = tokens or Tokens()
     has_ids, n_projections = shape.vocab is not None, found.n_projections
     dim, bits = shape.dim or 1, found.token_bits
@@ -137,11 +142,11 @@ def _short_layout(
     found: Tokens,
     n_keys: int | None,
 ) -> RetrievalLayout:
-    """The smallest layout whose weights are stored in 8 bits, or as bfloat16: a dual table."""
+    """Return the smallest layout whose weights are stored as int8 or bfloat16, which is a dual table."""
     if shape.task == "seq-to-seq" or found.n_projections:
-        what = "a label for each token" if shape.task == "seq-to-seq" else "vectors that lie on no grid"
+        what = "a label for each token" if shape.task == "seq-to-seq" else "vectors that are not on a grid"
         raise AssumptionViolated(
-            f"weights of precision {stored} hold no data with {what}.\n  Take precision float32 or float64."
+            f"precision {stored} does not support data with {what}.\n  Use precision float32 or float64."
         )
     has_ids, refused = shape.vocab is not None, None
     for least_fields in (2, 3, 4) if options.reject_bits else (2,):
@@ -163,25 +168,29 @@ def _short_layout(
 
 
 def _counts_per_shard(shape: DataShape, options: RetrievalOptions) -> tuple[int, ...]:
-    """About how many keys of each label a shard has: as its planes are filled apart, codes are chosen for one shard."""
+    """Return the approximate number of keys with each label in one shard.
+
+    Shards are filled separately, so codes are chosen for one.
+    """
     n_shards = options.shards or 1
     return tuple(-(-count // n_shards) for count in shape.label_counts)
 
 
 def label_bits(n_classes: int) -> int:
-    """Bits of a class number; at least one."""
+    """Return the bits of a class number, at least one."""
     return max(1, (n_classes - 1).bit_length())
 
 
 def _n_folds(has_ids: bool, ordered: bool, is_quantised: bool, reject_bits: int, least_fields: int) -> int:
-    """Reflections before pooling: none for bags of ids, whose table is random already.
+    """Return the number of reflections before pooling. It is 0 for bags of ids, whose table is random already.
 
-    Vectors that were quantised get two more: two projections are more similar than four coordinates.
+    Quantised vectors get two more, because two projections are more similar to each other than four coordinates.
 
-    What enters is token + position, so before any reflection two sequences with two tokens exchanged have the same sums. After F
-    reflections g of random places, g(a + p) + g(b + q) = g(a + q) + g(b + p) for a share of about 0.35 · 0.73^F (measured), and a
-    hash has H fields, two or more. With F = 2 · reject_bits / H + 2 all agree more rarely than 2^-reject_bits.
-    `benchmarks/reject_rates.py` counts how often unknown inputs of several kinds are answered.
+    What enters is token + position. So without reflections, two sequences that differ by an exchange of two tokens have the
+    same sums. After F reflections g at random places, g(a + p) + g(b + q) = g(a + q) + g(b + p) still holds for a share of
+    about 0.35 · 0.73^F of all cases (measured). A hash has H >= 2 fields, so with F = 2 · reject_bits / H + 2 all of them
+    agree with a probability below 2^-reject_bits. `benchmarks/reject_rates.py` counts how often unknown inputs of several
+    kinds are answered.
     """
     if has_ids and not ordered:
         return 0

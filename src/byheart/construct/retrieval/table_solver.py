@@ -1,13 +1,13 @@
-"""Table words whose sums carry every label.
+"""Compute table words whose sums encode every label.
 
-Let y be the sum of the words a key touches and y_b its bit b; y_{-1} = 0. The reading circuit sees Gray bits: label bit i of
-a key in plane p is y_b xor y_{b-1} with b = p·field_bits + i (see `label_reader`). Planes are solved from the lowest bit up.
-Those of rare labels come last; only keys with such labels have equations there. When
-bit b is solved, the bits below are known, so the sum of the words so far gives y_{b-1} and the carry into bit b, and what is
-left is linear over GF(2): the parity of bit b over the touched words is label_i xor y_{b-1} xor carry.
+Let y be the sum of the words that a key reads, and y_b its bit b, with y_{-1} = 0. The reading circuit sees Gray bits: label
+bit i of a key in plane p is y_b xor y_{b-1} with b = p·field_bits + i (see `label_reader`). Planes are solved from the lowest
+bit up. Those of rare labels come last, and only keys with such labels have equations there. When bit b is solved, all lower
+bits are known, so the sum of the words so far gives y_{b-1} and the carry into bit b. The remaining condition is linear over
+GF(2): the parity of bit b over the words read is label_i xor y_{b-1} xor carry.
 
-Words are kept in limbs of 52 bits while they are solved, so that words of any length add up in machine integers; those of floats
-have one limb.
+During solving, words are split into limbs of 52 bits, so that words of any length can be added in machine integers. Words of
+floats have one limb.
 """
 
 from __future__ import annotations
@@ -26,26 +26,24 @@ from byheart.process.package_loading import kernels_told
 from byheart.process.progress import Progress, part_of, report
 from byheart.program import gf2
 
-FACTORING = 18  # times as long as solving for one bit takes what a plane's equations are prepared by
-_KERNELS, N_PASSES = (
-    8,
-    650,
-)  # the same for loading the kernels; the passes that compile them the first time on a machine
+FACTORING = 18  # preparing the equations of a plane takes about this many times as long as solving for one bit
+_KERNELS = 8  # the same for loading the kernels
+N_PASSES = 650  # compiler passes when the kernels are compiled, the first time on a machine
 _TICK_SECONDS = 0.2
 _Factors = tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 _THREADS = 2
-_ALIVE_BYTES = 1 << 30  # planes after elimination, kept at once
-_LIMB_BITS = 52  # a sum of up to 2^11 limbs fits a signed 64-bit integer
+_ALIVE_BYTES = 1 << 30  # the most memory for planes that are kept after elimination
+_LIMB_BITS = 52  # a sum of up to 2^11 limbs fits into a signed 64-bit integer
 
 
 @dataclass(frozen=True, eq=False)
 class SolvedTable:
-    """Solved words, and the sums they give.
+    """Solved words, and their sums.
 
     words   (row, segment, channel) flattened: row-major with segments interleaved
     sums    y of every key
 
-    Both are Python's own integers (dtype object) where words have more than 52 bits.
+    Both are Python integers (dtype object) if words have more than 52 bits.
     """
 
     words: Shaped[np.ndarray, " n_columns"]
@@ -54,7 +52,7 @@ class SolvedTable:
 
 @dataclass(frozen=True)
 class Dependent:
-    """An equation depends on the others: this draw of the hash cannot hold the labels."""
+    """An equation depends on the others, so this draw of the hash cannot store the labels."""
 
     plane: int
     n_equations: int
@@ -63,7 +61,10 @@ class Dependent:
 
 @dataclass(frozen=True, eq=False)
 class _Plane:
-    """The equations of one plane: bits from `start` up, the number of each key there, and the words it touches."""
+    """The equations of one plane: its bits start at `start`.
+
+    For each key they have the number to store and the words that it reads.
+    """
 
     start: int
     n_bits: int
@@ -81,9 +82,9 @@ def solve(
     rng: np.random.Generator,
     progress: Progress | None = None,
 ) -> SolvedTable | Dependent:
-    """Fill the tables so that every key reads its label; otherwise return the plane whose equations are dependent.
+    """Fill the tables so that every key reads its label. Otherwise return the plane whose equations are dependent.
 
-    Bits no key needs are random, so that unknown inputs read random fields: reject bits rely on it.
+    Bits that no key needs are random, so that unknown inputs read random fields. Reject bits rely on this.
     """
     limbs = np.zeros((-(-layout.word_bits // _LIMB_BITS), layout.n_columns), dtype=np.int64)
     planes = _planes(layout, where, labels)
@@ -131,13 +132,16 @@ def solve(
 
 
 def _watch(future: Future[_Factors], reached: np.ndarray, n_equations: int, progress: Progress) -> None:
-    """Report how many equations are reduced, until all are."""
+    """Report how many equations are reduced, until all of them are."""
     while not wait([future], timeout=_TICK_SECONDS).done:
         progress(int(reached[0]), n_equations)
 
 
 def _compile_kernels(layout: RetrievalLayout, plane: _Plane, limbs: np.ndarray, progress: Progress) -> None:
-    """Run every kernel on one equation, for a bar that moves: the first time on a machine numba compiles each for some seconds."""
+    """Run every kernel on one equation, so that the progress bar moves while numba compiles them.
+
+    The first time on a machine, this takes some seconds per kernel.
+    """
     rows, patterns, reached = plane.rows[:1], plane.patterns[:1], np.zeros(1, dtype=np.int64)
     with kernels_told(progress, N_PASSES):
         sizes = (layout.n_channels, layout.n_columns, plane.n_words)
@@ -150,7 +154,7 @@ def _compile_kernels(layout: RetrievalLayout, plane: _Plane, limbs: np.ndarray, 
 
 
 def sign_words(layout: RetrievalLayout, highest: Int[np.ndarray, " n_columns"]) -> None:
-    """Subtract 2^word_bits from words with their highest bit set, in the segments whose words are signed."""
+    """Subtract 2^word_bits from words whose highest bit is set, in the segments whose words are signed."""
     n_bits = (layout.word_bits - 1) % _LIMB_BITS + 1
     words = highest.reshape(layout.n_rows, layout.n_segments, layout.n_channels)[
         :, : layout.n_signed_segments
@@ -159,17 +163,18 @@ def sign_words(layout: RetrievalLayout, highest: Int[np.ndarray, " n_columns"]) 
 
 
 class _Sum:
-    """Sums of the words of some keys, limb by limb from the lowest up, as the words are being solved."""
+    """Sums of the words of some keys, computed limb by limb from the lowest up, while the words are being solved."""
 
     def __init__(self, rows: np.ndarray, patterns: np.ndarray, n_channels: int, limbs: np.ndarray) -> None:
         self._equations = (rows, patterns, n_channels)
         self._limbs = limbs
-        self._at = 0  # limbs below are settled: what they carry over, and the highest bit of the last of them
+        self._at = 0  # limbs below this one are final; only their carry and the highest bit of the last of them are kept
         self._carried = np.zeros(len(rows), dtype=np.int64)
         self._below = np.zeros(len(rows), dtype=np.int64)
 
     def bits_at(self, bit: int) -> Int[np.ndarray, " n_keys"]:
-        """(bit - 1 of the sum) xor (bit of the sum of what lies below): everything of label_i except the parity of bit `bit`."""
+        """Return (bit - 1 of the sum) xor (bit of the sum of all lower bits): everything in label_i except the parity of bit
+        `bit`."""
         at, place = divmod(bit, _LIMB_BITS)
         while self._at < at:
             total = self._total()
@@ -184,7 +189,7 @@ class _Sum:
 
 
 def _join_limbs(limbs: list[np.ndarray]) -> np.ndarray:
-    """Numbers of their limbs, the lowest first; a limb may exceed its bits, and carries over."""
+    """Combine limbs, the lowest first, into numbers. A limb may exceed its bits; the excess is carried over."""
     if len(limbs) == 1:
         return limbs[0]
     total = np.zeros(len(limbs[0]), dtype=object)
@@ -196,12 +201,13 @@ def _join_limbs(limbs: list[np.ndarray]) -> np.ndarray:
 def _row_ids(
     layout: RetrievalLayout, rows: Int[np.ndarray, "n_keys n_segments"]
 ) -> Int[np.ndarray, "n_keys n_segments"]:
-    """Rows of all segments in one order that keeps neighbours together: row · n_segments + segment."""
+    """Number the rows of all segments so that neighbouring rows have close numbers: row · n_segments + segment."""
     return np.ascontiguousarray(rows * layout.n_segments + np.arange(layout.n_segments))
 
 
 def _planes(layout: RetrievalLayout, where: Addresses, labels: Int[np.ndarray, " n_keys"]) -> list[_Plane]:
-    """The equations of each plane, sorted by their first row, and how many 64-bit words the widest spans."""
+    """Return the equations of each plane, sorted by their first row, and the number of 64-bit words that the widest equation
+    spans."""
     ids = _row_ids(layout, where.rows)
     first = ids.min(axis=1)
     planes = []
@@ -224,5 +230,5 @@ def _planes(layout: RetrievalLayout, where: Addresses, labels: Int[np.ndarray, "
 def read_labels(
     layout: RetrievalLayout, where: Addresses, sums: Shaped[np.ndarray, " n_keys"]
 ) -> Int[np.ndarray, " n_keys"]:
-    """The labels that the reading circuit reads from sums of words."""
+    """Return the labels that the reading circuit reads from sums of words."""
     return join_labels(read_numbers(layout.label_fields, where.planes, sums), layout.rare_fields)

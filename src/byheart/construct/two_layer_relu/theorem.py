@@ -33,7 +33,7 @@ from byheart.program.single_samples import (
 
 NAME = "two-layer-relu"
 LINE = "line"
-_SLOPE_BITS = 4  # slopes are multiples of 2^-4: finer ones would only lengthen the weights
+_SLOPE_BITS = 4  # slopes are multiples of 2^-4; finer slopes would only make the weights longer
 
 
 @dataclass(frozen=True)
@@ -43,26 +43,26 @@ class InterpolationOptions:
 
 @dataclass(frozen=True)
 class Knot:
-    """Adds `weight` · ReLU(x - `at`): the slope changes by `weight`, a power of two or its negative."""
+    """The term `weight` · ReLU(x - `at`). It changes the slope by `weight`, which is plus or minus a power of two."""
 
     at: Fraction
     weight: Fraction
 
 
 def interpolating_knots(points: Sequence[tuple[Fraction, int]], slope: Fraction) -> list[Knot]:
-    """Knots that bend a line of slope `slope` through the first point so that it passes through all points.
+    """Return knots that bend the line of slope `slope` through the first point, so that it passes through all points.
 
     Source:     folklore; the power-of-two weights are reconstructed.
     Assumes:    points ascending and distinct, with dyadic coordinates.
     Guarantee:  value(x_1) + slope·(x - x_1) + Σ weight·ReLU(x - at) equals the label at every point, exactly.
-                Knot i lies in [x_i, x_{i+1}).
+                Knot i is in [x_i, x_{i+1}).
     Size:       one knot between two neighbours; weights ±2^j.
     """
     knots = []
     for (x, label), (x_next, label_next) in pairwise(points):
-        # Going on with the old slope misses the next label by `miss`. A bend of ±2^j at distance |miss|/2^j
-        # before the next point repairs it, and lies after x once 2^j >= |miss|/gap. Bends at the points
-        # themselves would need the weight miss/gap, which is not a dyadic number.
+        # Continuing with the old slope misses the next label by `miss`. A bend of ±2^j at distance |miss|/2^j before the next
+        # point corrects it, and this bend is after x if 2^j >= |miss|/gap. A bend at x itself would need the weight miss/gap, which
+        # is not dyadic in general.
         gap = x_next - x
         miss = label_next - label - slope * gap
         if miss == 0:
@@ -75,9 +75,9 @@ def interpolating_knots(points: Sequence[tuple[Fraction, int]], slope: Fraction)
 
 
 def _power_at_least(value: Fraction) -> Fraction:
-    """The smallest 2^j that is at least `value` > 0."""
+    """Return the smallest 2^j that is at least `value` > 0."""
     exponent = value.numerator.bit_length() - value.denominator.bit_length()
-    power = Fraction(2) ** exponent  # value lies in (power / 2, 2 · power)
+    power = Fraction(2) ** exponent  # value is in (power / 2, 2 · power)
     if value <= power / 2:
         return power / 2
     return power if value <= power else 2 * power
@@ -86,25 +86,27 @@ def _power_at_least(value: Fraction) -> Fraction:
 def memorise_by_interpolation(
     data: Dataset, options: InterpolationOptions, rng: np.random.Generator, progress: Progress | None = None
 ) -> ProgramPlan:
-    """Compile single vectors into one hidden layer: x ↦ a line, bent once between two neighbours.
+    """Compile single vectors into one hidden layer: a projection to a line, and a piecewise linear function with one knot per
+    pair.
 
     Source:     the two-layer bound behind Baum (1988) and Bubeck et al. (2020), who need fewer units for
                 points in general position: N distinct points are fitted by N ReLU units along a direction
                 that separates them (folklore).
     Assumes:    one vector per sample; equal samples carry equal labels.
     Guarantee:  the output equals label + 1 exactly on every sample, over the rationals.
-    In floats:  with precision float64 or float32, the same network natively: every sum on these data is checked to be
-                exact in any order, or the data are refused. Token ids and grids usually fit float64, floats do not.
+    In floats:  with precision float64 or float32, the same network runs natively. It is checked that every sum on these data is
+                exact in any order; otherwise the data are rejected. Token ids and grids usually fit float64, random floats do
+                not.
     Size:       N - 1 units, 3N + d - 1 dense parameters. Weights have O(log) bits, unlike those of the √N
                 constructions.
-    Departs:    bends lie between the points, where they make every outgoing weight a power of two
-                (reconstructed). The first layer is shared, the projection on a line, so a unit costs 3
+    Departs:    knots lie between the points, at places where every outgoing weight is a power of two
+                (reconstructed). All units share the first layer, which projects to a line, so a unit has 3
                 parameters instead of d + 2.
     """
     vectors = labelled_vectors(NAME, data)
     line = project_tokens(vectors.tokens, rng)
     ordered = sorted(zip(line.values, vectors.labels, strict=True))
-    # The channel holds x without its offset; the skip connection is the line of slope 1 that the knots bend.
+    # The channel holds x without its offset. The skip connection is the line of slope 1, to which the knots are added.
     units = [
         Unit({LINE: 1}, line.offset - knot.at, {LINE: knot.weight}) if knot.weight else Unit({}, 0, {})
         for knot in interpolating_knots(ordered, Fraction(1))
@@ -124,13 +126,17 @@ def memorise_by_interpolation(
 
 
 def size_of(shape: DataShape, options: InterpolationOptions) -> Size:
-    """The estimated size for data of this shape; dense parameters, depth and width are exact if all samples are distinct.
+    """Return the estimated size for data of this shape.
 
-    The non-zero count takes every unit as one that bends; bits are estimates.
+    Dense parameters, depth and width are exact if all samples are distinct.
+
+    The non-zero count assumes that every unit changes the slope. Bits are estimates.
     """
     table = outline_table(NAME, shape)
     line_bits = expected_line_bits(shape)
-    finer = 0 if table is not None else MANTISSA_BITS["float64"]  # places of floats: bits after the point
+    finer = (
+        0 if table is not None else MANTISSA_BITS["float64"]
+    )  # bits after the binary point, for vectors of floats
     knot = typical(line_bits + _SLOPE_BITS + finer)
     n_units = max(1, shape.context_count - 1)
     bends = TableBlock(n_units, {LINE: 1}, knot, {LINE: typical(_SLOPE_BITS)}, {LINE: knot})

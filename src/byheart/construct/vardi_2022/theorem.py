@@ -41,9 +41,8 @@ def memorise_vectors(
                 vector whose projection is at least 2 from theirs.
     In floats:  not meant for floats; packed numbers have about √(N log N) bits.
     Size:       N/k + k·(max(key bits, label bits) + 2) + 2 blocks with the best k, residual width 9, hidden width 8.
-    Departs:    residual blocks, as the architecture has them, so width 9 instead of 12; the group size
-                minimises parameters instead of being √(N / log N). Errata 2 to 7 of KS25's account are
-                repaired (see `memorise_points`).
+    Departs:    the blocks are residual, so the width is 9 instead of 12. The group size minimises
+                parameters instead of being √(N / log N). Errata 2 to 7 of KS25's proof are corrected (see `memorise_points`).
     """
     vectors = labelled_vectors(NAME, data)
     separation = vectors.tokens.separation
@@ -69,10 +68,10 @@ def memorise_vectors(
 
 
 def size_of(shape: DataShape, options: NoOptions) -> Size:
-    """The estimated size for data of this shape.
+    """Return the estimated size for data of this shape.
 
-    The bits of a place on the line are taken as random data have them, the non-zero count takes every coordinate of the
-    projection as non-zero, and the bits take every packed number and every edge at full length.
+    The bits of values on the line are those expected for random data. The non-zero count assumes that no coordinate of the
+    projection is zero. The bits assume that every packed number and interval end has its full length.
     """
     table = outline_table(NAME, shape)
     key_bits = expected_line_bits(shape)
@@ -85,8 +84,11 @@ def _plan_groups(n_points: int, key_bits: int, n_classes: int) -> LookupPlan:
 
 
 def _program(table: TokenTable | None, line: LineMap, lookup: tuple[Step, ...]) -> Program:
-    """Project, x ← x + offset, which is at least 2 on the data (E_in is linear and cannot shift), and look up."""
-    # the bias of the second layer shifts; the one idle unit is there because a block has hidden units
+    """Project the vector, add the offset to x, and look up the label. E_in is linear, so a block adds the offset.
+
+    Then x >= 2 on the data.
+    """
+    # the bias of the second layer adds the offset; the unit without effect is there because a block must have a hidden unit
     shift = Block((Unit({}, 0, {}),), {X: line.offset})
     return Program(LOOKUP, {X: line.coefficients}, (shift, *lookup), ANSWER, 1, table)
 
