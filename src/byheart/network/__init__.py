@@ -1,4 +1,4 @@
-"""What weights mean: one small Transformer family, exact and in floats, and how its size is counted."""
+"""The families of networks: what their weights mean, exact and float evaluation, and how their sizes are counted."""
 
 from byheart.network.exact.dyadic import Dyadic, SparseMatrix
 from byheart.network.size import Size, size_of_network

@@ -1,4 +1,4 @@
-"""What families of dense float arrays share: checks and counts of shapes, and sizes read from model.json."""
+"""Code shared by families of dense float arrays: checks and counts of shapes, and sizes read from model.json."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ MOST = {"n_tokens": MAX_ROWS, "seq_len": MAX_SEQ_LEN}
 
 
 def expect_arrays(network: Network) -> None:
-    """Raise `ShapeMismatch` unless every weight has the shape of its spec, and all are float64, or all are float32."""
+    """Raise `ShapeMismatch` unless every weight has the shape in its spec, and all weights have the same type, float64 or
+    float32."""
     weights = dict(network.parameters())
     for name, shape in network.spec.shapes():
         expect_shape(name, weights[name], shape)
@@ -33,7 +34,7 @@ def entries_of(shapes: Iterable[tuple[str, tuple[int, ...]]]) -> int:
 
 
 class PadsBeyondVocabulary:
-    """A shape whose inputs are `n_tokens` ids, plus one id that pads short sequences."""
+    """A shape whose inputs are `n_tokens` token ids, and one more id that pads short sequences."""
 
     n_tokens: int
 
@@ -47,7 +48,7 @@ class PadsBeyondVocabulary:
 
 
 class ArrayShapes:
-    """Counts of a shape that lists each of its arrays."""
+    """Counts for a shape that lists each of its arrays."""
 
     dim: int
 
@@ -72,7 +73,7 @@ class ArrayShapes:
 
 
 def read_sizes(fields: Fields, names: tuple[str, ...], may_be_zero: tuple[str, ...] = ()) -> dict[str, int]:
-    """The numbers `sizes` of an architecture in model.json, each within its range."""
+    """Read the numbers in `sizes` of an architecture in model.json, and check their ranges."""
     found = fields.child("sizes")
     return {
         name: found.integer(name, 0 if name in may_be_zero else 1, MOST.get(name, MAX_COLUMNS))
@@ -81,7 +82,7 @@ def read_sizes(fields: Fields, names: tuple[str, ...], may_be_zero: tuple[str, .
 
 
 def require_possible(spec: Spec, fields: Fields) -> Spec:
-    """The shape itself; refused if it has more entries than any file could hold."""
+    """Return the shape. Raises `CorruptModel` if it has more entries than any file could hold."""
     if spec.parameters_dense > MAX_ENTRIES:
         raise corrupt(fields.where, "the sizes of the architecture are impossible")
     return spec

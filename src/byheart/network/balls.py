@@ -1,10 +1,10 @@
-"""Numbers with a bound on their rounding error: bounds on what a float network may compute, in any order of summation.
+"""Values with error bounds: they bound what a float network may compute, in any order of summation.
 
-A `Ball` is a value computed here in float64 and a radius. With u the unit roundoff of the network's own type, the radius bounds how
-far its native result lies from the true one, whatever the order of its sums and whether products are fused. The same bound holds
-for our own float64 value, so the two lie at most twice the radius apart. Bounds of sums are the usual ones, γ_k = k·u / (1 - k·u)
-times the sum of the magnitudes (Higham, Accuracy and Stability, section 3.1); they do not depend on how products of several
-matrices are grouped, since magnitudes multiply through.
+A `Ball` is a float64 value and a radius. The radius bounds how far the network's native result is from the true value, for
+every order of its sums and with or without fused products. The bound uses the unit roundoff u of the network's own type. It
+also holds for the float64 value of the ball, so the native result is within twice the radius of it. Sums are bounded as usual
+by γ_k = k·u / (1 - k·u) times the sum of the magnitudes (Higham, Accuracy and Stability, section 3.1). These bounds do not
+depend on how a product of several matrices is grouped, because the magnitudes are multiplied too.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import numpy as np
 UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
 TINY = {"float64": 2.0**-1022, "float32": 2.0**-126}
 FUNCTION_ERROR = 16
-"""Units in the last place that a library's exp, tanh, erf or arctan may err by; they claim four or fewer."""
+"""Assumed error of a library's exp, tanh, erf or arctan, in units in the last place. Libraries state at most four."""
 
 SLOPE = {"tanh": 1.0, "arctan": 1.0, "gelu": 1.13, "silu": 1.1}
-"""The largest derivative of each activation."""
+"""The largest derivative of each activation function."""
 
 
 @dataclass(frozen=True)
 class Rounding:
-    """The arithmetic of a number type."""
+    """The arithmetic of a float type, with its rounding errors."""
 
     precision: str
 
@@ -35,22 +35,22 @@ class Rounding:
         return UNIT_ROUNDOFF[self.precision]
 
     def gamma(self, n_terms: int) -> float:
-        """γ for a sum of this many products."""
+        """Return γ for a sum of this many products."""
         scaled = (n_terms + 1) * self.unit
         return scaled / (1 - scaled)
 
     def exact(self, values: np.ndarray) -> Ball:
-        """Numbers of the type itself."""
+        """Return a ball for numbers that the type represents exactly."""
         wide = np.asarray(values, dtype=np.float64)
         return Ball(wide, np.zeros_like(wide))
 
     def add(self, left: Ball, right: Ball) -> Ball:
-        """The sum, rounded once."""
+        """Return the sum, which is rounded once."""
         value, radius = left.value + right.value, left.radius + right.radius
         return Ball(value, radius + self.unit * (np.abs(value) + radius))
 
     def matmul(self, weights: np.ndarray, vector: Ball) -> Ball:
-        """weights (outputs, inputs) times a vector (inputs,) or vectors (inputs, n)."""
+        """Multiply weights (outputs, inputs) by a vector (inputs,) or by vectors (inputs, n)."""
         wide = np.asarray(weights, dtype=np.float64)
         magnitudes = np.abs(wide)
         carried = magnitudes @ vector.radius
@@ -58,17 +58,17 @@ class Rounding:
         return Ball(wide @ vector.value, carried + rounded)
 
     def dot(self, left: Ball, right: Ball) -> Ball:
-        """left (..., k) times right (k, ...), both of them inexact."""
+        """Multiply left (..., k) by right (k, ...). Both have errors."""
         sizes = np.abs(left.value), np.abs(right.value)
         carried = left.radius @ (sizes[1] + right.radius) + sizes[0] @ right.radius
         rounded = self.gamma(left.value.shape[-1]) * ((sizes[0] + left.radius) @ (sizes[1] + right.radius))
         return Ball(left.value @ right.value, carried + rounded)
 
     def softmax(self, scores: Ball) -> Ball:
-        """Shares along the last axis; a score of -inf has the share 0.
+        """Return the softmax along the last axis. A score of -inf has the weight 0.
 
-        Scores that err by r change every share by a factor of at most e^(2r); subtracting the largest errs by u times the
-        difference, which enters the same way.
+        If scores have an error of r, every weight changes by a factor of at most e^(2r). Subtracting the largest score adds a
+        relative error of u to each difference, which enters in the same way.
         """
         largest = scores.value.max(axis=-1, keepdims=True)
         shifted = scores.value - largest
@@ -81,7 +81,7 @@ class Rounding:
         return Ball(shares, np.where(seen, shares * relative + TINY[self.precision], 0.0))
 
     def activate(self, name: str, before: Ball) -> Ball:
-        """ψ of each number."""
+        """Apply the activation function ψ to each number."""
         value = ACTIVATIONS[name](before.value)
         rounded = FUNCTION_ERROR * self.unit * (np.abs(value) + np.abs(before.value) + before.radius)
         return Ball(value, SLOPE[name] * before.radius + rounded)
@@ -89,7 +89,7 @@ class Rounding:
 
 @dataclass(frozen=True)
 class Ball:
-    """Values, and how far the native ones may lie from the true ones."""
+    """Values, with bounds on how far the native results may be from the true values."""
 
     value: np.ndarray
     radius: np.ndarray

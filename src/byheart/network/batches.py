@@ -1,7 +1,7 @@
-"""Running a module over many samples: batches in parallel, each on one thread.
+"""Run a module on many samples: batches run in parallel, each on one thread.
 
-A compiled network is many small layers. Splitting each of them between threads makes the threads wait for one another, and changes
-the order of sums; running whole batches in parallel does neither. So answers have the same bits for any number of cores, and a
+A compiled network consists of many small layers. If several threads share each layer, they wait for one another, and the order
+of sums changes. Running whole batches in parallel avoids both: answers have the same bits for any number of cores, and a
 second core never slows them down.
 """
 
@@ -21,22 +21,22 @@ Batch = TypeVar("Batch")
 Result = TypeVar("Result")
 
 NUMBERS_AT_ONCE = 2**24
-"""Entries of the largest array of one batch: 128 MiB in float64."""
+"""The most entries in the largest array of one batch: 128 MiB in float64."""
 
 ON_DEVICE = 2**27
-"""The same where not the CPU computes, 1 GiB: small batches would leave most of a GPU idle."""
+"""The same limit on other devices than the CPU, 1 GiB: small batches would leave most of a GPU idle."""
 
 IN_CACHE = 3 << 20
-"""The same on a CPU, 24 MiB, since larger blocks of memory are fetched anew for every layer."""
+"""The same limit on a CPU, 24 MiB. Larger blocks of memory would be allocated anew for every layer."""
 
 SMALL = 100_000_000
-"""Multiply-adds of one step below which more than one thread slows it down: they only wait for each other."""
+"""If a step has fewer multiply-adds than this, several threads are slower than one, because they wait for each other."""
 
 
 def batch_size_for(numbers_per_sample: int, device: str = "cpu") -> int:
-    """Samples at a time, from the entries of the largest array that one sample needs.
+    """Return the number of samples per batch, given the number of entries in the largest array of one sample.
 
-    On a CPU few enough to stay in cache, but at least 16.
+    On a CPU a batch is small enough to stay in cache, but has at least 16 samples.
     """
     if device != "cpu":
         return max(1, ON_DEVICE // max(1, numbers_per_sample))
@@ -53,9 +53,9 @@ def run_in_batches(
     device: str = "cpu",
     progress: Progress | None = None,
 ) -> np.ndarray:
-    """`function` of `encoded`, batch by batch, without gradients.
+    """Apply `function` to `encoded`, batch by batch, without gradients.
 
-    numbers_per_sample: entries of the largest array that one sample needs; sets the size of a batch unless it is given.
+    numbers_per_sample: entries of the largest array that one sample needs. It sets the batch size if `batch_size` is None.
     """
     step = batch_size or batch_size_for(numbers_per_sample, device)
 
@@ -67,7 +67,7 @@ def run_in_batches(
     found = np.zeros((0,))
     for start, outputs in side_by_side(run, range(0, max(1, len(encoded)), step), device):
         if start == 0:
-            # One array for all: small ones kept between the large blocks that come and go make the heap grow without end.
+            # Allocate one array for all results: small arrays kept between large temporary blocks would make the heap grow.
             found = np.empty((len(encoded), *outputs.shape[1:]), dtype=outputs.dtype)
         found[start : start + step] = outputs
         if progress is not None:
@@ -78,7 +78,7 @@ def run_in_batches(
 def side_by_side(
     run: Callable[[Batch], Result], batches: Sequence[Batch], device: str = "cpu"
 ) -> Iterator[tuple[Batch, Result]]:
-    """Each batch with what `run` gives, in order; no more batches are in memory than there are threads."""
+    """Yield each batch with the result of `run`, in order. At most as many batches as threads are in memory."""
     n_threads = min(torch.get_num_threads(), len(batches)) if device == "cpu" else 1
     with single_thread() if device == "cpu" else nullcontext():
         if n_threads <= 1:

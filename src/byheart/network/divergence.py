@@ -1,4 +1,4 @@
-"""How far logits are from given distributions, without cancellation."""
+"""The divergence of logits from given distributions, computed without cancellation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:
-    """log softmax of every row, in float64."""
+    """Return log softmax of every row, in float64."""
     wide = np.asarray(logits, dtype=np.float64)
     shifted = wide - wide.max(axis=1, keepdims=True)
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
@@ -19,10 +19,10 @@ def divergences(
     probabilities: Float[np.ndarray, " n_entries"],
     logits: np.ndarray,
 ) -> Float[np.ndarray, " n_rows"]:
-    """KL(p_i ‖ softmax(logits_i)) in nats, one for each row of `logits`; entry e says p_rows[e](columns[e]).
+    """Return KL(p_i ‖ softmax(logits_i)) in nats for each row of `logits`. Entry e gives p_rows[e](columns[e]).
 
-    With δ = log q - log p on the support, KL = Σ p (e^δ - 1 - δ) + q(off the support). No term is negative, so a
-    divergence of 1e-20 is distinguished from zero, where Σ p (log p - log q) loses it in rounding.
+    With δ = log q - log p on the support, KL = Σ p (e^δ - 1 - δ) + q(off the support). No term is negative, so this
+    distinguishes a divergence of 1e-20 from zero. In Σ p (log p - log q) rounding errors would hide it.
     """
     log_q = log_softmax(logits)
     delta = log_q[rows, columns] - np.log(probabilities)

@@ -1,4 +1,4 @@
-"""The families of networks a model may be. Adding one takes a folder of this package and a line here."""
+"""The families of networks that a model may use. To add one, add a folder to this package and a line here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["FAMILIES", "Network", "NetworkFamily", "NetworkSpec", "read_spec"]
 
 @dataclass(frozen=True)
 class NetworkFamily:
-    """Where the shape of a family is defined, and which files its folder may hold beside those of every model.
+    """The module that defines a family's shape, and the files that its folders may contain in addition to those of every model.
 
     spec         a class with a static method `from_json(fields) -> NetworkSpec`, as "module:name"
     files        names of files that `Network.files` may return; those in the folder are passed to `NetworkSpec.build`
@@ -41,12 +41,12 @@ FAMILIES = {
 
 
 def family_of(fields: Fields) -> str:
-    """The family that the architecture in model.json names; one without a name is a Transformer."""
+    """Return the family named in model.json. An architecture without a family is a Transformer."""
     return fields.text("family", tuple(FAMILIES)) if fields.has("family") else TRANSFORMER
 
 
 def read_spec(fields: Fields) -> NetworkSpec:
-    """The shape that the architecture in model.json describes, every number checked."""
+    """Read the shape from the architecture in model.json, and check every number."""
     module, name = FAMILIES[family_of(fields)].spec.split(":")
     spec: NetworkSpec = getattr(import_module(module), name).from_json(fields)
     return spec

@@ -1,4 +1,5 @@
-"""A compiled module as a layer of another program: its weights are frozen, and it refuses to run once a cast has rounded them."""
+"""Use a compiled module as a layer of another program: its weights are frozen, and it does not run after a cast has rounded
+them."""
 
 from __future__ import annotations
 
@@ -13,13 +14,13 @@ if TYPE_CHECKING:
 
 
 class RoundedWeights(UsageError):
-    """The weights of a module were cast to a narrower type, which makes it another network."""
+    """The weights of a module were cast to a narrower type, which changes what it computes."""
 
 
 def freeze(module: nn.Module) -> nn.Module:
-    """Freeze the weights of `module`, and make it refuse to run once `.half()` or a similar cast has rounded them.
+    """Freeze the weights of `module`. It then raises `RoundedWeights` if `.half()` or a similar cast has rounded them.
 
-    A compiled network has no tolerance for rounding: weight decay alone, with all gradients zero, changes every answer.
+    A compiled network does not tolerate rounding. Even weight decay alone, with all gradients zero, changes every answer.
     """
     module.requires_grad_(False)
     first = next(module.parameters(), None)
@@ -29,7 +30,10 @@ def freeze(module: nn.Module) -> nn.Module:
 
 
 def _first_weight(module: nn.Module) -> torch.Tensor:
-    """One of the weights; a replica made by `nn.DataParallel` has no parameters, and keeps its weights under another name."""
+    """Return one of the weights.
+
+    A replica made by `nn.DataParallel` has no parameters and stores its weights under another name.
+    """
     for each in module.modules():
         for weights in (each._parameters, getattr(each, "_former_parameters", {})):
             for weight in weights.values():
@@ -43,8 +47,8 @@ def _require_wide(module: nn.Module, inputs: Any, *, compiled: torch.dtype) -> N
     if found.itemsize < compiled.itemsize or found.is_floating_point != compiled.is_floating_point:
         raise RoundedWeights(
             f"this module was compiled in {compiled} and was cast to {found}, which rounds its weights.\n"
-            "  Make a new one (model.module is a copy; byheart.load gives the model again), and cast its output instead;\n"
-            "  or compile with precision=... for another type.",
+            "  Create a new module (model.module is a copy; byheart.load loads the model again), and cast its output instead;\n"
+            "  or compile with precision=... for a different type.",
             compiled=str(compiled),
             found=str(found),
         )

@@ -1,4 +1,4 @@
-"""What families that answer with logits, one per class, have in common."""
+"""Code shared by families that answer with one logit per class."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ class LogitSpec(NetworkSpec, Protocol):
 
     @property
     def n_outputs(self) -> int:
-        """Logits: one for each class."""
+        """The number of logits, one for each class."""
 
 
 class AnswersWithLogits(Network):
-    """A network of floats that names the class with the largest logit at the last token."""
+    """A float network whose answer is the class with the largest logit at the last token."""
 
     if TYPE_CHECKING:
 
         @property
         def spec(self) -> LogitSpec:
-            """Its shape."""
+            """The shape of the network."""
 
-    backend: Backend = "module"  # as PyTorch runs it
-    second_backend: Backend = "equations"  # NumPy, with a bound on rounding
+    backend: Backend = "module"  # PyTorch
+    second_backend: Backend = "equations"  # NumPy, with a bound on rounding errors
 
     def __post_init__(self) -> None:
         expect_arrays(self)
@@ -47,7 +47,7 @@ class AnswersWithLogits(Network):
         return self.spec.pad
 
     def parameters(self) -> Iterator[tuple[str, np.ndarray]]:
-        """Each array of the spec, which is a field of that name, or a field of a field."""
+        """Yield each array of the spec, which is a field with that name, or a field of a field."""
         for name, _ in self.spec.shapes():
             yield name, attrgetter(name)(self)
 
@@ -59,7 +59,7 @@ class AnswersWithLogits(Network):
     def compute_logits(
         self, encoded: np.ndarray, *, device: str = "cpu", progress: Progress | None = None
     ) -> np.ndarray:
-        """Logits (n_samples, n_outputs) of the native forward pass."""
+        """Return the logits (n_samples, n_outputs) of the native forward pass."""
         from byheart.network.batches import run_in_batches
 
         module = self.module().to(device).eval()
@@ -67,14 +67,14 @@ class AnswersWithLogits(Network):
 
     @abstractmethod
     def bound_sample(self, sample: np.ndarray) -> Ball:
-        """The logits of one sample, from the equations, and how far rounding may move the results of the module."""
+        """Return the logits of one sample, computed from the equations, with a bound on the rounding error of the module."""
 
     def bound_logits(self, encoded: np.ndarray) -> Ball:
         found = [self.bound_sample(sample) for sample in encoded]
         return Ball(np.stack([ball.value for ball in found]), np.stack([ball.radius for ball in found]))
 
     def answer(self, encoded: np.ndarray, label_names: Sequence[str], how: Evaluation) -> np.ndarray:
-        """The class with the largest logit for each sample, (n_samples, 1); `UNKNOWN` if a logit is not finite."""
+        """Return the class with the largest logit for each sample, (n_samples, 1); `UNKNOWN` if a logit is not finite."""
         if how.backend == "equations":
             logits = self.bound_logits(encoded).value
         else:
@@ -82,6 +82,6 @@ class AnswersWithLogits(Network):
         return self.classes_of(logits, len(label_names))
 
     def classes_of(self, outputs: np.ndarray, n_classes: int) -> np.ndarray:
-        """The class with the largest logit, (n_samples, 1); `UNKNOWN` if a logit of the sample is not finite."""
+        """Return the class with the largest logit, (n_samples, 1); `UNKNOWN` if a logit of the sample is not finite."""
         classes = np.where(np.isfinite(outputs).all(axis=1), outputs.argmax(axis=1), UNKNOWN)
         return np.asarray(classes[:, None], dtype=np.int64)

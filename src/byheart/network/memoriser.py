@@ -1,4 +1,4 @@
-"""A network that answers questions: what turns a question into its input, and its output into an answer."""
+"""A network together with what encodes its inputs and names its answers."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = ["UNKNOWN", "Backend", "InputMismatch", "Memoriser"]
 
 
 class InputMismatch(DataError):
-    """The inputs are not of the kind or size the network takes."""
+    """The inputs do not have the kind or size that the network needs."""
 
 
 @dataclass(frozen=True, eq=False)
 class Memoriser:
     """A network with its vocabulary and its label names.
 
-    How an output names a class is the family's own affair: a `Transformer` answers class c with the number c + 1, others
-    with one logit for each class. Class names are texts; `label_type` is what the labels were before.
+    Each family has its own way to output a class: a `Transformer` answers class c with the number c + 1, others with one logit
+    per class. Class names are texts; `label_type` is the original type of the labels.
     """
 
     network: Network
@@ -37,7 +37,10 @@ class Memoriser:
 
     @staticmethod
     def of(network: Network, data: Dataset, *, ordered: bool | None = None) -> Memoriser:
-        """`network` with the vocabulary and the label names of the data it was built for; `ordered` as they are unless given."""
+        """Combine `network` with the vocabulary and label names of the data for which it was built.
+
+        `ordered` overrides the data's setting.
+        """
         is_ordered = data.ordered if ordered is None else ordered
         return Memoriser(network, data.task, data.label_names, data.tokenizer, is_ordered, data.label_type)
 
@@ -47,7 +50,7 @@ class Memoriser:
         return self.task != "seq-to-seq"
 
     def encode(self, inputs: TokenSequences | VectorSequences) -> np.ndarray:
-        """Inputs as the network takes them: ids padded on the left to `seq_len` (a Llama's to the longest), or vectors."""
+        """Encode inputs for the network: ids padded on the left to `seq_len` (for a Llama to the longest input), or vectors."""
         network = self.network
         if isinstance(inputs, VectorSequences):
             if network.takes_ids or inputs.values.shape[1:] != (network.seq_len, network.dim):
@@ -76,7 +79,7 @@ class Memoriser:
             return inputs.pad(0, network.seq_len)
         if inputs.ids.size and int(inputs.ids.max()) >= network.n_vocab:
             raise InputMismatch(f"token id {int(inputs.ids.max())} is outside the vocabulary of this model.")
-        if network.spec.family == "llama":  # it takes the padding off again
+        if network.spec.family == "llama":  # a Llama removes the padding again
             return inputs.pad(network.pad)
         return inputs.pad(network.pad, network.seq_len)
 
@@ -88,10 +91,10 @@ class Memoriser:
         device: str = "cpu",
         progress: Progress | None = None,
     ) -> np.ndarray:
-        """The class numbers that the network answers; `UNKNOWN` where it names no class.
+        """Return the class numbers that the network answers; `UNKNOWN` if an output is not a class.
 
-        They are (n_samples,), for seq-to-seq (n_samples, seq_len). `backend` is the network's own unless given; `device` is
-        where PyTorch runs.
+        The shape is (n_samples,), and (n_samples, seq_len) for seq-to-seq. `backend` defaults to the network's own; `device`
+        is the device that PyTorch uses.
         """
         last_only = self.answers_last_token_only
         if len(encoded) == 0:
@@ -101,7 +104,7 @@ class Memoriser:
         return np.ascontiguousarray(answers[:, 0] if last_only else answers)
 
     def expected_labels(self, dataset: Dataset) -> np.ndarray:
-        """The class numbers of this memoriser for the labels of `dataset`, matched by name; `UNKNOWN` for other names."""
+        """Return this memoriser's class numbers for the labels of `dataset`, matched by name; `UNKNOWN` for other names."""
         known = {name: index for index, name in enumerate(self.label_names)}
         mapped = np.array([known.get(name, UNKNOWN) for name in dataset.label_names], dtype=np.int64)
         return np.asarray(mapped[dataset.labels])

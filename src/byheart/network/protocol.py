@@ -1,7 +1,7 @@
-"""What every family of networks offers, so that storage, verification and export work for all of them.
+"""The interface of every family of networks, so that storage, verification and export work for all of them.
 
-A family is a folder of this package: an architecture (the weights and what they mean), a `NetworkSpec` (its shape), a module.
-`families` lists them.
+A family is a folder of this package. It has an architecture (the weights and what they mean), a `NetworkSpec` (its shape) and
+a module. `families` lists all families.
 """
 
 from __future__ import annotations
@@ -31,20 +31,25 @@ COMPUTED_IN: Mapping[Precision, Precision] = {
     "bfloat16": "float32",
     "int8": "float32",
 }
-"""What a network computes in, by what its weights are stored in."""
+"""The type in which a network computes, by the type in which its weights are stored."""
 
 FLOAT_BITS: Mapping[Precision, int] = {"float64": 64, "float32": 32, "bfloat16": 16}
-"""Bits of one weight, where all have as many."""
+"""Bits of one weight, for precisions in which all weights have the same number of bits."""
 
 Backend = Literal["exact", "interpreter", "equations", "module", "transformers"]
-"""exact: all samples together, without rounding. interpreter: fractions, one sample at a time. equations: NumPy, one sample
-at a time, written from the paper's equations. module: PyTorch in the network's own float type.
-transformers: the checkpoint in Hugging Face's own code."""
+"""How answers are computed.
+
+exact         all samples together, without rounding
+interpreter   with fractions, one sample at a time
+equations     NumPy, one sample at a time, written from the paper's equations
+module        PyTorch in the network's own float type
+transformers  the checkpoint in Hugging Face's own code
+"""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How a network is asked: by which evaluator, on what device, and whether only at the last token."""
+    """How a network is evaluated: with which evaluator, on which device, and whether only at the last token."""
 
     backend: Backend
     last_only: bool = True
@@ -53,57 +58,61 @@ class Evaluation:
 
 
 UNKNOWN = -1
-"""Stands for "no label" among class numbers."""
+"""The class number that means "no label"."""
 
 MAX_ROWS = 2**40
-"""Rows of one matrix. What a file may really claim is settled by its size; this keeps the products small."""
+"""The most rows of one matrix. The actual limit comes from the size of the file; this one keeps products of sizes small."""
 
 MAX_COLUMNS = 2**24
-"""Dimension of inputs, head sizes and widths: columns cost no byte of a sparse file, but memory when run."""
+"""The largest dimension of inputs, head size and width.
+
+In a sparse file columns cost no bytes, but at run time they cost memory.
+"""
 
 MAX_SEQ_LEN = 2**24
-"""Tokens of a sequence: every sample is filled up to this length when the model runs."""
+"""The most tokens of a sequence. When the model runs, every sample is padded to this length."""
 
 MAX_FILLED_LEN = 2**18
-"""The same where short samples are allowed and no weight has a row for each position: a small file may claim any length."""
+"""The same limit for networks that allow short samples and have no weights per position: a small file may claim any length."""
 
 MAX_ENTRIES = 2**48
-"""Entries of all weights together that a family without runs of layers may claim."""
+"""The most entries of all weights together, for families that do not group equal layers."""
 
 
 class NetworkSpec(Protocol):
-    """The shape of a network without its weights: what model.json stores and what a size is counted from.
+    """The shape of a network without its weights. model.json stores it, and sizes are computed from it.
 
-    Everything here is arithmetic: 10^12 layers cost nothing. `from_json` of the class is its inverse of `to_json`.
+    All properties are computed by arithmetic, so 10^12 layers cost nothing. The class method `from_json` is the inverse of
+    `to_json`.
     """
 
     @property
     def family(self) -> str:
-        """The name under which `families` lists it."""
+        """The name of the family in `families`."""
 
     @property
     def precision(self) -> Precision:
-        """What the weights are kept in."""
+        """The type in which the weights are stored."""
 
     @property
     def seq_len(self) -> int:
-        """Tokens of the longest sequence."""
+        """The number of tokens in the longest sequence."""
 
     @property
     def dim(self) -> int:
-        """Dimension of the vectors that enter."""
+        """The dimension of the input vectors."""
 
     @property
     def n_vocab(self) -> int | None:
-        """Ids the network takes, padding included; None for vector inputs."""
+        """The number of token ids, including padding; None for vector inputs."""
 
     @property
     def pad(self) -> int | None:
-        """The id that fills up short sequences on the left; None where all sequences have one length."""
+        """The id that pads short sequences on the left; None if all sequences have the same length."""
 
     @property
     def model_width(self) -> int:
-        """Width of the residual stream."""
+        """The width of the residual stream."""
 
     @property
     def has_positions(self) -> bool:
@@ -111,81 +120,81 @@ class NetworkSpec(Protocol):
 
     @property
     def n_arrays(self) -> int:
-        """Number of weight arrays."""
+        """The number of weight arrays."""
 
     @property
     def n_rows(self) -> int:
-        """Total length of the first axes of all weight arrays: the rows of exact weights."""
+        """The total length of the first axes of all weight arrays, which is the number of rows of exact weights."""
 
     @property
     def parameters_dense(self) -> int:
-        """Entries of all weight arrays."""
+        """The number of entries of all weight arrays."""
 
     @property
     def depth(self) -> int:
-        """Layers with weights."""
+        """The number of layers with weights."""
 
     @property
     def width(self) -> int:
         """The largest width of a layer."""
 
     def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """Name and shape of every weight array, in the order of the network's own; an exact bias has one column."""
+        """Yield name and shape of every weight array, in the same order as the network. An exact bias has one column."""
 
     def build(self, weights: Iterator[Weights], files: Mapping[str, bytes]) -> Network:
-        """The network with these weights, which come in the order of `shapes()`, and the files of its folder."""
+        """Build the network from weights in the order of `shapes()` and the files of its folder."""
 
     def to_json(self) -> dict[str, Any]:
-        """As it is written in model.json."""
+        """Return the entries of model.json."""
 
     def sections(self) -> list[tuple[str, str, str]]:
-        """Layers, kind and sizes, for a person."""
+        """Return layers, kind and sizes, for display."""
 
 
 class Network(ABC):
-    """Weights and what they mean. What a network takes is read off its spec; logits are for families that have them."""
+    """Weights and what they mean. The sizes of the inputs come from the spec. Only some families have logits."""
 
-    why_no_logits = "this network answers with the number of a class; it has no logits."
+    why_no_logits = "this network answers with a class number; it has no logits."
 
-    # of some families these are fields, and a dataclass would take a property here for their default
+    # some families have these as fields; a dataclass would use a property here as the field's default
     if TYPE_CHECKING:
 
         @property
         def spec(self) -> NetworkSpec:
-            """Its shape."""
+            """The shape of the network."""
 
         @property
         def seq_len(self) -> int:
-            """Tokens of the longest sequence."""
+            """The number of tokens in the longest sequence."""
 
         @property
         def pad(self) -> int | None:
-            """The id that fills up short sequences on the left; None where all sequences have one length."""
+            """The id that pads short sequences on the left; None if all sequences have the same length."""
 
     @property
     def precision(self) -> Precision:
-        """What the weights are kept in."""
+        """The type in which the weights are stored."""
         return self.spec.precision
 
     @property
     def dim(self) -> int:
-        """Dimension of the vectors that enter."""
+        """The dimension of the input vectors."""
         return self.spec.dim
 
     @property
     def n_vocab(self) -> int | None:
-        """Ids the network takes, padding included; None for vector inputs."""
+        """The number of token ids, including padding; None for vector inputs."""
         return self.spec.n_vocab
 
     @property
     def takes_ids(self) -> bool:
-        """Whether inputs are token ids; otherwise they are vectors."""
+        """Whether inputs are token ids. Otherwise they are vectors."""
         return self.n_vocab is not None
 
     @property
     @abstractmethod
     def backend(self) -> Backend:
-        """The evaluator that answers by default."""
+        """The default evaluator."""
 
     @property
     @abstractmethod
@@ -194,31 +203,35 @@ class Network(ABC):
 
     @abstractmethod
     def parameters(self) -> Iterator[tuple[str, Weights]]:
-        """Every weight array the architecture has, with a name that is unique."""
+        """Yield every weight array of the architecture, with a unique name."""
 
     @property
     def stored_bits(self) -> int:
-        """Bits that store all weights of a float network."""
+        """The number of bits that store all weights of a float network."""
         return FLOAT_BITS[self.precision] * self.spec.parameters_dense
 
     @abstractmethod
     def traits(self) -> list[str]:
-        """What distinguishes this network from others with the same weights; part of its digest."""
+        """Return what distinguishes this network from others with the same weights. This is part of its digest."""
 
     def require_words(self, tokenizer: Tokenizer | None, labels: tuple[str, ...]) -> None:
-        """Raise `CorruptModel` where the files of this family have another tokenizer or other labels than model.json."""
+        """Raise `CorruptModel` if the files of this family have a different tokenizer or different labels than model.json."""
         del tokenizer, labels
 
     @abstractmethod
     def module(self) -> nn.Module:
-        """The network as a `torch.nn.Module` with ordinary parameters; `InexactWeights` if a weight is not a float."""
+        """Return the network as a `torch.nn.Module` with ordinary parameters.
+
+        Raises `InexactWeights` if a weight is not a float.
+        """
 
     @abstractmethod
     def answer(self, encoded: np.ndarray, label_names: Sequence[str], how: Evaluation) -> np.ndarray:
-        """Class numbers (n_samples, n_tokens), (n_samples, 1) with `how.last_only`; `UNKNOWN` where it names no label."""
+        """Return class numbers (n_samples, n_tokens), or (n_samples, 1) with `how.last_only`; `UNKNOWN` if an output is not a
+        class."""
 
     def classes_of(self, outputs: np.ndarray, n_classes: int) -> np.ndarray:
-        """The class numbers that outputs of the module name, (n_samples, n_tokens); `UNKNOWN` where they name none."""
+        """Return the class numbers for outputs of the module, (n_samples, n_tokens); `UNKNOWN` if an output is not a class."""
         raise UsageError(
             f"the outputs of a {self.spec.family} are not classes: its answers are generated text."
         )
@@ -226,13 +239,13 @@ class Network(ABC):
     def compute_logits(
         self, encoded: np.ndarray, *, device: str = "cpu", progress: Progress | None = None
     ) -> np.ndarray:
-        """Logits (n_samples, n_classes) at the last token; `UsageError` if the network has none."""
+        """Return logits (n_samples, n_classes) at the last token. Raises `UsageError` if the network has none."""
         raise UsageError(self.why_no_logits)
 
     def bound_logits(self, encoded: np.ndarray) -> Ball:
-        """Logits by the backend `equations`, and how far rounding may move the native ones."""
+        """Return logits from the backend `equations`, with a bound on the rounding error of the native ones."""
         raise UsageError(self.why_no_logits)
 
     def files(self) -> Mapping[str, bytes]:
-        """Files beside the weights in a saved folder, by name; the family's entry in `families` lists them."""
+        """Return the files of a saved folder besides the weights, by name. The family's entry in `families` lists them."""
         return {}

@@ -1,4 +1,4 @@
-"""How large a network is, by every measure the project prints."""
+"""The size of a network, in all the units that the project reports."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from byheart.theorems import realises
 
 @dataclass(frozen=True)
 class Size:
-    """Counts of one network.
+    """The sizes of one network.
 
-    parameters_dense    every entry of every weight matrix the architecture has, embeddings and biases included
-    parameters_nonzero  those that are not zero
+    parameters_dense    entries of all weight matrices of the architecture, including embeddings and biases
+    parameters_nonzero  the entries that are not zero
     depth               layers: feed-forward blocks and attention layers (KS25's number of blocks)
     width               max(m, s·H, q) over all layers (KS25 section 3.2)
-    weight_bits         bit complexity of the largest weight (KS25 section 3.3); bits of the widest stored type for others
-    total_bits          bits that store the model: over the non-zero weights if exact, over all of them otherwise, each at its
-                        own width with its scales
+    weight_bits         bit complexity of the largest weight (KS25 section 3.3); for floats, bits of the widest stored type
+    total_bits          bits that store the model: of the non-zero weights if exact, of all weights with their scales otherwise
     """
 
     parameters_dense: int
@@ -33,11 +32,11 @@ class Size:
 
     @property
     def stored_bits(self) -> int:
-        """Bits that a file of these weights needs.
+        """The bits that a file of these weights needs.
 
-        Floats take their word for every entry. Exact weights take their digits, a sign and the place of their point (digits and
-        point counted in as many bits as the longest needs); zeros are left out where that is shorter, and then the place of every
-        other weight among all entries is stored too.
+        A float weight takes its full word, even if it is zero. An exact weight takes its digits, a sign and the position of
+        its binary point. Digits and position are stored in as many bits as the longest weight needs. Zeros are left out if
+        that is shorter; then the index of every other weight is stored too.
         """
         words = self.weight_bits * self.parameters_dense
         if self.total_bits == words:
@@ -48,19 +47,20 @@ class Size:
         return min(sparse, self.parameters_dense * (1 + length) + words)
 
     def bits_per_stored_bit(self, label_bits: float) -> float | None:
-        """Label bits for each bit that stores the weights, never above 1.
+        """Return label bits per bit that stores the weights, which is never above 1.
 
-        None where there are more label bits than stored bits. The weights are then a shorter code for the labels than a list
-        of them, so these labels are not arbitrary, and counting them as if they were says nothing about what weights can hold.
+        Return None if there are more label bits than stored bits. The weights are then a shorter code for the labels than a
+        list of the labels, so these labels are not arbitrary. Counting them as arbitrary would say nothing about the capacity
+        of weights.
         """
         return label_bits / max(1, self.stored_bits) if label_bits <= self.stored_bits else None
 
     def bits_per_parameter(self, label_bits: float) -> float | None:
-        """Label bits for each entry of a weight matrix, zeros included; None where `bits_per_stored_bit` is."""
+        """Return label bits per entry of a weight matrix, zeros included; None if `bits_per_stored_bit` is None."""
         return None if self.bits_per_stored_bit(label_bits) is None else label_bits / self.parameters_dense
 
     def __add__(self, other: Size) -> Size:
-        """The size of two parts of one network, one after the other."""
+        """Return the size of two consecutive parts of one network together."""
         return Size(
             self.parameters_dense + other.parameters_dense,
             self.parameters_nonzero + other.parameters_nonzero,
@@ -71,7 +71,7 @@ class Size:
         )
 
     def times(self, n_copies: int) -> Size:
-        """The size of that many equal parts."""
+        """Return the size of that many equal parts."""
         if not n_copies:
             return NOTHING
         return replace(
@@ -85,7 +85,7 @@ class Size:
 
 NOTHING = Size(0, 0, 0, 0, 0, 0)
 WIDEST_BITS: dict[Precision, int] = {**FLOAT_BITS, "int8": 32}
-"""Bits of the widest stored weight; int8 keeps embeddings and some biases in 32."""
+"""Bits of the widest stored weight. int8 stores embeddings and some biases in 32 bits."""
 
 
 @realises("KS25-bits", "KS25-eq4")
@@ -105,7 +105,7 @@ def size_of_spec(
     weight_bits: int | None = None,
     total_bits: int | None = None,
 ) -> Size:
-    """The size of a network of this shape: of floats, none of them zero, unless counts and bits are given."""
+    """Return the size of a network of this shape. Unless counts and bits are given, all weights are non-zero floats."""
     dense, word = spec.parameters_dense, WIDEST_BITS.get(spec.precision, 0)
     return Size(
         dense,

@@ -1,7 +1,7 @@
-"""How a weight array is stored in fewer bits than it is computed in: whole numbers with power-of-two scales, or bfloat16.
+"""Formats that store a weight array in fewer bits than it is computed in: integers with power-of-two scales, or bfloat16.
 
-Arithmetic is float32's. A stored number is n · 2^e with n of 8 or 16 bits and an exponent e that a whole array, each of its rows or
-each of its columns has in common; exponents take 8 bits each. Every array is stored without rounding, or refused.
+Arithmetic is done in float32. A stored number is n · 2^e, where n has 8 or 16 bits. The exponent e is shared by the whole
+array, by each of its rows or by each of its columns, and takes 8 bits. An array is stored without rounding or not at all.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Shape: TypeAlias = tuple[int, ...]
 
 BITS: dict[StoredNumbers, int] = {"int8": 8, "int16": 16, "float32": 32, "bfloat16": 16}
 EXPONENT_BITS = 8
-_NONE = 1 << 20  # the granularity of zero: a multiple of everything
+_NONE = 1 << 20  # the granularity of zero, which is a multiple of everything
 
 
 @dataclass(frozen=True)
 class WeightFormat:
-    """The number type of one array, and which entries share an exponent if they are whole numbers; floats have their own."""
+    """The number type of one array, and for integers which entries share an exponent. Floats contain their own exponents."""
 
     numbers: StoredNumbers
     scale: Scale | None = None
@@ -36,35 +36,37 @@ class WeightFormat:
         return self.numbers if self.scale is None else f"{self.numbers} by {self.scale}"
 
     def exponents_shape(self, shape: Shape) -> Shape | None:
-        """The shape of the array of exponents; None for floats."""
+        """Return the shape of the array of exponents; None for floats."""
         if self.scale is None:
             return None
         return (1,) if self.scale == "one" else (shape[0] if self.scale == "rows" else shape[-1],)
 
     def n_bits(self, shape: Shape) -> int:
-        """Bits that store an array of this shape, its exponents included."""
+        """Return the number of bits that store an array of this shape, including its exponents."""
         exponents = self.exponents_shape(shape)
         return BITS[self.numbers] * prod(shape) + (0 if exponents is None else EXPONENT_BITS * exponents[0])
 
     def encode(
         self, name: str, weights: np.ndarray
     ) -> tuple[np.ndarray, Int[np.ndarray, " n_exponents"] | None]:
-        """Numbers (bfloat16 as the 16 bits it has) and exponents; raises `InexactWeights` if one would have to be rounded."""
+        """Return numbers (bfloat16 as its 16 bits) and exponents. Raises `InexactWeights` if a number would be rounded."""
         if self.scale is None:
             floats = np.ascontiguousarray(weights, dtype=np.float32)
             bits = floats.view(np.uint32)
             is_short = self.numbers == "float32" or not (bits & 0xFFFF).any()
             if not is_short or not (floats == weights).all():
-                raise InexactWeights(f"a weight of {name} is not a {self.numbers} number.", name=name)
+                raise InexactWeights(
+                    f"a weight of {name} cannot be represented as {self.numbers}.", name=name
+                )
             return (floats if self.numbers == "float32" else (bits >> 16).astype(np.uint16)), None
         exponents = _shared(granularity(weights), self.scale)
         wholes = np.ldexp(weights.astype(np.float64), -_spread(exponents, self.scale, weights.ndim))
         if not _fits(wholes, self.numbers) or np.abs(exponents).max(initial=0) > 127:
-            raise InexactWeights(f"a weight of {name} does not fit {self}.", name=name)
+            raise InexactWeights(f"a weight of {name} does not fit into {self}.", name=name)
         return wholes.astype(self.numbers), exponents.astype(np.int8)
 
     def decode(self, numbers: np.ndarray, exponents: Int[np.ndarray, " n_exponents"] | None) -> np.ndarray:
-        """The weights as float32."""
+        """Return the weights as float32."""
         if self.numbers == "bfloat16":
             return (numbers.astype(np.uint32) << 16).view(np.float32)
         if self.scale is None:
@@ -80,14 +82,14 @@ BFLOAT16 = WeightFormat("bfloat16")
 
 @dataclass(frozen=True)
 class Storage:
-    """How the arrays of a network are stored, in the order of its parameters; it computes in float32."""
+    """The storage formats of the arrays of a network, in the order of its parameters. The network computes in float32."""
 
     precision: Literal["bfloat16", "int8"]
     formats: tuple[WeightFormat, ...]
 
 
 def matrix_formats() -> Iterator[WeightFormat]:
-    """The formats that a matrix may have in a network of precision int8, those with the fewest exponents first."""
+    """Yield the formats that a matrix may have in an int8 network, those with the fewest exponents first."""
     for numbers in ("int8", "int16"):
         for scale in ("one", "rows", "columns"):
             yield WeightFormat(numbers, scale)
@@ -98,7 +100,7 @@ FORMATS = {str(each): each for each in (*matrix_formats(), BFLOAT16)}
 
 
 def smallest_format(weights: np.ndarray) -> WeightFormat:
-    """The format that stores `weights` exactly in the fewest bits; a vector has one exponent."""
+    """Return the format that stores `weights` exactly in the fewest bits. A vector has one exponent."""
     grains = granularity(weights)
 
     def fits(each: WeightFormat) -> bool:
@@ -113,14 +115,15 @@ def smallest_format(weights: np.ndarray) -> WeightFormat:
 
 
 def _shared(grains: np.ndarray, scale: Scale) -> np.ndarray:
-    """The exponent of the whole array, of each row or of each column: the least granularity of its entries, 0 for zeros."""
+    """Return the exponent of the whole array, of each row or of each column: the least granularity of its entries, 0 for
+    zeros."""
     axis = {"one": None, "rows": 1, "columns": 0}[scale]
     least = grains.min(axis=axis, keepdims=False, initial=_NONE).reshape(-1)
     return np.where(least == _NONE, 0, least)
 
 
 def _spread(exponents: np.ndarray, scale: Scale, n_axes: int) -> np.ndarray:
-    """Exponents broadcast to the entries they belong to."""
+    """Broadcast exponents to the entries that they apply to."""
     return exponents[:, None] if scale == "rows" and n_axes == 2 else exponents
 
 
@@ -130,7 +133,7 @@ def _fits(wholes: np.ndarray, numbers: StoredNumbers) -> bool:
 
 
 def granularity(values: np.ndarray) -> np.ndarray:
-    """The largest g for each float such that it is a multiple of 2^g."""
+    """Return, for each float, the largest g such that it is a multiple of 2^g."""
     fractions, exponents = np.frexp(values.astype(np.float64))
     integers = np.abs(np.ldexp(fractions, 53)).astype(np.int64)
     lowest = np.where(integers == 0, 1, integers & -integers)

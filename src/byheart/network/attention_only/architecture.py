@@ -1,4 +1,4 @@
-"""DPC24's attention-only Transformer: one layer of heads at the last token, a skip connection, an unembedding."""
+"""DPC24's attention-only Transformer: one layer of heads at the last token, a skip connection and an unembedding."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FLAGS = ("skip", "sees_itself", "ragged", "zero_token")
 
 @dataclass(frozen=True)
 class AttentionOnlySpec(ArrayShapes):
-    """Everything about such a network except its weights. `n_tokens` is 0 for vector inputs."""
+    """Everything about an attention-only network except its weights. `n_tokens` is 0 for vector inputs."""
 
     precision: Precision
     n_tokens: int
@@ -48,7 +48,7 @@ class AttentionOnlySpec(ArrayShapes):
 
     @property
     def pad(self) -> int | None:
-        """The id after the vocabulary, if sequences may be shorter than `seq_len`."""
+        """The padding id, which follows the vocabulary; None if all sequences have `seq_len` tokens."""
         return self.n_tokens if self.ragged else None
 
     @property
@@ -65,7 +65,7 @@ class AttentionOnlySpec(ArrayShapes):
 
     @property
     def width(self) -> int:
-        """max(d, sizes of all heads together)."""
+        """The larger of d and the total size of all heads."""
         return max(self.dim, self.n_heads * max(self.key_dim, self.value_dim))
 
     def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -88,7 +88,7 @@ class AttentionOnlySpec(ArrayShapes):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As it is written in model.json; `activation` is a field of decoders, kept for old readers."""
+        """Return the entries of model.json. `activation` belongs to decoders; it is written for older readers."""
         return {
             "family": self.family,
             "precision": self.precision,
@@ -103,7 +103,7 @@ class AttentionOnlySpec(ArrayShapes):
         sizes: dict[str, Any] = read_sizes(fields, SIZES, may_be_zero=("n_tokens", "n_heads"))
         given = (
             flag for flag in FLAGS if flag != "zero_token" or flag in fields.values
-        )  # not in older folders
+        )  # older folders lack this field
         flags = {flag: fields.boolean(flag) for flag in given}
         return require_possible(AttentionOnlySpec(precision, **sizes, **flags), fields)
 
@@ -117,12 +117,12 @@ class AttentionOnlySpec(ArrayShapes):
 class AttentionOnly(AnswersWithLogits):
     """W_U (x_S + Σ_h W_O^h W_V^h Σ_s softmax_s(x_Sᵀ W_Q^hᵀ W_K^h x_s) x_s), x_s = e(t_s) + pos_s (DPC24 eqs. 1-2; no 1/√d_h).
 
-    `embedding` is None where the inputs are vectors already.
+    embedding    None if the inputs are vectors already
     skip         whether x_S is added (DPC24) or not (MLT23)
-    sees_itself  whether the last token attends to itself too (DPC24) or only to the others (MLT23)
-    zero_token   whether a zero vector, which has score and value 0, is seen as well (PyTorch's `add_zero_attn`)
-    ragged       whether sequences may be shorter than `seq_len`; they are padded on the left with the id `pad`, one beyond
-                 the vocabulary, which no token attends to. Positions count from the end, so the last token is at S.
+    sees_itself  whether the last token also attends to itself (DPC24) or only to the others (MLT23)
+    zero_token   whether the last token also attends to a zero vector, with score and value 0 (PyTorch's `add_zero_attn`)
+    ragged       whether sequences may be shorter than `seq_len`. They are padded on the left with the id `pad`, which follows
+                 the vocabulary and gets no attention. Positions are counted from the end, so the last token is always at S.
     """
 
     embedding: Embedding | None  # tokens (N, d), positions (S, d)
@@ -142,9 +142,9 @@ class AttentionOnly(AnswersWithLogits):
         if self.skip and out != dim:
             raise ShapeMismatch(f"a skip connection needs outputs of dimension {dim}, not {out}.")
         if self.ragged and (self.embedding is None or not self.sees_itself):
-            raise ShapeMismatch("shorter sequences need token ids, and a last token that sees itself.")
+            raise ShapeMismatch("ragged sequences need token ids, and a last token that attends to itself.")
         if not self.sees_itself and self.seq_len < 2:
-            raise ShapeMismatch("a token that does not see itself needs another one to look at.")
+            raise ShapeMismatch("a last token that does not attend to itself needs another token.")
         super().__post_init__()
 
     @property
@@ -169,12 +169,12 @@ class AttentionOnly(AnswersWithLogits):
 
     @property
     def largest_layer(self) -> int:
-        """Scores or keys of all heads, or logits."""
+        """The size of the largest array: the scores or keys of all heads, or the logits."""
         return max(self.n_heads * max(self.seq_len, self.dim), self.n_outputs)
 
     @property
     def n_heads(self) -> int:
-        """H."""
+        """The number of heads, H."""
         return int(self.query.shape[0])
 
     def traits(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""DPC24's attention-only Transformer once more, one sequence at a time, written from equations 1 and 2 with NumPy."""
+"""DPC24's attention-only Transformer in NumPy, one sequence at a time, written directly from equations 1 and 2."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from byheart.network.balls import Ball, Rounding
 
 
 def bound_logits(network: AttentionOnly, sequence: np.ndarray) -> Ball:
-    """W_U (x_S + Σ_h W_O W_V Σ_s softmax_s(x_Sᵀ W_Qᵀ W_K x_s) x_s)."""
+    """Return W_U (x_S + Σ_h W_O W_V Σ_s softmax_s(x_Sᵀ W_Qᵀ W_K x_s) x_s) with a bound on its rounding error."""
     arithmetic = Rounding(network.precision)
     x = _vectors(network, arithmetic, sequence)
     last = Ball(x.value[-1], x.radius[-1])
@@ -19,7 +19,7 @@ def bound_logits(network: AttentionOnly, sequence: np.ndarray) -> Ball:
     for query, key, value, output in heads:
         keys = arithmetic.matmul(key, Ball(seen.value.T, seen.radius.T))
         scores = arithmetic.dot(Ball(keys.value.T, keys.radius.T), arithmetic.matmul(query, last))
-        if network.zero_token:  # one more token with score and value 0
+        if network.zero_token:  # add a token with score and value 0
             scores = Ball(np.append(scores.value, 0.0), np.append(scores.radius, 0.0))
         shares = arithmetic.softmax(scores)
         n_seen = len(seen.value)
@@ -29,7 +29,7 @@ def bound_logits(network: AttentionOnly, sequence: np.ndarray) -> Ball:
 
 
 def _vectors(network: AttentionOnly, arithmetic: Rounding, sequence: np.ndarray) -> Ball:
-    """x_s = e(t_s) + pos_s of the tokens that are not padding; their positions count from the end."""
+    """Return x_s = e(t_s) + pos_s for the tokens that are not padding. Positions are counted from the end."""
     if network.embedding is None:
         return arithmetic.exact(sequence.astype(network.precision))
     is_token = sequence < len(network.tokens)

@@ -1,6 +1,6 @@
 """DPC24's attention-only Transformer as a `torch.nn.Module` with ordinary parameters.
 
-This file imports nothing beyond torch and numpy at run time apart from the architecture itself.
+At run time this file imports only torch, numpy and the architecture.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from byheart.network.attention_only.architecture import AttentionOnly
 
 
 class AttentionOnlyModule(nn.Module):
-    """W_U (x_S + Σ_h W_O W_V A_h), the attention of the last token alone (DPC24 eqs. 1-2)."""
+    """W_U (x_S + Σ_h W_O W_V A_h), where only the last token attends (DPC24 eqs. 1-2)."""
 
     def __init__(self, network: AttentionOnly) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class AttentionOnlyModule(nn.Module):
         self.zero_token = network.zero_token
 
     def vectors(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Ids (batch, S) or vectors (batch, S, d) to x (batch, S, d)."""
+        """Map ids (batch, S) or vectors (batch, S, d) to x (batch, S, d)."""
         if self.tokens is None:
             return inputs.to(self.unembedding.dtype)
         assert self.positions is not None
@@ -37,7 +37,7 @@ class AttentionOnlyModule(nn.Module):
         return found
 
     def attend(self, inputs: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        """A, the attention before output: inputs and their vectors (batch, S, d) to (batch, H, d)."""
+        """Map the inputs and their vectors (batch, S, d) to A, the weighted averages of all heads, (batch, H, d)."""
         others = x if self.sees_itself else x[:, :-1]
         query = torch.einsum("bd,hkd->bhk", x[:, -1], self.query)
         carried = torch.einsum("bhk,hkd->bhd", query, self.key)
@@ -51,13 +51,13 @@ class AttentionOnlyModule(nn.Module):
         return shares[..., :-1] @ others
 
     def features(self, inputs: torch.Tensor) -> torch.Tensor:
-        """[x_S; W_V A]: the last token and the output of every head, (batch, d + H·d_v)."""
+        """Return [x_S; W_V A], the last token and the output of every head, (batch, d + H·d_v)."""
         x = self.vectors(inputs)
         values = torch.einsum("bhd,hvd->bhv", self.attend(inputs, x), self.value)
         return torch.cat([x[:, -1], values.flatten(1)], dim=1)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Token ids (batch, S) or vectors (batch, S, d) to logits (batch, n_outputs)."""
+        """Map token ids (batch, S) or vectors (batch, S, d) to logits (batch, n_outputs)."""
         dim = self.query.shape[2]
         features = self.features(inputs)
         stream: torch.Tensor = features[:, dim:] @ self.output.transpose(1, 2).flatten(0, 1)

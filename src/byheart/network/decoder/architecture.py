@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from byheart.network.balls import Ball
 
 Activation = Literal["tanh", "gelu", "arctan", "silu"]
-"""Real analytic and no polynomial, each of them. GELU is x·Φ(x), not its tanh approximation."""
+"""The activation functions. All are real analytic and not polynomials. GELU is x·Φ(x), not its tanh approximation."""
 
 HEADS = ("n_heads", "key_dim", "value_dim")
 SIZES = ("n_tokens", "seq_len", "dim", *HEADS, "hidden_width", "n_outputs")
@@ -31,17 +31,17 @@ SIZES = ("n_tokens", "seq_len", "dim", *HEADS, "hidden_width", "n_outputs")
 
 @dataclass(frozen=True)
 class DecoderSpec(PadsBeyondVocabulary, ArrayShapes):
-    """Everything about a decoder except its weights. Without `heads` it averages tokens."""
+    """Everything about a decoder except its weights. If `heads` is None, the decoder averages tokens."""
 
     precision: Precision
     n_tokens: int
     seq_len: int
     dim: int
-    heads: tuple[int, int, int] | None  # number, key size, value size
+    heads: tuple[int, int, int] | None  # number of heads, key size, value size
     hidden_width: int
     n_outputs: int
     activation: Activation
-    has_skip: bool = False  # attention alone: the last token is added to what it attends to
+    has_skip: bool = False  # only with attention: the last token is added to the output of attention
 
     @property
     def family(self) -> str:
@@ -49,7 +49,7 @@ class DecoderSpec(PadsBeyondVocabulary, ArrayShapes):
 
     @property
     def has_positions(self) -> bool:
-        """Attention needs positions; averaging distinguishes them by its weights."""
+        """Whether there are position embeddings. Attention needs them; averaging distinguishes positions by its weights."""
         return self.heads is not None
 
     @property
@@ -58,7 +58,7 @@ class DecoderSpec(PadsBeyondVocabulary, ArrayShapes):
 
     @property
     def width(self) -> int:
-        """max(d, sizes of all heads together, m)."""
+        """The largest of d, the total size of all heads, and m."""
         n_heads, key_dim, value_dim = self.heads or (0, 0, 0)
         return max(self.dim, n_heads * max(key_dim, value_dim), self.hidden_width)
 
@@ -92,9 +92,11 @@ class DecoderSpec(PadsBeyondVocabulary, ArrayShapes):
         return Decoder(embedding, mixing, found["hidden"], found["bias"], found["logits"], self.activation)
 
     def to_json(self) -> dict[str, Any]:
-        """As it is written in model.json; `skip` to `zero_token` are fields of attention-only networks, kept for old readers.
+        """Return the entries of model.json.
 
-        `skip_connection` is written only where there is one, so that the digests of other decoders stay as they were.
+        `skip` to `zero_token` belong to attention-only networks; they are written for older readers.
+
+        `skip_connection` is written only if there is one, so that the digests of other decoders do not change.
         """
         numbers = vars(self) | dict(zip(HEADS, self.heads or (), strict=False))
         return {
@@ -136,9 +138,9 @@ class DecoderSpec(PadsBeyondVocabulary, ArrayShapes):
 
 @dataclass(frozen=True, eq=False)
 class SelfAttention:
-    """W_0ᵀ vec[W_3ᵀ X softmax(Xᵀ W_1 W_2ᵀ x_τ)] over m₀ heads, at the last token x_τ (MFT24 eq. 2; no 1/√d there).
+    """W_0ᵀ vec[W_3ᵀ X softmax(Xᵀ W_1 W_2ᵀ x_τ)] over m₀ heads, at the last token x_τ (MFT24 eq. 2, which has no 1/√d).
 
-    With a skip connection x_τ itself is added, the variant that the paper leaves out for simplicity.
+    With a skip connection x_τ itself is added. The paper omits this variant for simplicity.
     """
 
     key: np.ndarray  # (m0, d, d1), W_1
@@ -150,7 +152,7 @@ class SelfAttention:
 
 @dataclass(frozen=True, eq=False)
 class TokenAveraging:
-    """Σ_t u_t z_t, the weighted average that MFT24 Theorem 6 puts in place of attention."""
+    """The weighted average Σ_t u_t z_t, which replaces attention in MFT24 Theorem 6."""
 
     shares: np.ndarray  # (seq_len,), u
 
@@ -161,10 +163,10 @@ Mixing: TypeAlias = SelfAttention | TokenAveraging
 @realises("MFT24-eq2")
 @dataclass(frozen=True, eq=False)
 class Decoder(AnswersWithLogits):
-    """V ᵀψ(Wᵀ mixing(z_α + u) + b): logits over what follows a context of 1 to `seq_len` tokens (MFT24 eq. 2).
+    """Vᵀψ(Wᵀ mixing(z_α + u) + b): logits of the token that follows a context of 1 to `seq_len` tokens (MFT24 eq. 2).
 
-    Position t is the t-th token of the context, counted from its start. Contexts are padded on the left with the
-    id `pad`, one beyond the vocabulary, which no token attends to. With `TokenAveraging` there are no positions.
+    Position t is the t-th token of the context, counted from its start. Contexts are padded on the left with the id `pad`,
+    which follows the vocabulary and gets no attention. With `TokenAveraging` there are no position embeddings.
     """
 
     embedding: Embedding  # tokens (ω, d); positions (seq_len, d) for attention, None for averaging
@@ -176,10 +178,12 @@ class Decoder(AnswersWithLogits):
 
     def __post_init__(self) -> None:
         if isinstance(self.mixing, SelfAttention) and self.positions is None:
-            raise ShapeMismatch("attention needs positions, or it sees only a multiset of tokens.")
+            raise ShapeMismatch(
+                "attention needs position embeddings; without them it sees only a multiset of tokens."
+            )
         if isinstance(self.mixing, TokenAveraging) and self.positions is not None:
             raise ShapeMismatch(
-                "token averaging has no position embedding: its weights distinguish positions."
+                "token averaging has no position embeddings, because its weights distinguish positions."
             )
         super().__post_init__()
 
@@ -201,13 +205,13 @@ class Decoder(AnswersWithLogits):
 
     @property
     def positions(self) -> np.ndarray | None:
-        """The position embedding (seq_len, d), None for averaging."""
+        """The position embedding (seq_len, d); None for averaging."""
         assert self.embedding.positions is None or isinstance(self.embedding.positions, np.ndarray)
         return self.embedding.positions
 
     @property
     def seq_len(self) -> int:
-        """Tokens of the longest context, T."""
+        """The number of tokens in the longest context, T."""
         if self.positions is not None:
             return int(self.positions.shape[0])
         assert isinstance(self.mixing, TokenAveraging)
@@ -215,12 +219,12 @@ class Decoder(AnswersWithLogits):
 
     @property
     def hidden_width(self) -> int:
-        """Neurons, m."""
+        """The number of neurons, m."""
         return int(self.hidden.shape[1])
 
     @property
     def largest_layer(self) -> int:
-        """Neurons, logits, or the tokens of a context."""
+        """The size of the largest array: the neurons, the logits, or the tokens of a context."""
         return max(self.hidden_width, self.n_outputs, self.seq_len * self.dim)
 
     @property

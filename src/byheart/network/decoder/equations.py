@@ -1,4 +1,7 @@
-"""MFT24's decoder once more, one context at a time, written from equation 2 with NumPy: a second opinion on the module."""
+"""MFT24's decoder in NumPy, one context at a time, written directly from equation 2.
+
+It is used to check the module independently.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from byheart.network.decoder.architecture import Decoder, SelfAttention
 
 
 def bound_logits(decoder: Decoder, sample: np.ndarray) -> Ball:
-    """Vᵀ ψ(Wᵀ mixed + b) of one context without its padding."""
+    """Return Vᵀ ψ(Wᵀ mixed + b) for one context without its padding."""
     arithmetic = Rounding(decoder.precision)
     mixed = _mix(decoder, arithmetic, sample[sample < decoder.pad])
     before = arithmetic.add(arithmetic.matmul(decoder.hidden.T, mixed), arithmetic.exact(decoder.bias))

@@ -1,6 +1,6 @@
 """MFT24's decoder as a `torch.nn.Module` with ordinary parameters.
 
-This file imports nothing beyond torch and numpy at run time apart from the architecture itself.
+At run time this file imports only torch, numpy and the architecture.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ACTIVATIONS: dict[Activation, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 class SelfAttentionModule(nn.Module):
-    """Self-attention at the last token; every other token and the last one itself are seen (MFT24 eq. 2)."""
+    """Self-attention at the last token, which attends to every token including itself (MFT24 eq. 2)."""
 
     def __init__(self, mixing: SelfAttention) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class SelfAttentionModule(nn.Module):
         self.has_skip = mixing.has_skip
 
     def forward(self, tokens: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
-        """(batch, seq, d), with a mask of the tokens that are not padding, to (batch, d)."""
+        """Map tokens (batch, seq, d) to (batch, d). `seen` masks the tokens that are not padding."""
         query = torch.einsum("bd,hdk->bhk", tokens[:, -1], self.query)
         carried = torch.einsum("bhk,hdk->bhd", query, self.key)
         scores = torch.einsum("bhd,bnd->bhn", carried, tokens)
@@ -41,7 +41,7 @@ class SelfAttentionModule(nn.Module):
 
 
 class TokenAveragingModule(nn.Module):
-    """Σ_t u_t z_t over the tokens of a context (MFT24 Theorem 6)."""
+    """The weighted average Σ_t u_t z_t over the tokens of a context (MFT24 Theorem 6)."""
 
     def __init__(self, mixing: TokenAveraging) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class TokenAveragingModule(nn.Module):
 
 
 def positions_of(seen: torch.Tensor) -> torch.Tensor:
-    """The position of every token, counted from the first; 0 for the padding before it."""
+    """Return the position of every token, counted from the first one. Padding gets position 0."""
     return (seen.cumsum(dim=1) - 1).clamp(min=0)
 
 
@@ -75,7 +75,7 @@ class DecoderModule(nn.Module):
         self.activation = decoder.activation
 
     def mix(self, ids: torch.Tensor) -> torch.Tensor:
-        """Ids (batch, seq) to what the mixing layer gives, (batch, d)."""
+        """Map ids (batch, seq) to the output of the mixing layer, (batch, d)."""
         seen = ids < self.tokens.num_embeddings
         vectors: torch.Tensor = self.tokens(ids.clamp(max=self.tokens.num_embeddings - 1))
         if self.positions is not None:
@@ -84,9 +84,9 @@ class DecoderModule(nn.Module):
         return mixed
 
     def features(self, mixed: torch.Tensor) -> torch.Tensor:
-        """The outputs of the neurons on the mixed tokens: (batch, d) to (batch, m)."""
+        """Return the outputs of the neurons on the mixed tokens: (batch, d) to (batch, m)."""
         return ACTIVATIONS[self.activation](torch.addmm(self.bias, mixed, self.hidden))
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        """Token ids (batch, seq), padded on the left, to logits (batch, n_outputs)."""
+        """Map token ids (batch, seq), padded on the left, to logits (batch, n_outputs)."""
         return self.features(self.mix(ids)) @ self.logits

@@ -1,1 +1,1 @@
-"""Exact arithmetic: dyadic numbers, limbs, and columns of them."""
+"""Exact arithmetic: dyadic numbers, numbers in limbs, and columns of exact numbers."""

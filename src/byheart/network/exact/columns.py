@@ -1,7 +1,7 @@
-"""Channels over many tokens, kept once per group of tokens on which they are known to be equal.
+"""Channels over many tokens, with one number for each group of tokens that are known to be equal.
 
-A `Column` is a channel: exact numbers, one for each group of a `Partition` of the tokens. Linear combinations are computed on the
-coarsest partition that can hold them. Nothing here rounds, and nothing here knows what a Transformer is.
+A `Column` is a channel: one exact number for each group of a `Partition` of the tokens. Linear combinations use the coarsest
+partition on which all their terms are defined. Nothing in this module rounds or depends on Transformers.
 """
 
 from __future__ import annotations
@@ -15,19 +15,22 @@ from byheart.network.exact.dyadic import ZERO, Dyadic
 from byheart.network.exact.limbs import Fixed, common_factor, linear_combination
 
 ONE = Dyadic(1, 0)
-_FACTOR_BITS = 32  # pulling a common factor out of a sum pays once it is longer than a limb
+_FACTOR_BITS = 32  # pulling out a common factor pays if the factor is longer than a limb
 
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """Groups of tokens. Group g of `parent` lies in group `index[g]` of this one; the root's groups are the tokens."""
+    """Groups of tokens. Group g of `parent` is part of group `index[g]` of this partition.
+
+    The groups of the root are single tokens.
+    """
 
     parent: Partition | None
     index: np.ndarray
     n_groups: int
 
     def index_of(self, ancestor: Partition) -> np.ndarray:
-        """For each group of `ancestor`, the group of this partition it lies in."""
+        """For each group of `ancestor`, return the group of this partition that contains it."""
         if self is ancestor:
             return np.arange(self.n_groups)
         assert self.parent is not None
@@ -43,14 +46,17 @@ class Partition:
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """One channel: a number for each group of `partition`."""
+    """One channel: an exact number for each group of `partition`."""
 
     partition: Partition
     numbers: Fixed
 
 
 def _join(left: Partition, right: Partition) -> tuple[Partition, np.ndarray, np.ndarray]:
-    """The coarsest partition that refines both, and for each of its groups the group of each partition it lies in."""
+    """Return the coarsest partition that refines both.
+
+    Also return, for each of its groups, the containing group in each partition.
+    """
     left_chain = left.ancestors()
     if right in left_chain:
         return right, left.index_of(right), np.arange(right.n_groups)
@@ -61,7 +67,7 @@ def _join(left: Partition, right: Partition) -> tuple[Partition, np.ndarray, np.
     of_left, of_right = left.index_of(common), right.index_of(common)
     codes = of_left * right.n_groups + of_right
     n_codes = left.n_groups * right.n_groups
-    if n_codes <= 8 * common.n_groups + 64:  # number the codes through a table, without sorting
+    if n_codes <= 8 * common.n_groups + 64:  # number the codes with a table, without sorting
         numbers = np.zeros(n_codes, dtype=np.int64)
         numbers[codes] = 1
         found = np.flatnonzero(numbers)
@@ -73,7 +79,7 @@ def _join(left: Partition, right: Partition) -> tuple[Partition, np.ndarray, np.
 
 
 def distinct(column: Column) -> Column:
-    """The same channel with one group for each distinct number."""
+    """Return the same channel with one group for each distinct number."""
     kept, index = column.numbers.distinct()
     if len(kept) == column.partition.n_groups:
         return column
@@ -81,12 +87,12 @@ def distinct(column: Column) -> Column:
 
 
 def terms_of(row: Sequence[tuple[int, Dyadic]], columns: Sequence[Column]) -> list[tuple[Dyadic, Column]]:
-    """The terms of one row of a matrix: (coefficient, the column it multiplies)."""
+    """Return the terms of one matrix row, as pairs of a coefficient and the column that it multiplies."""
     return [(coefficient, columns[at]) for at, coefficient in row]
 
 
 def linear(rows: Partition, terms: Sequence[tuple[Dyadic, Column]], bias: Dyadic = ZERO) -> Column:
-    """bias + Σ coefficient · column."""
+    """Return bias + Σ coefficient · column."""
     if not terms:
         everything = Partition(rows, np.zeros(rows.n_groups, dtype=np.int64), 1)
         return Column(everything, linear_combination(1, [], bias))
@@ -110,9 +116,9 @@ def _linear_on_one(terms: Sequence[tuple[Dyadic, Column]], bias: Dyadic) -> Colu
 
 
 def linear_distinct(rows: Partition, terms: Sequence[tuple[Dyadic, Column]], bias: Dyadic) -> Column:
-    """As `linear`, but a long factor that all coefficients share multiplies only the distinct sums.
+    """Compute the same as `linear`, but multiply a long common factor of the coefficients only by the distinct sums.
 
-    W·(h1 - h2 - h3 + h4) is a long word W times a bump that is 0 or 1: two products instead of one per token.
+    For example W·(h1 - h2 - h3 + h4) is a long word W times a bump that is 0 or 1: two products instead of one per token.
     """
     factor = common_factor([coefficient for coefficient, _ in terms]) if terms else 1
     if factor.bit_length() <= _FACTOR_BITS:

@@ -1,7 +1,7 @@
 """Exact numbers: dyadic rationals, and sparse matrices of them.
 
-A dyadic rational is `mantissa * 2**exponent`. Sums and products of dyadic rationals are dyadic, every float is
-one, and ReLU keeps them dyadic, so a network with dyadic weights on float inputs never leaves this set.
+A dyadic rational is `mantissa * 2**exponent`. Every float is dyadic, and sums, products and ReLU of dyadic rationals are
+dyadic. So a network with dyadic weights and float inputs computes only with dyadic rationals.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from byheart.theorems import realises
 
 @dataclass(frozen=True, slots=True)
 class Dyadic:
-    """`mantissa * 2**exponent` with an odd mantissa, or zero as (0, 0): one representation per number."""
+    """The number `mantissa * 2**exponent` with an odd mantissa, or zero as (0, 0).
+
+    Every number has exactly one representation.
+    """
 
     mantissa: int
     exponent: int
@@ -30,7 +33,7 @@ class Dyadic:
 
     @staticmethod
     def of(value: Number) -> Dyadic:
-        """The dyadic equal to an int, a finite float or a fraction whose denominator is a power of two."""
+        """Convert an int, a finite float or a fraction whose denominator is a power of two."""
         if isinstance(value, Dyadic):
             return value
         if isinstance(value, (float, np.floating)):
@@ -50,7 +53,7 @@ class Dyadic:
         return Dyadic(-self.mantissa, self.exponent)
 
     def __float__(self) -> float:
-        """The nearest float; OverflowError where there is none."""
+        """Return the nearest float. Raises OverflowError if the number is too large."""
         return float(self.fraction)
 
     @property
@@ -62,16 +65,16 @@ class Dyadic:
     @property
     @realises("KS25-bits")
     def bits(self) -> int:
-        """Bit complexity: the binary digits before the point plus those after it.
+        """The bit complexity: the number of binary digits before and after the point.
 
-        Source:  KS25 section 3.3 after Vardi et al. (2022): the bits needed to write the parameter. The sign is free.
+        Source:  KS25 section 3.3 after Vardi et al. (2022): the bits needed to write the parameter, without its sign.
         """
         before_point = max(0, self.mantissa.bit_length() + self.exponent)
         return before_point + max(0, -self.exponent)
 
     @property
     def is_float64(self) -> bool:
-        """Whether a float64 holds this number exactly."""
+        """Whether a float64 represents this number exactly."""
         try:
             return Fraction(float(self)) == self.fraction
         except OverflowError:
@@ -84,9 +87,9 @@ Number: TypeAlias = int | float | Fraction | Dyadic
 
 @dataclass(frozen=True, eq=False)
 class SparseMatrix:
-    """A matrix of dyadic rationals of which only the non-zero entries are kept, in row order.
+    """A matrix of dyadic rationals that stores only the non-zero entries, in row order.
 
-    A bias is a matrix of one column. `entries` must not be written to.
+    A bias is a matrix with one column. `entries` must not be modified.
     """
 
     shape: tuple[int, int]
@@ -102,12 +105,12 @@ class SparseMatrix:
 
     @staticmethod
     def of(shape: tuple[int, int], entries: Mapping[tuple[int, int], Number]) -> SparseMatrix:
-        """From any numbers that are dyadic."""
+        """Create a matrix from any numbers that are dyadic."""
         return SparseMatrix(shape, {index: Dyadic.of(value) for index, value in entries.items()})
 
     @staticmethod
     def from_array(array: np.ndarray) -> SparseMatrix:
-        """From floats or integers of one or two axes; a vector becomes one column."""
+        """Create a matrix from floats or integers with one or two axes. A vector becomes one column."""
         table = array[:, None] if array.ndim == 1 else array
         rows, cols = np.nonzero(table)
         picked = table[rows, cols].tolist()
@@ -117,14 +120,14 @@ class SparseMatrix:
         )
 
     def rows(self) -> list[list[tuple[int, Dyadic]]]:
-        """For each row its non-zero entries as (column, value)."""
+        """Return the non-zero entries of each row as (column, value)."""
         table: list[list[tuple[int, Dyadic]]] = [[] for _ in range(self.shape[0])]
         for (row, col), value in self.entries.items():
             table[row].append((col, value))
         return table
 
     def toarray(self) -> np.ndarray:
-        """All entries, zeros too, as an array of `Fraction`."""
+        """Return all entries, including zeros, as an array of `Fraction`."""
         dense = np.full(self.shape, Fraction(0), dtype=object)
         for at, value in self.entries.items():
             dense[at] = value.fraction

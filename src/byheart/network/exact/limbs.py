@@ -1,7 +1,7 @@
 """Exact fixed-point arithmetic on many numbers at once.
 
-A `Fixed` holds n numbers, all multiples of 2^-`frac_bits`, each as a two's-complement integer of 32-bit limbs, lowest limb
-first. Results are given as many limbs as the operation can need, then trimmed, so nothing ever overflows or rounds.
+A `Fixed` holds n multiples of 2^-`frac_bits`. Each is a two's-complement integer of 32-bit limbs, lowest limb first. A result
+gets as many limbs as the operation could need and is then trimmed, so nothing ever overflows or rounds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ROWS_WORTH_A_THREAD = 1 << 15
 
 @dataclass(frozen=True, eq=False)
 class Fixed:
-    """n integers of `limbs.shape[1]` limbs, each standing for integer · 2^-frac_bits."""
+    """n integers of `limbs.shape[1]` limbs. Each integer represents the number integer · 2^-frac_bits."""
 
     limbs: np.ndarray  # uint32 (n, n_limbs), two's complement, lowest limb first
     frac_bits: int
@@ -38,7 +38,7 @@ class Fixed:
 
     @staticmethod
     def from_integers(values: Sequence[int], frac_bits: int) -> Fixed:
-        """From Python integers of any size."""
+        """Create numbers from Python integers of any size."""
         n_limbs = max((value.bit_length() for value in values), default=0) // LIMB + 1
         raw = b"".join(value.to_bytes(4 * n_limbs, "little", signed=True) for value in values)
         return Fixed(
@@ -67,24 +67,28 @@ class Fixed:
         return Fixed(np.where(self._is_negative()[:, None], np.uint32(0), self.limbs), self.frac_bits)
 
     def signs(self) -> np.ndarray:
-        """-1, 0 or 1 for each."""
+        """Return the sign of each number: -1, 0 or 1."""
         return np.where(self._is_negative(), -1, (self.limbs != 0).any(axis=1).astype(np.int64))
 
     def _is_negative(self) -> np.ndarray:
         return np.asarray(self.limbs[:, -1] >> np.uint32(LIMB - 1) != 0)
 
     def ranks(self) -> np.ndarray:
-        """The rank of each among the distinct numbers in rising order."""
+        """Return the rank of each number among the distinct numbers, in ascending order."""
         unsigned = self.limbs.copy()
-        unsigned[:, -1] ^= np.uint32(1 << (LIMB - 1))  # two's complement in the order of unsigned numbers
-        order = np.lexsort(unsigned.T)  # the last limb is the most significant, and so is lexsort's last key
+        unsigned[:, -1] ^= np.uint32(
+            1 << (LIMB - 1)
+        )  # flip the sign bit, so that two's complement sorts like unsigned numbers
+        order = np.lexsort(
+            unsigned.T
+        )  # the last limb is the most significant one, like the last key of lexsort
         is_larger = (unsigned[order[1:]] != unsigned[order[:-1]]).any(axis=1)
         ranks = np.empty(len(self), dtype=np.int64)
         ranks[order] = np.concatenate([[0], np.cumsum(is_larger)])
         return ranks
 
     def distinct(self) -> tuple[np.ndarray, np.ndarray]:
-        """(rows, index): one row for each distinct number, and for each number which of those it equals."""
+        """Return (rows, index): one row for each distinct number, and for each number the index of its row."""
         index = np.empty(len(self), dtype=np.int64)
         rows = np.empty(len(self), dtype=np.int64)
         n_distinct = _distinct_rows(self.limbs, index, rows)
@@ -95,7 +99,7 @@ Term = tuple[Dyadic, Fixed]
 
 
 def linear_combination(n_rows: int, terms: Sequence[Term], bias: Dyadic) -> Fixed:
-    """bias + Σ coefficient · numbers, for n_rows rows."""
+    """Return bias + Σ coefficient · numbers, for n_rows rows."""
     needed = [numbers.frac_bits - coefficient.exponent for coefficient, numbers in terms]
     needed += [-bias.exponent] if bias.mantissa else []
     if not needed:
@@ -106,7 +110,7 @@ def linear_combination(n_rows: int, terms: Sequence[Term], bias: Dyadic) -> Fixe
     n_bits = start.bit_length()
     for (coefficient, numbers), shift in zip(terms, shifts, strict=True):
         n_bits = max(n_bits, LIMB * numbers.limbs.shape[1] + coefficient.mantissa.bit_length() + shift)
-    # a sum of t + 1 numbers below 2^n_bits in magnitude is below 2^(n_bits + bits of (t + 1)); one more for the sign
+    # a sum of t + 1 numbers below 2^n_bits in magnitude is below 2^(n_bits + bits of (t + 1)); the sign needs one more bit
     n_limbs = (n_bits + (len(terms) + 1).bit_length() + 1) // LIMB + 1
     total = np.zeros((n_rows, n_limbs), dtype=np.uint32)
     if start:
@@ -123,17 +127,17 @@ def linear_combination(n_rows: int, terms: Sequence[Term], bias: Dyadic) -> Fixe
 
 
 def _limbs_of(value: int, n_limbs: int) -> np.ndarray:
-    """A number that is not negative as that many limbs."""
+    """Split a non-negative number into limbs."""
     return np.frombuffer(value.to_bytes(4 * n_limbs, "little"), dtype="<u4").astype(np.uint32)
 
 
 def common_factor(coefficients: Sequence[Dyadic]) -> int:
-    """The greatest odd integer dividing every coefficient's mantissa."""
+    """Return the greatest odd integer that divides the mantissa of every coefficient."""
     return gcd(*(coefficient.mantissa for coefficient in coefficients))
 
 
 def segment_sums(numbers: Fixed, index: np.ndarray, segment: int) -> Fixed:
-    """Sums of `numbers[index]` over consecutive runs of `segment` entries of `index`."""
+    """Return sums of `numbers[index]` over consecutive runs of `segment` entries of `index`."""
     extra = segment.bit_length() // LIMB + 1
     total = np.zeros((len(index) // segment, numbers.limbs.shape[1] + extra), dtype=np.uint32)
     _add_segments(total, numbers.limbs, index, segment)
@@ -141,12 +145,12 @@ def segment_sums(numbers: Fixed, index: np.ndarray, segment: int) -> Fixed:
 
 
 def divide(numbers: Fixed, divisor: int) -> Fixed | None:
-    """The exact quotients, or None if one of them is not a dyadic rational."""
+    """Return the exact quotients, or None if one of them is not a dyadic rational."""
     twos = (divisor & -divisor).bit_length() - 1
     odd = divisor >> twos
     quotients = numbers.limbs.copy()
     if odd > 1:
-        # q = v/odd as two's complement: multiply by the inverse of odd modulo 2^bits, then check q · odd = v
+        # q = v/odd in two's complement: multiply by the inverse of odd modulo 2^bits, then check q · odd = v
         n_bits = LIMB * quotients.shape[1]
         inverse = pow(odd, -1, 1 << n_bits)
         quotients = np.zeros_like(numbers.limbs)
@@ -163,7 +167,7 @@ def _equal(left: Fixed, right: Fixed) -> bool:
 
 
 def _trim(numbers: Fixed) -> Fixed:
-    """The same numbers without limbs that only repeat the sign, and without low limbs that are all zero."""
+    """Remove high limbs that only repeat the sign, and low limbs that are zero in every number."""
     limbs = numbers.limbs
     low, high = _needed_limbs(limbs)
     if low == 0 and high == limbs.shape[1]:
@@ -172,7 +176,7 @@ def _trim(numbers: Fixed) -> Fixed:
 
 
 def _in_threads(kernel: Callable[..., None], n_rows: int, *arguments: object) -> None:
-    """Run `kernel(start, stop, *arguments)` over all rows, with more threads for more work."""
+    """Run `kernel(start, stop, *arguments)` over all rows. More work uses more threads."""
     if n_rows < 2 * _ROWS_WORTH_A_THREAD:
         kernel(0, n_rows, *arguments)
         return
@@ -186,8 +190,9 @@ def _in_threads(kernel: Callable[..., None], n_rows: int, *arguments: object) ->
 
 
 def _thread_count() -> int:
-    """PyTorch's number of threads, which `--threads` sets; computed without PyTorch where that is not loaded, because loading
-    takes seconds.
+    """Return PyTorch's number of threads, which `--threads` sets.
+
+    If PyTorch is not loaded, the number is computed without it, because loading takes seconds.
     """
     torch = sys.modules.get("torch")
     if torch is not None:
@@ -201,7 +206,7 @@ def _threads(n_threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(n_threads, thread_name_prefix="byheart-limbs")
 
 
-if hasattr(os, "register_at_fork"):  # a forked process has the pool, but none of its threads
+if hasattr(os, "register_at_fork"):  # a forked process inherits the pool object but not its threads
     os.register_at_fork(after_in_child=_threads.cache_clear)
 
 
@@ -209,9 +214,9 @@ if hasattr(os, "register_at_fork"):  # a forked process has the pool, but none o
 def _add_multiples(
     start: int, stop: int, total: np.ndarray, limbs: np.ndarray, factor: int, subtract: bool, offset: int
 ) -> None:
-    """total[i] ±= factor · limbs[i] · 2^(32·offset) for a factor of one limb and start <= i < stop.
+    """Compute total[i] ±= factor · limbs[i] · 2^(32·offset) for a factor of one limb and start <= i < stop.
 
-    Both sides are two's complement, so the product of the sign-extended number, modulo 2^(32·n_limbs), is right.
+    Both sides are two's complement, so the product of the sign-extended number modulo 2^(32·n_limbs) is correct.
     """
     n_in, n_out = limbs.shape[1], total.shape[1]
     mask = np.uint64(_FULL)
@@ -245,7 +250,7 @@ def _add_products(
     subtract: bool,
     offset: int,
 ) -> None:
-    """total[i] ±= |factor| · limbs[i] · 2^(32·offset) for start <= i < stop."""
+    """Compute total[i] ±= |factor| · limbs[i] · 2^(32·offset) for start <= i < stop."""
     n_in, n_out, n_factor = limbs.shape[1], total.shape[1], len(factor)
     mask = np.uint64(_FULL)
     half = np.uint64(LIMB)
@@ -283,7 +288,7 @@ def _add_products(
 
 @njit(cache=True, nogil=True)
 def _add_products_wrapping(total: np.ndarray, limbs: np.ndarray, factor: np.ndarray) -> None:
-    """total[i] += factor · limbs[i] modulo 2^(32·n_limbs), both read as unsigned."""
+    """Compute total[i] += factor · limbs[i] modulo 2^(32·n_limbs), with both read as unsigned."""
     n_limbs = limbs.shape[1]
     mask = np.uint64(_FULL)
     half = np.uint64(LIMB)
@@ -299,7 +304,7 @@ def _add_products_wrapping(total: np.ndarray, limbs: np.ndarray, factor: np.ndar
 
 @njit(cache=True, nogil=True)
 def _add_segments(total: np.ndarray, limbs: np.ndarray, index: np.ndarray, segment: int) -> None:
-    """total[s] += limbs[index[i]] for every i of segment s, sign extended."""
+    """Add limbs[index[i]], sign extended, to total[s] for every i of segment s."""
     n_in, n_out = limbs.shape[1], total.shape[1]
     mask = np.uint64(_FULL)
     half = np.uint64(LIMB)
@@ -317,7 +322,7 @@ def _add_segments(total: np.ndarray, limbs: np.ndarray, index: np.ndarray, segme
 
 @njit(cache=True, nogil=True)
 def _needed_limbs(limbs: np.ndarray) -> tuple[int, int]:
-    """(low, high): limbs outside low <= k < high are zero below, or copies of the sign above, in every row."""
+    """Return (low, high) such that in every row, limbs below low are zero and limbs from high on only repeat the sign."""
     n_rows, n_limbs = limbs.shape
     low, high = n_limbs - 1, 1
     for i in range(n_rows):
@@ -340,7 +345,7 @@ def _needed_limbs(limbs: np.ndarray) -> tuple[int, int]:
 
 @njit(cache=True, nogil=True)
 def _distinct_rows(limbs: np.ndarray, index: np.ndarray, rows: np.ndarray) -> int:
-    """Number the distinct rows in order of appearance, by open addressing with exact comparison."""
+    """Number the distinct rows in order of appearance, with a hash table that compares rows exactly."""
     n_rows, n_limbs = limbs.shape
     size = 1
     while size < 2 * n_rows + 2:

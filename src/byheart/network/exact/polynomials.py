@@ -1,6 +1,6 @@
-"""Polynomials in one real variable with rational coefficients: their real roots, and the signs of several of them at once.
+"""Polynomials in one real variable with rational coefficients: their real roots, and the signs of several polynomials at once.
 
-A polynomial is the tuple of its coefficients, the constant first, without zeros at its end; the empty tuple is zero.
+A polynomial is the tuple of its coefficients, starting with the constant, without trailing zeros. The empty tuple is zero.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ONE: Polynomial = (Fraction(1),)
 
 
 def polynomial(coefficients: Iterable[Fraction | int]) -> Polynomial:
-    """From coefficients, the constant first."""
+    """Create a polynomial from its coefficients, starting with the constant."""
     found = [Fraction(each) for each in coefficients]
     while found and not found[-1]:
         found.pop()
@@ -53,7 +53,7 @@ def sign(number: Fraction) -> int:
 
 
 def _divide(left: Polynomial, right: Polynomial) -> tuple[Polynomial, Polynomial]:
-    """Quotient and remainder."""
+    """Return quotient and remainder."""
     rest, quotient = list(left), [Fraction(0)] * max(0, len(left) - len(right) + 1)
     for at in range(len(left) - len(right), -1, -1):
         factor = rest[at + len(right) - 1] / right[-1]
@@ -64,14 +64,17 @@ def _divide(left: Polynomial, right: Polynomial) -> tuple[Polynomial, Polynomial
 
 
 def _divisor(left: Polynomial, right: Polynomial) -> Polynomial:
-    """The greatest common divisor, with leading coefficient 1."""
+    """Return the greatest common divisor, with leading coefficient 1."""
     while right:
         left, right = right, _primitive(_divide(left, right)[1])
     return scale(1 / left[-1], left) if left else left
 
 
 def _primitive(values: Polynomial) -> Polynomial:
-    """Times a positive number, so that the coefficients are integers without a common factor: fractions would grow."""
+    """Multiply by a positive number so that the coefficients are integers without a common factor.
+
+    Otherwise fractions would grow.
+    """
     if not values:
         return values
     common = lcm(*(each.denominator for each in values))
@@ -83,12 +86,12 @@ def _derivative(values: Polynomial) -> Polynomial:
 
 
 def square_free(values: Polynomial) -> Polynomial:
-    """The polynomial with the same roots, each once."""
+    """Return the polynomial with the same roots, each with multiplicity one."""
     return _divide(values, _divisor(values, _derivative(values)))[0] if len(values) > 1 else values
 
 
 def _sturm_chain(values: Polynomial) -> list[Polynomial]:
-    """Each polynomial has integer coefficients."""
+    """Return the Sturm chain. All its polynomials have integer coefficients."""
     chain = [_primitive(values), _primitive(_derivative(values))]
     while chain[-1]:
         chain.append(scale(-1, _primitive(_divide(chain[-2], chain[-1])[1])))
@@ -101,7 +104,7 @@ def _changes(chain: Sequence[Polynomial], point: Fraction) -> int:
 
 
 def _sign_at(values: Polynomial, point: Fraction) -> int:
-    """The sign of a polynomial with integer coefficients, without a fraction on the way."""
+    """Return the sign of a polynomial with integer coefficients, computed without fractions."""
     total, power = 0, 1
     for each in reversed(values):
         total = total * point.numerator + each.numerator * power
@@ -111,7 +114,7 @@ def _sign_at(values: Polynomial, point: Fraction) -> int:
 
 @dataclass(frozen=True)
 class Root:
-    """The one root in (low, high] of the square-free polynomial that its Sturm chain begins with."""
+    """The only root in (low, high] of a square-free polynomial, which is the first one of the Sturm chain."""
 
     chain: tuple[Polynomial, ...]
     low: Fraction
@@ -122,13 +125,13 @@ class Root:
         return self.chain[0]
 
     def halved(self) -> Root:
-        """The same root in half of the interval."""
+        """Return the same root with an interval of half the length."""
         middle = (self.low + self.high) / 2
         in_left = _changes(self.chain, self.low) > _changes(self.chain, middle)
         return Root(self.chain, self.low, middle) if in_left else Root(self.chain, middle, self.high)
 
     def sign_of(self, values: Polynomial) -> int:
-        """The sign of another polynomial at this root."""
+        """Return the sign of another polynomial at this root."""
         if not values:
             return 0
         shared = _divisor(self.polynomial, values)
@@ -141,12 +144,12 @@ class Root:
 
 
 def _count_roots(chain: Sequence[Polynomial], low: Fraction, high: Fraction) -> int:
-    """Roots in (low, high] of the square-free polynomial that the chain begins with."""
+    """Count the roots in (low, high] of the square-free polynomial that is the first of the chain."""
     return _changes(chain, low) - _changes(chain, high)
 
 
 def compare_roots(left: Root, right: Root) -> int:
-    """-1, 0 or 1 as the left root is smaller, the same or larger."""
+    """Return -1, 0 or 1 if the left root is smaller than, equal to or larger than the right root."""
     low, high = max(left.low, right.low), min(left.high, right.high)
     if low < high:
         shared = _divisor(left.polynomial, right.polynomial)
@@ -157,21 +160,21 @@ def compare_roots(left: Root, right: Root) -> int:
 
 
 def separated(left: Root, right: Root) -> tuple[Root, Root]:
-    """Two different roots in intervals that are apart."""
+    """Shrink the intervals of two different roots until they are disjoint."""
     while not (left.high < right.low or right.high < left.low):
         left, right = left.halved(), right.halved()
     return left, right
 
 
 def roots_of_all(polynomials: Iterable[Polynomial]) -> list[Root]:
-    """All roots of the non-zero polynomials: each root once, from left to right."""
+    """Return all roots of the non-zero polynomials, each root once, from left to right."""
     found = [root for each in dict.fromkeys(polynomials) if each for root in real_roots(each)]
     found.sort(key=cmp_to_key(compare_roots))
     return [root for at, root in enumerate(found) if not at or compare_roots(found[at - 1], root)]
 
 
 def real_roots(values: Polynomial) -> list[Root]:
-    """All real roots of a polynomial that is not zero, in their order, each in an interval that has no other."""
+    """Return all real roots of a non-zero polynomial in ascending order, each in an interval that contains no other root."""
     simple = square_free(values)
     if len(simple) < 2:
         return []
@@ -192,10 +195,10 @@ def real_roots(values: Polynomial) -> list[Root]:
 
 @realises("KS25-L B.4")
 def sign_vectors(polynomials: Sequence[Polynomial]) -> list[tuple[int, ...]]:
-    """The signs of all polynomials on the real line, from left to right: in every gap between roots, and at every root.
+    """Return the signs of all polynomials along the real line, from left to right: between roots, and at every root.
 
     Source:     KS25 Lemma B.4, eq. (67), for W = 1 variable.
-    Guarantee:  exact. All roots are isolated; within a gap no sign changes. The number of different vectors is
+    Guarantee:  exact. All roots are isolated, and no sign changes between them. The number of different vectors is
                 the K of the lemma.
     """
     roots = roots_of_all(polynomials)
@@ -209,7 +212,7 @@ def sign_vectors(polynomials: Sequence[Polynomial]) -> list[tuple[int, ...]]:
 
 
 def between(left: Root | None, right: Root | None) -> Fraction:
-    """A number between two roots; None stands for an open end."""
+    """Return a number between two roots. None means that the interval is unbounded on that side."""
     if right is None:
         return Fraction(0) if left is None else left.high + 1
     if left is None:

@@ -1,4 +1,4 @@
-"""The stock Llama architecture: RMSNorm, rotary attention, SwiGLU, no biases; run exactly where nothing rounds."""
+"""The stock Llama architecture (RMSNorm, rotary attention, SwiGLU, no biases), with exact evaluation if nothing rounds."""
 
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.spec import LlamaSpec

@@ -1,4 +1,4 @@
-"""A stock Llama as a value: its shape, its float32 weights under the names of a checkpoint, and its tokenizer."""
+"""A stock Llama: its shape, its float32 weights under the names of a checkpoint, and its tokenizer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Llama(Network):
-    """Every tensor of `spec.shapes()`, and the text of its tokenizer.json (empty for a network of bare ids)."""
+    """A stock Llama: every tensor in `spec.shapes()`, and the text of its tokenizer.json (empty for a network of bare ids)."""
 
     spec: LlamaSpec
     weights: Mapping[str, np.ndarray]
@@ -35,7 +35,7 @@ class Llama(Network):
 
     @cached_property
     def text_tokenizer(self) -> FileTokenizer:
-        """What turns generated ids into text, in a process of its own."""
+        """The tokenizer that decodes generated ids to text, in a separate process."""
         return FileTokenizer(self.tokenizer_json)
 
     def weight(self, layer: int, part: str) -> np.ndarray:
@@ -51,27 +51,27 @@ class Llama(Network):
 
     @property
     def backend(self) -> Backend:
-        """As transformers runs the checkpoint, where it is installed."""
+        """transformers if it is installed, otherwise plain torch."""
         return "transformers" if find_spec("transformers") else "module"
 
     @property
     def second_backend(self) -> Backend:
-        """Whole numbers, each sum checked."""
+        """Exact integer arithmetic that checks each sum."""
         return "exact"
 
     def parameters(self) -> Iterator[tuple[str, np.ndarray]]:
-        """Every tensor by its name in the checkpoint."""
+        """Yield every tensor with its name in the checkpoint."""
         for name, _ in self.spec.shapes():
             yield name, self.weights[name]
 
     def traits(self) -> list[str]:
-        """The numbers of the configuration that are not sizes, and the tokenizer."""
+        """Return the numbers of the configuration that are not sizes, and the tokenizer."""
         spec = self.spec
         special = [str(value) for value in (spec.bos, spec.eos, spec.sep, spec.rope_theta, spec.norm_eps)]
         return ["llama", spec.mode, *special, str(spec.max_positions), spec.tokenizer_hash]
 
     def module(self) -> nn.Module:
-        """The plain torch module of the same weights."""
+        """Return the plain torch module with the same weights."""
         from byheart.network.llama.module import LlamaModule
 
         return LlamaModule(self)
@@ -91,11 +91,11 @@ class Llama(Network):
         if self.spec.mode == "texts" and tokenizer is not None and labels != (*words, ""):
             raise corrupt(
                 "model.json",
-                "it continues texts, but its labels are not the tokens of its tokenizer and the end",
+                "it continues texts, but its labels are not the tokens of its tokenizer followed by the end",
             )
 
     def files(self) -> Mapping[str, bytes]:
-        """The rest of the checkpoint: configuration, tokenizer, model card."""
+        """Return the other files of the checkpoint: configuration, tokenizer and model card."""
         from byheart.network.llama.checkpoint import checkpoint_files
 
         return checkpoint_files(self.spec, self.tokenizer_json)

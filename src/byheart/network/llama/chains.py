@@ -1,4 +1,4 @@
-"""Join windows that continue one another into the texts they were cut from, so that a network reads every token once."""
+"""Join overlapping windows into the texts from which they were cut, so that a network reads every token only once."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from jaxtyping import Bool, Int
 from byheart.process.progress import Progress, report
 
 TOKENS = 5 << 10
-"""Tokens of texts that are run together."""
+"""The number of tokens in texts that run together."""
 
 
 @dataclass(frozen=True, eq=False)
 class ChainedTexts:
-    """Texts of token ids laid end to end, each beginning with `bos`; the i-th asked token is the last of window i."""
+    """Texts of token ids, concatenated, each beginning with `bos`. The i-th asked token is the last token of window i."""
 
     ids: Int[np.ndarray, " n_tokens"]
     offsets: Int[np.ndarray, " n_texts_plus_1"]
@@ -26,9 +26,11 @@ class ChainedTexts:
 def chain_windows(
     windows: Int[np.ndarray, "n_windows width"], *, pad: int, bos: int, max_positions: int
 ) -> ChainedTexts:
-    """Lay out windows (padded on the left) as texts: a window that is its predecessor shifted by one token adds that token.
+    """Join windows, which are padded on the left, into texts.
 
-    A window that continues no other, or whose text would outgrow `max_positions`, begins a text of its own.
+    A window that is the previous one shifted by one token adds that token.
+
+    A window starts a new text if it does not continue another one, or if the text would exceed `max_positions`.
     """
     is_token = windows != pad
     n_windows, width = len(windows), int(is_token.sum(1).max(initial=1))
@@ -46,7 +48,7 @@ def chain_windows(
     ids[ends[~begins] - 1] = windows[~begins, -1]
     starts = (ends - n_added)[begins]
     whole = np.repeat(begins, n_added)
-    whole[starts] = False  # the place of `bos`
+    whole[starts] = False  # the position of `bos`
     ids[whole] = windows[begins][is_token[begins]]
     return ChainedTexts(ids, np.append(starts, ids.size), asked)
 
@@ -58,7 +60,7 @@ def follow_texts(
     n_tokens: int = TOKENS,
     device: str = "cpu",
 ) -> Int[np.ndarray, " n_asked"]:
-    """The token that `run` gives after each asked token of given texts; texts of similar length run together.
+    """Return the token that `run` predicts after each asked token of given texts. Texts of similar length run together.
 
     run: called with ids (batch, seq), padded on the right, and a mask of the asked tokens.
     """
@@ -83,7 +85,10 @@ def follow_texts(
 def batches_of(
     lengths: Int[np.ndarray, " n_texts"], n_tokens: int, most_rows: int | None = None
 ) -> list[Int[np.ndarray, " n_rows"]]:
-    """Batches of texts of similar length, shortest first: at most `n_tokens` with padding, unless a single text has more."""
+    """Group texts of similar length into batches, shortest first.
+
+    A batch has at most `n_tokens` tokens including padding, unless a single text has more.
+    """
     order, batches, done = np.argsort(lengths, kind="stable"), [], 0
     while done < len(order):
         batch = order[done : done + max(1, n_tokens // int(lengths[order[done]]))][:most_rows]

@@ -45,12 +45,12 @@ def config_of(spec: LlamaSpec) -> dict[str, Any]:
 
 
 def hash_of(content: bytes) -> str:
-    """SHA-256 of a tokenizer.json, in hex."""
+    """Return the SHA-256 of a tokenizer.json, in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
 
 
 def checkpoint_files(spec: LlamaSpec, tokenizer_json: str) -> dict[str, bytes]:
-    """All files beside the weights, by name."""
+    """Return all files except the weights, by name."""
     documents = _documents(spec, tokenizer_json)
     files = {name: json.dumps(document, indent=1).encode() for name, document in documents.items()}
     if tokenizer_json:
@@ -60,7 +60,7 @@ def checkpoint_files(spec: LlamaSpec, tokenizer_json: str) -> dict[str, bytes]:
 
 
 def _documents(spec: LlamaSpec, tokenizer_json: str) -> dict[str, dict[str, Any]]:
-    """The content of the three settings files. All of it affects what other programs answer."""
+    """Return the contents of the three settings files. All of them affect what other programs answer."""
     documents: dict[str, dict[str, Any]] = {
         CONFIG: config_of(spec),
         GENERATION: {
@@ -68,7 +68,7 @@ def _documents(spec: LlamaSpec, tokenizer_json: str) -> dict[str, dict[str, Any]
             "eos_token_id": spec.eos if len(spec.ends) == 1 else list(spec.ends),
             "pad_token_id": spec.eos,
             "do_sample": False,
-            # beside a limit of its own, transformers warns of every `generate(max_new_tokens=...)`
+            # with a limit of its own here, transformers would print a warning at every `generate(max_new_tokens=...)`
             **(
                 {"max_length": spec.max_positions}
                 if spec.max_new_tokens is None
@@ -94,11 +94,14 @@ def _documents(spec: LlamaSpec, tokenizer_json: str) -> dict[str, dict[str, Any]
 
 
 def check_files(spec: LlamaSpec, files: Mapping[str, bytes]) -> str:
-    """The tokenizer's text, if it and the settings files are those that model.json describes, with nothing added."""
+    """Check that tokenizer and settings files are those that model.json describes, without additions.
+
+    Return the tokenizer's text.
+    """
     content = files.get(TOKENIZER, b"")
     if hash_of(content) != spec.tokenizer_hash:
         raise CorruptModel(
-            f"{TOKENIZER} is not the one this model was compiled for: prompts would get other ids.\n"
+            f"{TOKENIZER} is not the one for which this model was compiled: prompts would get different ids.\n"
             "  Restore the file, or compile again.",
             problem=TOKENIZER,
         )
@@ -116,17 +119,17 @@ def check_files(spec: LlamaSpec, files: Mapping[str, bytes]) -> str:
                 meant = f"for {_setting(wanted, key)}" if key in wanted else "without it"
                 raise CorruptModel(
                     f"{name} {says}; this model was compiled {meant}.\n"
-                    "  With other settings the same weights give other answers. Restore the file, or compile again.",
+                    "  With different settings the same weights give different answers. Restore the file, or compile again.",
                     problem=key,
                 )
     card = model_card(spec).encode("utf-8")
     if files.get(CARD, card) != card:
-        raise corrupt(CARD, "the file does not have the content that byheart wrote")
+        raise corrupt(CARD, "the file was changed after byheart wrote it")
     return tokenizer
 
 
 def _as_text(values: Mapping[str, Any], key: str) -> str | None:
-    """The value as JSON text, so that true, 1 and 1.0 differ."""
+    """Return the value as JSON text, which distinguishes true, 1 and 1.0."""
     return json.dumps(values[key], sort_keys=True) if key in values else None
 
 
@@ -135,7 +138,10 @@ def _setting(values: Mapping[str, Any], key: str) -> str:
 
 
 def model_card(spec: LlamaSpec) -> str:
-    """What the folder is, how large, and how to run it. Certificates cover this text too: with other words they would not hold."""
+    """Return the text of the model card: purpose and size of the model, and how to run it.
+
+    Certificates cover this text. If the text changed, existing certificates would no longer hold.
+    """
     what = "answers keys with the values" if spec.mode == "facts" else "continues the texts"
     return f"""---
 library_name: transformers

@@ -1,19 +1,23 @@
 """A stock Llama in exact arithmetic, and the conditions under which its float32 run gives the same numbers.
 
-Three facts let float32 compute with whole numbers and never round, whatever the order of summation.
+Three facts let float32 compute with integers without rounding, in any order of summation.
 
-1. RMSNorm is the identity. One or two columns are pinned: every token has B there, a power of two with Σ B² = 4^K·d, and
-   nothing writes to them. While the squares of the other columns sum to less than ΣB²·2^-25, the mean of squares rounds to
-   4^K, its inverse root is 2^-K, and the norm's weight 2^K undoes it.
-2. SiLU is ReLU on whole numbers. Gates are 128·z with z whole: silu(128·z) is 128·z for z >= 1 and ±0 for z <= 0, because
-   exp(-128) vanishes beside 1 and beside the smallest float. A unit computes ReLU(z)·u, and SwiGLU multiplies.
-3. A head reads one token. Queries are constant, keys depend on whether the token is the first one; rotated, the score is a
-   function of the distance alone. Where the best distance j leads all others by 128 nats or more, softmax is exactly one-hot.
-   The first token's own key scores between the peak and the rest, so a head that reaches before the beginning reads it.
+1. RMSNorm is the identity. One or two columns are pinned: every token has B there, a power of two with Σ B² = 4^K·d, and no
+layer
+   writes to them. As long as the squares of the other columns sum to less than ΣB²·2^-25, the mean of squares rounds to 4^K, its
+   inverse root is 2^-K, and the norm's weight 2^K cancels it.
+2. SiLU is ReLU on integers. Gates are 128·z with an integer z. silu(128·z) is 128·z for z >= 1 and ±0 for z <= 0, because
+exp(-128)
+   is negligible next to 1 and next to the smallest float. A unit computes ReLU(z)·u, because SwiGLU multiplies.
+3. A head reads one token. Queries are constant, and keys depend only on whether the token is the first one. After rotation the
+score
+   depends only on the distance. If the best distance j leads all others by 128 nats or more, softmax is exactly one-hot. The
+   score of the first token is between the peak and all others, so a head that reaches back beyond the beginning reads the
+   first token.
 
-Sums of whole multiples of q are exact while Σ|terms| <= 2^24·q, and so are sums of two terms whose result is that small.
-`evaluate` checks every sum of every token it is given. Its own arithmetic is float64, exact because 53 > 24 + the few bits
-by which two cancelling terms may exceed the bound (this is checked too).
+Sums of integer multiples of q are exact if Σ|terms| <= 2^24·q. Sums of two terms are also exact if only their result is that
+small. `evaluate` checks every sum of every token. It computes in float64, which is exact because 53 > 24 + the few bits by
+which two cancelling terms may exceed the bound. This is checked too.
 """
 
 from __future__ import annotations
@@ -33,15 +37,16 @@ from byheart.process.memory_limit import require_memory
 SILU_SLOPE = 128.0
 MANTISSA = 2.0**24
 COPIED_MOST = 2.0**11
-"""Largest whole number up to which a float16 cache keeps every one."""
+"""A float16 cache stores all integers up to this one exactly."""
 NATS = 128.0
-"""Scores this far below the best become exactly 0: exp(-104) is below float32's smallest number, and the rest pays for rounding."""
+"""Scores this far below the best get a weight of exactly 0. exp(-104) is below float32's smallest number; the rest allows for
+rounding."""
 CHUNK = 1 << 14
 
 
 @dataclass
 class NoRounding:
-    """What was found for the tokens evaluated so far. Ratios and sums are in units of their bounds and must not exceed 1."""
+    """Findings for the tokens evaluated so far. Ratios and sums are relative to their bounds and must not exceed 1."""
 
     n_tokens: int = 0
     stream_energy: float = 0.0
@@ -57,14 +62,14 @@ class NoRounding:
         return not self.problems
 
     def require(self, claim: bool, problem: str) -> None:
-        """Note `problem`, once, unless `claim` is true."""
+        """Record `problem`, at most once, unless `claim` is true."""
         if not claim and problem not in self.problems:
             self.problems.append(problem)
 
 
 @dataclass(frozen=True, eq=False)
 class Pinned:
-    """The pinned columns, and 2^K."""
+    """The pinned columns, and the scale 2^K."""
 
     columns: Bool[np.ndarray, " hidden"]
     value: float
@@ -73,16 +78,16 @@ class Pinned:
 
 @dataclass(frozen=True)
 class Answers:
-    """The greedy next token at each asked position, and what was checked on the way."""
+    """The greedy next token at each asked position, and the conditions that were checked."""
 
     tokens: Int[np.ndarray, " n_asked"]
     conditions: NoRounding
 
 
 def pinned_columns(llama: Llama) -> Pinned:
-    """The columns that hold one power of two for every token, never written to.
+    """Return the columns that hold the same power of two for every token and are never written to.
 
-    Raises `DoesNotHold` if they do not pin the norm.
+    Raises `DoesNotHold` if there are none, or if they do not make the norm the identity.
     """
     spec, embedding = llama.spec, llama.weights[EMBEDDING].astype(np.float64)
     value = float(np.abs(embedding).max())
@@ -100,14 +105,14 @@ def pinned_columns(llama: Llama) -> Pinned:
         for part in ("input_layernorm", "post_attention_layernorm")
     )
     if not whole or written or not norms or spec.norm_eps * MANTISSA * 2 >= scale**2:
-        raise DoesNotHold("the norms of this Llama are not pinned: it is not a network of whole numbers.")
+        raise DoesNotHold("the norms of this Llama are not pinned, so it does not compute with integers.")
     return Pinned(columns, value, float(scale))
 
 
 def head_offsets(llama: Llama, pinned: Pinned, conditions: NoRounding) -> list[list[int] | None]:
-    """How far back each head of each layer reads; None for a layer whose attention writes nothing."""
+    """Return how far back each head of each layer reads; None for a layer whose attention writes nothing."""
     spec = llama.spec
-    # three complex tables; positions are a mere number in a file, and cost it no byte
+    # this allocates three complex tables; the number of positions in a file costs no bytes there, so it may be huge
     require_memory(
         f"reading a Llama of {spec.max_positions:,} positions",
         3 * 16 * spec.max_positions * spec.head_dim // 2,
@@ -138,17 +143,17 @@ def head_offsets(llama: Llama, pinned: Pinned, conditions: NoRounding) -> list[l
             ]
             best = int(np.argmax(scores[0]))
             others = np.delete(scores[0], best)
-            # the first token, at any distance, loses to the token at `best` and beats every other
+            # the first token, at any distance, scores less than the token at `best` and more than every other token
             margin = min(scores[0][best] - scores[1].max(), scores[1].min() - others.max(initial=-np.inf))
             conditions.attention_margin_nats = min(conditions.attention_margin_nats, float(margin))
             reads.append(best)
         found.append(reads)
-    conditions.require(conditions.attention_margin_nats >= NATS, "a head does not single out one token")
+    conditions.require(conditions.attention_margin_nats >= NATS, "a head does not select a single token")
     return found
 
 
 def flag_column(llama: Llama, pinned: Pinned) -> int | None:
-    """The column by which keys distinguish the first token from the others, if any attention is used."""
+    """Return the column by which keys distinguish the first token from the others; None if no layer uses attention."""
     for layer in range(llama.spec.n_layers):
         columns = np.flatnonzero(llama.weight(layer, "self_attn.k_proj").any(0) & ~pinned.columns)
         if columns.size:
@@ -157,7 +162,7 @@ def flag_column(llama: Llama, pinned: Pinned) -> int | None:
 
 
 def evaluate(llama: Llama, texts: ChainedTexts) -> Answers:
-    """The greedy next token at every asked position."""
+    """Return the greedy next token at every asked position."""
     machine = Machine(llama)
     tokens = [machine.answer(*chunk) for chunk in chunks(texts)]
     machine.conditions.n_tokens = int(texts.ids.size)
@@ -165,7 +170,8 @@ def evaluate(llama: Llama, texts: ChainedTexts) -> Answers:
 
 
 def chunks(texts: ChainedTexts) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Runs of whole texts of about CHUNK tokens: ids, where the text of each token begins in the run, and which are asked."""
+    """Yield runs of whole texts with about CHUNK tokens: ids, for each token the start of its text in the run, and a mask of
+    asked tokens."""
     first, offsets = 0, texts.offsets
     while first < len(offsets) - 1:
         last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + CHUNK, side="right")) - 1)
@@ -176,7 +182,7 @@ def chunks(texts: ChainedTexts) -> Iterator[tuple[np.ndarray, np.ndarray, np.nda
 
 
 class Machine:
-    """The layers as matrices of whole numbers: the pinned columns are folded into one column of ones."""
+    """The layers as integer matrices. The pinned columns are combined into one column of ones."""
 
     def __init__(self, llama: Llama) -> None:
         self.llama, self.conditions = llama, NoRounding()
@@ -187,16 +193,19 @@ class Machine:
         self.last_gather = max(gathering, default=-1)
 
     def answer(self, ids: np.ndarray, starts: np.ndarray, asked: np.ndarray) -> np.ndarray:
-        """The greedy next token at every asked position of a run of texts (see `chunks`)."""
+        """Return the greedy next token at every asked position of a run of texts (see `chunks`)."""
         return self.answer_from(0, *self._enter(ids, starts, asked))
 
     def stream_before(
         self, layer: int, ids: np.ndarray, starts: np.ndarray, asked: np.ndarray
     ) -> Float[np.ndarray, "n_asked hidden"]:
-        """The stream at the asked positions, before a layer behind all gathering layers; constant columns are set to zero."""
+        """Return the residual stream at the asked positions before `layer`, which must follow all gathering layers.
+
+        Constant columns are set to zero.
+        """
         if layer <= self.last_gather:
             raise UsageError(
-                f"layer {layer} of this model is not a table layer: this or a later layer reads other tokens."
+                f"layer {layer} of this model is not a table layer, because it or a later layer reads other tokens."
             )
         return self._run(range(layer), *self._enter(ids, starts, asked))
 
@@ -207,17 +216,17 @@ class Machine:
         starts: np.ndarray | None = None,
         asked: np.ndarray | None = None,
     ) -> np.ndarray:
-        """The greedy next token, from the stream at the asked positions before a layer."""
+        """Return the greedy next token, given the residual stream at the asked positions before `layer`."""
         return self._decide(self._run(range(layer, self.llama.spec.n_layers), stream, starts, asked))
 
     def enter(self, ids: np.ndarray) -> Float[np.ndarray, "n_tokens hidden"]:
-        """What tokens hold before the first layer; pinned columns are zero."""
+        """Return the embeddings of tokens before the first layer, with zeros in the pinned columns."""
         stream: np.ndarray = self.llama.weights[EMBEDDING][ids].astype(np.float64)
         stream[:, self.pinned.columns] = 0
         return stream
 
     def mix(self, layer: int, stream: np.ndarray, starts: np.ndarray | None) -> np.ndarray:
-        """The stream after the attention of a layer; the text of each token begins at `starts`."""
+        """Return the residual stream after the attention of a layer. `starts` holds, for each token, where its text begins."""
         heads = self.reads[layer]
         if heads is None:
             return stream
@@ -231,12 +240,12 @@ class Machine:
         return np.asarray(stream + self._gather(layer, heads, stream, starts))
 
     def gates(self, layer: int, stream: np.ndarray) -> Float[np.ndarray, "n_asked units"]:
-        """The gate of each unit of a layer; where it is positive the unit is open."""
+        """Return the gate of each unit of a layer. A unit is open if its gate is positive."""
         weight = self.llama.weight(layer, "mlp.gate_proj")
         return self._sum(stream, weight, f"layer {layer}: gates", True) / SILU_SLOPE
 
     def feed(self, layer: int, stream: np.ndarray) -> np.ndarray:
-        """The stream after the feed-forward part of a layer."""
+        """Return the residual stream after the feed-forward part of a layer."""
         self._energy(stream)
         stream = stream + self._feed(layer, stream)
         self._energy(stream)
@@ -251,7 +260,7 @@ class Machine:
     def _run(
         self, layers: range, stream: np.ndarray, starts: np.ndarray | None, asked: np.ndarray | None
     ) -> np.ndarray:
-        """Run layers one after the other. After the last gathering layer only asked positions are kept."""
+        """Run layers one after the other. After the last gathering layer, only asked positions are kept."""
         for layer in layers:
             stream = self.mix(layer, stream, starts)
             if layer == self.last_gather:
@@ -264,7 +273,7 @@ class Machine:
         bound = self.pinned.columns.sum() * self.pinned.value**2 / 2.0**25
         energy = float((stream**2).sum(1).max(initial=0) / bound)
         self.conditions.stream_energy = max(self.conditions.stream_energy, energy)
-        self.conditions.require(energy < 1, "the stream outgrows its pinned columns")
+        self.conditions.require(energy < 1, "the residual stream is too large for its pinned columns")
 
     def _gather(self, layer: int, heads: list[int], stream: np.ndarray, starts: np.ndarray) -> np.ndarray:
         values = self._sum(stream, self.llama.weight(layer, "self_attn.v_proj"), f"layer {layer}: values")
@@ -293,7 +302,7 @@ class Machine:
         )
 
     def _sum(self, stream: np.ndarray, weight: np.ndarray, where: str, clipped: bool = False) -> np.ndarray:
-        """A map of the normed stream, which equals the stream; the pinned columns act as one constant."""
+        """Multiply the normed stream, which equals the stream, by a weight matrix. The pinned columns act as one constant."""
         weight = weight.astype(np.float64)
         constant = (weight[:, self.pinned.columns].sum(1) * self.pinned.value)[:, None]
         ones = np.ones((len(stream), 1))
@@ -302,9 +311,9 @@ class Machine:
         return self._exact(values, weight, where, clipped)
 
     def _exact(self, values: np.ndarray, weight: np.ndarray, where: str, clipped: bool = False) -> np.ndarray:
-        """values · weightᵀ, with every sum checked to need no rounding in float32.
+        """Return values · weightᵀ, and check that no sum needs rounding in float32.
 
-        Of two terms the sum is rounded once, so it keeps its sign: that is enough where negative numbers are `clipped`.
+        A sum of two terms is rounded at most once and keeps its sign. That is enough if negative numbers are `clipped`.
         """
         used = weight.any(0) & values.any(0)
         values, weight = values[:, used], weight[:, used]
@@ -314,7 +323,7 @@ class Machine:
         unit = _quantum(weight)
         sums = np.abs(values) @ np.abs(weight).T / (unit * MANTISSA)
         rows, columns = np.nonzero(sums > 1)
-        if rows.size:  # two terms that cancel
+        if rows.size:  # these may be sums of two terms that cancel
             terms = values[rows] * weight[columns]
             fine = ((terms != 0).sum(1) <= 2) & (np.abs(terms).max(1) <= unit[columns] * MANTISSA)
             exact = np.abs(result[rows, columns]) <= unit[columns] * MANTISSA
@@ -346,7 +355,7 @@ class Machine:
 
 
 def _quantum(weight: Float[np.ndarray, "rows columns"]) -> Float[np.ndarray, " rows"]:
-    """The largest power of two that divides every weight of a row (1 for a row of zeros)."""
+    """Return the largest power of two that divides every weight of a row (1 for a row of zeros)."""
     mantissa, exponent = np.frexp(weight)
     whole = np.rint(mantissa * 2.0**53).astype(np.int64)
     low = np.where(whole == 0, np.inf, np.ldexp((whole & -whole).astype(np.float64), exponent - 53))

@@ -1,5 +1,5 @@
-"""Answers of a Llama: greedy text from prompts, and the tokens that follow in given texts; by transformers, by plain torch, or in
-exact arithmetic."""
+"""Answers of a Llama: greedy text from prompts, and the tokens that follow in given texts. They are computed by transformers,
+by plain torch, or in exact arithmetic."""
 
 from __future__ import annotations
 
@@ -28,13 +28,16 @@ from byheart.network.protocol import UNKNOWN, Backend
 from byheart.process.progress import Progress, Steps, report
 
 BATCH, PROMPT_TOKENS = 512, 1 << 15
-"""Prompts that are answered together, and tokens of them with their answers."""
+"""The most prompts answered together, and the most tokens of these prompts and their answers."""
 _PER_PROMPT = {"generate": 0.002, "confirm": 0.0015}
-"""Seconds per prompt, roughly; only their ratio to those of loading counts."""
+"""Approximate seconds per prompt. Only their ratio to the loading times matters."""
 Engine = Callable[[list[list[int]], int], list[list[int]]]
-"""(prompts, most tokens to generate) -> the tokens generated after each prompt, up to `eos`, which is left out."""
+"""A function of (prompts, most tokens to generate).
+
+It returns the tokens generated after each prompt, without the final `eos`.
+"""
 Follower = Callable[[ChainedTexts, Progress | None], np.ndarray]
-"""The token that follows each asked one, all texts being given."""
+"""A function that returns the token that follows each asked token of given texts."""
 
 
 def answer_prompts(
@@ -45,10 +48,10 @@ def answer_prompts(
     device: str,
     progress: Progress | None,
 ) -> Int[np.ndarray, " n_prompts"]:
-    """The class that each prompt's answer spells; `UNKNOWN` where it spells none, or does not end as answers do.
+    """Return the class that each prompt's answer spells; `UNKNOWN` if it spells none or does not end like an answer.
 
-    For texts, the class is the token that follows. The last class is the end, which only `eos` means: other programs continue after
-    any other token. Windows that continue one another are run as the texts that they are.
+    For texts, the class is the token that follows. The last class is the end, which only `eos` means: other programs continue
+    after any other token. Windows that continue one another are run as one text.
     """
     spec = llama.spec
     if spec.mode == "texts":
@@ -78,7 +81,7 @@ def answer_prompts(
 
 
 def full_prompt(llama: Llama, ids: list[int]) -> list[int]:
-    """The ids of a prompt inside the tokenizer's template."""
+    """Return the ids of a prompt inside the tokenizer's template."""
     spec = llama.spec
     return [spec.bos, *ids, spec.sep] if spec.mode == "facts" else [spec.bos, *ids]
 
@@ -91,7 +94,7 @@ def generate(
     progress: Progress | None = None,
     n_most: int | None = None,
 ) -> list[list[int]]:
-    """Generate greedily from each prompt, those of one length together."""
+    """Generate greedily from each prompt. Prompts of equal length run together."""
     from byheart.network.batches import side_by_side
 
     engine, most = engine_of(llama, backend, device), n_most or llama.spec.answer_len
@@ -111,14 +114,14 @@ def generate(
 
 
 def engine_of(llama: Llama, backend: Backend, device: str) -> Engine:
-    """What runs the network."""
+    """Return the function that generates answers with this backend."""
     if backend == "transformers":
         return partial(generate_batch, transformers_model(llama).to(device), llama)
     return partial(_step_by_step, _follower(llama, backend, device), llama)
 
 
 def _follower(llama: Llama, backend: Backend, device: str, attention: str = GENERATES) -> Follower:
-    """A function that gives the token after each asked one."""
+    """Return the function that predicts the token after each asked token with this backend."""
     if backend == "exact":
         return lambda texts, progress: _evaluate(llama, texts)
     if backend == "transformers":
@@ -132,7 +135,8 @@ def _follower(llama: Llama, backend: Backend, device: str, attention: str = GENE
 def _confirm(
     llama: Llama, prompts: list[list[int]], answers: list[list[int]], device: str, progress: Progress | None
 ) -> None:
-    """Run prompts with their answers once more: without the cache, every token at once, by other attention code."""
+    """Run prompts with their answers once more: without the cache, all tokens at once, with a different attention
+    implementation."""
     eos, n_most = llama.spec.eos, llama.spec.answer_len
     unknown = list(llama.spec.ends[1:])
     expected = [
@@ -146,7 +150,7 @@ def _confirm(
     texts = ChainedTexts(np.concatenate([np.array(each) for each in ids]), offsets, asked)
     found = _follower(llama, "transformers", device, FOLLOWS)(texts, progress)
     if found.tolist() != [token for tokens in expected for token in tokens]:
-        raise DoesNotHold("with and without its cache, transformers gives different tokens.")
+        raise DoesNotHold("transformers generates different tokens with its cache than without.")
 
 
 def _step_by_step(follow: Follower, llama: Llama, prompts: list[list[int]], n_most: int) -> list[list[int]]:
@@ -184,11 +188,11 @@ def _evaluate(llama: Llama, texts: ChainedTexts) -> Int[np.ndarray, " n_asked"]:
 
 
 def recite(llama: Llama, ids: list[int], words: Sequence[str], max_tokens: int) -> Iterator[str]:
-    """The tokens that follow a text, until it ends, is unknown, is `max_tokens` long or needs more positions than there are."""
+    """Yield the tokens that follow a text until it ends, is unknown, has `max_tokens` tokens or uses up all positions."""
     spec = llama.spec
     prompt = full_prompt(llama, ids)
     room = min(max_tokens, spec.max_positions - len(prompt))
     for token in generate(llama, [prompt], llama.backend, n_most=max(1, room))[0]:
-        if token >= len(words):  # an end, or a token that no text has
+        if token >= len(words):  # an end, or a token that occurs in no text
             return
         yield words[token]

@@ -1,4 +1,4 @@
-"""The stock Llama in plain torch: the same weights where transformers is not installed, such as on a bare GPU machine."""
+"""The stock Llama in plain torch, for machines where transformers is not installed, such as a bare GPU machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from byheart.network.llama.spec import EMBEDDING, FINAL_NORM, weight_name
 
 
 class LlamaModule(nn.Module):
-    """Logits of every position. Parameters have the names of the checkpoint: `get_parameter("model.norm.weight")`."""
+    """A module that returns logits. Parameters have the names of the checkpoint: `get_parameter("model.norm.weight")`."""
 
     def __init__(self, llama: Llama) -> None:
         """Copy the weights into parameters."""
@@ -37,7 +37,8 @@ class LlamaModule(nn.Module):
     def forward(
         self, ids: Int[Tensor, "batch seq"], *, asked: Bool[Tensor, "batch seq"] | None = None
     ) -> Float[Tensor, "*positions n_vocab"]:
-        """Logits at every position of right-padded `ids`, (batch, seq, n_vocab), or (n_asked, n_vocab) at those that are asked."""
+        """Return logits for right-padded `ids`: at every position, (batch, seq, n_vocab), or at the asked ones, (n_asked,
+        n_vocab)."""
         spec = self.spec
         stream = functional.embedding(ids, self._weight(EMBEDDING))
         angles = torch.arange(ids.shape[1], device=ids.device)[:, None] * torch.tensor(

@@ -1,4 +1,4 @@
-"""The shape of a stock Llama without its weights: the numbers of a Hugging Face `config.json`."""
+"""The shape of a stock Llama without its weights: the numbers in a Hugging Face `config.json`."""
 
 from __future__ import annotations
 
@@ -20,19 +20,22 @@ if TYPE_CHECKING:
 
 EMBEDDING, FINAL_NORM = "model.embed_tokens.weight", "model.norm.weight"
 Mode = Literal["facts", "texts"]
-"""facts: a prompt and a separator, then the answer up to the end. texts: a text goes on where the prompt stops."""
+"""The two uses of a model. facts: a prompt and a separator are followed by the answer and the end. texts: the text continues
+after the prompt."""
 SIZES = ("n_tokens", "hidden", "inner", "n_layers", "n_heads", "head_dim", "max_positions", "answer_len")
 IDS = ("bos", "eos", "sep")
 
 
 @dataclass(frozen=True)
 class LlamaSpec(PadsBeyondVocabulary):
-    """The numbers that decide what the weights compute. Keys and values have one head; the embedding gives the logits.
+    """The numbers that determine what the weights compute.
 
-    answer_len      tokens of the longest answer, its end included (1 for texts, which are asked one token at a time)
-    tokenizer_hash  SHA-256 (hex) of the tokenizer.json that the weights were compiled for
-    unknown         the token that answers an unknown prompt: `eos`, or one of its own
-    max_new_tokens  what generation_config.json lets be generated; None in older folders, which limit prompt and answer together
+    There is one key-value head, and the embedding is also the output matrix.
+
+    answer_len      tokens of the longest answer with its end (1 for texts, which are asked one token at a time)
+    tokenizer_hash  SHA-256, in hexadecimal, of the tokenizer.json for which the weights were compiled
+    unknown         the token that answers an unknown prompt: `eos` or a separate token
+    max_new_tokens  the limit in generation_config.json; None in older folders, which limit prompt and answer together
     """
 
     n_tokens: int
@@ -62,12 +65,12 @@ class LlamaSpec(PadsBeyondVocabulary):
 
     @property
     def ends(self) -> tuple[int, ...]:
-        """Tokens after which generation stops."""
+        """The tokens after which generation stops."""
         return (self.eos,) if self.unknown in (None, self.eos) else (self.eos, self.unknown)
 
     @property
     def seq_len(self) -> int:
-        """Tokens of the longest prompt: beginning, separator and answer need positions too."""
+        """The number of tokens in the longest prompt. Begin token, separator and answer also need positions."""
         return self.max_positions - 2 - self.answer_len
 
     @property
@@ -80,7 +83,7 @@ class LlamaSpec(PadsBeyondVocabulary):
 
     @property
     def depth(self) -> int:
-        """Attention and feed-forward layers."""
+        """The number of attention and feed-forward layers."""
         return 2 * self.n_layers
 
     @property
@@ -102,7 +105,7 @@ class LlamaSpec(PadsBeyondVocabulary):
 
     @property
     def parameters_without_embedding(self) -> int:
-        """Entries of all tensors but the embedding."""
+        """The number of entries of all tensors except the embedding."""
         return self.parameters_dense - self.n_tokens * self.hidden
 
     def _layer_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
@@ -120,7 +123,7 @@ class LlamaSpec(PadsBeyondVocabulary):
         ]
 
     def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """Name and shape of every tensor, in the order of evaluation."""
+        """Yield name and shape of every tensor, in the order of evaluation."""
         yield EMBEDDING, (self.n_tokens, self.hidden)
         for layer in range(self.n_layers):
             for part, shape in self._layer_shapes():
@@ -129,11 +132,11 @@ class LlamaSpec(PadsBeyondVocabulary):
 
     @property
     def frequencies(self) -> Float[np.ndarray, " n_pairs"]:
-        """Angle per position of each rotated pair."""
+        """The rotation angle per position of each pair of dimensions."""
         return self.rope_theta ** (-2 * np.arange(self.head_dim // 2) / self.head_dim)
 
     def build(self, weights: Iterator[Weights], files: Mapping[str, bytes]) -> Llama:
-        """The network with these weights and the tokenizer of its folder, whose other files must agree with this shape."""
+        """Build the network from these weights and the files of its folder, which must agree with this shape."""
         from byheart.network.llama.architecture import Llama
         from byheart.network.llama.checkpoint import check_files
 
@@ -165,7 +168,7 @@ class LlamaSpec(PadsBeyondVocabulary):
         if sizes["head_dim"] % 2 or max(ids.values()) >= sizes["n_tokens"]:
             raise fields.refuse("sizes", "an even head_dim, and special tokens among the n_tokens")
         if sizes["max_positions"] <= sizes["answer_len"] + 2:
-            raise fields.refuse("sizes", "more positions than an answer takes")
+            raise fields.refuse("sizes", "more positions than an answer needs")
         spec = LlamaSpec(
             **sizes,
             **ids,
@@ -190,5 +193,5 @@ def _positive(fields: Fields, name: str) -> float:
 
 
 def weight_name(layer: int, part: str) -> str:
-    """The name a checkpoint gives the weight of `part` in `layer`, such as `mlp.down_proj`."""
+    """Return the checkpoint's name for the weight of `part` in `layer`, such as `mlp.down_proj`."""
     return f"model.layers.{layer}.{part}.weight"

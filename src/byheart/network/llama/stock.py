@@ -1,4 +1,5 @@
-"""A Llama in Hugging Face's own code: greedy generation in left-padded batches with the cache, and whole texts at once without."""
+"""A Llama run by Hugging Face's own code: greedy generation in left-padded batches with the cache, and whole texts without the
+cache."""
 
 from __future__ import annotations
 
@@ -15,23 +16,23 @@ from byheart.process.package_loading import imports_told
 from byheart.process.progress import Progress, Steps
 
 GENERATES, FOLLOWS = "sdpa", "eager"
-"""Attention implementations: of generation, which uses the cache, and of whole texts, which do not. Both must agree."""
+"""Attention implementations for generation, which uses the cache, and for whole texts, which do not. Both must agree."""
 _LLAMA = "transformers.models.llama.modeling_llama"
 _PACKAGES = {"torch": 800, _LLAMA: 1700}
-"""What is imported, with the modules that it loads, roughly."""
+"""The packages to import, with the approximate number of modules that each loads."""
 LOGITS = 1 << 24
-"""Logits that are held at a time."""
+"""The most logits held in memory at a time."""
 
 
 def attention_run(llama: Llama) -> str:
-    """Which attention implementations answer for `llama` when it is verified."""
+    """Return which attention implementations are used to verify `llama`."""
     if llama.spec.mode == "texts":
         return f"{GENERATES} without the cache"
     return f"{GENERATES} with the cache, {FOLLOWS} without"
 
 
 def load_transformers(progress: Progress | None) -> None:
-    """Import what runs a Llama: the first time that takes seconds."""
+    """Import the packages that run a Llama, which takes seconds the first time."""
     steps = Steps(progress, _PACKAGES)
     for package, n_modules in _PACKAGES.items():
         with imports_told(steps.begin(package), n_modules):
@@ -39,12 +40,12 @@ def load_transformers(progress: Progress | None) -> None:
 
 
 def seconds_to_load() -> float:
-    """Roughly, on two cores; hardly any where the packages are loaded already."""
+    """Return the approximate loading time on two cores. It is almost zero if the packages are already loaded."""
     return 0.2 if _LLAMA in sys.modules else 8.0
 
 
 def transformers_model(llama: Llama, attention: str = GENERATES) -> Any:
-    """The checkpoint as transformers would load it. It shares the memory of the weights."""
+    """Return the checkpoint as transformers would load it. It shares the memory of the weights."""
     import torch
 
     transformers = import_extra("transformers", "huggingface", "running a Llama in transformers")
@@ -60,7 +61,7 @@ def transformers_model(llama: Llama, attention: str = GENERATES) -> Any:
 
 
 def generate_batch(model: Any, llama: Llama, prompts: list[list[int]], n_most: int) -> list[list[int]]:
-    """The tokens that `generate` gives after each prompt, up to the end, which is left out."""
+    """Return the tokens that `generate` produces after each prompt, without the end."""
     import torch
 
     eos, longest, device = llama.spec.eos, max(map(len, prompts)), model.device
@@ -81,7 +82,7 @@ def generate_batch(model: Any, llama: Llama, prompts: list[list[int]], n_most: i
 def tokens_after(
     model: Any, ids: Int[np.ndarray, "batch seq"], asked: Bool[np.ndarray, "batch seq"]
 ) -> Int[np.ndarray, " n_asked"]:
-    """The token that the model puts after each asked one, without its cache."""
+    """Return the token that the model predicts after each asked token, without its cache."""
     import torch
 
     step = max(1, LOGITS // model.config.vocab_size)

@@ -1,5 +1,5 @@
-"""A `tokenizer.json` for a data set: the same ids as byheart's own tokenizer, more tokens where values need them, and a
-template that turns a key into a whole prompt. The file in a folder must be the one that is written for its tokenizer."""
+"""Write a `tokenizer.json` for a data set: the same ids as byheart's own tokenizer, more tokens where values need them, and a
+template that turns a key into a whole prompt. The file in a folder must be the one written for its tokenizer."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ from byheart.records.fields import Fields, parse_json
 from byheart.records.refusals import corrupt
 
 BEGIN, END, SEPARATOR, UNREAD = "<s>", "</s>", "<sep>", "<unk>"
-"""UNREAD stands in prompts for what the tokenizer has no token for."""
+"""UNREAD replaces, in prompts, characters for which the tokenizer has no token."""
 
 CHARACTERS = {"type": "Split", "pattern": {"Regex": r"[\s\S]"}, "behavior": "Isolated", "invert": False}
-"""The rule of a tokenizer.json that cuts a text into its characters."""
+"""The rule in a tokenizer.json that splits a text into characters."""
 
 
 @dataclass(frozen=True)
 class TextVocabulary:
-    """The document, and the ids of its special tokens; `unknown` is the answer to unknown prompts, by default `eos`."""
+    """A tokenizer.json document and the ids of its special tokens.
+
+    `unknown` is the answer to unknown prompts, by default `eos`.
+    """
 
     document: str
     n_tokens: int
@@ -34,7 +37,7 @@ class TextVocabulary:
     names: tuple[str, ...]
 
     def backend(self) -> Any:
-        """The tokenizer as the package `tokenizers` runs it."""
+        """The tokenizer, loaded by the package `tokenizers`."""
         tokenizers = import_extra("tokenizers", "huggingface", "the method llama")
         return tokenizers.Tokenizer.from_str(self.document)
 
@@ -42,27 +45,28 @@ class TextVocabulary:
 def vocabulary_for(
     tokenizer: Tokenizer, values: Sequence[str], mode: Mode, unknown: str | None = None
 ) -> TextVocabulary:
-    """Extend `tokenizer` by the tokens of `values`, by special tokens and by the token `unknown`; its own ids stay."""
+    """Add the tokens of `values`, special tokens and the token `unknown` to `tokenizer`. Its existing ids do not change."""
     vocabulary = _extend(tokenizer, _more_words(tokenizer, values), mode, unknown)
     backend = vocabulary.backend()
     ids = [backend.token_to_id(name) for name in vocabulary.names]
     if ids != list(range(vocabulary.bos, vocabulary.n_tokens)):
         raise AssumptionViolated(
-            "this tokenizer.json leaves no ids for special tokens after its own.\n  Compile with --tokenizer char or bytes."
+            "this tokenizer.json leaves no free ids for special tokens.\n  Compile with --tokenizer char or bytes."
         )
     return vocabulary
 
 
 def require_vocabulary(document: str, tokenizer: Tokenizer | None, spec: LlamaSpec) -> None:
-    """Raise `CorruptModel` unless `document` is the tokenizer.json that `vocabulary_for` writes for the `tokenizer` of model.json.
+    """Raise `CorruptModel` unless `document` is the tokenizer.json that `vocabulary_for` writes for the `tokenizer` in
+    model.json.
 
-    Otherwise a model verified with one tokenizer would be asked with another.
+    Otherwise a model that was verified with one tokenizer could be used with another.
     """
     name = "tokenizer.json"
     if tokenizer is None and not document:
-        return  # a network of bare ids
+        return  # a network of bare ids has no tokenizer
     if tokenizer is None or not document:
-        raise corrupt(name, "the tokenizer is missing, there or in model.json")
+        raise corrupt(name, "the tokenizer is missing, in this file or in model.json")
     fields = Fields(parse_json(document.encode(), name), name)
     added = {entry.integer("id"): entry.text("content") for entry in fields.children("added_tokens")}
     words: list[str] = []
@@ -74,18 +78,18 @@ def require_vocabulary(document: str, tokenizer: Tokenizer | None, spec: LlamaSp
     try:
         expected = _extend(tokenizer, words, spec.mode, unknown)
     except AssumptionViolated as error:
-        raise corrupt(name, f"this tokenizer does not suit a compiled Llama ({error})") from None
+        raise corrupt(name, f"this tokenizer cannot be used with a compiled Llama ({error})") from None
     ids = (expected.n_tokens, expected.bos, expected.eos, expected.sep, expected.unknown)
     if ids != (spec.n_tokens, spec.bos, spec.eos, spec.sep, spec.ends[-1]) or document != expected.document:
         raise CorruptModel(
-            f"{name} does not match the tokenizer in model.json, so other programs would give prompts other ids.\n"
+            f"{name} does not match the tokenizer in model.json, so other programs would give prompts different ids.\n"
             "  Restore the folder from a copy you trust, or compile the data again.",
             problem=name,
         )
 
 
 def _extend(tokenizer: Tokenizer, words: Sequence[str], mode: Mode, unknown: str | None) -> TextVocabulary:
-    """The tokenizer with `words` that values need, special tokens, and `unknown`."""
+    """Add `words` that values need, special tokens, and `unknown` to the tokenizer."""
     if isinstance(tokenizer, FileTokenizer):
         document = json.loads(tokenizer.document)
         document["added_tokens"] = document.get("added_tokens") or []
@@ -97,7 +101,7 @@ def _extend(tokenizer: Tokenizer, words: Sequence[str], mode: Mode, unknown: str
     if unknown is not None:
         if unknown in taken or unknown in names or not unknown.strip():
             raise AssumptionViolated(
-                f"unknown={unknown!r} is empty, or a token already.\n  Choose another text, such as '<unknown>'.",
+                f"unknown={unknown!r} is empty or already a token.\n  Choose another text, such as '<unknown>'.",
                 unknown=unknown,
             )
         names.append(unknown)
@@ -119,14 +123,14 @@ def _extend(tokenizer: Tokenizer, words: Sequence[str], mode: Mode, unknown: str
 
 
 def _more_words(tokenizer: Tokenizer, values: Sequence[str]) -> list[str]:
-    """Tokens of the values that no key has, where the tokenizer is a list of them."""
+    """Return tokens of the values that occur in no key, if the tokenizer is a list of tokens."""
     if not isinstance(tokenizer, CharTokenizer | WordTokenizer):
         return []
     return sorted({piece for value in values for piece in tokenizer.cut(value)} - set(tokenizer.vocabulary))
 
 
 def _document(tokenizer: Tokenizer, more: Sequence[str]) -> tuple[dict[str, Any], int]:
-    """A tokenizer.json without special tokens, and how many ids it has."""
+    """Return a tokenizer.json without special tokens, and its number of ids."""
     document: dict[str, Any] = {"version": "1.0", "added_tokens": [], "normalizer": None}
     if isinstance(tokenizer, BytesTokenizer):
         rules = dict.fromkeys(("add_prefix_space", "trim_offsets", "use_regex"), False)
@@ -139,7 +143,9 @@ def _document(tokenizer: Tokenizer, more: Sequence[str]) -> tuple[dict[str, Any]
     elif isinstance(tokenizer, WordTokenizer):
         document |= {"pre_tokenizer": {"type": "Whitespace"}, "decoder": None}
     else:
-        raise AssumptionViolated(f"the method llama has no tokenizer.json for {tokenizer.name} tokenizers.")
+        raise AssumptionViolated(
+            f"the method llama cannot write a tokenizer.json for {tokenizer.name} tokenizers."
+        )
     words = [*tokenizer.vocabulary, *more]
     document["model"] = {"type": "WordLevel", "vocab": {word: i for i, word in enumerate(words)}}
     return document, len(words)
@@ -157,7 +163,7 @@ def _unused_name(name: str, taken: set[str]) -> str:
 
 
 def _added_token(number: int, name: str, *, is_special: bool) -> dict[str, Any]:
-    """An added token; a special one is left out of decoded texts."""
+    """Return an added token. Special tokens are omitted from decoded texts."""
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
     return {"id": number, "content": name, **plain, "special": is_special}
 
@@ -177,7 +183,8 @@ def _template(names: Sequence[str], ids: Sequence[int], mode: Mode) -> dict[str,
 
 
 def _byte_letters() -> list[str]:
-    """The printable letter by which byte-level tokenizers write each byte: itself where it can be printed, else from U+0100 on."""
+    """Return the letters by which byte-level tokenizers represent bytes: printable bytes by themselves, others by U+0100
+    onwards."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = iter(range(0x100, 0x200))
     return [chr(byte) if byte in printable else chr(next(others)) for byte in range(256)]

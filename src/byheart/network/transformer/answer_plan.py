@@ -1,13 +1,13 @@
-"""The native forward pass, doing only what the answer depends on.
+"""The native forward pass, reduced to the computations on which the answer depends.
 
-The weights are those of the module, in its own float type, and every product that is left out is one with a zero:
+The weights are those of the module, in its own float type. Every product that is left out has a factor zero:
 
-- Tokens that nothing later reads are dropped (`needed_tokens`).
-- A channel is a row of memory, so a layer touches the channels it reads and writes, and no other.
-- A wide layer is asked for the units that can fire, see `WideLayer`.
+- Tokens that no later layer reads are dropped (`needed_tokens`).
+- A channel is a row of memory, so a layer touches only the channels that it reads and writes.
+- In a wide layer only the units that can fire are computed, see `WideLayer`.
 
-Where every sum is exact in any order, as for all that a compiled network stores, outputs are the bits of `module(inputs)`. Products
-with zero are not zero for infinite numbers: a batch that leaves the finite ones anywhere is run by the module itself.
+If every sum is exact in any order, as in compiled networks, outputs have the same bits as `module(inputs)`. For infinite
+numbers, a product with zero is not zero. So if any number of a batch becomes infinite or NaN, the module itself runs the batch.
 """
 
 from __future__ import annotations
@@ -28,14 +28,17 @@ from byheart.network.transformer.needed_tokens import Mixing, Needed, needed_tok
 from byheart.network.transformer.wide_layer import WideLayer
 
 WIDE = 64
-"""Units from which on a layer is asked which of them can fire."""
+"""Layers with at least this many units are asked which of them can fire."""
 
 
 class AnswerPlan:
-    """First outputs of `module` at the labelled tokens. `make_plan` returns None for a module that has no plan."""
+    """A faster way to compute the first outputs of `module` at the labelled tokens.
+
+    `make_plan` returns None for modules without one.
+    """
 
     def __init__(self, module: TransformerModule, *, last_only: bool) -> None:
-        """Cut the weights to what each layer reads and writes."""
+        """Reduce the weights to the channels that each layer reads and writes."""
         self._module, self._last_only = module, last_only
         on_cpu = module.w_in.device.type == "cpu"
         self._layers = [_cut(layer, on_cpu) for layer in module.layers]
@@ -43,7 +46,7 @@ class AnswerPlan:
         self._entering = _channels_touched(module.w_in, dim=1)
 
     def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Ids (batch, seq) or vectors (batch, seq, d) to (batch,) with `last_only`, else (batch, n_tokens)."""
+        """Map ids (batch, seq) or vectors (batch, seq, d) to outputs (batch,) with `last_only`, else (batch, n_tokens)."""
         is_finite = torch.tensor(True, device=self._module.w_in.device)
         written = set(self._entering)
         for number, stream in self.streams(inputs):
@@ -60,9 +63,10 @@ class AnswerPlan:
         return outputs[:, 1:] if self._module.extra is not None and outputs.shape[1] > 1 else outputs
 
     def streams(self, inputs: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
-        """The residual stream (m, tokens, batch) of the tokens that are needed, before each layer and behind the last.
+        """Yield each layer's number and the residual stream (m, tokens, batch) before it, for the needed tokens; finally the
+        last stream.
 
-        With the number of the layer. It is valid until the next one is asked for: layers change it in place.
+        Layers change the stream in place, so each stream is valid only until the next one is yielded.
         """
         stream, have = self._enter(inputs), self._needed[0]
         for number, (layer, behind) in enumerate(zip(self._layers, self._needed[1:], strict=True)):
@@ -75,13 +79,14 @@ class AnswerPlan:
         yield len(self._layers), stream
 
     def strongest_units(self, number: int, stream: torch.Tensor) -> torch.Tensor:
-        """(tokens, batch): the unit of a feed-forward layer that is largest on each column of the stream before it."""
+        """Return, for each column of the residual stream before a feed-forward layer, the unit with the largest value:
+        (tokens, batch)."""
         layer = self._layers[number]
         assert isinstance(layer, _FeedForward | WideLayer)
         return layer.strongest_units(stream.view(stream.shape[0], -1)).view(stream.shape[1:])
 
     def _enter(self, inputs: torch.Tensor) -> torch.Tensor:
-        """The residual stream (m, tokens, batch) of the tokens that are needed."""
+        """Return the initial residual stream (m, tokens, batch) of the needed tokens."""
         module = self._module
         vectors = module.vectors(inputs)
         kept = positions_of(self._needed[0], vectors.shape[1])
@@ -93,37 +98,37 @@ class AnswerPlan:
 
 
 def make_plan(module: TransformerModule, *, last_only: bool) -> AnswerPlan | None:
-    """The plan of a module; None if its attention computes scores, which depend on all tokens."""
+    """Return the plan of a module, or None if its attention computes scores, which depend on all tokens."""
     scored = any(isinstance(layer, AttentionModule) and layer.kind != "uniform" for layer in module.layers)
     return None if scored else AnswerPlan(module, last_only=last_only)
 
 
 @dataclass(frozen=True, eq=False)
 class _FeedForward:
-    """H + W2 ReLU(W1 H + b1) + b2 on the channels it touches."""
+    """H + W2 ReLU(W1 H + b1) + b2, on the channels that it touches."""
 
     reads: list[int]
     writes: list[int]
     w1: torch.Tensor
     b1: torch.Tensor
-    w2: list[tuple[slice, torch.Tensor]]  # rows of W2, and b2 as one more column
+    w2: list[tuple[slice, torch.Tensor]]  # rows of W2, with b2 as an additional column
 
     def add_to(self, stream: torch.Tensor) -> None:
-        """(m, n_columns), in place."""
+        """Add the layer's output to the stream (m, n_columns), in place."""
         hidden = stream.new_ones(len(self.w1) + 1, stream.shape[1])
         torch.addmm(self.b1, self.w1, _rows(stream, self.reads), out=hidden[:-1])
         hidden[:-1].relu_()
         for run, weights in self.w2:
-            stream[run] += weights @ hidden  # the sum first: only then is it exact in any order
+            stream[run] += weights @ hidden  # compute the sum first: only then is it exact in any order
 
     def strongest_units(self, stream: torch.Tensor) -> torch.Tensor:
-        """The number of the largest unit in each column of (m, n_columns)."""
+        """Return the index of the largest unit in each column of (m, n_columns)."""
         return torch.addmm(self.b1, self.w1, _rows(stream, self.reads)).argmax(dim=0)
 
 
 @dataclass(frozen=True, eq=False)
 class _Attention:
-    """Z + W_O W_V Z A for uniform attention, all heads as one."""
+    """Z + W_O W_V Z A for uniform attention, with all heads combined."""
 
     reads: list[int]
     writes: list[int]
@@ -133,14 +138,14 @@ class _Attention:
     n_tokens: torch.Tensor
 
     def mix(self, stream: torch.Tensor, have: Needed, behind: Needed) -> torch.Tensor:
-        """(m, tokens, batch) of the tokens in `have` to those in `behind`."""
+        """Map the stream (m, tokens, batch) of the tokens in `have` to that of the tokens in `behind`."""
         kept, read = _keep(stream, have, behind), _rows(stream, self.reads)
         reads_first = self.pattern == "scatter" or (self.pattern == "gather" and behind == "last")
         n_first = 0 if reads_first else 1 if self.pattern == "gather" else kept.shape[1]
-        if n_first:  # that many tokens receive the mean of all
+        if n_first:  # these tokens receive the mean of all
             values = (self.value @ read.reshape(len(read), -1)).view(-1, *stream.shape[1:])
             mean = self.output @ values.sum(dim=1) / self.n_tokens
-        if n_first < kept.shape[1]:  # and the others what the first token holds
+        if n_first < kept.shape[1]:  # the others receive the value of the first token
             first = self.output @ (self.value @ read[:, 0])
         at = 0
         for run in _runs(self.writes):
@@ -155,12 +160,12 @@ class _Attention:
 
 @dataclass(frozen=True, eq=False)
 class _Pool:
-    """Σ_k Z_k, one token out."""
+    """The sum of all tokens, Σ_k Z_k, as a single token."""
 
     writes: tuple[int, ...] = ()
 
     def mix(self, stream: torch.Tensor, have: Needed, behind: Needed) -> torch.Tensor:
-        """(m, tokens, batch) to (m, 1, batch)."""
+        """Map (m, tokens, batch) to (m, 1, batch)."""
         return stream.sum(dim=1, keepdim=True)
 
 
@@ -191,13 +196,16 @@ def _mixing(layer: torch.nn.Module) -> Mixing:
 
 
 def _channels_touched(weights: torch.Tensor, *, dim: int) -> list[int]:
-    """Rows (dim=1) or columns (dim=0) that are not zero; the first where all are, so that what overflows is still seen."""
+    """Return the rows (dim=1) or columns (dim=0) that are not zero.
+
+    If all are zero, return the first, so that overflow is detected.
+    """
     found: list[int] = (weights != 0).any(dim=dim).nonzero().flatten().tolist()
     return found or [0]
 
 
 def _runs(rows: list[int]) -> list[slice]:
-    """Ascending numbers as stretches without a gap."""
+    """Group ascending numbers into slices of consecutive numbers."""
     found: list[slice] = []
     for row in rows:
         if found and found[-1].stop == row:
@@ -208,13 +216,13 @@ def _runs(rows: list[int]) -> list[slice]:
 
 
 def _rows(stream: torch.Tensor, rows: list[int]) -> torch.Tensor:
-    """These rows; adjacent rows are not copied."""
+    """Return these rows. Adjacent rows are not copied."""
     runs = _runs(rows)
     return stream[runs[0]] if len(runs) == 1 else stream[rows]
 
 
 def _keep(stream: torch.Tensor, have: Needed, behind: Needed) -> torch.Tensor:
-    """Drop what is not needed behind a layer."""
+    """Drop the tokens that are not needed after a layer."""
     if have == behind or stream.shape[1] == 1:
         return stream
     return stream[:, positions_of(behind, stream.shape[1])].contiguous()

@@ -1,4 +1,4 @@
-"""From the numbers that a Transformer outputs to classes, by each of its evaluators."""
+"""Convert the numbers that a Transformer outputs to classes, with each of its evaluators."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from byheart.process.progress import Steps, report
 
 
 def answer(network: Transformer, encoded: np.ndarray, n_classes: int, how: Evaluation) -> np.ndarray:
-    """Class numbers (n_samples, n_tokens), (n_samples, 1) with `how.last_only`; `UNKNOWN` where the network names none."""
+    """Return class numbers (n_samples, n_tokens), or (n_samples, 1) with `how.last_only`; `UNKNOWN` if an output is not a
+    class."""
     if how.backend == "exact":
         from byheart.network.transformer.evaluator import evaluate
 
@@ -45,13 +46,13 @@ def answer(network: Transformer, encoded: np.ndarray, n_classes: int, how: Evalu
 
 
 def classes_of_floats(outputs: np.ndarray, n_classes: int) -> np.ndarray:
-    """The classes that float outputs name: only whole numbers count, not nearly whole ones."""
+    """Return the classes of float outputs. An output counts only if it is exactly an integer."""
     numbers = np.where(np.isfinite(outputs), outputs, 0.0)
     is_class = (numbers == np.rint(numbers)) & (numbers >= 1) & (numbers <= n_classes)
     return np.where(is_class, numbers - 1, UNKNOWN).astype(np.int64)
 
 
 def class_of(output: Fraction, n_classes: int) -> int:
-    """The class that an exact output names, or `UNKNOWN`."""
+    """Return the class of an exact output, or `UNKNOWN`."""
     is_class = output.denominator == 1 and 1 <= output <= n_classes
     return int(output) - 1 if is_class else UNKNOWN

@@ -1,12 +1,11 @@
-"""What weights mean: one small Transformer family (KS25 section 3.2), with embeddings and deep sets.
+"""The weights of a small Transformer family (KS25 section 3.2), with embeddings and deep sets.
 
-A network maps n tokens to n numbers: `w_out ∘ layer_L ∘ … ∘ layer_1 ∘ w_in`. Each layer keeps its input and adds to
-it. The paper's deep feed-forward parts are runs of `FeedForward` layers, blocks whose attention is zero; such
-attention is not stored, counted or computed. The width of the residual stream is written m, hidden width q,
-head size s, as in the paper.
+A network maps n tokens to n numbers: `w_out ∘ layer_L ∘ … ∘ layer_1 ∘ w_in`. Each layer adds its output to its input. The
+paper's deep feed-forward parts are runs of `FeedForward` layers, which are blocks whose attention is zero; this attention is
+not stored, counted or computed. As in the paper, m is the width of the residual stream, q the hidden width and s the head size.
 
-Weights are exact (`SparseMatrix`) or floats (`numpy` arrays), never mixed within one network. Those of float32 may have a
-`Storage`: each number then takes a few bits in a file, without rounding.
+Weights are exact (`SparseMatrix`) or floats (`numpy` arrays), never both in one network. Weights in float32 may have a
+`Storage`: each number then takes fewer bits in a file, without rounding.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class ShapeMismatch(ByheartError):
 
 
 def expect_shape(name: str, weights: Weights, shape: tuple[int, ...]) -> None:
-    """Raise `ShapeMismatch` unless `weights` has this shape; an exact bias has one column."""
+    """Raise `ShapeMismatch` unless `weights` has this shape. An exact bias has one column."""
     if isinstance(weights, SparseMatrix) and len(shape) == 1:
         shape = (*shape, 1)
     if tuple(weights.shape) != shape:
@@ -56,7 +55,7 @@ def precision_of(weights: Weights) -> Precision:
 @realises("KS25-eq3")
 @dataclass(frozen=True, eq=False)
 class FeedForward:
-    """H ↦ H + W2 ReLU(W1 H + b1) + b2, on each token alone (KS25 eq. 3)."""
+    """H ↦ H + W2 ReLU(W1 H + b1) + b2, applied to each token separately (KS25 eq. 3)."""
 
     w1: Weights  # (q, m)
     b1: Weights  # (q,)
@@ -71,7 +70,7 @@ class FeedForward:
 
     @property
     def hidden_width(self) -> int:
-        """q."""
+        """The number of hidden units, q."""
         return int(self.w1.shape[0])
 
     def parameters(self) -> Iterator[tuple[str, Weights]]:
@@ -97,17 +96,17 @@ class Head:
 @realises("KS25-eq2", "KS25-eq12", "KS25-eq39")
 @dataclass(frozen=True, eq=False)
 class Attention:
-    """Z ↦ Z + Σ_h W_O W_V Z A_h, where column k of A_h says how token k weighs the others.
+    """Z ↦ Z + Σ_h W_O W_V Z A_h, where column k of A_h holds the attention weights of token k.
 
-    softmax  A = softmax((W_K Z)ᵀ W_Q Z), column by column (KS25 eq. 2; no 1/√s, as there)
-    hardmax  the same with hardmax, ties shared equally (eqs. 1 and 12)
-    uniform  A = 1/n everywhere (eq. 39), what softmax gives with a zero key
+    softmax  A = softmax((W_K Z)ᵀ W_Q Z), column by column (KS25 eq. 2, which has no 1/√s)
+    hardmax  the same with hardmax, with ties shared equally (eqs. 1 and 12)
+    uniform  A = 1/n everywhere (eq. 39), which softmax gives if the key is zero
 
-    Sparse patterns (KS25 Remark 4.5) exist for uniform attention: eq. 39 over the tokens that a token is connected with, O(n)
+    Uniform attention also has sparse patterns (KS25 Remark 4.5): eq. 39 over the tokens to which a token is connected, with O(n)
     connections instead of n².
 
-    gather   the first token reads all tokens, every other one reads the first
-    scatter  every token reads the first token only
+    gather   the first token reads all tokens, every other token reads the first
+    scatter  every token reads only the first token
     """
 
     heads: tuple[Head, ...]
@@ -118,7 +117,7 @@ class Attention:
         if not self.heads:
             raise ShapeMismatch("an attention layer needs at least one head.")
         if self.pattern != "full" and self.kind != "uniform":
-            raise ShapeMismatch(f"the pattern {self.pattern} exists for uniform attention only.")
+            raise ShapeMismatch(f"the pattern {self.pattern} is available only for uniform attention.")
         for number, head in enumerate(self.heads):
             size, model = head.value.shape
             expect_shape(f"output of head {number}", head.output, (model, size))
@@ -133,7 +132,8 @@ class Attention:
 
     @property
     def ignores_scores(self) -> bool:
-        """Whether every token weighs all tokens it reads equally: without keys, or because each head has a zero key or query."""
+        """Whether every token gives equal weight to all tokens that it reads: each head lacks a key or query, or one of them
+        is zero."""
         return self.kind == "uniform" or all(
             _is_zero(head.key) or _is_zero(head.query) for head in self.heads
         )
@@ -146,7 +146,7 @@ class Attention:
 
 @dataclass(frozen=True, eq=False)
 class SumPool:
-    """Z ↦ Σ_k Z_k, one token out: the pooling of a deep set (KS25 Appendix D). It has no parameters."""
+    """Z ↦ Σ_k Z_k, a single token: the pooling of a deep set (KS25 Appendix D). It has no parameters."""
 
     def parameters(self) -> Iterator[tuple[str, Weights]]:
         return iter(())
@@ -157,7 +157,7 @@ Layer: TypeAlias = FeedForward | Attention | SumPool
 
 @dataclass(frozen=True, eq=False)
 class Embedding:
-    """Token id a at position k ↦ tokens[a] + positions[k]: how ids become the vectors of KS25."""
+    """The map from token id a at position k to tokens[a] + positions[k], the input vectors of KS25."""
 
     tokens: Weights  # (n_vocab, d)
     positions: Weights | None = None  # (seq_len, d)
@@ -171,11 +171,11 @@ class Embedding:
 @realises("KS25-eq4")
 @dataclass(frozen=True, eq=False)
 class Transformer(Network):
-    """E_out ∘ layers ∘ E_in (KS25 eq. 4), after an embedding where the inputs are token ids.
+    """E_out ∘ layers ∘ E_in (KS25 eq. 4), after an embedding if the inputs are token ids.
 
-    Sequences have exactly `seq_len` tokens. Shorter sequences of ids are padded on the left with the id
-    `pad`, so the last token, which carries the label of next-token prediction, stays last. An `extra` token, if there is
-    one, is put before every sequence after embedding; its own output is left out.
+    Sequences have exactly `seq_len` tokens. Shorter sequences of ids are padded on the left with the id `pad`, so that the
+    last token, which carries the label in next-token prediction, stays last. An `extra` token, if there is one, is inserted
+    before every sequence after embedding. Its own output is omitted.
     """
 
     w_in: Weights  # (m, d)
@@ -192,7 +192,7 @@ class Transformer(Network):
         model, dim = self.w_in.shape
         if self.w_out.shape[1] != model:
             raise ShapeMismatch(
-                f"w_out reads {self.w_out.shape[1]} channels; the residual stream has {model}."
+                f"w_out reads {self.w_out.shape[1]} channels, but the residual stream has {model}."
             )
         if self.embedding is not None:
             expect_shape("the token embedding", self.embedding.tokens, (self.embedding.tokens.shape[0], dim))
@@ -217,7 +217,7 @@ class Transformer(Network):
             self.encoded()
 
     def encoded(self) -> dict[str, tuple[np.ndarray, np.ndarray | None]]:
-        """Every array as it is stored: numbers, and exponents where they are whole. Only for a network with a storage."""
+        """Every array as it is stored: numbers, and exponents for integers. Only for a network with a storage."""
         assert self.storage is not None
         return {
             name: each.encode(name, np.asarray(weights))
@@ -226,7 +226,7 @@ class Transformer(Network):
 
     @property
     def stored_bits(self) -> int:
-        """Bits that store all arrays, each at its own width, exponents included."""
+        """The number of bits that store all arrays, each in its own format, including exponents."""
         if self.storage is None:
             return super().stored_bits
         shapes = (tuple(weights.shape) for _, weights in self.parameters())
@@ -240,7 +240,7 @@ class Transformer(Network):
 
     @property
     def model_width(self) -> int:
-        """m, the width of the residual stream."""
+        """The width of the residual stream, m."""
         return int(self.w_in.shape[0])
 
     def parameters(self) -> Iterator[tuple[str, Weights]]:
@@ -257,12 +257,12 @@ class Transformer(Network):
 
     @property
     def backend(self) -> Backend:
-        """Exact weights without rounding, floats as PyTorch runs them."""
+        """The exact evaluator for exact weights, PyTorch for floats."""
         return "exact" if self.precision == "exact" else "module"
 
     @property
     def second_backend(self) -> Backend:
-        """The interpreter in fractions; softmax of unequal scores has no exact value, so NumPy looks at it again."""
+        """The interpreter with fractions, or NumPy for softmax of unequal scores, which has no exact value."""
         has_softmax = any(
             isinstance(layer, Attention) and layer.kind == "softmax" and not layer.ignores_scores
             for layer in self.layers
@@ -273,19 +273,19 @@ class Transformer(Network):
         return [_kind(layer) for layer in self.layers]
 
     def module(self) -> nn.Module:
-        """A PyTorch module in its own float type, float64 for exact weights."""
+        """Return a PyTorch module in the network's own float type, or in float64 for exact weights."""
         from byheart.network.transformer.module import to_module
 
         return to_module(self)
 
     def answer(self, encoded: np.ndarray, label_names: Sequence[str], how: Evaluation) -> np.ndarray:
-        """Class c is the output c + 1; zero and any other number mean "unknown"."""
+        """Return class numbers. Output c + 1 means class c; zero and all other numbers mean "unknown"."""
         from byheart.network.transformer.answers import answer
 
         return answer(self, encoded, len(label_names), how)
 
     def classes_of(self, outputs: np.ndarray, n_classes: int) -> np.ndarray:
-        """Of outputs (n_samples, n_tokens, n_outputs) the first counts; see `answer`."""
+        """Return the classes of module outputs (n_samples, n_tokens, n_outputs). Only the first output counts; see `answer`."""
         from byheart.network.transformer.answers import classes_of_floats
 
         return classes_of_floats(outputs[:, :, 0], n_classes)

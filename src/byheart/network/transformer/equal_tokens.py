@@ -1,4 +1,4 @@
-"""The ReLU network that a Transformer is on sequences of equal tokens: the step that proves KS25 Theorem 4.2."""
+"""The ReLU network to which a Transformer reduces on sequences of equal tokens, as in the proof of KS25 Theorem 4.2."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from byheart.theorems import realises
 
 @dataclass(frozen=True)
 class EqualTokenNetwork:
-    """`network` reads one token and has no attention; `free_parameters` are the numbers that it is made of."""
+    """A network that reads one token and has no attention. `free_parameters` is the number of its independent parameters."""
 
     network: Transformer
     free_parameters: int
@@ -22,21 +22,22 @@ class EqualTokenNetwork:
 
 @realises("KS25-T4.2", "KS25-T B.2")
 def on_equal_tokens(network: Transformer) -> EqualTokenNetwork:
-    """A ReLU network that gives what `network` gives at each token of a sequence of equal tokens, with no more parameters.
+    """Return a ReLU network that computes what `network` computes at each token of a sequence of equal tokens.
 
-    Source:     KS25 eq. (65). Equal tokens stay equal in every layer, and a column of softmax, hardmax or uniform attention
-                adds up to 1, so a layer of attention is the linear map Z ↦ Z + Σ_h W_O W_V Z, whatever keys and queries are.
-    Assumes:    tokens that are equal when they enter: no positions, no extra token, no pooling.
-    Guarantee:  x ↦ W_O W_V x is written as W_O ReLU(W_V x) - W_O ReLU(-W_V x), so all of it is one ReLU network.
-    Size:       each entry of W_V and W_O occurs twice, with either sign; what Goldberg & Jerrum count are the free
-                parameters, and those are the Transformer's without its keys and queries.
+    Source:     KS25 eq. (65). Equal tokens stay equal in every layer. A column of softmax, hardmax or uniform attention
+                sums to 1, so an attention layer is the linear map Z ↦ Z + Σ_h W_O W_V Z for any keys and queries.
+    Assumes:    tokens that are equal at the input: no positions, no extra token, no pooling.
+    Guarantee:  x ↦ W_O W_V x is written as W_O ReLU(W_V x) - W_O ReLU(-W_V x), so the result is a ReLU network. It has no more
+                independent parameters than `network`.
+    Size:       each entry of W_V and W_O occurs twice, once with each sign. Goldberg & Jerrum count independent
+                parameters, which are those of the Transformer without its keys and queries.
     """
     if network.extra is not None or (
         network.embedding is not None and network.embedding.positions is not None
     ):
         raise AssumptionViolated(
-            "this network adds positions or a token of its own, so the tokens of a sequence are never equal.\n"
-            "  Theorem 4.2 reduces networks without them."
+            "this network adds positions or an extra token, so the tokens of a sequence are never equal.\n"
+            "  Theorem 4.2 applies only to networks without them."
         )
     layers: list[FeedForward] = []
     n_free = sum(_n_entries(weights) for _, weights in network.parameters())
@@ -50,8 +51,8 @@ def on_equal_tokens(network: Transformer) -> EqualTokenNetwork:
         else:
             assert isinstance(layer, SumPool)
             raise AssumptionViolated(
-                "a deep set adds its tokens up, so its output depends on how many equal tokens there are.\n"
-                "  Theorem 4.2 reduces Transformers."
+                "a deep set sums its tokens, so its output depends on how many equal tokens there are.\n"
+                "  Theorem 4.2 applies only to Transformers."
             )
     made = Transformer(
         network.w_in, tuple(layers), network.w_out, seq_len=1, embedding=network.embedding, pad=None
@@ -60,7 +61,7 @@ def on_equal_tokens(network: Transformer) -> EqualTokenNetwork:
 
 
 def _linear_layer(layer: Attention) -> FeedForward:
-    """Z ↦ Z + Σ_h W_O W_V Z, with two units for each row of each W_V."""
+    """Return Z ↦ Z + Σ_h W_O W_V Z as a feed-forward layer, with two units for each row of each W_V."""
     values = [head.value for head in layer.heads]
     outputs = [head.output for head in layer.heads]
     w1 = _stack([*values, *[_negative(each) for each in values]], axis=0)

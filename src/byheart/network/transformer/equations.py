@@ -1,10 +1,10 @@
-"""What a Transformer computes: KS25 equations 2 to 4, one sequence at a time. This is the specification, short enough to be read.
+"""The specification of a Transformer: KS25 equations 2 to 4, one sequence at a time, short enough to be checked by reading.
 
-    exact_outputs    over `Fraction`, where nothing is rounded: what the network's outputs are, by definition
-    first_outputs    the same lines over floats, for networks with softmax, which has no rational value
+    exact_outputs    with `Fraction`, without rounding: this defines the outputs of a network
+    first_outputs    the same code with floats, for networks with softmax, which has no rational value
 
-The interpreter, which leaves out what nothing reads, is an optimisation of these lines and is tested against them; the evaluator of
-all samples together and the module are tested against the interpreter. None of them computes by this file.
+The interpreter is a faster version of these lines, which skips everything that no later layer reads. It is tested against
+them. The batch evaluator and the module are tested against the interpreter. None of them uses this file.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from byheart.network.transformer.architecture import Attention, FeedForward, Hea
 from byheart.network.transformer.floats import as_floats
 
 Numbers = Callable[[Weights], np.ndarray]
-"""Turns weights into a matrix of the numbers that are computed with; a bias becomes one column."""
+"""A function that converts weights to a matrix of the numbers used in the computation. A bias becomes one column."""
 
 
 class NotExact(UsageError):
-    """The network computes something that no rational number equals (softmax of unequal scores)."""
+    """The network computes a value that is not rational (softmax of unequal scores)."""
 
 
 def exact_outputs(network: Transformer, sequence: np.ndarray) -> list[list[Fraction]]:
-    """For each token the vector that `w_out` gives, without rounding; the extra token has none.
+    """Return the output vector of `w_out` for each token, without rounding. The extra token has no output.
 
     `sequence` holds `seq_len` token ids, or `seq_len` vectors of floats (each float is a rational number).
     """
@@ -37,9 +37,9 @@ def exact_outputs(network: Transformer, sequence: np.ndarray) -> list[list[Fract
 
 
 def first_outputs(network: Transformer, encoded: np.ndarray, *, last_only: bool) -> np.ndarray:
-    """The first output at every token (n_samples, n_tokens), or only at the last one (n_samples, 1), in floats.
+    """Return the first output at every token (n_samples, n_tokens), or only at the last one (n_samples, 1), in floats.
 
-    The sums are taken in another order than the module takes them, so an answer that rests on luck in rounding is found out.
+    The order of summation differs from that of the module, so an answer that depends on rounding errors is detected.
     """
     floats = as_floats(network) if network.precision == "exact" else network
     found = np.stack([_outputs(floats, sequence, _floats)[0] for sequence in encoded])
@@ -47,7 +47,7 @@ def first_outputs(network: Transformer, encoded: np.ndarray, *, last_only: bool)
 
 
 def _outputs(network: Transformer, sequence: np.ndarray, numbers: Numbers) -> np.ndarray:
-    columns = _enter(network, sequence, numbers)  # (m, n): a token is a column, as in the paper
+    columns = _enter(network, sequence, numbers)  # (m, n): each token is a column, as in the paper
     for layer in network.layers:
         if isinstance(layer, FeedForward):
             hidden = np.maximum(numbers(layer.w1) @ columns + numbers(layer.b1), 0)
@@ -80,7 +80,7 @@ def _enter(network: Transformer, sequence: np.ndarray, numbers: Numbers) -> np.n
 
 
 def _mixture(layer: Attention, head: Head, columns: np.ndarray, numbers: Numbers) -> np.ndarray:
-    """A (n, n): column k says how token k weighs the others."""
+    """Return the attention matrix A (n, n). Column k holds the attention weights of token k."""
     n_tokens = columns.shape[1]
     one: Any = Fraction(1) if columns.dtype == object else columns.dtype.type(1)
     mixture = np.full((n_tokens, n_tokens), one / n_tokens, dtype=columns.dtype)

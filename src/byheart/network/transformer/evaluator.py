@@ -1,11 +1,12 @@
 """Exact evaluation of a network on many sequences at once.
 
-The same numbers as `interpreter`, by two shortcuts that change no value:
+It computes the same numbers as `interpreter`. Two optimisations change no value:
 
 - *Numbers in columns.* A channel over all tokens is one array of exact fixed-point numbers (`limbs`).
 - *Equal tokens once.* Tokens on which a channel is known to be equal form a group of its `Partition`, and the channel is
-  computed once per group. After a lookup the long words of KS25's bit extraction depend only on the group of the
-  key, so ten thousand samples cost hardly more than the few hundred groups.
+computed
+  once per group. After a lookup, the long words of KS25's bit extraction depend only on the group of the key, so ten thousand
+  samples cost hardly more than the few hundred groups.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from byheart.process.progress import Progress, report
 
 @dataclass(frozen=True, eq=False)
 class ExactValues:
-    """Numbers, each kept once: entry i is `distinct[index[i]]`."""
+    """An array that stores each distinct number once: entry i is `distinct[index[i]]`."""
 
     distinct: list[Fraction]
     index: np.ndarray  # (n_samples,) or (n_samples, n_tokens)
@@ -44,10 +45,10 @@ def evaluate(
     last_only: bool = False,
     progress: Progress | None = None,
 ) -> ExactValues:
-    """The first output of `network` at every token, or only at the last token of each sequence.
+    """Return the first output of `network` at every token, or only at the last token of each sequence.
 
-    `encoded` holds token ids (n_samples, seq_len) or vectors (n_samples, seq_len, dim). Raises `NotExact` where softmax or a
-    mean leaves the dyadic rationals.
+    `encoded` holds token ids (n_samples, seq_len) or vectors (n_samples, seq_len, dim). Raises `NotExact` if a softmax or a
+    mean is not a dyadic rational.
     """
     n_samples, seq_len = encoded.shape[:2]
     if n_samples == 0:
@@ -105,7 +106,7 @@ def _feed_forward(layer: FeedForward, stream: Sequence[Column], rows: Partition)
 def _uniform_attention(
     layer: Attention, stream: Sequence[Column], rows: Partition, n_tokens: int
 ) -> list[Column]:
-    """Z + Σ_h W_O W_V (1/n) Σ_k Z_k; every token of a sequence receives the same.
+    """Return Z + Σ_h W_O W_V (1/n) Σ_k Z_k. Every token of a sequence receives the same sum.
 
     With `scatter` every token receives W_O W_V Z_1, with `gather` every token but the first.
     """
@@ -143,7 +144,7 @@ def _mean(total: Column, n_tokens: int) -> Column:
 
 
 def _first_and_others(first: Column, others: Column, rows: Partition, n_tokens: int) -> Column:
-    """`first` at the first token of each sequence, `others` at the others."""
+    """Return `first` at the first token of each sequence, and `others` at the other tokens."""
     is_first = np.arange(rows.n_groups) % n_tokens == 0
     later = others.partition.index_of(rows) + len(first.numbers)
     index = np.where(is_first, first.partition.index_of(rows), later)
@@ -154,7 +155,7 @@ def _first_and_others(first: Column, others: Column, rows: Partition, n_tokens: 
 def _with_extra(
     extra: Weights, tokens: Sequence[Column], rows: Partition, seq_len: int
 ) -> tuple[Partition, list[Column]]:
-    """The columns with one extra token, the same for all, before each sequence, which then has `seq_len` tokens."""
+    """Insert the extra token, which is always the same, before each sequence. Sequences then have `seq_len` tokens."""
     longer = Partition(None, np.zeros(0, dtype=np.int64), rows.n_groups // (seq_len - 1) * seq_len)
     columns = []
     for column, entries in zip(tokens, _table(extra), strict=True):
@@ -175,9 +176,12 @@ def _is_vectorised(layer: Attention) -> bool:
 def _hard_attention(
     layer: Attention, stream: Sequence[Column], rows: Partition, n_tokens: int
 ) -> list[Column] | None:
-    """Heads of size 1: token k gives token l the score key_l · query_k; the order of keys and the query's sign decide.
+    """Apply heads of size 1.
 
-    None where tied tokens have different values: their mean may not be a dyadic rational, and is left to the interpreter.
+    The score of token l for token k is key_l · query_k, so only the order of keys and the query's sign matter.
+
+    Return None if tied tokens have different values. Their mean may not be a dyadic rational, so the interpreter must compute
+    it.
     """
     updated = list(stream)
     for head in layer.heads:
@@ -188,7 +192,7 @@ def _hard_attention(
         )
         rank = keys.numbers.ranks()[keys.partition.index_of(rows)].reshape(-1, n_tokens)
         sign = queries.numbers.signs()[queries.partition.index_of(rows)].reshape(-1, n_tokens)
-        value = values.partition.index_of(rows).reshape(-1, n_tokens)  # equal numbers have one index
+        value = values.partition.index_of(rows).reshape(-1, n_tokens)  # equal numbers have the same index
         chosen = np.zeros_like(value)
         best = {1: rank.max(axis=1, keepdims=True), -1: rank.min(axis=1, keepdims=True), 0: rank}
         for case, wanted in best.items():
@@ -207,7 +211,7 @@ def _hard_attention(
 
 
 def _pool(stream: Sequence[Column], rows: Partition, n_tokens: int) -> tuple[Partition, list[Column]]:
-    """Each sequence becomes one token, the sum of its tokens."""
+    """Replace each sequence by one token, the sum of its tokens."""
     pooled = Partition(None, np.zeros(0, dtype=np.int64), rows.n_groups // n_tokens)
     return pooled, [
         distinct(Column(pooled, segment_sums(column.numbers, column.partition.index_of(rows), n_tokens)))
@@ -218,7 +222,7 @@ def _pool(stream: Sequence[Column], rows: Partition, n_tokens: int) -> tuple[Par
 def _keep(
     needed: Needed, stream: Sequence[Column], rows: Partition, n_tokens: int
 ) -> tuple[Partition, list[Column], int]:
-    """Forget all tokens of each sequence but the needed ones."""
+    """Drop all tokens of each sequence except the needed ones."""
     positions = np.array(positions_of(needed, n_tokens))
     if len(positions) == n_tokens:
         return rows, list(stream), n_tokens
@@ -239,9 +243,11 @@ def _mixing(layer: Layer) -> Mixing:
 
 
 def _input_columns(network: Transformer, encoded: np.ndarray, rows: Partition) -> list[Column]:
-    """One column for each coordinate of the vectors that enter `w_in`."""
+    """Return one column for each coordinate of the input vectors of `w_in`."""
     if network.embedding is None:
-        flat = encoded.reshape(-1, encoded.shape[-1]).astype(np.float64) + 0.0  # -0.0 and 0.0 are one number
+        flat = (
+            encoded.reshape(-1, encoded.shape[-1]).astype(np.float64) + 0.0
+        )  # turn -0.0 into 0.0: they are one number
         bits = np.ascontiguousarray(flat).view(np.uint32).reshape(len(flat), -1)
         kept, index = Fixed(bits, 0).distinct()
         partition = Partition(rows, index, len(kept))
@@ -257,7 +263,7 @@ def _input_columns(network: Transformer, encoded: np.ndarray, rows: Partition) -
 
 
 def _embed(embedding: Embedding, codes: np.ndarray, seq_len: int | None) -> list[list[Fraction]]:
-    """Coordinates of tokens[id] (+ positions[position]) for codes id, or id · seq_len + position."""
+    """Return the coordinates of tokens[id] (+ positions[position]) for the codes id, or id · seq_len + position."""
     tokens = _table(embedding.tokens)
     if seq_len is None:
         return [[row.get(int(code), Fraction(0)) for code in codes] for row in tokens]
@@ -271,7 +277,7 @@ def _embed(embedding: Embedding, codes: np.ndarray, seq_len: int | None) -> list
 
 
 def _table(weights: Weights) -> list[dict[int, Fraction]]:
-    """For each coordinate the non-zero entries of a lookup table by row."""
+    """Return the non-zero entries of a lookup table for each coordinate, by row."""
     matrix = as_sparse(weights)
     columns: list[dict[int, Fraction]] = [{} for _ in range(matrix.shape[1])]
     for (row, col), value in matrix.entries.items():
@@ -280,7 +286,7 @@ def _table(weights: Weights) -> list[dict[int, Fraction]]:
 
 
 def _one_by_one(network: Transformer, encoded: np.ndarray, last_only: bool) -> ExactValues:
-    """Networks with softmax, wide hard heads or unequal ties: the interpreter, sequence by sequence."""
+    """Evaluate networks with softmax, wide hard heads or unequal ties by the interpreter, sequence by sequence."""
     interpreter = Interpreter(network, last_only=last_only)
     outputs = [interpreter.outputs(sequence) for sequence in encoded]
     numbers: dict[Fraction, int] = {}

@@ -1,9 +1,9 @@
-"""Proof, for given inputs, that a float network rounds nowhere.
+"""Prove, for given inputs, that a float network never rounds.
 
-A float with p bits of mantissa holds every multiple of 2^g below 2^(p+g) in magnitude. So if all terms of a sum are multiples of
-2^g and their magnitudes add up to at most 2^(p+g), each term and each partial sum, in whatever order a library adds them, is exact.
-That is checked for every sum the network computes on the inputs, layer by layer: where it holds up to a layer, the
-values there are the true ones, and the argument goes on.
+A float with a mantissa of p bits holds every multiple of 2^g below 2^(p+g) in magnitude. Suppose all terms of a sum are
+multiples of 2^g and their magnitudes add up to at most 2^(p+g). Then each term and each partial sum is exact, in any order of
+summation. This is checked, layer by layer, for every sum that the network computes on the inputs. If it holds up to a layer,
+the values there are the true ones, and the next layer can be checked with them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MANTISSA_BITS = {"float64": 53, "float32": 24}
 
 @dataclass(frozen=True)
 class FloatExactness:
-    """How many bits of mantissa the widest sum needs, and where it is."""
+    """The mantissa bits that the widest sum needs, and the place of that sum."""
 
     bits_needed: float
     bits_available: int
@@ -37,7 +37,10 @@ class FloatExactness:
 
 
 def float_exactness(network: Transformer, encoded: np.ndarray, batch_size: int = 1024) -> FloatExactness:
-    """Check every sum that the float network `network` computes on `encoded`. Softmax of scores is refused: it rounds."""
+    """Check every sum that the float network `network` computes on `encoded`.
+
+    Raises `UsageError` for softmax of unequal scores.
+    """
     if network.precision == "exact":
         raise UsageError("this network has exact weights; convert it with as_floats first.")
     worst = FloatExactness(0.0, MANTISSA_BITS[COMPUTED_IN[network.precision]], "nowhere")
@@ -51,7 +54,7 @@ def float_exactness(network: Transformer, encoded: np.ndarray, batch_size: int =
 
 
 def _sums(network: Transformer, encoded: np.ndarray) -> Iterator[tuple[float, str]]:
-    """(bits of mantissa needed, name) of every sum, in the order of computation."""
+    """Yield (mantissa bits needed, name) of every sum, in the order of computation."""
     if network.embedding is None:
         vectors = encoded.astype(np.float64)
         yield _bits_to_hold(vectors), "the inputs"
@@ -89,12 +92,12 @@ def _sums(network: Transformer, encoded: np.ndarray) -> Iterator[tuple[float, st
 
 
 def _attend(layer: Attention, stream: np.ndarray) -> tuple[np.ndarray, list[tuple[float, str]]]:
-    """Attention that weighs all tokens equally, in the order in which the module computes it.
+    """Apply attention with equal weights, in the same order of operations as the module.
 
-    uniform  Σ_h W_O (Σ_k W_V Z_k) / n; the quotient must be exact too.
-    softmax  Σ_h W_O Σ_k (1/n) W_V Z_k, where the shares are what softmax makes of equal scores: exp(0) / n, rounded. 1/n is a float
-             for n = 2^k alone. Elsewhere the share errs by up to 1/2 unit in its last place and so do all products with it:
-             sums that are whole numbers come out as others, and a network that counts on them is refused.
+    uniform  Σ_h W_O (Σ_k W_V Z_k) / n. The quotient must be exact too.
+    softmax  Σ_h W_O Σ_k (1/n) W_V Z_k. With equal scores, softmax computes the weights exp(0) / n, rounded. 1/n is a float
+             only for n = 2^k. Otherwise the weight has an error of up to 1/2 unit in its last place, and so have all products
+             with it. Sums that should be integers are then different numbers, so a network that needs integers is rejected.
     """
     n_tokens, divides_first = stream.shape[1], layer.kind == "softmax"
     found: list[tuple[float, str]] = []
@@ -107,7 +110,7 @@ def _attend(layer: Attention, stream: np.ndarray) -> tuple[np.ndarray, list[tupl
         values = values * (1.0 / n_tokens) if divides_first else values
         found.append((_bits_of_sum(list(np.moveaxis(values, 1, 0))), f"heads.{number}: the sum over tokens"))
         bits, output = _linear(values.sum(axis=1, keepdims=True), _array(head.output))
-        if divides_first:  # the module may multiply by W_O before it adds over tokens: the bits of all products together count
+        if divides_first:  # the module may multiply by W_O before it sums over tokens, so the bits of all products together count
             bits = _linear_over_tokens(values, _array(head.output))
         found.append((bits, f"heads.{number}.output"))
         changes.append(output)
@@ -115,7 +118,7 @@ def _attend(layer: Attention, stream: np.ndarray) -> tuple[np.ndarray, list[tupl
     change = sum(changes[1:], changes[0])
     if not divides_first:
         mean = change / n_tokens
-        # a correctly rounded quotient is exact iff the true one is a float: then mean · n, not rounded, is the numerator
+        # a correctly rounded quotient is exact iff the true one is a float: then mean · n, without rounding, is the numerator
         is_exact = (
             bool((mean * n_tokens == change).all()) and _bits_to_hold(mean) + n_tokens.bit_length() <= 53
         )
@@ -127,7 +130,7 @@ def _attend(layer: Attention, stream: np.ndarray) -> tuple[np.ndarray, list[tupl
 
 
 def _linear_over_tokens(shared: np.ndarray, weights: np.ndarray) -> float:
-    """Bits of mantissa for Σ_k weights · shared_k in any order of summation: each token counts as one more input."""
+    """Return the mantissa bits for Σ_k weights · shared_k in any order of summation. Each token counts as a separate input."""
     n_samples, n_tokens, size = shared.shape
     return _linear(shared.reshape(n_samples, n_tokens * size), np.tile(weights, n_tokens))[0]
 
@@ -135,7 +138,7 @@ def _linear_over_tokens(shared: np.ndarray, weights: np.ndarray) -> float:
 def _linear(
     inputs: np.ndarray, weights: np.ndarray, bias: np.ndarray | None = None
 ) -> tuple[float, np.ndarray]:
-    """(bits of mantissa the widest sum needs, inputs · weightsᵀ + bias)."""
+    """Return (mantissa bits of the widest sum, inputs · weightsᵀ + bias)."""
     magnitude = np.abs(inputs) @ np.abs(weights).T
     grain = np.min(
         granularity(weights) + granularity(inputs.reshape(-1, inputs.shape[-1])).min(axis=0), axis=1
@@ -149,7 +152,7 @@ def _linear(
 
 
 def _bits_of_sum(terms: list[np.ndarray]) -> float:
-    """Bits of mantissa that the elementwise sum of the terms needs, channel by channel."""
+    """Return the mantissa bits that the elementwise sum of the terms needs, over all channels."""
     n_channels = terms[0].shape[-1]
     magnitude = sum((np.abs(term) for term in terms[1:]), np.abs(terms[0])).reshape(-1, n_channels)
     grains = [granularity(term.reshape(-1, n_channels)).min(axis=0) for term in terms]
@@ -161,7 +164,10 @@ def _bits_to_hold(values: np.ndarray) -> float:
 
 
 def _widest(magnitude: np.ndarray, grain: np.ndarray) -> float:
-    """max over channels of log2(magnitude) - grain; magnitudes are sums of floats, so they may err by a part in 2^40."""
+    """Return the maximum over channels of log2(magnitude) - grain.
+
+    Magnitudes are float sums with a relative error of up to 2^-40.
+    """
     is_used = magnitude > 0
     if not is_used.any():
         return 0.0

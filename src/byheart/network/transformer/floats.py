@@ -1,4 +1,5 @@
-"""Exact weights as floats: the same numbers in a floating-point type, or an error that names the first that does not fit."""
+"""Convert exact weights to floats with the same values, or raise an error that names the first weight that cannot be
+converted."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ DTYPES: dict[str, type[np.floating[Any]]] = {"float64": np.float64, "float32": n
 
 
 def as_floats(network: Transformer, precision: Precision = "float64") -> Transformer:
-    """`network` with every weight as a float of the same value; raises `InexactWeights` where there is none."""
+    """Convert every weight of `network` to a float of the same value. Raises `InexactWeights` if that is impossible."""
     if network.precision == precision:
         return network
     arrays = (_dense(name, weights, precision) for name, weights in network.parameters())
@@ -22,14 +23,14 @@ def as_floats(network: Transformer, precision: Precision = "float64") -> Transfo
 
 
 def _dense(name: str, weights: Weights, precision: Precision) -> np.ndarray:
-    """`weights` as an array of floats with the same values; a bias has one axis."""
+    """Return `weights` as an array of floats with the same values. A bias has one axis."""
     wanted = DTYPES[precision]
     if isinstance(weights, SparseMatrix):
         array = np.zeros(weights.shape, dtype=wanted)
         for (row, col), value in weights.entries.items():
             if not (value.is_float64 and float(wanted(float(value))) == float(value)):
                 raise InexactWeights(
-                    f"entry ({row}, {col}) of {name} needs {value.bits} bits and is not a {precision} number, so this network\n"
+                    f"entry ({row}, {col}) of {name} needs {value.bits} bits and cannot be a {precision} number, so this network\n"
                     "  cannot run natively in that type. Evaluate it exactly (model.predict), or compile with a\n"
                     "  construction of float precision.",
                     name=name,
@@ -41,5 +42,5 @@ def _dense(name: str, weights: Weights, precision: Precision) -> np.ndarray:
     else:
         array = weights.astype(wanted)
         if (array.astype(weights.dtype) != weights).any():
-            raise InexactWeights(f"a weight of {name} is not a {precision} number.", name=name)
+            raise InexactWeights(f"a weight of {name} cannot be represented in {precision}.", name=name)
     return array[:, 0].copy() if name.endswith((".b1", ".b2")) and array.ndim == 2 else array

@@ -1,13 +1,14 @@
-"""The exact interpreter: what `equations.exact_outputs` defines, in rational numbers, one sequence at a time, faster.
+"""The exact interpreter: a faster implementation of `equations.exact_outputs`, in rational numbers, one sequence at a time.
 
-It is an optimisation of the equations and is tested against them; it shares no code with the evaluator. Two things keep it from
-wasting time, and neither changes a value:
+It is tested against the equations, and it shares no code with the evaluator. Two optimisations change no value:
 
-- It follows only what the answer depends on: walking back from the labelled tokens through the weights, it notes which channels
-  of which tokens something later reads. Tokens come in three groups, the first, the last and those between, so the walk does not
-  grow with the sequence.
-- A channel over the tokens of a group is a list of whole numbers that count one common unit, a fraction. So the time is linear in
-  the number of tokens for uniform attention; scores of hardmax and softmax are taken of all pairs.
+- It computes only what the answer depends on. It walks back from the labelled tokens through the weights and notes which
+channels of
+  which tokens are read later. Tokens form three groups, the first, the last and those between, so the cost of the walk does not
+  depend on the length of the sequence.
+- The values of a channel for the tokens of a group are a list of integers, which are multiples of one common unit, a fraction.
+So
+  uniform attention takes time linear in the number of tokens. Scores of hardmax and softmax are computed for all pairs.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Row = list[tuple[int, Fraction]]
 ZERO = Fraction(0)
 FIRST, BETWEEN, LAST = range(3)
 Needs = dict[int, frozenset[int]]
-"""For each group of tokens, the channels that something later reads."""
+"""For each group of tokens, the channels that a later layer reads."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +60,11 @@ class Counts:
 
 
 Stream = dict[int, dict[int, Counts]]
-"""For each group of tokens, the channels that are followed."""
+"""For each group of tokens, the values of the channels that are computed."""
 
 
 def interpret(network: Transformer, sequence: np.ndarray) -> list[Vector]:
-    """The output of `network` on one sequence, exactly: for each token the vector `w_out` gives.
+    """Return the exact output vector of `w_out` for each token of one sequence.
 
     `sequence` holds `seq_len` token ids, or `seq_len` vectors of floats (each float is a rational number).
     """
@@ -74,9 +75,9 @@ def interpret(network: Transformer, sequence: np.ndarray) -> list[Vector]:
 
 
 class Interpreter:
-    """A prepared network: its weights as fractions, and the parts of each layer that an output depends on.
+    """A prepared network: its weights as fractions, and the parts of each layer on which an output depends.
 
-    last_only: whether only the last token is asked for its output.
+    last_only: whether only the output of the last token is needed.
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class Interpreter:
         self.tables = [_columns(weights, self.coordinates) for weights in tables]
 
     def outputs(self, sequence: np.ndarray) -> Vector:
-        """The output at each labelled token: all tokens but the extra one, or the last."""
+        """Return the output at each labelled token: at all tokens except the extra one, or at the last one."""
         stream = self._enter(sequence)
         for layer, needs in zip(self.layers, self.needs[1:], strict=True):
             stream = layer.apply(stream, needs)
@@ -154,7 +155,7 @@ class Interpreter:
 
 
 class _Layer:
-    """A layer with its weights as fractions, on sequences of `n_tokens`."""
+    """A layer with its weights as fractions, on sequences of `n_tokens` tokens."""
 
     def __init__(self, n_tokens: int) -> None:
         self.n_tokens = n_tokens
@@ -163,11 +164,11 @@ class _Layer:
         return len(_members(group, self.n_tokens))
 
     def needs_before(self, needs: Needs) -> Needs:
-        """What must be known before this layer so that `needs` are known after it."""
+        """Return the channels that must be known before this layer to compute `needs` after it."""
         raise NotImplementedError
 
     def apply(self, stream: Stream, needs: Needs) -> Stream:
-        """The channels `needs` behind this layer."""
+        """Return the channels `needs` after this layer."""
         raise NotImplementedError
 
 
@@ -214,7 +215,7 @@ class _Attention(_Layer):
         self.groups = _groups(n_tokens)
 
     def _read_by(self, group: int) -> tuple[int, ...]:
-        """The groups whose tokens those of `group` read."""
+        """Return the groups of tokens that the tokens of `group` read."""
         reads_first = {"full": False, "scatter": True, "gather": group != self.groups[0]}[self.pattern]
         return self.groups[:1] if reads_first else self.groups
 
@@ -236,7 +237,7 @@ class _Attention(_Layer):
             for group, channels in needs.items()
         }
         for head in self.heads:
-            # what uniform attention gives, the same to all that read the same tokens
+            # the result of uniform attention is the same for all tokens that read the same tokens
             given: dict[tuple[tuple[int, ...], int], Fraction] = {}
             for group, known in found.items():
                 rows = head.rows(needs[group])
@@ -257,15 +258,15 @@ class _Attention(_Layer):
         return found
 
     def _mean(self, row: Row, stream: Stream, groups: tuple[int, ...]) -> Fraction:
-        """The mean of a row of W_V Z over the tokens of these groups."""
+        """Return the mean of one row of W_V Z over the tokens of these groups."""
         totals = (_combine(row, stream[group], self.size(group)).total() for group in groups)
         return sum(totals, ZERO) / sum(map(self.size, groups))
 
     def _mix_by_score(self, head: _Head, rows: set[int], stream: Stream, group: int) -> dict[int, Counts]:
-        """What each token of `group` receives: the rows of W_V Z A_h."""
+        """Return what each token of `group` receives, which are the rows of W_V Z A_h."""
 
         def vectors(weights: Iterable[Row], groups: Iterable[int]) -> list[tuple[Fraction, ...]]:
-            """W Z_k for each token k of these groups, in order."""
+            """Return W Z_k for each token k of these groups, in order."""
             columns = ([_combine(row, stream[each], self.size(each)) for each in groups] for row in weights)
             return list(
                 zip(*([v for part in parts for v in part.values()] for parts in columns), strict=True)
@@ -275,7 +276,7 @@ class _Attention(_Layer):
         values = vectors([head.value[row] for row in order], everyone)
         keys, queries = vectors(head.key, everyone), vectors(head.query, [group])
         normalise = hardmax if self.kind == "hardmax" else softmax
-        given: dict[tuple[Fraction, ...], Vector] = {}  # equal queries receive the same
+        given: dict[tuple[Fraction, ...], Vector] = {}  # equal queries receive the same result
         for query in dict.fromkeys(queries):
             shares = normalise([_dot(query, key) for key in keys])
             given[query] = [_dot(shares, column) for column in zip(*values, strict=True)]
@@ -291,16 +292,16 @@ class _Head:
         self.query = [] if head.query is None else _rows(head.query)
 
     def rows(self, channels: Iterable[int]) -> set[int]:
-        """The rows of W_V that these channels receive."""
+        """Return the rows of W_V from which these channels are computed."""
         return {row for channel in channels for row, _ in self.output[channel]}
 
     def channels(self, rows: Iterable[int]) -> set[int]:
-        """The channels that these rows of W_V, and the keys, read of every token."""
+        """Return the channels of every token that these rows of W_V, and the keys, read."""
         return {channel for row in (*(self.value[row] for row in rows), *self.key) for channel, _ in row}
 
 
 class _Pool(_Layer):
-    """Σ_k Z_k, one token out."""
+    """The sum of all tokens, Σ_k Z_k, as a single token."""
 
     def needs_before(self, needs: Needs) -> Needs:
         wanted = frozenset[int]().union(*needs.values())
@@ -314,14 +315,14 @@ class _Pool(_Layer):
 
 @realises("KS25-eq1")
 def hardmax(scores: Sequence[Fraction]) -> Vector:
-    """1/|I| at the positions I of the maximum, 0 elsewhere (KS25 eq. 1, one column)."""
+    """Return 1/|I| at the positions I of the maximum, and 0 elsewhere (KS25 eq. 1, one column)."""
     largest = max(scores)
     n_ties = sum(score == largest for score in scores)
     return [Fraction(1, n_ties) if score == largest else ZERO for score in scores]
 
 
 def softmax(scores: Sequence[Fraction]) -> Vector:
-    """Equal weights for equal scores, the only case in which softmax is rational; else `NotExact`."""
+    """Return equal weights if all scores are equal, the only case in which softmax is rational. Otherwise raise `NotExact`."""
     if any(score != scores[0] for score in scores):
         raise NotExact(
             "softmax of unequal scores is irrational, so this network has no exact value.\n"
@@ -331,7 +332,7 @@ def softmax(scores: Sequence[Fraction]) -> Vector:
 
 
 def _members(group: int, n_tokens: int) -> range:
-    """The tokens of a group; the only token of a sequence is its last."""
+    """Return the tokens of a group. If a sequence has a single token, it counts as the last one."""
     if group == LAST:
         return range(n_tokens - 1, n_tokens)
     if group == FIRST:
@@ -355,7 +356,7 @@ def _rows(weights: Weights) -> list[Row]:
 
 
 def _columns(weights: Weights | None, wanted: Sequence[int]) -> dict[int, dict[int, Fraction]]:
-    """For each wanted coordinate the entries of a lookup table by row."""
+    """Return the entries of a lookup table for each wanted coordinate, by row."""
     found: dict[int, dict[int, Fraction]] = {at: {} for at in wanted}
     for number, row in enumerate([] if weights is None else _rows(weights)):
         for column, value in row:
@@ -369,13 +370,13 @@ def _dot(left: Sequence[Fraction], right: Sequence[Fraction]) -> Fraction:
 
 
 def _combine(row: Row, known: dict[int, Counts], n_tokens: int, bias: Fraction = ZERO) -> Counts:
-    """bias + Σ weight · channel, for each token."""
+    """Return bias + Σ weight · channel for each token."""
     terms = [(weight * known[at].unit, known[at].counts) for at, weight in row if any(known[at].counts)]
     parts = [part for part in (bias, *(factor for factor, _ in terms)) if part]
     if not parts:
         return Counts(Fraction(1), [0] * n_tokens)
     denominator = lcm(*(part.denominator for part in parts))
-    # each part as a whole number over that denominator; what they have in common goes into the unit
+    # write each term as an integer over that denominator; the common factor goes into the unit
     numerator = gcd(*(part.numerator * (denominator // part.denominator) for part in parts))
     counts = [bias.numerator * (denominator // bias.denominator) // numerator] * n_tokens
     for factor, numbers in terms:

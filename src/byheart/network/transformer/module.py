@@ -1,6 +1,6 @@
-"""The network as a `torch.nn.Module` with ordinary parameters: inspect it, fine-tune it, move it to a GPU.
+"""The network as a `torch.nn.Module` with ordinary parameters, which can be inspected, fine-tuned or moved to a GPU.
 
-This file imports nothing beyond torch and numpy at run time apart from the architecture itself.
+At run time this file imports only torch, numpy and the architecture.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ class FeedForwardModule(nn.Module):
         self.w1, self.b1, self.w2, self.b2 = parts
 
     def forward(self, stream: torch.Tensor) -> torch.Tensor:
-        """(batch, seq, m) to (batch, seq, m)."""
+        """Map (batch, seq, m) to (batch, seq, m)."""
         hidden = torch.relu_(nn.functional.linear(stream, self.w1, self.b1))
         return stream + nn.functional.linear(hidden, self.w2, self.b2)
 
 
 class AttentionModule(nn.Module):
-    """Z + Σ_h W_O W_V Z A_h (KS25 eqs. 2, 12 and 39); heads are the leading axis of each parameter."""
+    """Z + Σ_h W_O W_V Z A_h (KS25 eqs. 2, 12 and 39). The first axis of each parameter is the head."""
 
     def __init__(self, layer: Attention, n_tokens: int) -> None:
-        """Weights of shape (heads, s, m), output (heads, m, s). Uniform attention averages over `n_tokens`."""
+        """Create weights of shape (heads, s, m) and output (heads, m, s). Uniform attention averages over `n_tokens`."""
         super().__init__()
         self.kind, self.pattern = layer.kind, layer.pattern
         self.value, self.output = _stack(layer, "value"), _stack(layer, "output")
         self.key = self.query = None
         if layer.kind != "uniform":
             self.key, self.query = _stack(layer, "key"), _stack(layer, "query")
-        # A tensor, not a number: GPUs and compilers turn a division by a constant into a product with its rounded reciprocal.
+        # This is a tensor because GPUs and compilers turn division by a constant into multiplication by its rounded reciprocal.
         n = torch.tensor(float(n_tokens), dtype=self.value.dtype)
         self.n_tokens: torch.Tensor
         self.register_buffer("n_tokens", n, persistent=False)
@@ -56,7 +56,7 @@ class AttentionModule(nn.Module):
             return stream + torch.einsum("hms,bhs->bm", self.output, values)[:, None]
         values = torch.einsum("hsm,bnm->bhns", self.value, stream)
         if self.kind == "uniform":
-            # the sum first: integers stay integers, and W_O may carry the factor n
+            # the sum comes first, so that integers stay integers; W_O may include the factor n
             mixed = values.sum(dim=2, keepdim=True)
             change = torch.einsum("hms,bhns->bnm", self.output, mixed) / self.n_tokens
             if self.pattern == "gather":
@@ -81,17 +81,17 @@ def _stack(layer: Attention, part: str) -> nn.Parameter:
 
 
 class SumPoolModule(nn.Module):
-    """Σ_k Z_k, one token out."""
+    """The sum of all tokens, Σ_k Z_k, as a single token."""
 
     def forward(self, stream: torch.Tensor) -> torch.Tensor:
         return stream.sum(dim=1, keepdim=True)
 
 
 class TransformerModule(nn.Module):
-    """E_out ∘ layers ∘ E_in, after the embedding where inputs are token ids (KS25 eq. 4)."""
+    """E_out ∘ layers ∘ E_in, after the embedding if inputs are token ids (KS25 eq. 4)."""
 
     def __init__(self, network: Transformer) -> None:
-        """The weights of `network`, which must be floats."""
+        """Copy the weights of `network`, which must be floats."""
         super().__init__()
         embedding, extra = network.embedding, network.extra
         positions = None if embedding is None else embedding.positions
@@ -114,7 +114,7 @@ class TransformerModule(nn.Module):
                 n_tokens = 1
 
     def vectors(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Inputs as the vectors that enter, (batch, seq, d), the extra token included."""
+        """Return the input vectors (batch, seq, d), including the extra token."""
         vectors = inputs if self.embedding is None else self.embedding(inputs)
         if self.positions is not None:
             vectors = vectors + self.positions
@@ -123,12 +123,12 @@ class TransformerModule(nn.Module):
         return vectors.to(self.w_in.dtype)
 
     def enter(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Inputs to the residual stream before the first layer."""
+        """Return the residual stream before the first layer."""
         self._require_fitting(inputs)
         return nn.functional.linear(self.vectors(inputs), self.w_in)
 
     def _require_fitting(self, inputs: torch.Tensor) -> None:
-        """Refuse inputs of the wrong shape with a clear message, before an error inside the network."""
+        """Raise a clear error for inputs of the wrong shape, before an error occurs inside the network."""
         dim = self.w_in.shape[1]
         if self.embedding is None:
             wanted = f"vectors (batch, seq_len, {dim})"
@@ -143,13 +143,13 @@ class TransformerModule(nn.Module):
         if self.positions is not None and inputs.shape[1] != len(self.positions):
             raise UsageError(
                 f"this module takes {len(self.positions)} tokens per sequence; got {inputs.shape[1]}.\n"
-                "  Pad shorter ones on the left with model.network.pad; longer ones are unknown. model.predict handles both."
+                "  Pad shorter sequences on the left with model.network.pad; longer ones are unknown. model.predict does both."
             )
 
     def forward(self, inputs: torch.Tensor, last_only: bool = False) -> torch.Tensor:
-        """Token ids (batch, seq) or vectors (batch, seq, d) to outputs (batch, seq, n_outputs).
+        """Map token ids (batch, seq) or vectors (batch, seq, d) to outputs (batch, seq, n_outputs).
 
-        With `last_only`, tokens other than the last are dropped once no layer mixes tokens any more.
+        With `last_only`, all tokens except the last are dropped after the last layer that mixes tokens.
         """
         mixing = [
             number for number, layer in enumerate(self.layers) if not isinstance(layer, FeedForwardModule)
@@ -166,28 +166,28 @@ class TransformerModule(nn.Module):
 
 
 def to_module(network: Transformer, dtype: Precision | None = None) -> TransformerModule:
-    """`network` as a PyTorch module in `dtype` ("float64" or "float32"; exact networks: "float64").
+    """Convert `network` to a PyTorch module in `dtype` ("float64" or "float32"; for exact networks "float64").
 
-    Raises `InexactWeights` if a weight has no exact value in that type: a rounded weight is another network.
+    Raises `InexactWeights` if a weight has no exact value in that type, because rounding would change what the network computes.
     """
     precision = dtype or ("float64" if network.precision == "exact" else COMPUTED_IN[network.precision])
     return TransformerModule(as_floats(network, precision))
 
 
 WORTH_A_PLAN = 2**27
-"""Products of a full forward pass from which on it pays to plan what to leave out: some hundreds of samples of a large network."""
+"""Multiplications in a full forward pass above which planning saves time: some hundreds of samples of a large network."""
 
 
 _PREPARED: WeakKeyDictionary[Transformer, dict[tuple[bool, str], tuple[TransformerModule, Any]]] = (
     WeakKeyDictionary()
 )
-"""Modules with their plans, for as long as their networks are there: data that come in pieces are asked of the same ones."""
+"""Modules with their plans, kept as long as their networks exist, so that data in pieces use the same ones."""
 
 
 def _prepare(
     network: Transformer, last_only: bool, device: str, is_worth_a_plan: bool
 ) -> tuple[TransformerModule, Any]:
-    """The module of a network on a device, and a faster plan that answers in its place where that pays. The plan is kept."""
+    """Return the module of a network on a device, and a faster plan if it saves time. Both are cached."""
     from byheart.network.transformer.answer_plan import make_plan
 
     known = _PREPARED.setdefault(network, {})
@@ -209,15 +209,15 @@ def run_module(
     device: str = "cpu",
     progress: Progress | None = None,
 ) -> np.ndarray:
-    """First outputs of the native forward pass, (n_samples,) or (n_samples, n_tokens).
+    """Return the first outputs of the native forward pass, (n_samples,) or (n_samples, n_tokens).
 
-    batch_size: samples at a time; unless given, as `batches` chooses from the widest layer.
+    batch_size: samples at a time; by default chosen by `batches` from the widest layer.
     """
     n_tokens = network.seq_len + (network.extra is not None)
     n_products = len(encoded) * n_tokens * network.spec.parameters_dense
     module, plan = _prepare(network, last_only, device, n_products >= WORTH_A_PLAN)
     widths = [layer.hidden_width for layer in network.layers if isinstance(layer, FeedForward)]
-    # the plan holds the residual stream, a copy of what a layer reads, and what it adds; wide layers in pieces of their own
+    # the plan holds the residual stream, a copy of what a layer reads, and what it adds; wide layers run in pieces
     numbers = n_tokens * max([3 * network.model_width, *([] if plan and device == "cpu" else widths)])
 
     def first_outputs(batch: torch.Tensor) -> torch.Tensor:

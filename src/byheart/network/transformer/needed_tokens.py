@@ -1,7 +1,7 @@
-"""Which tokens an answer depends on, layer by layer, walking back from the tokens that carry a label.
+"""Find the tokens on which an answer depends, layer by layer, starting from the tokens with labels.
 
-Layers between mixing act on each token alone, so what matters is what each attention pattern reads. A compiled network that
-gathers its sequence in one attention layer needs only two tokens after it, whatever the length of the sequence.
+Layers that do not mix tokens act on each token separately, so only the attention patterns matter. A compiled network that
+gathers its sequence in one attention layer needs only two tokens after it, for any sequence length.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 Needed: TypeAlias = Literal["all", "ends", "last"]
-"""All tokens, the first and the last one, or the last one alone."""
+"""A set of tokens: all, the first and the last one, or only the last one."""
 
 Mixing: TypeAlias = Literal["none", "full", "gather", "scatter", "pool"]
-"""How a layer mixes tokens: not at all, by an attention pattern (see `Attention`), or into one token that is their sum."""
+"""How a layer mixes tokens: not at all, by an attention pattern (see `Attention`), or by summing them into one token."""
 
 
 def needed_tokens(mixing: Sequence[Mixing], *, last_only: bool) -> list[Needed]:
-    """The tokens that a later layer reads, before each layer and after the last one."""
+    """Return the tokens that later layers read, before each layer and after the last one."""
     needed: list[Needed] = ["last" if last_only else "all"]
     for kind in reversed(mixing):
         needed.insert(0, _before(kind, needed[0]))

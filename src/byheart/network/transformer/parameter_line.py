@@ -1,7 +1,9 @@
-"""A hard-attention Transformer along a line of parameters: cells on which it is a polynomial, as in the proof of KS25 Theorem B.3.
+"""A hard-attention Transformer along a line of parameters, divided into cells on which it is a polynomial, as in the proof of
+KS25 Theorem B.3.
 
-The parameters are start + t * direction for a real t. Hardmax and ReLU take other turns where polynomials in t change their sign;
-between such roots, and at each of them, every number in the network is a polynomial in t. Roots are isolated, so all is exact.
+The parameters are start + t * direction for a real t. The outcome of hardmax and ReLU changes where polynomials in t change
+their sign. Between such roots, and at each of them, every number in the network is a polynomial in t. Roots are isolated, so
+everything is exact.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ Matrix = list[list[Polynomial]]
 
 @dataclass(frozen=True)
 class Cell:
-    """The open interval between two roots (None: no end), or one root alone (`is_point`: both are that root)."""
+    """The open interval between two roots (None: unbounded), or a single root (`is_point`: both are that root)."""
 
     left: Root | None
     right: Root | None
@@ -49,7 +51,7 @@ class Cell:
     is_point: bool = False
 
     def signs(self, polynomials: Sequence[Polynomial]) -> tuple[int, ...]:
-        """Signs of polynomials that have no root inside."""
+        """Return the signs of polynomials that have no root inside the cell."""
         if self.is_point:
             assert self.left is not None
             return tuple(self.left.sign_of(each) for each in polynomials)
@@ -57,7 +59,7 @@ class Cell:
         return tuple(sign(value_at(each, point)) for each in polynomials)
 
     def split(self, polynomials: Sequence[Polynomial]) -> list[Cell]:
-        """The parts on which no polynomial changes its sign."""
+        """Split the cell into parts on which no polynomial changes its sign."""
         if self.is_point:
             return [self]
         roots = [root for root in roots_of_all(polynomials) if self._holds(root)]
@@ -73,7 +75,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class LayerCount:
-    """After one layer: how many cells there are, the largest degree of what decides its turns, and of what it gives."""
+    """Counts after one layer: the number of cells, and the largest degrees of the deciding polynomials and of the outputs."""
 
     kind: str
     n_polynomials: int
@@ -84,7 +86,10 @@ class LayerCount:
 
 @dataclass(frozen=True)
 class LineCount:
-    """The cells of the last layer, what was counted on the way, and the sign vectors of all outputs: the K of eq. (70)."""
+    """The cells of the last layer, the counts of each layer, and the sign vectors of all outputs, whose number is K in eq.
+
+    (70).
+    """
 
     layers: tuple[LayerCount, ...]
     output_degree: int
@@ -93,10 +98,10 @@ class LineCount:
 
 @realises("KS25-T4.3", "KS25-T B.3")
 def count_on_line(start: Transformer, direction: Transformer, sequences: np.ndarray) -> LineCount:
-    """Cells, degrees and sign patterns of a network whose parameters are start + t * direction, for all real t.
+    """Count cells, degrees and sign patterns of a network whose parameters are start + t * direction, for all real t.
 
-    Source:   KS25 eqs. (70) to (89), with the line in the place of all parameters: W = 1 variable.
-    Assumes:  two exact networks of one shape, of hard attention and feed-forward layers; `sequences` (N, n, d) of floats.
+    Source:   KS25 eqs. (70) to (89), restricted to a line in parameter space: W = 1 variable.
+    Assumes:  two exact networks of one shape, with hard attention and feed-forward layers; `sequences` (N, n, d) of floats.
     """
     stream: Stream = [
         [
@@ -145,7 +150,7 @@ def _fractions(weights: Weights) -> np.ndarray:
 
 
 def _matrix(start: Weights, direction: Weights) -> Matrix:
-    """start + t * direction, entry by entry."""
+    """Return start + t * direction, entry by entry."""
     pairs = zip(_fractions(start).tolist(), _fractions(direction).tolist(), strict=True)
     return [[polynomial([Fraction(a), Fraction(b)]) for a, b in zip(*rows, strict=True)] for rows in pairs]
 
@@ -184,7 +189,7 @@ def _after_units(cell: Cell, first: FeedForward, second: FeedForward, inputs: li
 
 
 def _scores(first: Attention, second: Attention, stream: Stream) -> list[list[list[list[Polynomial]]]]:
-    """For each head, sequence and reading token, the score of every token."""
+    """Return the score of every token, for each head, sequence and reading token."""
     found = []
     for a, b in zip(first.heads, second.heads, strict=True):
         key, query = (_matrix(*_both(getattr(a, name), getattr(b, name))) for name in ("key", "query"))
@@ -198,7 +203,7 @@ def _scores(first: Attention, second: Attention, stream: Stream) -> list[list[li
 
 
 def _both(first: Weights | None, second: Weights | None) -> tuple[Weights, Weights]:
-    """Hard attention has keys and queries."""
+    """Return both arrays. Hard attention always has keys and queries."""
     assert first is not None
     assert second is not None
     return first, second

@@ -1,7 +1,7 @@
 """The shape of a Transformer without its weights.
 
-Thousands of layers are a few runs of equal ones. Matrices, rows and entries are counted by arithmetic, so a file that claims
-more layers than it has bytes is refused before anything is built, and a network of 10^12 layers has a size.
+Thousands of layers are stored as a few runs of equal layers. Matrices, rows and entries are counted by arithmetic. So a file
+that claims more layers than it has bytes is rejected before anything is built, and a network of 10^12 layers has a size.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ RunKind = Literal["feed-forward", "attention", "sum-pool"]
 class LayerRun:
     """`n_layers` consecutive layers of one kind and shape.
 
-    `sizes` is (hidden width,) for feed-forward layers, the size of each head for attention, () for pooling. `formats` says how each
-    array of a layer is stored, in a network of precision int8.
+    `sizes` is (hidden width,) for feed-forward layers, the size of each head for attention, and () for pooling. `formats` is
+    the storage format of each array of a layer, for networks of precision int8.
     """
 
     kind: RunKind
@@ -49,7 +49,7 @@ class LayerRun:
     formats: tuple[WeightFormat, ...] = ()
 
     def shapes(self, model_width: int) -> list[tuple[str, tuple[int, int]]]:
-        """Name and shape of every parameter of one such layer; a bias has one column."""
+        """Return name and shape of every parameter of one of these layers. A bias has one column."""
         if self.kind == "feed-forward":
             (hidden,) = self.sizes
             return [
@@ -66,7 +66,7 @@ class LayerRun:
         return found
 
     def describe_heads(self) -> tuple[str, str]:
-        """Kind and sizes of a layer that mixes tokens, for a person."""
+        """Return kind and sizes of a layer that mixes tokens, for display."""
         if self.kind == "sum-pool":
             return "sum of all tokens", ""
         heads = ", ".join(f"{n} of size {size}" for size, n in Counter(self.sizes).items())
@@ -85,7 +85,7 @@ class LayerRun:
 
     @staticmethod
     def from_json(fields: Fields, has_formats: bool) -> LayerRun:
-        """From model.json. Pooling has no weights, so each pooling layer is written out."""
+        """Read a run from model.json. Pooling has no weights, so each pooling layer is listed separately."""
         found = LayerRun._shape_from_json(fields)
         if not has_formats:
             return found
@@ -132,7 +132,7 @@ class TransformerSpec:
 
     @property
     def n_layers(self) -> int:
-        """Number of layers, pooling included."""
+        """The number of layers, including pooling."""
         return sum(run.n_layers for run in self.runs)
 
     @property
@@ -157,7 +157,7 @@ class TransformerSpec:
         return self._total(prod)
 
     def _total(self, count: Callable[[tuple[int, int]], int]) -> int:
-        """The sum of `count(shape)` over all weight matrices."""
+        """Return the sum of `count(shape)` over all weight matrices."""
         layers = sum(
             run.n_layers * sum(count(shape) for _, shape in run.shapes(self.model_width)) for run in self.runs
         )
@@ -175,7 +175,7 @@ class TransformerSpec:
         return [*found, ("w_in", (self.model_width, self.dim))]
 
     def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """Name and shape of every parameter, in the order of the network's own; an exact bias has one column."""
+        """Yield name and shape of every parameter, in the same order as the network. An exact bias has one column."""
         yield from self._before()
         number = 0
         for run in self.runs:
@@ -201,7 +201,7 @@ class TransformerSpec:
 
     @property
     def storage(self) -> Storage | None:
-        """How each array is stored. Arrays before and after the layers of an int8 network are float32."""
+        """The storage format of each array. In an int8 network, arrays before and after the layers are float32."""
         if self.precision == "bfloat16":
             return Storage("bfloat16", (BFLOAT16,) * self.n_arrays)
         if self.precision == "int8":
@@ -211,13 +211,13 @@ class TransformerSpec:
 
     @property
     def n_stored(self) -> int:
-        """Number of arrays in a file: those of the weights, and one of exponents for each array of whole numbers."""
+        """The number of arrays in a file: those of the weights, and an array of exponents for each array of integers."""
         return self.n_arrays + sum(
             run.n_layers * sum(each.scale is not None for each in run.formats) for run in self.runs
         )
 
     def with_floats(self, precision: Precision) -> TransformerSpec:
-        """The same shape with weights of another precision than int8."""
+        """Return the same shape with weights of a precision other than int8."""
         return replace(self, precision=precision, runs=tuple(replace(run, formats=()) for run in self.runs))
 
     def to_json(self) -> dict[str, Any]:
@@ -235,7 +235,10 @@ class TransformerSpec:
         }
 
     def sections(self) -> list[tuple[str, str, str]]:
-        """Feed-forward layers in one line between attention layers, with how many have which hidden width."""
+        """Return the layers for display.
+
+        Feed-forward layers between two attention layers share a line, with counts of their hidden widths.
+        """
         rows = []
         first = 0
         for kind, group in groupby(self.runs, key=lambda run: run.kind):
@@ -260,7 +263,7 @@ class TransformerSpec:
         n_vocab = fields.integer("n_vocab", 1, MAX_ROWS) if fields.has("n_vocab") else None
         has_positions = fields.boolean("positions")
         if n_vocab is None and (has_positions or fields.has("pad")):
-            raise fields.refuse("n_vocab", "a number, since the network has positions or padding")
+            raise fields.refuse("n_vocab", "a number, because the network has positions or padding")
         pad = fields.integer("pad", 0, (n_vocab or 1) - 1) if fields.has("pad") else None
         return TransformerSpec(
             precision,
@@ -311,7 +314,7 @@ def spec_of(network: Transformer) -> TransformerSpec:
 
 
 def _layer_shapes(network: Transformer) -> Iterator[LayerRun]:
-    """Each layer as a run of one, with the formats of its arrays where they may differ."""
+    """Yield each layer as a run of length one, with the formats of its arrays if they may differ."""
     stored = {}
     if network.storage is not None and network.storage.precision == "int8":
         names = (name for name, _ in network.parameters())
@@ -328,6 +331,6 @@ def _shape_of(layer: Layer) -> LayerRun:
         sizes = tuple(int(head.value.shape[0]) for head in layer.heads)
         return LayerRun("attention", 1, sizes, layer.kind, layer.pattern)
     assert isinstance(layer, SumPool), (
-        f"a layer of kind {type(layer).__name__} has no place in the file format"
+        f"a layer of kind {type(layer).__name__} cannot be stored in the file format"
     )
     return LayerRun("sum-pool", 1)

@@ -1,8 +1,8 @@
-"""The PyTorch module of an int8 or bfloat16 network with its large matrices as they are stored.
+"""The PyTorch module of an int8 or bfloat16 network that keeps its large matrices in their stored format.
 
-`to_module` turns every weight into float32 once, when it is made. Here the matrices of feed-forward layers stay as they are in the
-file and are turned into float32 whenever a layer runs: a quarter or half of the memory, and more time for each batch.
-The outputs are the same bits.
+`to_module` converts every weight to float32 once, when the module is created. Here the matrices of feed-forward layers stay in
+the stored format and are converted to float32 whenever a layer runs. This takes a quarter or half of the memory and more time
+per batch. The outputs have the same bits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from byheart.network.weight_format import WeightFormat
 
 
 class _Dequantise(nn.Module):
-    """Stored numbers as float32: multiplied by the powers of two of their rows or columns, or unchanged."""
+    """Converts stored numbers to float32: multiplies them by the powers of two of their rows or columns, or leaves them
+    unchanged."""
 
     def __init__(self, form: WeightFormat, exponents: np.ndarray | None) -> None:
         super().__init__()
@@ -36,10 +37,11 @@ class _Dequantise(nn.Module):
 
 
 def to_stored_module(network: Transformer) -> TransformerModule:
-    """`network` as a module whose feed-forward matrices are kept as int8, int16 or bfloat16 and made float32 on use."""
+    """Convert `network` to a module whose feed-forward matrices stay int8, int16 or bfloat16 and are converted to float32 on
+    use."""
     if network.storage is None:
         raise UsageError(
-            f"a network of precision {network.precision} has no shorter weights; take model.module."
+            f"a network of precision {network.precision} has no shorter weights; use model.module."
         )
     module = to_module(network)
     stored = network.encoded()

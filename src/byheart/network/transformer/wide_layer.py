@@ -1,12 +1,13 @@
-"""A wide feed-forward layer in which few units fire, such as a table: every unit tests the row number, and one matches.
+"""A wide feed-forward layer in which few units fire, such as a table: every unit compares the row number, and one matches.
 
-Split what a unit reads into a few strong channels and the others: W1·x + b1 = s + o with |o| <= max|W1, others| · Σ|x, others|.
-Where s plus that bound is not positive the unit is 0, in any order of summation, and its other inputs and its outputs
-need not be read. The bound is one more column of a small matrix product, and another holds a margin for the rounding
-of every sum above: with n terms of magnitudes that add up to M, none is off by more than 2n·ε·M.
+The channels that a unit reads are split into a few strong ones and the others: W1·x + b1 = s + o with
+|o| <= max|W1, others| · Σ|x, others|. If s plus that bound is not positive, the unit is 0 in any order of summation, and
+neither its other inputs nor its outputs need to be read. The bound is one more column of a small matrix product. A further
+column holds a margin for the rounding errors of these sums: with n terms whose magnitudes add up to M, each error is at most
+2n·ε·M.
 
-For a dual table the strong channels are the digits of the row, and one unit for each token is left; for a chain they are all.
-Row numbers come again and again, so which units are left for strong channels of some values is remembered.
+In a dual table the strong channels are the digits of the row, and one unit per token remains; in a chain all channels are
+strong. Row numbers repeat, so the remaining units for given values of the strong channels are cached.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ import numpy as np
 import torch
 
 _ENTRIES_AT_ONCE = 1 << 18  # of the small product: two mebibytes, so that it stays in cache
-_N_TRIED = 64  # columns on which strong channels are chosen
+_N_TRIED = 64  # columns used to choose the strong channels
 _MOST_STRONG = 12
-_ROOM = 1.0625  # of what units are remembered for, beside the largest that was met
-_FEW = 1 / 8  # share of the units that may be left to look up; with more the whole layer is computed
+_ROOM = 1.0625  # cached units remain valid for bounds up to this factor above the largest one seen
+_FEW = 1 / 8  # the most units, as a share, that are computed separately; above it the whole layer is computed
 
 
 class WideLayer:
-    """H + W2 ReLU(W1 H + b1) + b2 on a CPU, for the units that can fire."""
+    """H + W2 ReLU(W1 H + b1) + b2 on a CPU, computed only for the units that can fire."""
 
     def __init__(
         self,
@@ -35,7 +36,7 @@ class WideLayer:
         w2: torch.Tensor,
         b2: torch.Tensor,
     ) -> None:
-        """`reads` and `writes` are the channels whose columns of W1 and rows of W2 or b2 are not zero."""
+        """Prepare the layer. `reads` and `writes` are the channels whose columns of W1 and rows of W2 or b2 are not zero."""
         self.writes = writes
         strength = w1[:, reads].abs().amax(dim=0)
         order = torch.argsort(strength, descending=True, stable=True)
@@ -50,7 +51,7 @@ class WideLayer:
         self._known: dict[int, _KnownColumns] = {}
 
     def add_to(self, stream: torch.Tensor) -> None:
-        """(m, n_columns), in place."""
+        """Add the layer's output to the stream (m, n_columns), in place."""
         read = stream[self._reads]
         if self._n_strong is None:
             step = max(1, read.shape[1] // _N_TRIED)
@@ -59,7 +60,7 @@ class WideLayer:
         stream[self.writes] += (self._change(read) if change is None else change).T
 
     def strongest_units(self, stream: torch.Tensor) -> torch.Tensor:
-        """The unit of each column of (m, n_columns) whose sum W1·x + b1 is largest; any unit where none is positive."""
+        """Return, for each column of (m, n_columns), the unit with the largest W1·x + b1, or any unit if none is positive."""
         read = stream[self._reads]
         n_strong = self._n_strong or self._choose_strong(read[:, :: max(1, read.shape[1] // _N_TRIED)])
         found = self._units_left(read, n_strong) if n_strong else None
@@ -73,11 +74,11 @@ class WideLayer:
         strongest = np.zeros(read.shape[1], dtype=np.int64)
         strongest[columns.numpy()[rising]] = units.numpy()[
             rising
-        ]  # of each column the last one, the strongest, stays
+        ]  # for each column the last unit, the strongest, is kept
         return torch.from_numpy(strongest)
 
     def _change(self, read: torch.Tensor) -> torch.Tensor:
-        """(n_columns, n_writes): what all units add, some columns at a time."""
+        """Return what all units add, (n_columns, n_writes), computed in chunks of columns."""
         step = max(1, _ENTRIES_AT_ONCE // len(self._w1))
         parts = [
             torch.relu_(torch.addmm(self._b1, part.T, self._w1.T)) @ self._w2 + self._b2
@@ -86,7 +87,7 @@ class WideLayer:
         return torch.cat(parts)
 
     def _change_of_units_left(self, read: torch.Tensor) -> torch.Tensor | None:
-        """The same sum from only the units that may fire; None if these are many."""
+        """Return the same sum, computed only from the units that may fire, or None if there are many."""
         assert self._n_strong is not None
         found = self._units_left(read, self._n_strong)
         if found is None:
@@ -98,7 +99,7 @@ class WideLayer:
         return change.add_(self._b2)
 
     def _choose_strong(self, read: torch.Tensor) -> int:
-        """How many channels to test: those for which testing and looking up cost least on these columns; 0 for none."""
+        """Return how many strong channels make testing and computing cheapest on these columns; 0 for none."""
         n_units, n_reads = self._w1.shape
         costs = {0: float(n_units * (n_reads + self._w2.shape[1]))}
         for n_strong in range(1, min(n_reads, _MOST_STRONG) + 1):
@@ -108,7 +109,7 @@ class WideLayer:
         return min(costs, key=lambda n_strong: costs[n_strong])
 
     def _test(self, n_strong: int) -> torch.Tensor:
-        """(n_strong + 3, q): strong columns of W1, the bias, the bound of the others, and the magnitude of all."""
+        """Return (n_strong + 3, q): strong columns of W1, the bias, the bound of the others, and the largest magnitude."""
         if n_strong not in self._tests:
             strong, others = self._w1[:, :n_strong], self._w1[:, n_strong:].abs()
             bound = others.amax(dim=1, keepdim=True) if others.shape[1] else torch.zeros_like(strong[:, :1])
@@ -118,20 +119,20 @@ class WideLayer:
         return self._tests[n_strong]
 
     def _test_of_units(self, n_strong: int) -> torch.Tensor:
-        """The same, a row for each unit."""
+        """Return the same matrix transposed, with one row per unit."""
         if n_strong not in self._tests_of_units:
             self._tests_of_units[n_strong] = self._test(n_strong).T.contiguous()
         return self._tests_of_units[n_strong]
 
     def _bounds(self, read: torch.Tensor, n_strong: int) -> torch.Tensor:
-        """(n_columns, n_strong + 3): what the rows of `_test` are multiplied by."""
+        """Return the matrix (n_columns, n_strong + 3) by which `_test` is multiplied."""
         sizes = read.abs()
         rest = sizes[n_strong:].sum(dim=0, keepdim=True)
         margin = (sizes.sum(dim=0, keepdim=True) + 1) * self._margin
         return torch.cat([read[:n_strong], torch.ones_like(rest), rest, margin]).T.contiguous()
 
     def _units_left(self, read: torch.Tensor, n_strong: int) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """(unit, column) of every unit that may fire; None where they are many, or numbers are not finite."""
+        """Return (unit, column) for every unit that may fire, or None if there are many, or if numbers are not finite."""
         test, bounds = self._test(n_strong), self._bounds(read, n_strong)
         known = self._units_known(bounds, n_strong) if torch.isfinite(bounds).all() else None
         found = _units_of(bounds, test) if known is None else known
@@ -141,24 +142,24 @@ class WideLayer:
             torch.from_numpy(found[0]),
             torch.from_numpy(np.repeat(np.arange(len(bounds)), found[1])),
         )
-        if known is not None:  # for limits that this column may be far from
+        if known is not None:  # the cached units are for larger bounds, so check them again
             left = (bounds[columns] * self._test_of_units(n_strong)[units]).sum(dim=1) > 0
             units, columns = units[left], columns[left]
         return units, columns
 
     def _units_known(self, bounds: torch.Tensor, n_strong: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """As `_units_of`, of what is remembered and what is new; None where remembering does not pay."""
+        """Return the same as `_units_of`, from the cache and for new columns; None if caching does not save time."""
         limits, strong = bounds[:, n_strong + 1 :].amax(dim=0), bounds[:, :n_strong].numpy()
         known = self._known.get(n_strong)
         if known is None or bool((limits > known.limits).any()):
             known = _KnownColumns.none(_ROOM * limits, strong[:0])
-        if known.n_columns > 4 * len(self._w1):  # no row numbers
+        if known.n_columns > 4 * len(self._w1):  # the values are not row numbers
             return None
         missing = known.find_missing(strong)
         if len(missing):
             new = torch.cat([bounds[missing, : n_strong + 1], known.limits.expand(len(missing), 2)], dim=1)
             units = _units_of(new, self._test(n_strong))
-            if units is None:  # the limits say too little
+            if units is None:  # the bounds exclude too few units
                 self._known.pop(n_strong, None)
                 return None
             known = self._known[n_strong] = known.with_columns(strong[missing], *units)
@@ -167,9 +168,10 @@ class WideLayer:
 
 @dataclass(frozen=True, eq=False)
 class _KnownColumns:
-    """Which units may fire, by the values of the strong channels, where what else a column holds does not exceed `limits`.
+    """A cache of the units that may fire, by the values of the strong channels. It is valid for bounds up to `limits`.
 
-    Batches run side by side and share it, so it is never written to: what is new makes a new one. Of two made at once one is lost.
+    Batches run in parallel and share it, so it is never modified: new entries create a new cache. If two are created at once, one
+    is lost.
     """
 
     limits: torch.Tensor
@@ -181,17 +183,17 @@ class _KnownColumns:
 
     @classmethod
     def none(cls, limits: torch.Tensor, strong: np.ndarray) -> _KnownColumns:
-        """Nothing yet; `strong` has no rows."""
+        """Return an empty cache. `strong` must have no rows."""
         counts = np.zeros(0, dtype=np.int64)
         return cls(limits, strong, np.zeros(0, dtype=np.uint64), counts, counts, counts)
 
     @property
     def n_columns(self) -> int:
-        """Columns that are remembered."""
+        """The number of columns in the cache."""
         return len(self.hashes)
 
     def find_missing(self, strong: np.ndarray) -> np.ndarray:
-        """One column for each value that is not remembered."""
+        """Return one column for each value that is not in the cache."""
         hashes = _hashes(strong)
         at = np.searchsorted(self.hashes, hashes)
         is_known = np.append(self.hashes, np.uint64(0))[at] == hashes
@@ -200,7 +202,7 @@ class _KnownColumns:
         return missing[np.unique(hashes[missing], return_index=True)[1]]
 
     def with_columns(self, strong: np.ndarray, units: np.ndarray, counts: np.ndarray) -> _KnownColumns:
-        """These and some columns more, with as many units each as `counts` says."""
+        """Return a cache with additional columns. `counts` holds the number of units of each."""
         hashes = np.concatenate([self.hashes, _hashes(strong)])
         firsts = np.concatenate([self.firsts, len(self.units) + np.cumsum(counts) - counts])
         order = np.argsort(hashes, kind="stable")
@@ -214,7 +216,7 @@ class _KnownColumns:
         )
 
     def units_of(self, strong: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        """The units of each column, and how many each has; None where two values share a hash."""
+        """Return the units of each column and their number, or None if two different values have the same hash."""
         at = np.searchsorted(self.hashes, _hashes(strong))
         if not (self.strong[at] == strong).all():
             return None
@@ -234,7 +236,7 @@ def _hashes(strong: np.ndarray) -> np.ndarray:
 
 
 def _units_of(bounds: torch.Tensor, test: torch.Tensor) -> tuple[np.ndarray, np.ndarray] | None:
-    """Units that may fire, column after column, and how many each column has; None where they are many."""
+    """Return the units that may fire, column by column, and their number for each column; None if there are many."""
     n_columns, n_units = len(bounds), test.shape[1]
     height = max(1, _ENTRIES_AT_ONCE // n_units)
     product = bounds.new_empty(min(height, n_columns), n_units)
