@@ -110,7 +110,7 @@ def test_missing_keys_are_all_named() -> None:
         ({"architectures": ["PhiForCausalLM"]}, "no key `model_type`"),
         (
             {"model_type": "mamba"},
-            "'mamba', which is not known here.\n  Known values of model_type: bert, gemma",
+            "'mamba', which byheart does not support.\n  Known values of model_type: bert, gemma",
         ),
         ({"model_type": ["gpt2"]}, "['gpt2'], which is not known"),
         (

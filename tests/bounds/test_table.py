@@ -131,7 +131,7 @@ def test_distributions_take_far_more() -> None:
 
 def test_one_class_needs_nothing() -> None:
     problem = DataShape(1000, 8, 1, dim=4, radius=1, separation=1)
-    assert "nothing to tell apart" in reasons(problem)["KS25 Theorem 4.2"]
+    assert "nothing to distinguish" in reasons(problem)["KS25 Theorem 4.2"]
     assert {b.value for b in for_shape(problem).of("bits", "lower")} == {0}
 
 

@@ -106,7 +106,7 @@ def test_one_changed_bit_of_a_weight_is_found(row: int) -> None:
     assert certificate.wrong_samples[0].got is None
     assert "the weights are not the ones of the stored certificate" in certificate.problems[0]
     assert "expected" in str(certificate)
-    assert "the network answers nothing it knows" in str(certificate)
+    assert "the network answers that the input is unknown" in str(certificate)
 
 
 def test_a_weight_that_changes_no_answer_is_found_by_its_digest() -> None:
@@ -141,7 +141,7 @@ def test_a_label_the_model_does_not_have_is_wrong_even_where_it_answers_nothing(
     certificate = verify(silent, other)
     assert (certificate.wrong, certificate.holds) == (1, False)
     assert certificate.wrong_samples[0].reason == (
-        "a label the model does not have; it answers nothing it knows"
+        "the model does not have this label; it answers that the input is unknown"
     )
 
 

@@ -1,7 +1,7 @@
-"""What theory says is possible: every theorem gives a number, and every number has its source.
+"""Bounds from theory. Every theorem gives a number, and every number has a source.
 
-`table(dataset)` and `for_shape(shape)` evaluate every bound that applies and say why the others do
-not. Each theorem is also a function of its own in the module named after its source.
+`table(dataset)` and `for_shape(shape)` evaluate every bound that applies, and give the reason for every bound that does not.
+Each theorem is also a function, in the module named after its source.
 """
 
 from byheart.bounds.architecture import Architecture, Part, read_architecture

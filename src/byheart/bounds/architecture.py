@@ -1,8 +1,7 @@
-"""Read an architecture file in the Hugging Face manner and count its parameters exactly.
+"""Read a `config.json` in Hugging Face's format and count the parameters of the model exactly.
 
-Only key names are shared with that library; nothing of it is imported. The count is that of the model as
-published with the file: token embeddings, blocks, final normalisation and the output matrix where it is
-not tied (BERT: the encoder with its pooler).
+The code uses only the key names of that library and imports nothing from it. The count covers the published model: token
+embeddings, blocks, final normalisation and, unless it is tied, the output matrix (for BERT, the encoder with its pooler).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ Kind = Literal["decoder", "encoder", "encoder-decoder"]
 
 @dataclass(frozen=True, kw_only=True)
 class Architecture:
-    """A Transformer by its sizes, with an exact parameter count."""
+    """The sizes of a Transformer, with an exact parameter count."""
 
     family: str
     kind: Kind
@@ -42,7 +41,10 @@ class Architecture:
 
     @property
     def active_parameters(self) -> int:
-        """Parameters that take part in one token's computation; fewer than all in a mixture of experts."""
+        """The parameters that take part in the computation for one token.
+
+        In a mixture of experts these are fewer than all parameters.
+        """
         return sum(part.active for part in self.parts)
 
     def to_json(self) -> dict[str, object]:
@@ -56,7 +58,7 @@ class Architecture:
 
 @dataclass(frozen=True)
 class Part:
-    """One named group of parameters, and how many of them are used for one token."""
+    """A named group of parameters, and how many of them are used for one token."""
 
     name: str
     parameters: int
@@ -64,14 +66,14 @@ class Part:
 
 
 def read_architecture(config: object) -> Architecture:
-    """Count the parameters an architecture file describes; `config` is its JSON, parsed.
+    """Count the parameters that an architecture file describes. `config` is its parsed JSON.
 
-    Raises MalformedFile, naming every missing key, every value of the wrong kind and every contradiction;
-    keys that do not bear on the size are ignored.
+    Raises MalformedFile for missing keys, values of the wrong type and contradictions, and names them. Keys that do not affect
+    the size are ignored.
     """
     if not isinstance(config, Mapping):
         raise MalformedFile(
-            f"the architecture file holds a {type(config).__name__}, not an object of keys and values."
+            f"the architecture file contains a {type(config).__name__}, not an object with keys and values."
         )
     family = _family(config)
     return _READERS[family](ConfigKeys(config, family))
@@ -88,11 +90,13 @@ def _family(config: Mapping[str, object]) -> str:
             if first.lower().startswith(head) and first[len(head) :].startswith(("For", "LMHead", "Model")):
                 return family
         raise MalformedFile(
-            f"the architecture file has no key `model_type`, which says how to read the others.\n{known}",
+            f"the architecture file has no key `model_type`, which is needed to interpret the other keys.\n{known}",
             missing=("model_type",),
         )
     if not isinstance(named, str) or named not in _READERS:
-        raise MalformedFile(f"`model_type` is {named!r}, which is not known here.\n{known}", model_type=named)
+        raise MalformedFile(
+            f"`model_type` is {named!r}, which byheart does not support.\n{known}", model_type=named
+        )
     return named
 
 
@@ -134,19 +138,19 @@ def _gpt2(keys: ConfigKeys) -> Architecture:
 
 @dataclass(frozen=True)
 class _LlamaStyle:
-    """How a family differs from Llama: defaults, biases and the norms of one block."""
+    """The differences between a family and Llama: defaults, biases and the norms of one block."""
 
     tied: bool = False
     qkv_bias: bool = False
     head_dim: int | None = None
     head_norms: int = 0
     block_norms: int = 2
-    experts: str = ""  # the key that counts experts, for mixtures
+    experts: str = ""  # the key with the number of experts, for mixtures
     activation: str = "silu"
 
 
 def _llama_like(style: _LlamaStyle) -> Callable[[ConfigKeys], Architecture]:
-    """A reader for decoders with rotary positions, RMS norms and a gated feed-forward part."""
+    """Return a reader for decoders with rotary positions, RMS norms and a gated feed-forward part."""
 
     def read(keys: ConfigKeys) -> Architecture:
         sizes = keys.sizes(**_USUAL_NAMES)
@@ -199,7 +203,7 @@ def _gated_feed_forward(keys: ConfigKeys, style: _LlamaStyle, d: int, n_layers: 
     n_sparse = keys.sparse_layers(n_layers)
     expert = 3 * d * keys.size("moe_intermediate_size", wide)
     shared_width = keys.size("shared_expert_intermediate_size", 0)
-    shared = 3 * d * shared_width + d if shared_width else 0  # with the gate that weighs it
+    shared = 3 * d * shared_width + d if shared_width else 0  # with the gate that weights it
     parts = [
         Part("experts", n_sparse * n_experts * expert, n_sparse * chosen * expert),
         _dense("router", n_sparse * d * n_experts),

@@ -1,7 +1,7 @@
 """Assumptions of theorems that can only be checked on the data.
 
-Whether every few vectors are independent takes as many determinants as there are choices, each exact. Where there are more
-than `MOST_CHOICES` nothing is checked, and a bound that needs it is not shown.
+Checking that every k vectors are independent takes one exact determinant for each choice of k vectors. If there are more than
+`MOST_CHOICES` choices, nothing is checked, and bounds with this assumption are not shown.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from byheart.data.sequences import VectorSequences
 
 MOST_CHOICES = 2_000
 MOST_DIMENSIONS = 12
-"""Determinants are exact, so their cost grows with the cube of this."""
+"""The largest dimension checked. Determinants are exact, so their cost grows with the cube of the dimension."""
 
 Vector = Sequence[Fraction]
 
 
 @dataclass(frozen=True)
 class DataChecks:
-    """Why an assumption does not hold, or was not checked; empty where it holds.
+    """For each assumption, the reason why it does not hold or was not checked. The reason is empty if it holds.
 
     general_position    no D + 1 samples, read as vectors of dimension D, lie on a hyperplane
     independent_tokens  tokens of a sample are linearly independent, and so are the last tokens of any n samples
@@ -43,7 +43,7 @@ class DataChecks:
 
 
 ASSUMED = DataChecks()
-"""What is taken for granted where there are no data: the bounds state it."""
+"""The result if there are no data: every assumption is taken for granted, and the bounds state it."""
 
 
 _UNCHECKED = "it was not checked whether vectors are independent: the data are read in pieces"
@@ -51,7 +51,7 @@ NOT_IN_MEMORY = DataChecks(general_position=_UNCHECKED, independent_tokens=_UNCH
 
 
 def check_assumptions(data: Dataset | DatasetPieces) -> DataChecks:
-    """Check the assumptions on the data; the reasons name what was found."""
+    """Check the assumptions on the data, and return the reasons why some do not hold."""
     if isinstance(data, DatasetPieces):
         return ASSUMED if data.dim is None else NOT_IN_MEMORY
     if data.task == "distribution":
@@ -59,7 +59,7 @@ def check_assumptions(data: Dataset | DatasetPieces) -> DataChecks:
         least, most = int(contexts.lengths.min()), int(contexts.lengths.max())
         n_absent = len(contexts) * data.n_classes - contexts.next_tokens.size
         lengths = f"contexts have {least} to {most} tokens, not one length"
-        support = f"{n_absent:,} pairs of context and next token never occur, so supports are not full"
+        support = f"{n_absent:,} pairs of context and next token never occur, so the distributions do not have full support"
         return DataChecks(
             one_length=lengths if least < most else "", full_support=support if n_absent else ""
         )
@@ -74,7 +74,7 @@ def _hyperplanes(inputs: VectorSequences) -> str:
     rows = inputs.values.reshape(len(inputs), -1)
     width = rows.shape[1]
     distinct = representatives(group_rows(rows.reshape(-1).view(np.int64), np.arange(len(rows) + 1) * width))
-    # D + 1 points lie on a hyperplane where their vectors, each with a 1 put before, are dependent
+    # D + 1 points lie on a hyperplane iff their vectors, each extended by a coordinate 1, are dependent
     if _are_too_many(len(distinct), width + 1):
         return _not_checked(comb(len(distinct), width + 1), width + 1)
     lifted = [[Fraction(1), *map(Fraction, row)] for row in rows[distinct].tolist()]
@@ -87,16 +87,16 @@ def _dependent_tokens(inputs: VectorSequences) -> str:
     for number, sample in enumerate(inputs.values.tolist(), start=1):
         if _is_dependent([list(map(Fraction, token)) for token in sample]):
             return f"the tokens of row {number} are linearly dependent"
-    # a repeated sample is no sample more; a token that ends two samples is two equal columns, whose Kruskal rank is 1
+    # repeated samples count once; if two samples end in the same token, two columns are equal and the Kruskal rank is 1
     samples = dict.fromkeys(tuple(map(tuple, sample)) for sample in inputs.values.tolist())
     last = [list(map(Fraction, sample[-1])) for sample in samples]
     if inputs.seq_len > 1 and len(set(map(tuple, last))) < len(last):
-        return "two samples end in the same token, and last tokens must be independent"
+        return "two samples end in the same token, but last tokens must be independent"
     return _dependent_choice(last, inputs.seq_len, "last tokens are linearly dependent")
 
 
 def _dependent_choice(vectors: Sequence[Vector], size: int, what: str) -> str:
-    """Why some `size` of the vectors are linearly dependent; empty if every choice of `size` is independent."""
+    """Return why some `size` of the vectors are linearly dependent; empty if every choice of `size` vectors is independent."""
     if _are_too_many(len(vectors), size):
         return _not_checked(comb(len(vectors), size), size)
     if any(_is_dependent(chosen) for chosen in combinations(vectors, min(size, len(vectors)))):
@@ -113,7 +113,7 @@ def _not_checked(n_choices: int, size: int) -> str:
 
 
 def _is_dependent(vectors: Sequence[Vector]) -> bool:
-    """Whether one vector is a combination of the others, by elimination over the rationals."""
+    """Whether one vector is a linear combination of the others, by elimination over the rationals."""
     rows = [list(vector) for vector in vectors]
     for step in range(len(rows)):
         pivot = next(

@@ -1,6 +1,6 @@
-"""What theory says: one number with its kind, its assumptions and its source.
+"""Bounds from theory: a number with its kind, its assumptions and its source.
 
-A `Bound` is never an estimate, a measurement or a certificate: those are other types, and nothing here turns one into
+A `Bound` is never an estimate, a measurement or a certificate. These are different types, and no function here converts one into
 another.
 """
 
@@ -15,18 +15,18 @@ from byheart.records.json_record import JsonRecord
 
 Kind = Literal["lower", "upper", "exact"]
 Scope = Literal["these data", "some data of this shape"]
-"""Of what a bound speaks. What suffices for all data of a shape suffices for these data. What some data of that shape need, in the
-worst case, these data may do without: they may be far easier."""
+"""What a bound is about. A size that suffices for all data of a shape also suffices for these data. A size that some data of
+the shape need, in the worst case, may be larger than these data need."""
 
 CAPACITIES = ("contexts", "facts", "samples")
-"""Quantities of what a model holds, of which a lower bound is a promise."""
+"""Quantities that a model can hold. For these, a lower bound is a guarantee."""
 
 
 def spell(number: int) -> str:
-    """A whole number for people: in full with commas, or as a power of ten where it is too long to read."""
+    """Format an integer for display: in full with commas, or as a power of ten if it is very long."""
     if abs(number) < 10**24:
         return f"{number:,}"
-    # bit_length / log2(10), good to a digit of the exponent, without forming the decimal digits
+    # bit_length / log2(10) gives the exponent to within one, without computing the decimal digits
     return f"about 10^{abs(number).bit_length() * 30103 // 100000}"
 
 
@@ -34,11 +34,13 @@ def spell(number: int) -> str:
 class Bound:
     """One theorem evaluated on one problem.
 
-    `value` is an integer or an exact rational, rounded outward where a real number had to be rounded: a
-    lower bound down, an upper bound up. `statement` is the id in the theorem index, empty where the index
-    lists none. `quantity` says what is bounded ("parameters", "bits", "depth",
-    "samples", ...); two bounds may be compared only when their quantities agree and both apply. `speaks_of` says whether it is
-    about these data or about some data of this shape; only the first kind may be shown beside the size of a model of these data.
+    value      an integer or an exact rational. If a real number had to be rounded, a lower bound is rounded down and an upper
+               bound up
+    quantity   what is bounded: "parameters", "bits", "depth", "samples", ... Bounds can be compared only if their quantities
+               agree and both apply
+    statement  the id in the theorem index; empty if the index has none
+    speaks_of  whether the bound is about these data or about some data of this shape. Only the first kind may be shown next to
+               the size of a model of these data
     """
 
     name: str
@@ -52,7 +54,7 @@ class Bound:
     speaks_of: Scope
 
     def __post_init__(self) -> None:
-        """Refuse a bound that could mislead: a float, an unknown kind, no source or no sentence."""
+        """Reject a bound that could mislead: a float, an unknown kind, no source or no sentence."""
         if isinstance(self.value, bool) or not isinstance(self.value, int | Fraction):
             raise TypeError(f"{self.name}: a bound is an int or a Fraction, not {type(self.value).__name__}")
         if self.kind not in get_args(Kind):
@@ -61,18 +63,18 @@ class Bound:
             raise ValueError(f"{self.name!r}: a bound needs a name, a quantity, a source and a sentence")
 
     def to_json(self) -> dict[str, object]:
-        """A JSON-ready dictionary; a rational that is not an integer becomes the string "p/q"."""
+        """Return a dictionary for JSON. A rational that is not an integer becomes the string "p/q"."""
         return {**asdict(self), "value": int(self.value) if self.value.denominator == 1 else str(self.value)}
 
 
 @dataclass(frozen=True)
 class Estimate(JsonRecord):
-    """What one of our constructions takes; not a bound.
+    """The size of one of our constructions. This is not a bound.
 
     bits        bits that store it, see `Size.stored_bits`
-    options     those that `compile` chooses itself, where there are such
-    is_planned  whether it was planned for the data themselves, so that the network built has exactly this size; otherwise
-                it is what random data of this shape would probably take
+    options     the options that `compile` would choose itself, if any
+    is_planned  True if it was planned for these data, so that the network will have exactly this size; False if it is an
+                estimate for random data of this shape
     """
 
     name: str
@@ -84,19 +86,19 @@ class Estimate(JsonRecord):
 
     @property
     def title(self) -> str:
-        """The name with the options that are not those of the construction itself."""
+        """The name, with the options that the user did not choose."""
         return with_options(self.name, self.options)
 
 
 def with_options(name: str, options: Mapping[str, object]) -> str:
-    """A construction with its options: retrieval (reject bits 16)."""
+    """Format a construction with its options: retrieval (reject bits 16)."""
     listed = ", ".join(f"{option.replace('_', ' ')} {value}" for option, value in options.items())
     return f"{name} ({listed})" if listed else name
 
 
 @dataclass(frozen=True)
 class NotApplicable(JsonRecord):
-    """A bound or a construction that says nothing about a data set, and why."""
+    """A bound or a construction that does not apply to a data set, with the reason."""
 
     name: str
     statement: str
@@ -105,7 +107,7 @@ class NotApplicable(JsonRecord):
 
 @dataclass(frozen=True)
 class Theorem:
-    """A result with its name, its id in the theorem index (if it has one) and where it is printed."""
+    """A theorem with its name, its id in the theorem index (if any) and where it is published."""
 
     name: str
     statement: str
@@ -122,10 +124,10 @@ class Theorem:
         more: str = "",
         speaks_of: Scope | None = None,
     ) -> Bound:
-        """The bound for one problem; `more` says more precisely where it is printed.
+        """Return the bound for one problem. `more` gives its place in the publication in more detail.
 
-        Unless `speaks_of` says otherwise, what is enough is enough for these data, and what is needed is needed by some data;
-        of what a model can hold, the least is held of any data, and more than the most is too much for some.
+        By default, a size that is enough is about these data, and a size that is needed is about some data in the worst case.
+        For quantities that a model can hold, a lower bound is about any data, and an upper bound about some data.
         """
         source = self.source + more
         promises: Kind = "lower" if quantity in CAPACITIES else "upper"
@@ -138,13 +140,13 @@ class Theorem:
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper: the prefix of its statements here, and its authors."""
+    """A paper: the prefix of its statement ids, and its authors."""
 
     short: str
     authors: str
 
     def theorem(self, where: str, statement: str, source: str = "") -> Theorem:
-        """A statement of this paper; `source` says more precisely `where` it is printed."""
+        """Return a statement of this paper. `source` gives its place in more detail than `where`."""
         return Theorem(f"{self.short} {where}", statement, f"{self.authors}, {source or where}")
 
 

@@ -1,4 +1,4 @@
-"""The keys of an architecture file (config.json), each read by `records.reader`: problems name the file's own key and value."""
+"""The keys of an architecture file (config.json), each read by `records.reader`. Errors name the key and its value."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from byheart.records.reader import read_value, within
 from byheart.records.refusals import refuse_file
 
 T = TypeVar("T", bool, str)
-Size = Annotated[int, within(1, 1 << 48)]  # no published size comes near; larger ones are mistakes
+Size = Annotated[int, within(1, 1 << 48)]  # larger than any published size; larger values are mistakes
 
 
 @dataclass(frozen=True)
 class ConfigKeys:
-    """The keys of one file, read as one family of architectures. JSON's null counts as absent."""
+    """The keys of one file, read for one family of architectures. JSON's null counts as absent."""
 
     config: Mapping[str, object]
     family: str
 
     def need(self, *names: str) -> None:
-        """Refuse unless all these keys are there, naming every one that is missing."""
+        """Raise `MalformedFile` unless all these keys are present. The error names every missing key."""
         missing = tuple(name for name in names if self.config.get(name) is None)
         if missing:
             raise MalformedFile(
-                f"a {self.family} architecture file needs the keys {', '.join(missing)}, which are missing.\n"
+                f"this {self.family} architecture file lacks the keys {', '.join(missing)}.\n"
                 f"  It has: {', '.join(sorted(map(str, self.config))) or 'no keys at all'}.",
                 missing=missing,
                 family=self.family,
             )
 
     def size(self, name: str, default: int | None = None) -> int:
-        """A positive whole number, or `default` if the key is absent (0 may stand for "none")."""
+        """Return a positive integer, or `default` if the key is absent (0 may mean "none")."""
         value = self.config.get(name)
         if value is None:
             if default is None:
@@ -43,7 +43,7 @@ class ConfigKeys:
         return size
 
     def sizes(self, **names: str) -> dict[str, int]:
-        """The sizes under these keys, all of which must be there."""
+        """Return the sizes for these keys, all of which must be present."""
         self.need(*names.values())
         return {field: self.size(name) for field, name in names.items()}
 
@@ -65,22 +65,22 @@ class ConfigKeys:
         return f"a {self.family} architecture file"
 
     def refuse(self, name: str, value: object, reason: str) -> None:
-        """Refuse a value that would change the count in a way we do not know."""
+        """Raise `MalformedFile` if the key has this value, because its effect on the count is not known."""
         if self.config.get(name) == value:
             raise MalformedFile(f"`{name}` is {value!r}: {reason}.", key=name, value=value)
 
     def require(self, name: str, value: object, reason: str) -> None:
-        """Refuse any value but this one, if the key is there."""
+        """Raise `MalformedFile` if the key is present with a different value."""
         given = self.config.get(name)
         if given is not None and given != value:
             raise MalformedFile(f"`{name}` is {given!r}, not {value!r}: {reason}.", key=name, value=given)
 
     def quotient(self, whole: str, part: str) -> int:
-        """The size of one part, where the parts must make up the whole exactly."""
+        """Return the size of one part. The parts must divide the whole exactly."""
         return self.must_divide(part, self.size(part), whole, self.size(whole))
 
     def must_divide(self, part: str, part_value: int, whole: str, whole_value: int) -> int:
-        """whole / part, refused when it is not a whole number."""
+        """Return whole / part. Raises `MalformedFile` if it is not an integer."""
         if whole_value % part_value:
             raise MalformedFile(
                 f"`{part}` = {part_value} does not divide `{whole}` = {whole_value}; one of them is wrong.",
@@ -89,7 +89,7 @@ class ConfigKeys:
         return whole_value // part_value
 
     def sparse_layers(self, n_layers: int) -> int:
-        """Layers with experts: every `decoder_sparse_step`-th, less those listed in `mlp_only_layers`."""
+        """Return the number of layers with experts: every `decoder_sparse_step`-th layer, except those in `mlp_only_layers`."""
         step = self.size("decoder_sparse_step", 1)
         layers: tuple[int, ...] = read_value(
             self.config.get("mlp_only_layers") or (),

@@ -1,4 +1,4 @@
-"""Dana, Pydi & Chevaleyre (2024): what one layer of attention alone can hold.
+"""Dana, Pydi & Chevaleyre (2024): what a single attention layer without feed-forward layers can store.
 
 Notation in the docstrings: N tokens in the dictionary (`n_tokens`), S `seq_len`, H `n_heads`, d `dim`, d_h
 `head_dim`, T₀ sequences.
@@ -44,22 +44,23 @@ class AttentionOnlyShape:
     @property
     @realises("DPC24-R1")
     def parameters(self) -> int:
-        """d (S + 2N + 4 d_h H): positions, embedding and unembedding, four matrices per head."""
+        """The number of parameters, d (S + 2N + 4 d_h H): positions, embedding and unembedding, four matrices per head."""
         return self.dim * (self.seq_len + 2 * self.n_tokens + 4 * self.head_dim * self.n_heads)
 
     @property
     def rank(self) -> int:
-        """H min(d, d_h) + min(d, L) for sequences with L distinct last tokens (d of them where L is not given).
+        """H min(d, d_h) + min(d, L) for sequences with L distinct last tokens. If L is not given, d is used instead.
 
-        Departs: printed as H d_h + d. A head wider than d does not reach d_h, and the skip connection sees the last token
-                 alone: sequences with the same last token get the same vector from it, so its rank is at most L.
+        Departs: printed as H d_h + d. A head wider than d does not reach d_h. The skip connection sees only the last token, so
+        sequences
+                 with the same last token get the same vector from it, and its rank is at most L.
         """
         n_last_tokens = self.dim if self.n_last_tokens is None else self.n_last_tokens
         return self.n_heads * min(self.dim, self.head_dim) + min(self.dim, n_last_tokens)
 
 
 def _parameters(n_contexts: int, n_tokens: int, seq_len: int, dim: int, n_last_tokens: int | None) -> int:
-    """d (S + 2N + 4 (T - min(d, L))), with heads of size 1; L = 1 where the last tokens are not known."""
+    """Return d (S + 2N + 4 (T - min(d, L))), with heads of size 1. If the last tokens are not known, L = 1."""
     n_heads = max(n_contexts - min(dim, n_last_tokens or 1), 0)
     return AttentionOnlyShape(n_tokens, seq_len, dim, 1, n_heads).parameters
 
@@ -71,10 +72,10 @@ def _last_tokens(shape: AttentionOnlyShape) -> str:
 
 @realises("DPC24-T1")
 def theorem_1(shape: AttentionOnlyShape) -> Bound:
-    """The number of sequences that can be given the logits of any sequence encoder of dimension d, up to any γ > 0."""
+    """Bound the number of sequences that can have the logits of any sequence encoder of dimension d, up to any γ > 0."""
     assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, _last_tokens(shape), "distributions of full support")
     sentence = (
-        f"This attention-only Transformer comes as close as wanted to the best encoder of dimension "
+        f"This attention-only Transformer comes arbitrarily close to the best encoder of dimension "
         f"{spell(shape.dim)} on any {spell(shape.rank)} sequences."
     )
     return THEOREM_1.bound("contexts", "lower", shape.rank, assumptions, sentence)
@@ -103,7 +104,7 @@ def theorem_1_parameters(
 def theorem_3_parameters(
     n_contexts: int, n_tokens: int, seq_len: int, dim: int, n_last_tokens: int | None = None
 ) -> Bound:
-    """Theorem 3: the parameters of Theorem 1 without its full support, for the T_ε likeliest sequences.
+    """Return the parameters of Theorem 3: those of Theorem 1 without its full support, for the T_ε likeliest sequences.
 
     The excess divergence is printed as O(ε log 1/ε) without a constant, so only the size is a number.
     """
@@ -121,7 +122,7 @@ def theorem_3_parameters(
 def corollary_1_parameters(
     n_contexts: int, n_tokens: int, seq_len: int, n_last_tokens: int | None = None
 ) -> Bound:
-    """2 (S + 2N + 4 (T₀ - min(2, L))) parameters, in dimension 2, memorise any T₀ associations with L last tokens."""
+    """In dimension 2, 2 (S + 2N + 4 (T₀ - min(2, L))) parameters memorise any T₀ associations with L distinct last tokens."""
     value = _parameters(n_contexts, n_tokens, seq_len, 2, n_last_tokens)
     assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, "each sequence has one next token (Assumption 1)")
     ending = "" if n_last_tokens is None else f" that end in {spell(n_last_tokens)} different tokens"
@@ -133,10 +134,10 @@ def corollary_1_parameters(
 @realises("DPC24-C2")
 @takes_numbers
 def corollary_2(shape: AttentionOnlyShape, n_contexts: int) -> Bound:
-    """Accuracy at least 1/N + (1 - 1/N) (H min(d, d_h) + min(d, L)) / T₀, at most 1.
+    """Bound the accuracy below by 1/N + (1 - 1/N) (H min(d, d_h) + min(d, L)) / T₀, but at most 1.
 
-    Departs: it holds in expectation over uniformly random labels of the sequences not memorised, not for
-             each.
+    Departs: this holds in expectation over uniformly random labels of the sequences that are not memorised, not for
+             all labels.
     """
     share = min(Fraction(shape.rank, n_contexts), Fraction(1))
     chance = Fraction(1, shape.n_tokens)
@@ -150,7 +151,7 @@ def corollary_2(shape: AttentionOnlyShape, n_contexts: int) -> Bound:
 @realises("DPC24-P1")
 @takes_numbers
 def proposition_1(encoder_divergence: Real) -> Bound:
-    """No Transformer of embedding dimension d diverges less than the best sequence encoder of dimension d.
+    """No Transformer of embedding dimension d has a smaller divergence than the best sequence encoder of dimension d.
 
     `encoder_divergence` is a certified lower bound on that best divergence, in nats.
     """
@@ -165,10 +166,12 @@ def proposition_1(encoder_divergence: Real) -> Bound:
 @realises("DPC24-P2")
 @takes_numbers
 def proposition_2(n_tokens: int, n_contexts: int | None = None) -> Bound:
-    """Embedding dimension N - 1 is enough, and needed, for every distribution over N tokens; min(N - 1, T) for T contexts.
+    """Embedding dimension N - 1 is sufficient and necessary for every distribution over N tokens.
 
-    Departs: printed for any number of contexts. The logits of T contexts are a matrix of N rows and T columns. Its rank is at
-             most T, and at most N - 1 once a row is subtracted from all, which no softmax sees.
+    For T contexts it is min(N - 1, T).
+
+    Departs: printed for any number of contexts. The logits of T contexts are a matrix with N rows and T columns. Its rank is at
+             most T. It is also at most N - 1 if one row is subtracted from all rows, which does not change the softmax.
     """
     assumptions = ("logits are a fixed matrix times a sequence embedding",)
     value = max(n_tokens - 1, 0) if n_contexts is None else min(max(n_tokens - 1, 0), n_contexts)
@@ -182,7 +185,7 @@ def proposition_2(n_tokens: int, n_contexts: int | None = None) -> Bound:
 
 @realises("DPC24-P3")
 def proposition_3() -> Bound:
-    """For associations an embedding of dimension 2 is enough, whatever the vocabulary: points on a circle."""
+    """For associations an embedding of dimension 2 suffices for any vocabulary: points on a circle."""
     assumptions = ("each sequence has one next token (Assumption 1)", REAL)
     sentence = "Any association of sequences with single next tokens fits in an embedding of dimension 2."
     return PROPOSITION_3.bound("embedding dimension for associations", "upper", 2, assumptions, sentence)
@@ -190,7 +193,7 @@ def proposition_3() -> Bound:
 
 @takes_numbers
 def johnson_lindenstrauss_coherence(n_tokens: int, dim: int) -> Interval:
-    """C = √(32 ln(N + 1) / d), the coherence Theorem 2 states; from 1/2 on its bound says nothing."""
+    """Return C = √(32 ln(N + 1) / d), the coherence in Theorem 2. If it is 1/2 or more, the bound gives nothing."""
     logarithm = ln(n_tokens + 1)
     return sqrt(Interval(32 * logarithm.low / dim, 32 * logarithm.high / dim))
 
@@ -200,20 +203,20 @@ def johnson_lindenstrauss_coherence(n_tokens: int, dim: int) -> Interval:
 def theorem_2(
     context_weights: Sequence[Rational], distributions: Sequence[Sequence[Rational]], coherence: Real
 ) -> Bound:
-    """An upper bound on the divergence of the best encoder, for distributions that are nearly a lookup table.
+    """Bound the divergence of the best encoder from above, for distributions that are nearly a lookup table.
 
-    `distributions[t]` are the next-token probabilities of context t, which has prior weight
-    `context_weights[t]`; the table sends t to its likeliest token, of probability p_t. `coherence` is C >=
-    max |W Wᵀ - I| of unit-like rows W of dimension d, below 1/2.
+    `distributions[t]` are the next-token probabilities of context t, whose prior weight is `context_weights[t]`. The table
+    maps t to its likeliest token, of probability p_t. `coherence` is C >= max |W Wᵀ - I| for unit rows W of dimension d. It
+    must be below 1/2.
 
-    Derivation (repaired): take logits λ_t W W_g with λ_t solving (6), H_t = ln sum_j exp(λ_t (W_j -
-    W_g)·W_g), H_t the entropy. Then the divergence of t is sum_j π_j λ_t (W_g - W_j)·W_g <= (1 - p_t) λ_t
-    (1 + 2C), and (6) gives λ_t <= ln((N - 1) / (e^H_t - 1)) / (1 - 2C). A context without entropy adds 0.
-    Departs: the printed bound has an entropy of the wrong sign and an extra C d_TV term, which is not needed.
+    Derivation (repaired): use the logits λ_t W W_g with λ_t from (6), H_t = ln sum_j exp(λ_t (W_j - W_g)·W_g), where H_t is
+    the entropy. Then the divergence of t is sum_j π_j λ_t (W_g - W_j)·W_g <= (1 - p_t) λ_t (1 + 2C), and (6) gives
+    λ_t <= ln((N - 1) / (e^H_t - 1)) / (1 - 2C). A context without entropy adds 0.
+    Departs: in the printed bound the entropy has the wrong sign, and there is an additional term C d_TV, which is not needed.
     """
     c = Fraction(coherence)
     if not 0 <= c < Fraction(1, 2):
-        raise ImpossibleSize(f"coherence {float(c)} must lie in [0, 1/2): from 1/2 on the bound says nothing")
+        raise ImpossibleSize(f"coherence {float(c)} must be in [0, 1/2): at 1/2 and above there is no bound")
     if len(context_weights) != len(distributions):
         raise ImpossibleSize("there must be one weight per distribution")
     total = Fraction(0)
@@ -227,7 +230,7 @@ def theorem_2(
 
 
 def _stretched_error(distribution: tuple[Fraction, ...]) -> Fraction:
-    """Upper bound on (1 - p) ln((N - 1) / (e^H - 1)) for one distribution, 0 when it has no entropy."""
+    """Return an upper bound on (1 - p) ln((N - 1) / (e^H - 1)) for one distribution; 0 if it has no entropy."""
     if sum(distribution) != 1 or min(distribution) < 0:
         raise ImpossibleSize("a distribution must be non-negative and sum to 1 exactly")
     miss = 1 - max(distribution)
@@ -235,7 +238,7 @@ def _stretched_error(distribution: tuple[Fraction, ...]) -> Fraction:
         return Fraction(0)
     bits = DEFAULT_BITS
     while True:
-        # a lower bound on the entropy, in bits, gives an upper bound on λ; more digits where it is tiny
+        # a lower bound on the entropy, in bits, gives an upper bound on λ; a tiny entropy needs more digits
         entropy = sum((p * -log2(p, bits).high for p in distribution if p), Fraction(0))
         excess = exp2(entropy, bits).low - 1
         if excess > 0:

@@ -1,7 +1,7 @@
-"""What trained models were measured to hold: laws fitted to experiments, never bounds.
+"""How much trained models were measured to store. These are laws fitted to experiments, never bounds.
 
-A law may be broken by a better optimiser or other data. It carries where it was measured, and says when it
-is used beyond that range.
+A better optimiser or other data may break a law. Each law states the conditions of its measurements and whether a value is
+extrapolated.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from byheart.errors import ImpossibleSize
 class EmpiricalLaw:
     """Memorised bits proportional to parameters, as measured between two model sizes.
 
-    stored_bits  bits that store a parameter, in the shortest precision that was measured to hold as much
+    stored_bits  bits per stored parameter, in the shortest precision for which the same capacity was measured
     precision    that precision in words
     """
 
@@ -33,19 +33,19 @@ class EmpiricalLaw:
 
     @property
     def bits_per_stored_bit(self) -> Fraction:
-        """Memorised bits per stored bit, by which models of different precisions are compared."""
+        """Memorised bits per stored bit. Models of different precisions are compared by this number."""
         return self.bits_per_parameter / self.stored_bits
 
     def parameters_for(self, bits: int) -> int:
-        """Parameters that would hold `bits` bits if the law continued to hold there."""
+        """Return the parameters that would hold `bits` bits if the law also holds at that size."""
         return ceil_fraction(bits / self.bits_per_parameter)
 
     def bits_held_by(self, n_parameters: int) -> int:
-        """Bits that a model of this size would hold by the law, rounded down."""
+        """Return the bits that a model of this size would hold by the law, rounded down."""
         return (n_parameters * self.bits_per_parameter).__floor__()
 
     def covers(self, n_parameters: int) -> bool:
-        """Whether the law was measured at this size, rather than extended to it."""
+        """Whether the law was measured at this size, not extrapolated to it."""
         return self.smallest_parameters <= n_parameters <= self.largest_parameters
 
     def to_json(self) -> dict[str, object]:
@@ -85,13 +85,13 @@ ALLEN_ZHU_2024 = EmpiricalLaw(
 PUBLISHED_LAWS = (MORRIS_2025, ALLEN_ZHU_2024)
 
 STATIC_FUNCTION_BITS_PER_STORED_BIT = Fraction(995, 1000)
-"""What a static function reaches outside a network (ribbon filters: Dillinger, Hübschle-Schneider, Sanders & Walzer 2022)."""
+"""The density of a static function outside a network (ribbon filters: Dillinger, Hübschle-Schneider, Sanders & Walzer 2022)."""
 
 
 def law_from_runs(
     name: str, runs: Sequence[tuple[int, int]], conditions: str, source: str, *, stored_bits: int = 32
 ) -> EmpiricalLaw:
-    """The law through the origin that fits measured (parameters, memorised bits) pairs by least squares."""
+    """Fit a law through the origin to measured (parameters, memorised bits) pairs by least squares."""
     if not runs or min(parameters for parameters, _ in runs) < 1:
         raise ImpossibleSize("a law needs at least one run, each with at least one parameter")
     slope = Fraction(sum(p * b for p, b in runs), sum(p * p for p, _ in runs))

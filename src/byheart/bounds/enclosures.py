@@ -1,7 +1,7 @@
-"""Rational enclosures of the few real numbers the theorems need: logarithms, roots, π and e.
+"""Rational enclosures of the few kinds of real numbers that the theorems need: logarithms, roots, π and e.
 
-Every function returns either an exact integer or an `Interval` whose ends are exact rationals with the true
-value between them. No float takes part, so nothing overflows and no decision depends on rounding.
+Every function returns either an exact integer or an `Interval` of exact rationals that contains the true value. No floats are
+used, so nothing overflows and no decision depends on rounding.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DEFAULT_BITS = 64
 
 @dataclass(frozen=True)
 class Interval:
-    """Exact rationals `low <= true value <= high`."""
+    """Exact rationals with `low <= true value <= high`."""
 
     low: Fraction
     high: Fraction
@@ -30,7 +30,7 @@ class Interval:
         return Interval(self.low - other.high, self.high - other.low)
 
     def __mul__(self, factor: Interval | Rational) -> Interval:
-        """The least and the largest of all products."""
+        """Return the interval from the smallest to the largest product."""
         ends = (factor.low, factor.high) if isinstance(factor, Interval) else (factor,)
         products = [end * mine for end in ends for mine in (self.low, self.high)]
         return Interval(min(products), max(products))
@@ -39,24 +39,24 @@ class Interval:
         return Interval(self.low**power, self.high**power)
 
     def reciprocal(self) -> Interval:
-        """1 over a number that is certainly not zero."""
+        """Return the interval of reciprocals. The interval must not contain zero."""
         return Interval(1 / self.high, 1 / self.low)
 
     def shorten(self, bits: int) -> Interval:
-        """The ends rounded outward to `bits` binary places, so that denominators stay short."""
+        """Round the ends outward to `bits` binary places, so that denominators stay short."""
         scale = 1 << bits
         low, high = (self.low * scale).__floor__(), ceil_fraction(self.high * scale)
         return Interval(Fraction(low, scale), Fraction(high, scale))
 
 
 def ceil_fraction(value: Rational) -> int:
-    """Smallest integer at least `value`."""
+    """Return the smallest integer that is at least `value`."""
     value = Fraction(value)
     return -(-value.numerator // value.denominator)
 
 
 def floor_log2(value: Rational) -> int:
-    """Largest integer k with 2**k <= value, for a positive rational, exactly."""
+    """Return the largest integer k with 2**k <= value, for a positive rational, exactly."""
     value = Fraction(value)
     if value <= 0:
         raise ImpossibleSize("the logarithm of a number that is not positive")
@@ -66,10 +66,10 @@ def floor_log2(value: Rational) -> int:
 
 
 def log2(value: Rational, bits: int = DEFAULT_BITS) -> Interval:
-    """Encloses log2(value) within 2**-bits; exact (a point) when `value` is a power of two.
+    """Enclose log2(value) to within 2**-bits. If `value` is a power of two, the result is exact.
 
-    Bit by bit: m in [1, 2) is squared; a square of at least 2 gives a binary digit 1. `m` is kept as an
-    enclosing pair of integers over 2**guard, so that digits are only taken when both ends agree.
+    The digits are computed one by one: m in [1, 2) is squared, and a square of at least 2 gives the binary digit 1. `m` is
+    enclosed by a pair of integers over 2**guard, and a digit is used only if both ends agree on it.
     """
     value = Fraction(value)
     whole = floor_log2(value)
@@ -88,7 +88,7 @@ def log2(value: Rational, bits: int = DEFAULT_BITS) -> Interval:
         elif high <= two:
             digit = 0
         else:
-            break  # the ends disagree on this digit: stop with what is certain
+            break  # the ends disagree on this digit, so stop here
         digits, taken = 2 * digits + digit, taken + 1
     start = whole + Fraction(digits, 1 << taken)
     return Interval(start, start + Fraction(1, 1 << taken))
@@ -96,7 +96,7 @@ def log2(value: Rational, bits: int = DEFAULT_BITS) -> Interval:
 
 @cache
 def pi(bits: int = DEFAULT_BITS) -> Interval:
-    """Encloses π within 2**-bits, by Machin's formula π = 16 arctan(1/5) - 4 arctan(1/239)."""
+    """Enclose π to within 2**-bits, by Machin's formula π = 16 arctan(1/5) - 4 arctan(1/239)."""
     scale_bits = bits + 16
     fifth, fifth_error = _arctan_inverse(5, scale_bits)
     other, other_error = _arctan_inverse(239, scale_bits)
@@ -106,10 +106,10 @@ def pi(bits: int = DEFAULT_BITS) -> Interval:
 
 
 def _arctan_inverse(x: int, scale_bits: int) -> tuple[int, int]:
-    """The integer near 2**scale_bits arctan(1/x), and a bound of its error.
+    """Return the integer nearest to 2**scale_bits arctan(1/x), and a bound on its error.
 
-    Each of the alternating terms is cut by less than 1 twice (power and quotient), and what is left out
-    is at most the first term left out, which is below 1.
+    The series alternates. Each of its terms is truncated twice (power and quotient), by less than 1 each time. The error of
+    stopping is at most the first omitted term, which is below 1.
     """
     power, total, index = (1 << scale_bits) // x, 0, 0
     while power:
@@ -122,7 +122,7 @@ def _arctan_inverse(x: int, scale_bits: int) -> tuple[int, int]:
 
 @cache
 def e(bits: int = DEFAULT_BITS) -> Interval:
-    """Encloses e within 2**-bits, by the series of 1/k! with its tail below 2/(next factorial)."""
+    """Enclose e to within 2**-bits, by the series of 1/k!, whose tail is below 2/(next factorial)."""
     total, factorial, k = Fraction(0), 1, 0
     while factorial < 4 << bits:
         total += Fraction(1, factorial)
@@ -132,17 +132,17 @@ def e(bits: int = DEFAULT_BITS) -> Interval:
 
 
 def ceil_sqrt(value: Rational) -> int:
-    """Smallest integer at least the square root of a non-negative rational, exactly."""
+    """Return the smallest integer that is at least the square root of a non-negative rational, exactly."""
     whole = ceil_fraction(value)
     root = isqrt(whole)
     return root if root * root == whole else root + 1
 
 
 def sqrt(value: Interval | Rational, bits: int = DEFAULT_BITS) -> Interval:
-    """Encloses the square root of a non-negative number, to about `bits` significant binary digits."""
+    """Enclose the square root of a non-negative number, to about `bits` significant binary digits."""
     if not isinstance(value, Interval):
         value = Interval(Fraction(value), Fraction(value))
-    # a small number is scaled up, so that its root keeps its digits
+    # scale up a small number, so that its root keeps its digits
     scale = 1 << (bits if value.low == 0 else bits + max(0, -floor_log2(value.low)))
     low = isqrt((value.low * scale * scale).__floor__())
     high = isqrt((value.high * scale * scale).__floor__())
@@ -152,10 +152,10 @@ def sqrt(value: Interval | Rational, bits: int = DEFAULT_BITS) -> Interval:
 def settle(
     enclose: Callable[[int], Interval], rounded: Callable[[Fraction], int], start_bits: int = DEFAULT_BITS
 ) -> int:
-    """Round an enclosure to an integer, doubling the precision until both ends agree.
+    """Round an enclosure to an integer. The precision is doubled until both ends agree.
 
-    `enclose(bits)` encloses the number, ever more tightly as `bits` grow; `rounded` is a monotone step.
-    Callers use it only for numbers that do not lie on a step (most are irrational), so the doubling ends.
+    `enclose(bits)` must enclose the number more tightly as `bits` grows; `rounded` is a monotone step function. The loop ends
+    because callers pass only numbers that are not on a step (most of them are irrational).
     """
     bits = start_bits
     while True:
@@ -168,7 +168,7 @@ def settle(
 
 @cache
 def ln2(bits: int = DEFAULT_BITS) -> Interval:
-    """Encloses the natural logarithm of 2, by the series of 1 / (k 2^k) with its tail below the last term."""
+    """Enclose the natural logarithm of 2, by the series of 1 / (k 2^k), whose tail is below its last term."""
     total, k = Fraction(0), 1
     while k <= bits + 8:
         total += Fraction(1, k << k)
@@ -177,12 +177,12 @@ def ln2(bits: int = DEFAULT_BITS) -> Interval:
 
 
 def ln(value: Rational, bits: int = DEFAULT_BITS) -> Interval:
-    """Encloses the natural logarithm of a positive rational."""
+    """Enclose the natural logarithm of a positive rational."""
     return log2(value, bits) * ln2(bits)
 
 
 def exp2(exponent: Rational, bits: int = DEFAULT_BITS) -> Interval:
-    """Encloses 2**exponent for a rational exponent, as a product of roots of 2 for its binary digits."""
+    """Enclose 2**exponent for a rational exponent, as a product of roots of 2, one for each binary digit."""
     exponent = Fraction(exponent)
     whole = exponent.__floor__()
     fraction = exponent - whole
@@ -192,14 +192,14 @@ def exp2(exponent: Rational, bits: int = DEFAULT_BITS) -> Interval:
         if fraction >= 1:
             fraction -= 1
             result = (result * _root_of_two(place, guard)).shorten(guard)
-    if fraction:  # digits left out multiply by at most 2**(2**-guard) <= 1 + 2**-guard
+    if fraction:  # the omitted digits multiply by at most 2**(2**-guard) <= 1 + 2**-guard
         result *= Interval(Fraction(1), 1 + Fraction(1, 1 << guard))
     return result * Fraction(2) ** whole
 
 
 @cache
 def _root_of_two(place: int, guard: int) -> Interval:
-    """Encloses 2**(2**-place)."""
+    """Enclose 2**(2**-place)."""
     if place == 0:
         return Interval(Fraction(2), Fraction(2))
     return sqrt(_root_of_two(place - 1, guard), guard + 8)

@@ -4,11 +4,10 @@ Notation in the docstrings:
 
     N  n_samples      n  seq_len      C  n_classes      d  dim      r  radius      δ  separation of tokens
 
-The depths and bits are those of `lookup`, added up as the proofs do. Two repairs of the proofs leave the
-numbers as ceilings: the weighting of Lemma B.2 exists with values far below 4N³√π, and a sum in place of
-an average (W_O W_V scaled by n) keeps weights dyadic at ⌊log2 n⌋ + 1 bits, which are never the longest.
-Sizes follow the paper in taking feed-forward layers without skip connections; `network` counts built models,
-which have them.
+The depths and bits of `lookup` are added up as in the proofs. Two repairs of the proofs do not raise these numbers: the
+weights of Lemma B.2 exist with values far below 4N³√π, and a sum in place of an average (W_O W_V scaled by n) keeps weights
+dyadic with ⌊log2 n⌋ + 1 bits, which are never the longest. As in the paper, feed-forward layers have no skip connections here.
+Built models have them, and `network` counts those.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ NO_SKIP = "feed-forward parts of any depth, without skip connections, in weights
 
 @dataclass(frozen=True)
 class TheoremSize:
-    """The size a theorem promises: width, depth in layers, dense parameters, bits of the largest weight."""
+    """The size that a theorem guarantees: width, depth in layers, dense parameters, bits of the largest weight."""
 
     theorem: Theorem
     width: int
@@ -60,16 +59,16 @@ class TheoremSize:
 
     @property
     def total_bits(self) -> int:
-        """Bits of the whole model by the paper's measure: parameters times bits of the largest weight."""
+        """The bits of the whole model by the paper's measure: parameters times bits of the largest weight."""
         return self.parameters * self.weight_bits
 
     def parameter_bound(self) -> Bound:
-        """The parameters alone, as an upper bound on what memorising needs."""
+        """Return an upper bound on the parameters that memorising needs."""
         sentence = f"By {self.name}, {spell(self.parameters)} parameters suffice."
         return self.theorem.bound("parameters", "upper", self.parameters, self.assumptions, sentence)
 
     def bounds(self) -> tuple[Bound, ...]:
-        """The same numbers as upper bounds on what memorising needs."""
+        """Return upper bounds on parameters, depth, bits per weight and total bits that memorising needs."""
         width, bits, total = self.width, self.weight_bits, self.total_bits
         numbers = (
             ("parameters", self.parameters, f"{spell(self.parameters)} parameters suffice"),
@@ -89,14 +88,14 @@ class TheoremSize:
 def theorem_4_1(
     n_samples: int, seq_len: int, n_classes: int, dim: int, radius: Real = 1, separation: Real = 1
 ) -> TheoremSize:
-    """Next-token prediction: the size Theorem 4.1 (B.1 in full) promises, with its constants.
+    """Return the size that Theorem 4.1 (in full, B.1) guarantees for next-token prediction, with its constants.
 
-    Source:   KS25 Theorem B.1. Width 14. Depth is that of both feed-forward parts plus one for attention
-              (61), each part by (110): the first with R₁ = 20 r (nN)² δ⁻¹ √(πd) and C₁ = ⌈4N³√π⌉, the
-              second with the theorem's R = 400 √(3d) n³ r N⁵ δ⁻¹ π and C. Bits are (111) for each part.
+    Source:   KS25 Theorem B.1. Width 14. The depth is that of both feed-forward parts plus one for attention (61). Each part has
+              the depth (110): the first with R₁ = 20 r (nN)² δ⁻¹ √(πd) and C₁ = ⌈4N³√π⌉, the second with the theorem's
+              R = 400 √(3d) n³ r N⁵ δ⁻¹ π and C. The bits of each part are (111).
     Counts:   dense parameters: layers of 14 x 14 with bias (210 each), E_in (14 d), E_out (14) and the four
               14 x 14 matrices of one attention head (784).
-    Assumes:  consistent labels and token-wise (r, δ)-separation. Order is invisible: a sequence is a multiset
+    Assumes:  consistent labels and token-wise (r, δ)-separation. Order does not matter: a sequence is a multiset
               with a marked last token.
     """
     points = _tokens_and_contexts(n_samples, seq_len, n_classes, dim, radius, separation)
@@ -108,7 +107,8 @@ def theorem_4_1(
 def corollary_4_1(
     n_samples: int, seq_len: int, n_classes: int, dim: int, radius: Real = 1, separation: Real = 1
 ) -> TheoremSize:
-    """Sequence-to-sequence: Theorem 4.1 for the nN sequences that put each token last in turn."""
+    """Return the size for sequence-to-sequence prediction: Theorem 4.1 for nN sequences, in which each token is last in
+    turn."""
     n_rows = n_samples * seq_len
     points = _tokens_and_contexts(n_rows, seq_len, n_classes, dim, radius, separation)
     return _size_of_two_lookups(COROLLARY_4_1, points, n_rows, n_classes)
@@ -125,7 +125,7 @@ def theorem_f_1(
     separation: Real = 1,
     batch_root: int = 1,
 ) -> TheoremSize:
-    """Next-token prediction with short weights: Theorem F.1 for B = `batch_root`, in width 15."""
+    """Return the size for next-token prediction with short weights: Theorem F.1 for B = `batch_root`, in width 15."""
     tokens, contexts = _tokens_and_contexts(n_samples, seq_len, n_classes, dim, radius, separation)
     theorem = replace(THEOREM_F_1, name=f"{THEOREM_F_1.name} with B = {batch_root}")
     first = batched_lookup_size(tokens, n_samples, _id_count(n_samples), batch_root)
@@ -138,9 +138,10 @@ def theorem_f_1(
 def theorem_d_1(
     n_samples: int, seq_len: int, n_classes: int, dim: int, radius: Real = 1, separation: Real = 1
 ) -> TheoremSize:
-    """Deep sets: width 12, the depths of φ (with (33), (34)) and of ρ (with R = 80 M N⁵ π, (120)) added.
+    """Return the size for deep sets: width 12, and the sum of the depths of φ (with (33), (34)) and of ρ (with R = 80 M N⁵ π,
+    (120)).
 
-    M = `seq_len` is the largest cardinality. Parameters are dense 12 x 12 layers with bias for both
+    M = `seq_len` is the largest cardinality. The parameters are those of dense 12 x 12 layers with bias for both
     networks, with their input maps and output rows.
     """
     _check(n_samples=n_samples, seq_len=seq_len, n_classes=n_classes, dim=dim)
@@ -162,11 +163,10 @@ def theorem_d_1(
 @realises("KS25-T E.1")
 @takes_numbers
 def theorem_e_1(n_samples: int, seq_len: int, n_classes: int, vocab: int) -> TheoremSize:
-    """Token ids with an embedding layer: 3ω parameters of embedding and one lookup of width 12.
+    """Return the size for token ids with an embedding layer: 3ω parameters of embedding and one lookup of width 12.
 
     The embedding holds (f(x), x, 0), so contexts have norm at most 2⌈4N²√π min(ω, N)⌉ + ω and differ by at
-    least 1/n. Departs: the printed R carries over r and δ, which token ids do not have; this is the
-    proof's own.
+    least 1/n. Departs: the printed R uses r and δ, which token ids do not have. This is the R of the proof.
     """
     _check(n_samples=n_samples, seq_len=seq_len, n_classes=n_classes, vocab=vocab)
     n_weights = RootOfPi(Fraction(16 * n_samples**4 * min(vocab, n_samples) ** 2), 1).ceil()
@@ -186,7 +186,7 @@ def theorem_e_1(n_samples: int, seq_len: int, n_classes: int, vocab: int) -> The
 def _tokens_and_contexts(
     n_samples: int, seq_len: int, n_classes: int, dim: int, radius: Real, separation: Real
 ) -> tuple[Points, Points]:
-    """The points each feed-forward part of Theorem B.1 looks up: the tokens, then the contexts (53)."""
+    """Return the points that the two feed-forward parts of Theorem B.1 look up: the tokens, and the contexts (53)."""
     _check(n_samples=n_samples, seq_len=seq_len, n_classes=n_classes, dim=dim)
     r, delta = normalise(radius, separation)
     tokens = Points(n_samples * seq_len, dim, r**2, 0, delta)
@@ -196,14 +196,15 @@ def _tokens_and_contexts(
 
 
 def _id_count(n_samples: int) -> int:
-    """C₁ = ⌈4N³√π⌉, the values of φ (33)."""
+    """Return C₁ = ⌈4N³√π⌉, the number of values of φ (33)."""
     return RootOfPi(Fraction(16 * n_samples**6), 1).ceil()
 
 
 def _size_of_two_lookups(
     theorem: Theorem, points: tuple[Points, Points], n_stored: int, n_classes: int
 ) -> TheoremSize:
-    """Width 14: tokens are looked up, gathered, and their contexts looked up (Theorem B.1)."""
+    """Return the size of width 14 in which tokens are looked up and gathered, and then their contexts are looked up (Theorem
+    B.1)."""
     tokens, contexts = points
     first = lookup_size(tokens, n_stored, _id_count(n_stored))
     second = lookup_size(contexts, n_stored, n_classes)

@@ -34,14 +34,15 @@ BY_BARTLETT = "Theorem 4.2, through Bartlett et al. 2019, Theorem 7"
 
 
 def _to_hold(network: str, inputs: str, value: int, what: str = "parameters") -> str:
-    """A lower bound for a network that can hold every labelling of some inputs."""
+    """Return a sentence for a lower bound on a network that can hold every labelling of some inputs."""
     return f"{network} that can hold every labelling of {inputs} has at least {spell(value)} {what}."
 
 
 @realises("KS25-R4.3")
 @takes_numbers
 def remark_4_3(dim: int) -> Bound:
-    """E_in of eq. (4) is an m x d matrix with m >= 1, so reading d-dimensional tokens takes d parameters."""
+    """E_in of eq. (4) is an m x d matrix with m >= 1, so a network that reads d-dimensional tokens has at least d
+    parameters."""
     assumptions = ("every entry of the input map is counted, zero or not",)
     sentence = (
         f"Reading tokens of dimension {spell(dim)} takes an input map of at least {spell(dim)} parameters."
@@ -51,7 +52,7 @@ def remark_4_3(dim: int) -> Bound:
 
 @takes_numbers
 def feed_forward_input(seq_len: int, dim: int) -> Bound:
-    """A feed-forward network that reads the whole sequence as one vector has d·n weights in its first layer, at least."""
+    """A feed-forward network that reads the whole sequence as one vector has at least d·n weights in its first layer."""
     value = seq_len * dim
     quantity = "parameters of a feed-forward network"
     assumptions = (
@@ -67,15 +68,14 @@ def feed_forward_input(seq_len: int, dim: int) -> Bound:
 @realises("KS25-T4.2", "KS25-T B.2")
 @takes_numbers
 def theorem_4_2(n_samples: int) -> Bound:
-    """Ω(√N) parameters for next-token prediction, with its constant.
+    """Ω(√N) parameters for next-token prediction, with an explicit constant.
 
-    Source:    KS25 Theorem 4.2: on sequences of equal tokens softmax attention is a linear map, so the
-               Transformer is a ReLU network; Goldberg & Jerrum (1995), Corollary 2.1, then bounds the points
-               it shatters.
-    Constant:  the smallest W with W (W / 2 + log2(16 e N)) >= N, derived in `smallest_relu_parameters`; it
+    Source:    KS25 Theorem 4.2. On sequences of equal tokens softmax attention is a linear map, so the Transformer is a ReLU
+               network. Goldberg & Jerrum (1995), Corollary 2.1, then bounds the number of points that it shatters.
+    Constant:  the smallest W with W (W / 2 + log2(16 e N)) >= N, derived in `smallest_relu_parameters`. It
                is about √(2N).
-    Assumes:   `n_samples` counts the sequences of equal tokens that may have to be memorised; for token
-               ids with an embedding layer there are no more of them than tokens.
+    Assumes:   `n_samples` is the number of sequences of equal tokens that may have to be memorised. For token ids with an
+               embedding layer, there are at most as many of these as tokens.
     """
     value = smallest_relu_parameters(n_samples)
     sentence = _to_hold("A Transformer", f"{spell(n_samples)} sequences of equal tokens", value)
@@ -85,7 +85,7 @@ def theorem_4_2(n_samples: int) -> Bound:
 @realises("KS25-T4.2")
 @takes_numbers
 def theorem_4_2_depth(n_samples: int, dim: int, width: int = 14) -> Bound:
-    """The same for a stated width: the fewest layers by the VC bound of Bartlett et al. (2019), Theorem 7."""
+    """The same for a given width: the fewest layers by the VC bound of Bartlett et al. (2019), Theorem 7."""
     value = smallest(lambda depth: uniform_width_vc_dimension(width, depth, dim) >= n_samples)
     theorem = KS25.theorem(f"Theorem 4.2 at width {width}", "KS25-T4.2", BY_BARTLETT)
     layer = f"one affine map and at most {width} ReLU units per layer"
@@ -99,10 +99,10 @@ def theorem_4_2_depth(n_samples: int, dim: int, width: int = 14) -> Bound:
 @realises("KS25-T4.2")
 @takes_numbers
 def theorem_4_2_shallow(n_samples: int, n_maps: int) -> Bound:
-    """The same for a stated depth: about N / (L log N) parameters, by Bartlett et al. (2019), Theorem 7.
+    """The same for a given depth: about N / (L log N) parameters, by Bartlett et al. (2019), Theorem 7.
 
-    `n_maps` = L bounds the affine maps on a path: a block of eq. (4) has four (two of attention, two of the
-    feed-forward part), E_in and E_out one each.
+    `n_maps` = L bounds the number of affine maps on a path. A block of eq. (4) has four (two in attention, two in the
+    feed-forward part), and E_in and E_out have one each.
     """
     value = 0
     if n_samples:
@@ -118,18 +118,18 @@ def theorem_4_2_shallow(n_samples: int, n_maps: int) -> Bound:
 @realises("KS25-T4.3", "KS25-T B.3")
 @takes_numbers
 def theorem_4_3(n_samples: int, seq_len: int, n_outputs: int | None = None) -> Bound:
-    """Ω(√(nN / log nN)) parameters with hard attention, with its constant.
+    """Ω(√(nN / log nN)) parameters with hard attention, with an explicit constant.
 
-    Source:    KS25 Theorem B.3. Its proof bounds the sign patterns of all outputs by (48 e n³ N)^W̄, (94), so
+    Source:    KS25 Theorem B.3. Its proof bounds the number of sign patterns of all outputs by (48 e n³ N)^W̄, (94). So
                `n_outputs` outputs that take all 2^n_outputs patterns need W̄ log2(48 e n³ N) >= n_outputs. By
-               (96) W̄ <= W + 2 L W; every layer has at least two parameters, so L <= W / 2 and
+               (96) W̄ <= W + 2 L W. Every layer has at least two parameters, so L <= W / 2 and
 
                    n_outputs <= (W² + W) log2(48 e n³ N).
 
-               (Where Lemma B.4 asks for more polynomials than variables and there are fewer, W > n_outputs.)
-    Departs:   `n_outputs` is nN in print (the default); the same count bounds any set of outputs, so it
-               also serves next-token prediction (N outputs) and data with repeated contexts. The
-               parameters of a block are counted as 4msH + 2mq + q + m, for (92) drops m when q < m. Blocks
+               (Lemma B.4 requires at least as many polynomials as variables. If there are fewer, W > n_outputs.)
+    Departs:   `n_outputs` is nN in the paper (the default). The same count bounds any set of outputs, so it
+               also applies to next-token prediction (N outputs) and to data with repeated contexts. The
+               parameters of a block are counted as 4msH + 2mq + q + m, because (92) drops m when q < m. Blocks
                may differ in shape: a head has at least 4 parameters and a unit 3, so the sum in (93) is at
                most 2 L W, and with W̄ <= W + 2 L W the base stays below 48 e n³ N.
     """
@@ -146,7 +146,7 @@ def theorem_4_3(n_samples: int, seq_len: int, n_outputs: int | None = None) -> B
 
 @dataclass(frozen=True)
 class BlockShape:
-    """The sizes of eq. (4) but its depth: tokens d, stream m, head size s, heads H, hidden width q."""
+    """The sizes of eq. (4) except its depth: tokens d, stream m, head size s, heads H, hidden width q."""
 
     dim: int
     model_width: int
@@ -160,23 +160,23 @@ class BlockShape:
 
     @property
     def block_parameters(self) -> int:
-        """4msH + 2mq + q + m: four matrices per head, two layers with biases."""
+        """The parameters of a block, 4msH + 2mq + q + m: four matrices per head, two layers with biases."""
         m, q = self.model_width, self.hidden_width
         return 4 * m * self.head_size * self.n_heads + 2 * m * q + q + m
 
     def parameters(self, depth: int) -> int:
-        """All parameters of eq. (4): E_in (md), the blocks and E_out (m)."""
+        """Return all parameters of eq. (4): E_in (md), the blocks and E_out (m)."""
         return self.model_width * self.dim + depth * self.block_parameters + self.model_width
 
 
 @realises("KS25-T B.3")
 @takes_numbers
 def log2_hard_attention_patterns(shape: BlockShape, depth: int, n_samples: int, seq_len: int) -> Fraction:
-    """Upper bound on log2 K of (90): sign patterns of all nN outputs over all parameters.
+    """Return an upper bound on log2 K of (90), where K is the number of sign patterns of all nN outputs over all parameters.
 
-    Shallow networks multiply the factors of (90)'s second line; deep ones take its third line, in closed form
-    with sum (8l - 4) = 4L² and sum 4l = 2L(L + 1). Where there are more parameters than outputs, 3^(nN) is
-    returned, for then no lower bound follows.
+    For shallow networks the factors of (90)'s second line are multiplied. For deep ones its third line is used, in closed form
+    with sum (8l - 4) = 4L² and sum 4l = 2L(L + 1). If there are more parameters than outputs, the result is 3^(nN), which
+    gives no lower bound.
     """
     n_outputs, total = n_samples * seq_len, shape.parameters(depth)
     if n_outputs < total:
@@ -203,7 +203,7 @@ def log2_hard_attention_patterns(shape: BlockShape, depth: int, n_samples: int, 
 @realises("KS25-T4.3")
 @takes_numbers
 def theorem_4_3_depth(shape: BlockShape, n_samples: int, seq_len: int) -> Bound:
-    """The fewest blocks of one shape that could hold every labelling of nN distinct tokens, by (90)."""
+    """Return the fewest blocks of one shape that could hold every labelling of nN distinct tokens, by (90)."""
     n_outputs = n_samples * seq_len
 
     def could(depth: int) -> bool:

@@ -1,15 +1,15 @@
 """The size of one feed-forward lookup: a ReLU network that is right on N points and 0 on others.
 
-Vardi, Yehudai & Shamir (2022) built it; KS25 Lemma C.1 adds the points where it must be 0, and Lemma F.1
-splits it so that weights stay short. The paper prints orders; here the explicit depths and bits of the
+Vardi, Yehudai & Shamir (2022) constructed it. KS25 Lemma C.1 adds the points where it must be 0, and Lemma F.1
+splits it so that weights stay short. The paper states orders of growth. Here the explicit depths and bits of the
 proofs are added up in integers. Notation:
 
     N  n_stored       V  n_points       r  radius       δ  separation       C  n_values
     m  groups, ⌈√(N log2 N)⌉            k  keys in a group, ⌈√(N / log2 N)⌉
     R  range of the projected keys, 20 r V² δ⁻¹ √(π d)
 
-Departs from print where the proofs need it: a value y in [C] takes ⌊log2 C⌋ + 1 bits, a key below R takes
-⌊log2 R⌋ + 1 and an interval end one more (Lemma G.2); a single point forms one group of one key.
+Departs from the paper where the proofs require it: a value y in [C] takes ⌊log2 C⌋ + 1 bits, a key below R takes
+⌊log2 R⌋ + 1 bits, and an interval end takes one more (Lemma G.2). A single point forms one group with one key.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from byheart.theorems import realises
 
 
 def group_count(n_stored: int) -> int:
-    """m = ⌈√(N log2 N)⌉, the groups of Lemma C.1, exactly; 1 for a single point.
+    """Return the number of groups in Lemma C.1, m = ⌈√(N log2 N)⌉, exactly; 1 for a single point.
 
-    N log2 N is an integer when N is a power of two and irrational otherwise, so the enclosure settles.
+    N log2 N is an integer if N is a power of two and irrational otherwise, so rounding the enclosure ends.
     """
     if n_stored <= 1:
         return 1
@@ -33,7 +33,7 @@ def group_count(n_stored: int) -> int:
 
 
 def group_size(n_stored: int) -> int:
-    """k = ⌈√(N / log2 N)⌉, the keys held by one group, exactly; 1 for a single point."""
+    """Return the number of keys per group, k = ⌈√(N / log2 N)⌉, exactly; 1 for a single point."""
     if n_stored <= 1:
         return 1
     start_bits = 64 + 2 * n_stored.bit_length()
@@ -42,7 +42,7 @@ def group_size(n_stored: int) -> int:
 
 @dataclass(frozen=True)
 class RootOfPi:
-    """The positive real √(q π^p) with rational q: every magnitude of the proofs has this form."""
+    """The positive real number √(q π^p) with rational q. Every magnitude in the proofs has this form."""
 
     square: Fraction
     pi_power: int
@@ -51,16 +51,16 @@ class RootOfPi:
         return pi(bits) ** self.pi_power * self.square
 
     def floor_log2(self) -> int:
-        """⌊log2⌋ of it, exactly: π^p is irrational for p >= 1, so the enclosure settles."""
+        """Return its ⌊log2⌋, exactly. π^p is irrational for p >= 1, so rounding the enclosure ends."""
         return settle(self._square, floor_log2) // 2
 
     def ceil(self) -> int:
-        """The smallest integer not below it, exactly."""
+        """Return the smallest integer that is not below it, exactly."""
         return settle(self._square, ceil_sqrt, 64 + self.square.numerator.bit_length())
 
     @property
     def integer_bits(self) -> int:
-        """Bits of a positive integer not above it: ⌊log2⌋ + 1."""
+        """Return the bits of a positive integer that is not above it: ⌊log2⌋ + 1."""
         return self.floor_log2() + 1
 
 
@@ -76,7 +76,7 @@ class Points:
 
     @property
     def key_range(self) -> RootOfPi:
-        """R = 20 r V² δ⁻¹ √(π d): keys after Stage I of Lemma C.1 lie in [2, R]."""
+        """R = 20 r V² δ⁻¹ √(π d). After Stage I of Lemma C.1, keys are in [2, R]."""
         scale = Fraction(400 * self.count**4 * self.dim) / self.separation**2
         return RootOfPi(scale * self.radius_square, self.radius_pi + 1)
 
@@ -89,7 +89,7 @@ class Points:
 
 @dataclass(frozen=True)
 class LookupSize:
-    """Depth in layers and bits of the largest weight of one lookup."""
+    """The depth of one lookup in layers, and the bits of its largest weight."""
 
     depth: int
     weight_bits: int
@@ -97,21 +97,24 @@ class LookupSize:
 
 @realises("KS25-L C.1")
 def lookup_size(points: Points, n_stored: int, n_values: int) -> LookupSize:
-    """Lemma C.1: width 12, depth (110), bits (111); right on `n_stored` of the points, 0 on the others."""
+    """Return the size of Lemma C.1: width 12, depth (110), bits (111).
+
+    It is right on `n_stored` of the points, 0 on the others.
+    """
     return _size(points, n_stored, n_values, n_stored)
 
 
 @realises("KS25-L F.1")
 def batched_lookup_size(points: Points, n_stored: int, n_values: int, batch_root: int) -> LookupSize:
-    """Lemma F.1: the points are looked up B² = `batch_root`² at a time, in width 13 and shorter weights.
+    """Return the size of Lemma F.1: the points are looked up B² = `batch_root`² at a time, in width 13 with shorter weights.
 
-    Departs: Stages II and III alone are repeated, since projecting again would inflate R; B² need not
-    divide N; B = 1 means groups of one key.
+    Departs: only Stages II and III are repeated, because projecting again would increase R. B² need not divide N. B = 1 means
+    groups of one key.
     """
     if batch_root < 1 or batch_root**2 > n_stored:
         raise ImpossibleSize(f"B = {batch_root} must be at least 1 and B² at most N = {n_stored}")
     size = _size(points, n_stored, n_values, batch_root**2)
-    return LookupSize(size.depth + 1, size.weight_bits)  # one layer φ(x, y) = y reads the running sum
+    return LookupSize(size.depth + 1, size.weight_bits)  # one more layer, φ(x, y) = y, reads the running sum
 
 
 def _size(points: Points, n_stored: int, n_values: int, batch: int) -> LookupSize:
@@ -121,13 +124,13 @@ def _size(points: Points, n_stored: int, n_values: int, batch: int) -> LookupSiz
     # (110): 2 to project; 3m + 2 to find the group; 3 k max{log R, log C} + 2k + 2 to extract the value
     one_batch = (3 * groups + 2) + (3 * keys * slot + 2 * keys + 2)
     n_batches = ceil_fraction(Fraction(n_stored, batch))
-    # (111), with the interval ends of Lemma G.2 in one bit more than a key
+    # (111), but interval ends take one bit more than a key (Lemma G.2)
     bits = max(points.projection_range.integer_bits, keys * slot + key_bits + 1, keys * slot + 2)
     return LookupSize(2 + n_batches * one_batch, bits)
 
 
 def normalise(radius: Real, separation: Real) -> tuple[Fraction, Fraction]:
-    """Exact r >= 1 and δ <= 1, as the theorems ask: 1 replaces a smaller r or a larger δ."""
+    """Return exact r >= 1 and δ <= 1, as the theorems require. A smaller r or a larger δ is replaced by 1."""
     r, delta = Fraction(radius), Fraction(separation)
     if r < 0 or delta <= 0:
         raise ImpossibleSize(
@@ -137,5 +140,5 @@ def normalise(radius: Real, separation: Real) -> tuple[Fraction, Fraction]:
 
 
 def dense_parameters(width: int, layers: int, input_dim: int) -> int:
-    """Every entry of an input map without bias, `layers` square layers with bias and an output row."""
+    """Return the entries of an input map without bias, `layers` square layers with bias, and an output row."""
     return width * input_dim + layers * (width**2 + width) + width

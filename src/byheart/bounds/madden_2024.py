@@ -1,4 +1,4 @@
-"""Madden, Fox & Thrampoulidis (2024): how many next-token distributions a decoder can hold.
+"""Madden, Fox & Thrampoulidis (2024): how many next-token distributions a decoder can store.
 
 Notation in the docstrings: k parameters, ω tokens of vocabulary, n distinct contexts, T the longest
 context, m neurons.
@@ -61,7 +61,8 @@ def lemma_1_parameters(n_contexts: int, vocab: int) -> Bound:
 @realises("MFT24-T1", "MFT24-Tab1")
 @takes_numbers
 def theorem_1(n_parameters: int, vocab: int) -> Bound:
-    """At most (2 + 1/(ω - 1)) k / (ω - 1) + 1 contexts in the empirical setting, where documents fix them."""
+    """At most (2 + 1/(ω - 1)) k / (ω - 1) + 1 contexts in the empirical setting, where documents determine the
+    distributions."""
     _check_vocab(vocab)
     step = Fraction(1, vocab - 1)
     value = ((2 + step) * n_parameters * step + 1).__floor__()
@@ -79,7 +80,7 @@ def theorem_1_parameters(n_contexts: int, vocab: int) -> Bound:
     _check_vocab(vocab)
     value = ceil_fraction(Fraction(max(n_contexts - 1, 0) * (vocab - 1) ** 2, 2 * vocab - 1))
     sentence = (
-        f"Reaching the entropy of every corpus with {spell(n_contexts)} contexts over {spell(vocab)} tokens takes at "
+        f"To reach the entropy of every corpus with {spell(n_contexts)} contexts over {spell(vocab)} tokens, a model needs at "
         f"least {spell(value)} parameters."
     )
     return THEOREM_1.bound("parameters", "lower", value, BY_THEOREM_1, sentence)
@@ -89,7 +90,7 @@ def theorem_1_parameters(n_contexts: int, vocab: int) -> Bound:
 class DecoderShape:
     """The one-layer decoder of eq. (2), with all heads of one size.
 
-    d `dim`, m₀ `n_heads`, d₁ `key_dim`, d₀ `value_dim`, m `hidden_width`, ω `vocab` (in and out), T
+    d `dim`, m₀ `n_heads`, d₁ `key_dim`, d₀ `value_dim`, m `hidden_width`, ω `vocab` (of inputs and outputs), T
     `seq_len`.
     """
 
@@ -103,7 +104,8 @@ class DecoderShape:
 
     @property
     def parameters(self) -> int:
-        """ωm + m(d + 1) + 2 m₀ (d₀ + d₁) d + (ω + T) d: output, hidden layer, attention, embeddings."""
+        """The number of parameters, ωm + m(d + 1) + 2 m₀ (d₀ + d₁) d + (ω + T) d: output, hidden layer, attention,
+        embeddings."""
         attention = 2 * self.n_heads * (self.value_dim + self.key_dim) * self.dim
         embeddings = (self.vocab + self.seq_len) * self.dim
         return self.hidden_width * (self.vocab + self.dim + 1) + attention + embeddings
@@ -120,9 +122,9 @@ def theorem_5(shape: DecoderShape) -> Bound:
 @realises("MFT24-T5")
 @takes_numbers
 def theorem_5_parameters(n_contexts: int, vocab: int, seq_len: int, n_outputs: int | None = None) -> Bound:
-    """Theorem 5 with m = n neurons and every other dimension 1: parameters that suffice.
+    """Return the parameters that suffice by Theorem 5, with m = n neurons and every other dimension 1.
 
-    `n_outputs` is the number of labels where it differs from the vocabulary of the inputs.
+    `n_outputs` is the number of labels if it differs from the vocabulary of the inputs.
     """
     n_outputs = vocab if n_outputs is None else n_outputs
     value = n_contexts * (n_outputs + 2) + 4 + vocab + seq_len
@@ -132,7 +134,7 @@ def theorem_5_parameters(n_contexts: int, vocab: int, seq_len: int, n_outputs: i
 @realises("MFT24-T7")
 @takes_numbers
 def theorem_7(hidden_width: int) -> Bound:
-    """The same capacity m with weighted token averaging in place of attention."""
+    """The same capacity m, with weighted token averaging in place of attention."""
     form = "token averaging in place of attention"
     sentence = f"Token averaging with {spell(hidden_width)} neurons holds any {spell(hidden_width)} contexts."
     return THEOREM_7.bound("contexts", "lower", hidden_width, (ANALYTIC, REAL, form), sentence)
@@ -141,7 +143,8 @@ def theorem_7(hidden_width: int) -> Bound:
 @realises("MFT24-T7")
 @takes_numbers
 def theorem_7_parameters(n_contexts: int, vocab: int, seq_len: int, n_outputs: int | None = None) -> Bound:
-    """Theorem 7 with m = n neurons and d = 1: (Z, u, W, b, V) have ω + T + 2n + n ω_out entries."""
+    """Return the parameters that suffice by Theorem 7, with m = n neurons and d = 1: (Z, u, W, b, V) have ω + T + 2n + n ω_out
+    entries."""
     n_outputs = vocab if n_outputs is None else n_outputs
     value = n_contexts * (n_outputs + 2) + vocab + seq_len
     return _sufficient(THEOREM_7, n_contexts, value, "token averaging in dimension 1")
@@ -149,7 +152,7 @@ def theorem_7_parameters(n_contexts: int, vocab: int, seq_len: int, n_outputs: i
 
 @realises("MFT24-eq3")
 def equation_3(shape: DecoderShape) -> Bound:
-    """The ratio of Lemma 1's upper bound to Theorem 5's lower bound for one architecture, exactly.
+    """Return the ratio of Lemma 1's upper bound to Theorem 5's lower bound for one architecture, exactly.
 
     1 + (d + 2)/(ω - 1) + 2 m₀ (d₀ + d₁) d / ((ω - 1) m) + (ω + T) d / ((ω - 1) m).
     """
@@ -168,11 +171,10 @@ def equation_3(shape: DecoderShape) -> Bound:
 
 @realises("MFT24-L2")
 def lemma_2(context_counts: Iterable[int], next_token_counts: Iterable[int]) -> Bound:
-    """The entropy of a corpus, below which no model's summed cross-entropy falls, in nats, rounded down.
+    """Return the entropy of a corpus in nats, rounded down. No model's summed cross-entropy is below it.
 
-    `context_counts` are the c_i, how often each distinct context occurs; `next_token_counts` are the c_i
-    π̂ that are not zero, how often each (context, next token) pair occurs. H = sum c_i ln c_i - sum (c_i
-    π̂) ln(c_i π̂).
+    `context_counts` are the c_i, how often each distinct context occurs. `next_token_counts` are the non-zero c_i π̂, how
+    often each (context, next token) pair occurs. H = sum c_i ln c_i - sum (c_i π̂) ln(c_i π̂).
     """
     contexts, pairs = Counter(map(int, context_counts)), Counter(map(int, next_token_counts))
     if min((*contexts, *pairs), default=1) < 1:

@@ -1,6 +1,6 @@
-"""Results that papers state only as orders of growth: the expression inside O(.) is evaluated, without a constant.
+"""Results that papers state only as orders of growth. The expression inside O(.) is evaluated without a constant.
 
-An `Order` is not a `Bound`: it says how a size grows, not how large it is, and nothing compares it with one.
+An `Order` is not a `Bound`: it gives the growth of a size, not the size itself. Orders and bounds are never compared.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from byheart.theorems import realises
 
 @dataclass(frozen=True)
 class Order:
-    """One row of a comparison: `value` is `expression` evaluated in whole numbers, without a constant."""
+    """One row of a comparison. `value` is `expression` evaluated in integers, without a constant."""
 
     name: str
     setting: str
@@ -32,7 +32,7 @@ class Order:
 @realises("KS25-Tab1")
 @takes_numbers
 def table_1(n_samples: int, seq_len: int, dim: int, vocab: int) -> tuple[Order, ...]:
-    """KS25 Table 1 for one problem: orders of parameters that suffice ("upper") or are needed ("lower")."""
+    """KS25 Table 1 for one problem: orders of the parameters that suffice ("upper") or are necessary ("lower")."""
     big_n, n, d, omega = n_samples, seq_len, dim, vocab
     tokens = n * big_n
     log_tokens = max(1, floor_log2(max(tokens, 2)))
@@ -53,7 +53,7 @@ def table_1(n_samples: int, seq_len: int, dim: int, vocab: int) -> tuple[Order, 
 
 @takes_numbers
 def park_2021(n_samples: int, radius: Fraction | int, separation: Fraction | int) -> Order:
-    """PLYS21: O(N^(2/3) + log(r/δ)) parameters of a feed-forward network on separated points."""
+    """PLYS21: O(N^(2/3) + log(r/δ)) parameters suffice for a feed-forward network on separated points."""
     ratio = Fraction(radius) / Fraction(separation)
     value = _cube_root(n_samples**2) + max(0, floor_log2(max(ratio, Fraction(1))))
     return Order(
@@ -62,16 +62,17 @@ def park_2021(n_samples: int, radius: Fraction | int, separation: Fraction | int
 
 
 def _cube_root(value: int) -> int:
-    """The largest integer whose cube is at most `value`."""
+    """Return the largest integer whose cube is at most `value`."""
     return smallest(lambda root: (root + 1) ** 3 > value, start=0)
 
 
 @takes_numbers
 def fixed_precision(n_samples: int) -> tuple[Order, Order]:
-    """Yu, Gao & Zhang 2025: Θ(N) parameters up to logarithms, where every weight has a fixed number of bits, with or without CoT.
+    """Yu, Gao & Zhang 2025: Θ(N) parameters up to logarithms, if every weight has a fixed number of bits, with or without
+    chain of thought.
 
-    Their constants are not public in a form that could be evaluated. With them left out, `pigeonhole.parameter_floor` has the lower
-    half with its constant, N·log2(C) bits over the bits of a weight, and `retrieval` is built near it.
+    Their constants are not available in a form that can be evaluated. `pigeonhole.parameter_floor` gives the lower bound with
+    its constant, N·log2(C) bits divided by the bits of a weight, and `retrieval` builds networks close to it.
     """
     source = "Yu, Gao & Zhang 2025, Analyzing the power of chain of thought through memorization capabilities"
     setting, expression = "autoregressive, fixed precision", "N up to logarithms"
@@ -81,14 +82,15 @@ def fixed_precision(n_samples: int) -> tuple[Order, Order]:
 
 @takes_numbers
 def robust_memorisation(n_samples: int, dim: int, ratio: Fraction) -> tuple[Order, Order]:
-    """Kim, Moon & Yun 2025: a ReLU network that is right in a ball around each sample, `ratio` ρ of half the separation.
+    """Kim, Moon & Yun 2025: a ReLU network that is right in a ball around each sample, of radius `ratio` ρ times half the
+    separation.
 
-    Needed are Ω((ρ² min(N, d) + 1) d + min(1/√(1 - ρ²), √d) √N) parameters (Theorem 3.1); Õ(N d²) suffice for every ρ < 1. For
-    small ρ the plain Õ(√N) is enough; up to which ρ depends on constants that are left out here, so it is not evaluated.
+    Ω((ρ² min(N, d) + 1) d + min(1/√(1 - ρ²), √d) √N) parameters are necessary (Theorem 3.1), and Õ(N d²) suffice for every ρ <
+    1. For small ρ, Õ(√N) suffice. How small depends on constants that are omitted here, so this case is not evaluated.
     """
     if not 0 < ratio < 1:
         raise ImpossibleSize(
-            f"ratio {ratio} must lie between 0 and 1: balls of differently labelled samples must not meet"
+            f"ratio {ratio} must be between 0 and 1, so that balls of differently labelled samples do not overlap"
         )
     source = "Kim, Moon & Yun 2025, The cost of robustness"
     setting = f"one vector per sample, balls of ratio ρ = {float(ratio):g}"
@@ -104,7 +106,7 @@ def robust_memorisation(n_samples: int, dim: int, ratio: Fraction) -> tuple[Orde
 
 @takes_numbers
 def footnote_2(n_samples: int, seq_len: int) -> tuple[Order, Order]:
-    """KS25 Theorem B.1 as printed and as its footnote 2 sharpens it: √(N log N)·log n, and √(N log(nN)).
+    """KS25 Theorem B.1 as printed, √(N log N)·log n, and as sharpened by its footnote 2, √(N log(nN)).
 
     Built networks follow the footnote: group sizes that balance N/k blocks of lookup against k·bits of extraction give about
     2√(N·bits) blocks, with bits about log(nN).
@@ -122,7 +124,7 @@ def footnote_2(n_samples: int, seq_len: int) -> tuple[Order, Order]:
 @realises("DPC24-S6")
 @takes_numbers
 def section_6(n_sequences: int, n_tokens: int, seq_len: int, dim: int) -> tuple[Order, ...]:
-    """DPC24 section 6: parameters for T₀ associations of S tokens from a dictionary of N, by each of the constructions compared.
+    """DPC24 section 6: parameters for T₀ associations of S tokens from a dictionary of N, for each construction compared there.
 
     Corollary 1 is 2S + 4N + 8T₀ up to a constant; the others are orders.
     """

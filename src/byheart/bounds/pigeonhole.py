@@ -1,4 +1,4 @@
-"""The pigeonhole bound: enough bits to distinguish all labellings (KS25 Remarks 4.4 and 4.6)."""
+"""The pigeonhole bound: a model needs enough bits to distinguish all labellings (KS25 Remarks 4.4 and 4.6)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ _EXACT_POWER_BITS = 1 << 16
 
 @takes_numbers
 def label_bits(n_labels: int, n_classes: int) -> int:
-    """ceil(log2(n_classes ** n_labels)): the whole bits that distinguish all labellings, exactly.
+    """Return ceil(log2(n_classes ** n_labels)), the number of bits that distinguish all labellings, exactly.
 
-    Small powers are formed and measured; large ones go through an enclosure of log2(n_classes), refined
-    until both ends round to the same integer. A power of two is exact, and otherwise
-    n_labels * log2(n_classes) is irrational, so the refinement ends.
+    Small powers are computed and measured. Large ones use an enclosure of log2(n_classes), refined until both ends round to
+    the same integer. This ends because a power of two is exact, and otherwise n_labels * log2(n_classes) is irrational.
     """
     if n_labels < 0 or n_classes < 1:
         raise ImpossibleSize("n_labels must be at least 0 and n_classes at least 1")
@@ -60,7 +59,7 @@ def counting_seq_to_seq(n_samples: int, seq_len: int, n_classes: int) -> Bound:
 
 @takes_numbers
 def parameter_floor(bits: int, bits_per_parameter: int) -> Bound:
-    """Parameters needed to hold `bits` bits when a parameter holds `bits_per_parameter` of them."""
+    """Return the parameters needed to hold `bits` bits, if each parameter holds `bits_per_parameter` bits."""
     if bits < 0 or bits_per_parameter < 1:
         raise ImpossibleSize("bits must be at least 0 and bits_per_parameter at least 1")
     value = ceil_fraction(Fraction(bits, bits_per_parameter))

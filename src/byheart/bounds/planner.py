@@ -1,8 +1,8 @@
-"""The capacity planner: what an architecture could hold, and how large a model for a given number of facts would be.
+"""The capacity planner: what an architecture could hold, and the size of a model for a given number of facts.
 
-Four kinds of rows never mix: estimates for our constructions (`estimate`), sizes that theorems prove (`theorem`),
-what training was measured to reach (`trained`) and lower bounds for every model (`floor`). Models of different precisions
-are compared by the bits they hold for each bit they store.
+There are four kinds of rows, which are kept apart: estimates for our constructions (`estimate`), sizes that theorems prove
+(`theorem`), what training was measured to reach (`trained`), and lower bounds for every model (`floor`). Models of different
+precisions are compared by the bits that they hold per stored bit.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ RowKind = Literal["estimate", "theorem", "trained", "floor"]
 SMOOTH_ACTIVATIONS = ("gelu", "silu", "swish", "tanh", "sigmoid", "quick_gelu")
 _WORDS = (64, 32, 16)
 MOST_FACTS = 10**18
-"""More than anyone has; exact sizes of far more would take minutes of long arithmetic."""
+"""The largest number of facts: more than anyone has. Exact sizes of far more would take minutes of long arithmetic."""
 
 
 @dataclass(frozen=True)
 class PlanRow(JsonRecord):
-    """One answer to "how large?": `parameters` (and `bits`, where known) with where the answer comes from.
+    """One size: `parameters` (and `bits`, where known) with the source of the number.
 
     precision            bits of a stored parameter, in words
-    bits_per_stored_bit  bits of facts for each bit that stores the model, where known
-    speaks_of            what the row is about: all facts of this shape, some of them (the worst case), or those that were measured
+    bits_per_stored_bit  bits of facts per bit that stores the model, where known
+    speaks_of            what the row is about: all facts of this shape, some of them (the worst case), or those that were
+                         measured
     """
 
     name: str
@@ -54,7 +55,7 @@ class PlanRow(JsonRecord):
 
 @dataclass(frozen=True)
 class SizePlan:
-    """Sizes for one number of facts."""
+    """The sizes for one number of facts."""
 
     n_facts: int
     value_bits: int
@@ -103,10 +104,11 @@ def plan(
     vocab: int = 1000,
     seq_len: int = 8,
 ) -> SizePlan:
-    """How large a model for `n_facts` facts of `value_bits` bits each would be, by every answer we have.
+    """Return the size of a model for `n_facts` facts of `value_bits` bits each, by every available estimate, theorem, law and
+    bound.
 
-    Facts are token sequences of length `seq_len` over `vocab` tokens, positions counting, each with one of
-    2^value_bits values. `estimates` gives the estimated sizes of constructions for data of a shape.
+    Facts are token sequences of length `seq_len` over `vocab` tokens, with positions. Each has one of 2^value_bits values.
+    `estimates` gives the estimated sizes of constructions for data of a shape.
     """
     if n_facts < 1 or value_bits < 1:
         raise UsageError(f"facts = {n_facts} and value bits = {value_bits} must both be at least 1.")
@@ -131,7 +133,7 @@ def plan(
 
 
 def curves(plans: Sequence[SizePlan]) -> tuple[Curve, ...]:
-    """The lines of the figure: one per row name, through all plans that have it, in order of facts."""
+    """Return the lines of the figure: one per row name, through all plans that have it, in order of the number of facts."""
     lines: dict[str, list[PlanRow]] = {}
     for one in sorted(plans, key=lambda p: p.n_facts):
         for row in one.rows:
@@ -150,10 +152,10 @@ def capacity_of(
     bits_per_parameter: int = 16,
     laws: Sequence[EmpiricalLaw] = PUBLISHED_LAWS,
 ) -> Capacity:
-    """What `architecture` could memorise, by each bound that applies, with why the others do not.
+    """Return what `architecture` could memorise by each bound that applies, and why the other bounds do not apply.
 
     A fact has `value_bits` bits; a parameter is stored in `bits_per_parameter` bits. A mixture of experts
-    is judged by all its parameters, for any of them can hold a fact.
+    is judged by all its parameters, because any of them can hold a fact.
     """
     if value_bits < 1 or bits_per_parameter < 1:
         raise UsageError("value bits and bits per parameter must both be at least 1.")
@@ -162,7 +164,7 @@ def capacity_of(
         ks25_lower.THEOREM_4_2.refuse("normalisation layers are not piecewise polynomial"),
         ks25_lower.THEOREM_4_3.refuse("attention is softmax, and there is normalisation"),
         madden_2024.THEOREM_5.refuse("it is about one layer without residuals or normalisation"),
-        dana_2024.THEOREM_1.refuse("it is about attention alone, without feed-forward parts"),
+        dana_2024.THEOREM_1.refuse("it is about attention without feed-forward parts"),
     ]
     size, reason = architecture.parameters, _not_smooth(architecture)
     if reason:
@@ -190,12 +192,12 @@ def _storage_bound(architecture: Architecture, value_bits: int, word: int) -> Bo
 
 def _not_smooth(architecture: Architecture) -> str:
     if architecture.kind != "decoder":
-        return f"it is about decoders that predict the next token, and this is an {architecture.kind}"
+        return f"it is about decoders that predict the next token, but this is an {architecture.kind}"
     if architecture.vocab < 2:
         return "one token has only one distribution"
     if not architecture.activation.startswith(SMOOTH_ACTIVATIONS):
         return f"the activation {architecture.activation} is not known to be continuously differentiable"
-    return "experts are chosen by a jump" if architecture.n_experts > 1 else ""
+    return "the choice of experts is not continuous" if architecture.n_experts > 1 else ""
 
 
 def _estimate_row(entry: Estimate, n_facts: int, bits: int) -> PlanRow:

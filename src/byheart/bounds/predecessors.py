@@ -1,7 +1,7 @@
-"""Other results the papers compare themselves with, where a number follows from what they prove.
+"""Other results with which the papers compare themselves, if a number follows from what they prove.
 
-Sontag 1997 and Siegel 2024 say what is necessary; Baum 1988, Bubeck et al. 2020, Vardi et al. 2022,
-Mahdavi et al. 2023 and linear memories say what suffices. Results printed as orders only are in `orders`.
+Sontag 1997 and Siegel 2024 give necessary sizes. Baum 1988, Bubeck et al. 2020, Vardi et al. 2022,
+Mahdavi et al. 2023 and linear memories give sufficient sizes. Results stated only as orders are in `orders`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ FLAT = "the network reads each sample as one vector"
 
 @takes_numbers
 def sontag_1997(n_samples: int) -> Bound:
-    """(N - 1) / 2 parameters are needed to memorise every set of N distinct points, without separation."""
+    """(N - 1) / 2 parameters are needed to memorise every set of N distinct points without separation."""
     value = ceil_fraction(Fraction(max(n_samples - 1, 0), 2))
     assumptions = (
         "one architecture memorises every two-class labelling of every set of N distinct points",
@@ -63,18 +63,18 @@ def sontag_1997(n_samples: int) -> Bound:
 def siegel_2024(n_samples: int, radius: Real, separation: Real) -> Bound:
     """Parameters needed to memorise any N samples of a ball whose distinct points are δ apart: up to N / 2.
 
-    In the manner of Siegel (2024), with constants. Put M = floor(2r/δ) + 1 points on a diameter, δ apart, and
-    choose b <= N / 2 blocks of p + 1 of them. In each block label two neighbours 1, 0: that makes p^b data
+    This follows Siegel (2024), with constants. Place M = floor(2r/δ) + 1 points on a diameter, δ apart, and
+    choose b <= N / 2 blocks of p + 1 of them. In each block label two neighbours 1 and 0. That gives p^b data
     sets of 2b points. A ReLU network with U units is linear on at most 2^U pieces of the line and falls
-    through 1/2 at most once on each, so one pattern of outputs on the M points serves at most (2^U / b)^b
-    of them. Hence there are at least (p b / 2^U)^b patterns, and by Goldberg & Jerrum's Corollary 2.1 at
+    through 1/2 at most once on each, so one pattern of outputs on the M points fits at most (2^U / b)^b
+    of these data sets. Hence there are at least (p b / 2^U)^b patterns, and by Goldberg & Jerrum's Corollary 2.1 at
     most (16 e M 2^U)^W (see `smallest_relu_parameters`). With U <= W / 2:
 
         b (log2(p b) - W / 2) <= W (W / 2 + log2(16 e M)).
 
-    The left side falls and the right side grows with W, so the smallest such W is needed. The best of the
-    choices p + 1 = 2, 4, 8, ... is taken. As δ tends to 0 the bound tends to N / 2. Samples may repeat, so
-    fewer distinct points than N make data sets of N samples too.
+    The left side falls with W and the right side grows, so at least the smallest such W is needed. The result is the best for
+    p + 1 = 2, 4, 8, .... As δ tends to 0 the bound tends to N / 2. Samples may repeat, so
+    fewer distinct points than N also form data sets of N samples.
     """
     r, delta = Fraction(radius), Fraction(separation)
     if r < 0 or delta <= 0:
@@ -84,7 +84,7 @@ def siegel_2024(n_samples: int, radius: Real, separation: Real) -> Bound:
     n_grid = (2 * r / delta).__floor__() + 1
     cost = log2_e_times(16 * n_grid).high
     value, most = 0, n_samples // 2
-    # blocks of 2^j points: where all `most` blocks fit, only the longest blocks matter
+    # blocks of 2^j points: if all `most` blocks fit, only the longest blocks matter
     longest = max(1, floor_log2(Fraction(n_grid, most))) if most else 1
     for exponent in range(longest, n_grid.bit_length()):
         n_blocks = min(most, n_grid >> exponent)
@@ -126,7 +126,8 @@ def bubeck_2020(n_samples: int, input_dim: int) -> Bound:
 
 @takes_numbers
 def two_layer_relu_size(n_samples: int, input_dim: int) -> TheoremSize:
-    """N ReLU units that each read the whole vector fit any labels of N distinct points, along a direction that separates them."""
+    """N ReLU units that each read the whole vector fit any labels of N distinct points, along a direction that separates
+    them."""
     return TheoremSize(
         TWO_LAYERS,
         width=max(input_dim, n_samples),
@@ -187,10 +188,10 @@ def mahdavi_2023(n_heads: int, head_dim: int, seq_len: int) -> Bound:
 
 @takes_numbers
 def mahdavi_2023_parameters(n_samples: int, seq_len: int, dim: int) -> Bound:
-    """MLT23 Theorem 1 solved for the heads, of size n: ceil((N - 1)/(n - 1)) of them, 2dn + 2d² parameters
-    each.
+    """Return the parameters of MLT23 Theorem 1, solved for the number of heads: ceil((N - 1)/(n - 1)) heads of size n.
 
-    Keys and queries are d x n, value and output d x d; d more read out a scalar. Needs 2 <= n <= d.
+    A head has 2dn + 2d² parameters: keys and queries are d x n, value and output d x d. The output that reads a scalar has d
+    more. Requires 2 <= n <= d.
     """
     if not 2 <= seq_len <= dim:
         raise ImpossibleSize(f"MLT23 needs 2 <= seq_len <= dim, not seq_len = {seq_len} and dim = {dim}")

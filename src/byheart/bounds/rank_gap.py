@@ -1,17 +1,19 @@
-"""A certified lower bound on how far a model whose logits have small rank stays from the entropy of a corpus.
+"""A certified lower bound on the distance of a model whose logits have small rank from the entropy of a corpus.
 
-A decoder with m neurons (MFT24 eq. 2) and a sequence encoder of dimension m (DPC24 Definition 1) both make the logits of n
-contexts over ω tokens as a product of an n × m and an m × ω matrix. So log q, the logits less a number for each context, has rank
-at most m + 1, whatever the weights. Where log π̂ of m + 2 contexts and m + 2 tokens is a matrix of full rank, q cannot be π̂.
+A decoder with m neurons (MFT24 eq. 2) and a sequence encoder of dimension m (DPC24 Definition 1) both compute the logits of n
+contexts over ω tokens as a product of an n × m and an m × ω matrix. So log q, which is the logits minus one number per
+context, has rank at most m + 1 for any weights. If log π̂ of m + 2 contexts and m + 2 tokens is a matrix of full rank, q
+cannot equal π̂.
 
-With δ = log q - log π̂ and φ(x) = eˣ - 1 - x >= 0, the divergence of context i is Σ_j π̂_ij φ(δ_ij), j over its support, and the
-mass of q outside the support. So with c_ij, how often token j follows context i,
+Let δ = log q - log π̂ and φ(x) = eˣ - 1 - x >= 0. The divergence of context i is Σ_j π̂_ij φ(δ_ij), for j in its support, plus
+the mass of q outside the support. Let c_ij be how often token j follows context i, and c the least c_ij over the m + 2
+contexts and tokens. Then
 
-    loss - entropy >= Σ_ij c_ij φ(δ_ij) >= c Σ_ij φ(δ_ij)        over the m + 2 contexts and tokens, c the least count there.
+    loss - entropy >= Σ_ij c_ij φ(δ_ij) >= c Σ_ij φ(δ_ij)        over the m + 2 contexts and tokens.
 
-log π̂ + δ is singular there, so Σ δ_ij² >= s², s the least singular value of log π̂. Let g(x) = φ(-x) for x >= 0: φ(δ) >= g(|δ|),
-g rises, and g(x)/x² falls, so with x the root of Σ δ_ij² the sum is at least Σ δ_ij² g(x)/x² = g(x) >= g(s). At last
-g(s) >= s²/(2 + s): the difference times 2 + s is (2 + s)e⁻ˢ + s - 2, which is 0 at s = 0 and has the derivative
+log π̂ + δ is singular there, so Σ δ_ij² >= s², where s is the least singular value of log π̂. Let g(x) = φ(-x) for x >= 0. Then
+φ(δ) >= g(|δ|), g rises, and g(x)/x² falls. So with x the root of Σ δ_ij², the sum is at least Σ δ_ij² g(x)/x² = g(x) >= g(s).
+Finally g(s) >= s²/(2 + s): the difference times 2 + s is (2 + s)e⁻ˢ + s - 2, which is 0 at s = 0 and has the derivative
 1 - (1 + s)e⁻ˢ >= 0.
 """
 
@@ -26,22 +28,25 @@ from byheart.errors import ImpossibleSize
 from byheart.theorems import realises
 
 SOURCE = "byheart, after Madden, Fox & Thrampoulidis 2024, Theorem 1, and Dana, Pydi & Chevaleyre 2024, Proposition 1"
-_PLACES = 256  # binary digits that intervals are rounded outward to, so that numbers stay short
+_PLACES = 256  # intervals are rounded outward to this many binary digits, so that numbers stay short
 
 
 @realises("MFT24-T1", "DPC24-P1")
 def excess_loss(counts: Sequence[Sequence[int]], totals: Sequence[int]) -> Bound:
-    """A lower bound on loss - entropy, in nats, of every model whose logits have rank at most m.
+    """Return a lower bound on loss - entropy, in nats, for every model whose logits have rank at most m.
 
-    `counts[i][j]` says how often the j-th of m + 2 tokens follows the i-th of m + 2 contexts, `totals[i]` how often any token does.
-    Zero where the logarithms of these frequencies have no full rank, or none that the enclosures can certify.
+    `counts[i][j]` is how often the j-th of m + 2 tokens follows the i-th of m + 2 contexts, and `totals[i]` how often any
+    token does. The bound is zero if the logarithms of these frequencies do not have full rank, or if the enclosures cannot
+    certify it.
     """
     size = len(counts)
     if size < 2 or any(len(row) != size for row in counts) or len(totals) != size:
-        raise ImpossibleSize("m + 2 contexts and as many tokens are needed, and a total for each context")
+        raise ImpossibleSize(
+            "counts must have m + 2 contexts and as many tokens, and totals must have one number per context"
+        )
     if any(count < 1 or count > total for row, total in zip(counts, totals, strict=True) for count in row):
         raise ImpossibleSize(
-            "every token must follow every context at least once, and not more often than tokens follow it in total"
+            "every token must follow every context at least once, and the counts of a context must not exceed its total"
         )
     logs = [[ln(Fraction(count, total)) for count in row] for row, total in zip(counts, totals, strict=True)]
     s = _least_singular_value(logs)
@@ -55,13 +60,15 @@ def excess_loss(counts: Sequence[Sequence[int]], totals: Sequence[int]) -> Bound
 
 
 def _least_singular_value(matrix: Sequence[Sequence[Interval]]) -> Fraction:
-    """A lower bound: |det| is the product of all k singular values, and the k - 1 others multiply to at most (F/(k - 1))^((k-1)/2).
+    """Return a lower bound on the least singular value.
 
-    F is the sum of their squares, at most that of all entries; the mean of squares is at least the geometric one.
+    |det| is the product of all k singular values. The k - 1 others multiply to at most (F/(k - 1))^((k-1)/2), where F is the
+    sum of their squares. F is at most the sum of the squares of all entries, and the mean of squares is at least their
+    geometric mean.
     """
     size = len(matrix)
     away = _distance_from_zero(_determinant([list(row) for row in matrix]))
-    # logarithms of shares are not positive: the lower end is the one further from zero
+    # logarithms of probabilities are not positive, so the lower end is further from zero
     frobenius = sum((entry.low**2 for row in matrix for entry in row), Fraction(0))
     if not away:
         return Fraction(0)
@@ -70,7 +77,10 @@ def _least_singular_value(matrix: Sequence[Sequence[Interval]]) -> Fraction:
 
 
 def _determinant(rows: list[list[Interval]]) -> Interval:
-    """The determinant by elimination with the pivot furthest from zero; an interval around zero if every pivot may be zero."""
+    """Return the determinant, by elimination with the pivot furthest from zero.
+
+    If every pivot may be zero, the interval contains zero.
+    """
     result = Interval(Fraction(1), Fraction(1))
     size = len(rows)
     for step in range(size):

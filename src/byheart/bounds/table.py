@@ -1,4 +1,4 @@
-"""Every bound for one data set side by side: those that apply, and those that do not, each with the reason."""
+"""All bounds for one data set: those that apply, and those that do not apply, each with the reason."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _SUFFICIENT = (
     (upper.COROLLARY_4_1, "seq-to-seq", upper.corollary_4_1),
     (upper.THEOREM_D_1, "set", upper.theorem_d_1),
 )
-_POSITIONS = "positions tell equal tokens apart, so attention is not linear on sequences of equal tokens"
+_POSITIONS = "positions distinguish equal tokens, so attention is not linear on sequences of equal tokens"
 _INCONSISTENT = "equal contexts carry different labels"
 
 
 @dataclass(frozen=True)
 class BoundTable:
-    """All bounds for data of one shape, and beside them the sizes of our constructions."""
+    """All bounds for data of one shape, and separately the sizes of our constructions."""
 
     shape: DataShape
     applicable: tuple[Bound, ...]
@@ -40,8 +40,9 @@ class BoundTable:
     estimates: tuple[Estimate, ...] = ()
 
     def of(self, quantity: str, kind: str, speaks_of: Scope | None = None) -> tuple[Bound, ...]:
-        """The applicable bounds of one kind on one quantity; if `scope` is given, only those about these data or about the
-        worst case.
+        """Return the applicable bounds of one kind on one quantity.
+
+        If `speaks_of` is given, return only those about these data or only those about the worst case.
         """
         return tuple(
             bound
@@ -62,8 +63,9 @@ def for_shape(
 ) -> BoundTable:
     """Evaluate every bound that applies to data of this shape.
 
-    estimates: sizes of our constructions, or why they do not take such data; shown beside the bounds, never among them.
-    checks: what was found on the data; without them, assumptions that need the data are stated with each bound.
+    estimates: sizes of our constructions, or why they do not accept such data. They are listed separately from the bounds.
+    checks: the result of checking the assumptions on the data. Without it, assumptions that need the data are stated with each
+    bound.
     """
     shape.require_possible()
     entries: list[Entry | Estimate] = [
@@ -85,9 +87,9 @@ def for_shape(
 
 
 def table(dataset: Dataset | DatasetPieces, estimates: Iterable[Estimate | NotApplicable] = ()) -> BoundTable:
-    """Every bound whose assumptions hold for a data set: consistency, separation, general position and so on.
+    """Return every bound whose assumptions hold for a data set: consistency, separation, general position and so on.
 
-    Documents also get the entropy below which no model's loss on them falls (MFT24 Lemma 2).
+    Documents also get their entropy, below which no model's loss on them falls (MFT24 Lemma 2).
     """
     if not isinstance(dataset, Dataset | DatasetPieces):
         raise UsageError(
@@ -118,11 +120,11 @@ def _counting(shape: DataShape) -> Iterator[Entry]:
 def _kajitsuka_sato_upper(shape: DataShape) -> Iterator[Entry]:
     for theorem, task, size in _SUFFICIENT:
         if shape.task != task:
-            yield theorem.refuse(f"it is about {task}, and the task is {shape.task}")
+            yield theorem.refuse(f"it is about {task}, but the task is {shape.task}")
         elif not shape.is_consistent:
             yield theorem.refuse(_INCONSISTENT)
         elif task == "set" and shape.ragged:
-            yield theorem.refuse("it is about sets of one size, and these differ")
+            yield theorem.refuse("it is about sets of equal size, but these sets differ in size")
         elif (vectors := tokens_as_vectors(shape)) is None:
             yield theorem.refuse("the separation of the token vectors is not known")
         else:
@@ -130,14 +132,14 @@ def _kajitsuka_sato_upper(shape: DataShape) -> Iterator[Entry]:
             yield from size(*sizes, vectors.radius, vectors.separation).bounds()
     if shape.vocab is None:
         yield upper.THEOREM_E_1.refuse(
-            "this bound is about token ids with an embedding, and these tokens are vectors"
+            "this bound is about token ids with an embedding, but these tokens are vectors"
         )
     elif shape.task != "next-token":
-        yield upper.THEOREM_E_1.refuse(f"it is about next-token, and the task is {shape.task}")
+        yield upper.THEOREM_E_1.refuse(f"it is about next-token, but the task is {shape.task}")
     elif not shape.is_consistent:
         yield upper.THEOREM_E_1.refuse(_INCONSISTENT)
-    else:  # where positions matter, each pair of token and position is a token of its own
-        n_ids = shape.vocab + shape.ragged  # one more fills up shorter sequences
+    else:  # where positions matter, each pair of token and position is a separate token
+        n_ids = shape.vocab + shape.ragged  # one more id pads shorter sequences
         vocab = n_ids * (shape.context_len if shape.has_positions else 1)
         yield from upper.theorem_e_1(shape.n_samples, shape.context_len, shape.n_classes, vocab).bounds()
 
@@ -160,12 +162,12 @@ def _kajitsuka_sato_lower(shape: DataShape) -> Iterator[Entry]:
 
 def _no_shattering(shape: DataShape) -> str:
     if shape.task == "distribution":
-        return "it counts labellings, and the task asks for distributions"
-    return "with one class there is nothing to tell apart" if shape.n_classes < 2 else ""
+        return "it counts labellings, but the task is about distributions"
+    return "with one class there is nothing to distinguish" if shape.n_classes < 2 else ""
 
 
 def _constant_sequences(shape: DataShape) -> int:
-    """Sequences of equal tokens that data sets of this size may hold."""
+    """Return how many sequences of equal tokens a data set of this size may contain."""
     contexts = min(shape.n_samples, shape.context_count)
     if shape.vocab is not None:
         return min(contexts, shape.vocab)
@@ -180,12 +182,12 @@ def _madden(shape: DataShape) -> Iterator[Entry]:
     )
     if shape.vocab is None:
         yield from (
-            each.refuse("this bound is about token ids, and these tokens are vectors")
+            each.refuse("this bound is about token ids, but these tokens are vectors")
             for each in necessary + enough
         )
         return
     if shape.task != "distribution":
-        reason = "it is about distributions; single labels take far fewer parameters"
+        reason = "it is about distributions; single labels need far fewer parameters"
         yield from (each.refuse(reason) for each in necessary)
     elif shape.n_classes >= 2:
         yield madden_2024.lemma_1_parameters(shape.context_count, shape.n_classes)
@@ -199,9 +201,9 @@ def _madden(shape: DataShape) -> Iterator[Entry]:
 
 
 def _unmet_by_single_labels(shape: DataShape, also: str) -> str:
-    """Why a next-token theorem over token ids does not apply, or nothing."""
+    """Return why a next-token theorem for token ids does not apply, or an empty string if it applies."""
     if shape.task not in ("next-token", also):
-        return f"it is about next-token prediction, and the task is {shape.task}"
+        return f"it is about next-token prediction, but the task is {shape.task}"
     return "" if shape.is_consistent else _INCONSISTENT
 
 
@@ -209,7 +211,7 @@ def _dana(shape: DataShape, checks: DataChecks) -> Iterator[Entry]:
     theorem, corollary = dana_2024.THEOREM_1, dana_2024.COROLLARY_1
     if shape.vocab is None:
         yield from (
-            each.refuse("this bound is about token ids, and these tokens are vectors")
+            each.refuse("this bound is about token ids, but these tokens are vectors")
             for each in (theorem, corollary)
         )
         return
@@ -224,22 +226,22 @@ def _dana(shape: DataShape, checks: DataChecks) -> Iterator[Entry]:
             yield dana_2024.theorem_1_parameters(*sizes, int(embedding.value), shape.n_last_tokens)
         yield corollary.refuse("contexts have more than one next token")
         return
-    yield theorem.refuse("labels are single tokens, where Corollary 1 says more")
+    yield theorem.refuse("labels are single tokens, for which Corollary 1 is stronger")
     if reason := _unmet_by_single_labels(shape, "next-token"):
         yield corollary.refuse(reason)
         return
     yield dana_2024.proposition_3()
     if shape.ragged:
-        yield corollary.refuse("it is about sequences of one length, and these differ")
+        yield corollary.refuse("it is about sequences of equal length, but these differ in length")
     else:
         yield dana_2024.corollary_1_parameters(*sizes, shape.n_last_tokens)
 
 
 def _flat_networks(shape: DataShape, checks: DataChecks) -> Iterator[Entry]:
-    """Feed-forward networks that read a sample as one vector, and the attention layer of MLT23."""
+    """Yield bounds for feed-forward networks that read a sample as one vector, and for the attention layer of MLT23."""
     reason = ""
     if shape.task != "next-token":
-        reason = f"it gives one label to one vector, and the task is {shape.task}"
+        reason = f"it gives one label to one vector, but the task is {shape.task}"
     elif not shape.is_consistent:
         reason = _INCONSISTENT
     elif shape.ragged:
@@ -287,7 +289,7 @@ def _without_separation(shape: DataShape) -> Iterator[Entry]:
         yield known.SIEGEL.refuse("the separation of the tokens is not known")
     else:
         yield known.SONTAG.refuse(
-            "the tokens are separated, and this bound is about points without separation"
+            "the tokens are separated, but this bound is about points without separation"
         )
         contexts = min(shape.n_samples, shape.context_count)
         yield known.siegel_2024(contexts, vectors.radius, vectors.separation)

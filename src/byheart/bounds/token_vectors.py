@@ -1,4 +1,4 @@
-"""Tokens as the theorems see them: vectors of bounded norm, with a minimum distance."""
+"""Tokens as the theorems describe them: vectors of bounded norm with a minimum distance."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from byheart.data.shape import DataShape
 
 @dataclass(frozen=True)
 class VectorView:
-    """How token-wise theorems see the tokens: vectors of `dim` with norm <= `radius`, `separation` apart."""
+    """The tokens as vectors of dimension `dim`, with norm at most `radius` and at least `separation` apart."""
 
     dim: int
     radius: Fraction
     separation: Fraction
 
     def distinct_tokens(self, at_most: int) -> int:
-        """A number of tokens that certainly fits in the ball, on a diameter or a grid, counted up to a limit."""
+        """Return a number of tokens that certainly fit into the ball, on a diameter or a grid, but at most `at_most`."""
         on_diameter = (2 * self.radius / self.separation).__floor__() + 1
-        # the cube has side 2r/√d: floor(√(4r² / (d δ²))) + 1 places along each edge
+        # the cube has side 2r/√d, so each edge has floor(√(4r² / (d δ²))) + 1 places
         per_edge = isqrt((4 * self.radius**2 / (self.dim * self.separation**2)).__floor__()) + 1
         full = per_edge > 1 and self.dim >= at_most.bit_length()
         in_cube = at_most if full else per_edge ** min(self.dim, at_most.bit_length())
@@ -32,10 +32,10 @@ class VectorView:
 
 
 def tokens_as_vectors(shape: DataShape) -> VectorView | None:
-    """The tokens as vectors, or None when their separation is unknown.
+    """Return the tokens as vectors, or None if their separation is unknown.
 
-    Token ids are the numbers 0 to ω - 1, a distance of 1 apart, and the padding of shorter sequences is ω; where
-    positions matter one more coordinate holds the position, from 0.
+    Token ids are the numbers 0 to ω - 1, at distance 1, and the padding of shorter sequences is ω. If positions matter, one more
+    coordinate holds the position, starting at 0.
     """
     last = shape.context_len - 1 if shape.has_positions else 0
     if shape.vocab is not None:
@@ -53,9 +53,9 @@ def tokens_as_vectors(shape: DataShape) -> VectorView | None:
 
 
 def shape_of(dataset: Dataset | DatasetPieces) -> DataShape:
-    """The numbers of a data set, with the norm and distance of its tokens measured exactly.
+    """Return the sizes of a data set, with the norm and distance of its tokens measured exactly.
 
-    Vectors of data in pieces may not fit in memory; their distances are not measured.
+    Vectors of data in pieces may not fit into memory, so their distances are not measured.
     """
     if isinstance(dataset, DatasetPieces):
         if dataset.dim is not None:

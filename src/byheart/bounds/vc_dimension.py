@@ -1,8 +1,8 @@
-"""How many labellings a network with real parameters can realise: the source of the lower bounds.
+"""How many labellings a network with real parameters can realise, which gives the lower bounds.
 
-Goldberg & Jerrum (1995) count the sign patterns of polynomials; Bartlett, Harvey, Liaw & Mehrabian (2019)
-sharpen the count layer by layer. Every function here returns a number that is certainly not too small, since
-a lower bound on parameters drawn from it must not be too large.
+Goldberg & Jerrum (1995) count the sign patterns of polynomials. Bartlett, Harvey, Liaw & Mehrabian (2019)
+sharpen the count layer by layer. Every function here returns a number that is certainly not too small, so that
+a lower bound on parameters derived from it is not too large.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from byheart.theorems import realises
 
 
 def log2_e_times(factor: int | Fraction, bits: int = DEFAULT_BITS) -> Interval:
-    """Encloses log2(e * factor) for a positive rational factor."""
+    """Enclose log2(e * factor) for a positive rational factor."""
     euler = e(bits)
     return Interval(log2(euler.low * factor, bits).low, log2(euler.high * factor, bits).high)
 
 
 @realises("KS25-L B.4")
 def log2_sign_patterns(n_polynomials: int, degree: int, n_variables: int) -> Fraction:
-    """Upper bound on log2 of the number of sign vectors of polynomials in real variables.
+    """Return an upper bound on log2 of the number of sign vectors of polynomials in real variables.
 
     Source:   Goldberg & Jerrum (1995), Corollary 2.1, as quoted in KS25 Lemma B.4: at most (8 e M D / W)^W
               vectors over {-1, 0, 1} for M polynomials of degree at most D in W <= M variables.
-    Departs:  for M < W, where the lemma is silent, the trivial 3^M is returned.
+    Departs:  the lemma does not cover M < W; there the trivial 3^M is returned.
     """
     if n_polynomials < 0 or degree < 1 or n_variables < 0:
         raise ImpossibleSize("need n_polynomials >= 0, degree >= 1 and n_variables >= 0")
@@ -41,10 +41,10 @@ def log2_sign_patterns(n_polynomials: int, degree: int, n_variables: int) -> Fra
 
 
 def goldberg_jerrum_vc_dimension(n_parameters: int, n_predicates: int, degree: int) -> int:
-    """VC dimension of a formula of polynomial inequalities: at most 2 W log2(8 e D s).
+    """Bound the VC dimension of a formula of polynomial inequalities: at most 2 W log2(8 e D s).
 
     Source:   Goldberg & Jerrum (1995), Theorem 2.2, for s = `n_predicates` distinct polynomial equalities or
-              inequalities of degree at most D in the W real parameters, joined by any Boolean formula.
+              inequalities of degree at most D in the W real parameters, combined by any Boolean formula.
     """
     if min(n_parameters, n_predicates, degree) < 1:
         raise ImpossibleSize("n_parameters, n_predicates and degree must be at least 1")
@@ -52,14 +52,14 @@ def goldberg_jerrum_vc_dimension(n_parameters: int, n_predicates: int, degree: i
 
 
 def bartlett_vc_dimension(layer_units: Sequence[int], layer_parameters: Sequence[int]) -> int:
-    """VC dimension of a layered ReLU network with one output: Bartlett et al. (2019), Theorem 7.
+    """Bound the VC dimension of a layered ReLU network with one output: Bartlett et al. (2019), Theorem 7.
 
-    `layer_units[i]` and `layer_parameters[i]` are the units of layer i + 1 and the parameters feeding it; the
+    `layer_units[i]` is the number of units of layer i + 1, and `layer_parameters[i]` the number of parameters feeding it. The
     last layer is the single output.
 
     Derivation, for one breakpoint and degree 1: with W_i the parameters of layers 1 to i, N inputs have at
-    most prod_i 2 (2 e N k_i i / W_i)^{W_i} sign patterns, which by the weighted mean inequality is at most
-    2^L (2 e N R / S)^S with R = sum_i i k_i and S = sum_i W_i. Setting it >= 2^N and using "2^N <= 2^t (N
+    most prod_i 2 (2 e N k_i i / W_i)^{W_i} sign patterns. By the weighted mean inequality this is at most
+    2^L (2 e N R / S)^S with R = sum_i i k_i and S = sum_i W_i. If this is at least 2^N, then "2^N <= 2^t (N
     r / w)^w implies N <= t + w log2(2 r log2 r)" (their Lemma 18; r >= 16) gives
 
         N <= L + S log2(4 e R log2(2 e R)).
@@ -80,13 +80,13 @@ def bartlett_vc_dimension(layer_units: Sequence[int], layer_parameters: Sequence
 def uniform_width_vc_dimension(width: int, depth: int, input_dim: int) -> int:
     """The same for `depth` hidden ReLU layers of one width and a linear output, in closed form.
 
-    The parameters are (input_dim + 1) width for the first layer, (width + 1) width for each later one and
-    width + 1 for the output.
+    There are (input_dim + 1) width parameters in the first layer, (width + 1) width in each later one and
+    width + 1 in the output.
     """
     if min(width, input_dim) < 1 or depth < 1:
         raise ImpossibleSize("width, depth and input_dim must be at least 1")
     first, later = (input_dim + 1) * width, (width + 1) * width
-    # sum over layers i = 1..depth of (first + (i - 1) later), then the whole network once more for the output
+    # sum over layers i = 1..depth of (first + (i - 1) later), and then the whole network for the output
     hidden = depth * first + later * (depth * (depth - 1) // 2)
     whole = first + (depth - 1) * later + width + 1
     reach = width * (depth * (depth + 1) // 2) + depth + 1
@@ -94,11 +94,11 @@ def uniform_width_vc_dimension(width: int, depth: int, input_dim: int) -> int:
 
 
 def depth_limited_vc_dimension(n_parameters: int, n_maps: int, *, n_tokens: int = 1) -> int:
-    """VC dimension of a ReLU network with at most `n_maps` affine maps on any path, by the same theorem.
+    """Bound the VC dimension of a ReLU network with at most `n_maps` affine maps on any path, by the same theorem.
 
-    With L = `n_maps` and W parameters: at most W / 2 hidden units (each has a weight and a bias), so R is
-    at most L (W / 2 + 1), and S is at most L W. A network that acts on each of n tokens with the same weights and
-    averages them has n polynomials in place of each, so R is at most L (n W / 2 + 1).
+    With L = `n_maps` and W parameters there are at most W / 2 hidden units (each has a weight and a bias), so R is
+    at most L (W / 2 + 1), and S is at most L W. If a network acts on each of n tokens with the same weights and
+    averages them, each polynomial is replaced by n, so R is at most L (n W / 2 + 1).
     """
     if min(n_parameters, n_maps, n_tokens) < 1:
         raise ImpossibleSize("n_parameters, n_maps and n_tokens must be at least 1")
@@ -107,7 +107,7 @@ def depth_limited_vc_dimension(n_parameters: int, n_maps: int, *, n_tokens: int 
 
 
 def _solved_exponent(exponent: int, reach: int) -> int:
-    # r = 2 e R, at least 16 as the lemma asks; log2 log2 r is bounded by log2 of an upper end
+    # r = 2 e R, which is at least 16 as the lemma requires; log2 log2 r is bounded by log2 of an upper end
     euler = e().high
     r = max(2 * euler * reach, Fraction(16))
     inner = log2(r).high
@@ -115,7 +115,7 @@ def _solved_exponent(exponent: int, reach: int) -> int:
 
 
 def smallest(enough: Callable[[int], bool], start: int = 1) -> int:
-    """The smallest integer >= start for which the monotone predicate `enough` holds."""
+    """Return the smallest integer >= start for which the monotone predicate `enough` holds."""
     if enough(start):
         return start
     low, high = start, 2 * max(start, 1)
@@ -128,24 +128,24 @@ def smallest(enough: Callable[[int], bool], start: int = 1) -> int:
 
 
 def smallest_relu_parameters(n_points: int) -> int:
-    """Fewest parameters with which a ReLU network could shatter some `n_points` inputs.
+    """Return the fewest parameters with which a ReLU network could shatter some `n_points` inputs.
 
-    Holds for layered ReLU networks (skip connections and linear layers allowed) in which no parameter is
-    shared between layers, every hidden unit has a bias and an incoming weight of its own, and every linear
-    map on a path has a parameter of its own.
+    This holds for layered ReLU networks (skip connections and linear layers allowed) in which no parameter is
+    shared between layers, every hidden unit has its own bias and its own incoming weight, and every linear
+    map on a path has its own parameter.
 
     Derivation from Goldberg & Jerrum's Corollary 2.1 (KS25 Lemma B.4) alone. Let W be the parameters and U
-    the hidden units; each has two parameters of its own, so U <= W / 2. Order the units so that each depends
+    the hidden units; each unit has two parameters of its own, so U <= W / 2. Order the units so that each depends
     on earlier ones. Given which of the first i - 1 units are active, the input of unit i is a polynomial in
-    the parameters: 2^(i-1) of them for unit i, and 2^U for "output > 1/2", s = 2^(U+1) - 1 in all. Their
+    the parameters. That gives 2^(i-1) polynomials for unit i, and 2^U for "output > 1/2", s = 2^(U+1) - 1 in all. Their
     degree is at most the number D <= W of linear maps on a path. If N points are shattered, the N s
     polynomials have at least 2^N sign vectors, so N <= W log2(8 e N s D / W) <= W (U + 1 + log2(8 e N)),
     that is
 
         N <= W (W / 2 + log2(16 e N)).
 
-    (For N s < W the lemma is silent, but then W > N, which is at least the number returned.) The right side
-    grows with W, so the smallest integer W that satisfies it is a lower bound: about sqrt(2 N).
+    (The lemma does not cover N s < W. Then W > N, and N is at least the number returned.) The right side
+    grows with W, so the smallest integer W that satisfies the inequality is a lower bound: about sqrt(2 N).
     """
     if n_points < 0:
         raise ImpossibleSize("n_points must be at least 0")

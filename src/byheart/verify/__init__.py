@@ -1,6 +1,6 @@
-"""Network and data to certificate: an independent check that shares no code with the constructions.
+"""Check a network on a data set and issue a certificate. The check is independent: it shares no code with the constructions.
 
-`byheart.verify(model, data)` checks a model; the package holds the parts.
+`byheart.verify(model, data)` checks a model; the package contains the parts.
 """
 
 import sys
@@ -17,7 +17,7 @@ __all__ = ["Assumption", "Certificate", "WrongSample", "verify", "weights_digest
 
 
 class _CallablePackage(ModuleType):
-    """A name cannot be both a package and a function of `byheart`, so the package answers calls itself."""
+    """A module that can be called. `byheart.verify` is both a package and a function, so the package itself handles calls."""
 
     def __call__(self, model: Checkable, data: Dataset, **options: Any) -> Certificate:
         """Check every sample of `data` on `model`."""

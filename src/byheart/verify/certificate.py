@@ -1,4 +1,4 @@
-"""The certificate: who checked what about which weights and which data, and what was found."""
+"""The certificate: which weights were checked on which data, by which software, and what was found."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from byheart.records.refusals import corrupt
 SCHEMA = 1
 
 DistributionRule = Literal["contexts", "total-gap"]
-"""contexts: each context must be right by itself, which is what `holds` means. total-gap: the loss over all of them must be near
-the entropy (MFT24's own rule), which is what `fitted` means and says nothing of a single context."""
+"""The rule for distributions. contexts: each context must be right by itself, which is the meaning of `holds`. total-gap: the
+loss over all contexts must be near the entropy (MFT24's own rule), which is the meaning of `fitted`; it implies nothing about
+a single context."""
 
 Verdict = Literal["holds", "fitted", "DOES NOT HOLD"]
 
 
 UNCHECKED = ("method", "theorem", "theorem_size", "assumptions")
-"""Fields of a certificate that the model says of itself. The verifier computed none of them."""
+"""Fields of a certificate that repeat claims of the model. The verifier did not compute them."""
 
 LEFT_OUT_OF_FILES: Mapping[str, object] = {
     "sampled": None,
@@ -35,15 +36,15 @@ LEFT_OUT_OF_FILES: Mapping[str, object] = {
     "on_conflict": None,
     "left_out": {},
 }
-"""Fields that a file has only where they say something, so that an older certificate is saved as it was."""
+"""Fields that are saved only if they have a value, so that older certificates are saved unchanged."""
 
 
 @dataclass(frozen=True)
 class WrongSample:
     """A sample whose answer differs from the label in the data. `number` counts samples from 1, as in the file.
 
-    `expected` and `got` are label names; `got` is None where the network answers "unknown". `reason` is given
-    where the sample could not be asked.
+    `expected` and `got` are label names; `got` is None if the network answers "unknown". `reason` is given
+    if the sample could not be given to the model.
     """
 
     number: int
@@ -58,21 +59,22 @@ class WrongSample:
 
 
 def _quote(label: str | None) -> str:
-    return "nothing it knows" if label is None else repr(label)
+    return "that the input is unknown" if label is None else repr(label)
 
 
 @dataclass(frozen=True)
 class Distributional:
-    """How far next-token distributions are from the empirical ones, in nats, and by which rule they were judged.
+    """The divergence of next-token distributions from the empirical ones, in nats, and the rule by which it was judged.
 
     max_divergence       the largest KL(π̂ ‖ model) of a context
-    mean_divergence      per predicted token, so contexts count as often as they occur
-    gap_nats             loss minus entropy, a total; `gap_percent` is its share of the entropy, None if that is 0
-    allowed_divergence   what a context may diverge to be right
-    allowed_gap_percent  the gap that `fitted` allows, which says nothing about a single context; None where only `holds` was
-                         asked for
-    wrong_tokens         contexts with one certain successor for which another token is the most likely one; None in
-                         certificates of older versions
+    mean_divergence      the mean per predicted token, so each context counts as often as it occurs
+    gap_nats             loss minus entropy, summed over all predictions; `gap_percent` is its share of the entropy, None if
+                         that is 0
+    allowed_divergence   the largest divergence for which a context counts as right
+    allowed_gap_percent  the largest gap for which `fitted` is true, which implies nothing about a single context; None if only
+                         `holds` was requested
+    wrong_tokens         contexts with only one successor in the data for which another token is the most likely one; None in
+                         older certificates
     """
 
     n_contexts: int
@@ -88,7 +90,7 @@ class Distributional:
 
     @property
     def rule(self) -> DistributionRule:
-        """The rule, as the caller gave it."""
+        """The rule that the caller chose."""
         return "contexts" if self.allowed_gap_percent is None else "total-gap"
 
     def __str__(self) -> str:
@@ -100,15 +102,15 @@ class Distributional:
 
     @property
     def is_within_gap(self) -> bool:
-        """Whether the gap is within the allowed share of the entropy; if the entropy is 0, no gap is allowed."""
+        """Whether the gap is within the allowed share of the entropy. If the entropy is 0, no gap is allowed."""
         return self.gap_nats <= (self.allowed_gap_percent or 0) / 100 * self.entropy_nats
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What one way of checking found: how many samples were checked and are wrong, the first few wrong ones, and the problems.
+    """The findings of one check: how many samples were checked and how many are wrong, the first wrong ones, and other problems.
 
-    Wrong samples are counted, and are not among the problems. `fitted` is None unless the total gap was asked for.
+    Wrong samples are counted and not listed among the problems. `fitted` is None unless the total gap was requested.
     """
 
     checked: int
@@ -122,14 +124,13 @@ class Findings:
 
 @dataclass(frozen=True)
 class Certificate:
-    """What one run of the verifier found.
+    """The result of one run of the verifier.
 
-    `holds` has one meaning: every row of the data set was asked (or every one of a stated number, `sampled`) and got its right
-    label, the second evaluator agreed wherever it was asked, and the data, weights and model are those an earlier certificate
-    names, if there is one. For distributions every context must be within the allowed divergence. `problems` says in words
-    what does not hold.
-    `fitted` is another verdict, for callers who ask for the total gap: the loss lies within the allowed share of the entropy.
-    It is None where that was not asked.
+    holds     every row of the data set (or, with `sampled`, every one of that many rows) got its right label; the second
+              evaluator agreed wherever it was used; and the data, weights and model are those in an earlier certificate, if
+              there is one. For distributions, every context must be within the allowed divergence. `problems` describes what
+              does not hold.
+    fitted    the loss is within the allowed share of the entropy. None unless the caller requested the total gap.
 
     Four fields are `UNCHECKED`: they repeat what the record of the model says.
     """
@@ -144,7 +145,7 @@ class Certificate:
     problems: tuple[str, ...]
     backend: str
     rechecked_by_interpreter: int
-    seconds: float = field(compare=False)  # the one thing in which two equal checks differ
+    seconds: float = field(compare=False)  # the only field in which two equal checks may differ
     method: str | None = None
     theorem: str | None = None
     assumptions: tuple[Assumption, ...] = ()
@@ -155,12 +156,12 @@ class Certificate:
     # of labels, tokenizer, task, order and architecture; None in older certificates
     model_digest: str | None = None
     rechecked_by: str | None = None  # the second evaluator; None if there was none
-    sampled: int | None = None  # samples drawn to be checked; None where all were
+    sampled: int | None = None  # the number of samples drawn for the check; None if all were checked
     fitted: bool | None = None
-    # what was read as input and as label; None for data that are not from a file, and in older certificates
+    # the columns read as input and as label; None for data that are not from a file, and in older certificates
     columns: tuple[str, ...] | None = field(default=None, compare=False)
-    rows_left_out: int = 0  # by rules that the caller named
-    on_conflict: str | None = None  # the one for conflicting labels, if it left rows out
+    rows_left_out: int = 0  # left out by rules that the caller chose
+    on_conflict: str | None = None  # the rule for conflicting labels, if it left out rows
     left_out: Mapping[str, int] = field(
         default_factory=dict
     )  # rows that each rule left out; empty in older certificates
@@ -191,7 +192,7 @@ class Certificate:
 
     @property
     def headline(self) -> str:
-        """The verdict with its subject: the rows, the columns and, if it is unusual, the rule."""
+        """The verdict with its subject: the rows, the columns and, if it is not the usual one, the rule."""
         of, judged = self.columns, self.distribution
         rows = "rows" if judged is None else "contexts"
         counted = f"{self.checked - self.wrong:,} of {self.checked:,} {rows}{'' if self.holds else ' right'}"
@@ -206,20 +207,20 @@ class Certificate:
 
     @property
     def rows_left_out_in_words(self) -> str:
-        """How many rows each rule left out."""
+        """A text that says how many rows each rule left out."""
         by_rule = self.left_out or {f"on_conflict={self.on_conflict}": self.rows_left_out}
         listed = ", ".join(f"{n_rows:,} by {rule}" for rule, n_rows in by_rule.items())
         return f"{amount(self.rows_left_out, 'more row')} left out: {listed}"
 
     @property
     def on_sample(self) -> str:
-        """What follows the verdict if not all samples were checked."""
+        """The text that follows the verdict if not all samples were checked."""
         if self.sampled is None:
             return ""
         return f" on a sample of {self.sampled:,} of {self.dataset.shape.n_samples:,}"
 
     def require_fitted(self, method: str, options: Mapping[str, object], remedy: str = "") -> None:
-        """Raise `DoesNotHold` unless the certificate says fitted. For solvers that aim at the total gap."""
+        """Raise `DoesNotHold` unless the certificate is fitted. For solvers that minimise the total gap."""
         if self.fitted:
             return
         given = ", ".join(
@@ -229,7 +230,7 @@ class Certificate:
         mistake = "This is a mistake in byheart. Please report it with the data."
         advice = f"{remedy}\n  If that does not help: {mistake}" if remedy else mistake
         raise DoesNotHold(
-            f"{method} built a network that does not memorise these data; nothing is kept.\n"
+            f"{method} built a network that does not memorise these data; nothing was saved.\n"
             f"  {self.problems[0]}\n  {advice}",
             certificate=self,
         )
@@ -259,36 +260,41 @@ class Certificate:
             raise found.refuse("columns", "the names of two columns")
         said = certificate.dataset.shape.n_samples if certificate.sampled is None else certificate.sampled
         if certificate.distribution is None and certificate.checked != said:
-            counted = f"{certificate.checked:,} checked samples, but {said:,} were to be checked"
+            counted = f"{certificate.checked:,} checked samples, but it should be {said:,}"
             raise corrupt(where, f"the file counts {counted}")
         judged = certificate.distribution
         if judged is not None and judged.rule == "total-gap" and certificate.fitted is None:
             certificate = _read_total_gap(certificate, judged)
         if certificate.holds and (certificate.wrong or certificate.problems):
             raise corrupt(
-                where, "the file says that it holds, but it counts wrong samples or names a problem"
+                where, "the file says that the model holds, but it also lists wrong samples or a problem"
             )
         if certificate.fitted and (judged is None or not judged.is_within_gap):
-            raise corrupt(where, "the file says that it is fitted, but its gap is larger than it allows")
+            raise corrupt(
+                where, "the file says that the model is fitted, but its gap is larger than the allowed gap"
+            )
         return certificate
 
 
 def _read_total_gap(certificate: Certificate, judged: Distributional) -> Certificate:
-    """Read an older certificate: it says "holds" for what is now "fitted", and computes the share differently at entropy 0."""
+    """Convert an older certificate.
+
+    It says "holds" for what is now "fitted", and computes the share differently if the entropy is 0.
+    """
     is_right = not certificate.wrong and certificate.holds
     return replace(certificate, holds=is_right, fitted=certificate.holds and judged.is_within_gap)
 
 
 @dataclass(frozen=True)
 class OriginData:
-    """The data set a model was built from."""
+    """The data set from which a model was built."""
 
     digest: str | None = None
 
 
 @dataclass(frozen=True)
 class Origin:
-    """The method, the theorem and the findings from when the network was built on that data set; each may be absent."""
+    """The method, the theorem and the findings when the network was built. Each may be missing."""
 
     method: str | None = None
     theorem: str | None = None

@@ -16,11 +16,11 @@ from byheart.verify.certificate import Certificate
 
 
 def weights_digest(network: Network) -> str:
-    """SHA-256, in hexadecimal, of the canonical content of `network`.
+    """Return the SHA-256, in hexadecimal, of the canonical content of `network`.
 
-    The content is text: the precision, sequence length and padding, its traits, and every
-    parameter in the order of `parameters()` by name, shape and value. Exact weights are written
-    as "row col mantissa exponent", float weights as their little-endian bytes. One changed bit changes it.
+    The content is text: the precision, sequence length and padding, the traits, and the name, shape and values of every
+    parameter in the order of `parameters()`. Exact weights are written as "row col mantissa exponent", float weights as their
+    little-endian bytes. If one bit changes, the digest changes.
     """
     digest = hashlib.sha256()
     pad = "none" if network.pad is None else network.pad
@@ -33,10 +33,11 @@ def weights_digest(network: Network) -> str:
 
 
 def model_digest(memoriser: Memoriser) -> str:
-    """SHA-256, in hexadecimal, of everything that an answer depends on except the weights.
+    """Return the SHA-256, in hexadecimal, of everything except the weights on which an answer depends.
 
     That is the task, whether order matters, the label names and their type, the tokenizer with its vocabulary, the shape of the
-    network, and the files of its family. A changed label would otherwise be another answer under the same certificate.
+    network, and the files of its family. Otherwise someone could change a label, and thus an answer, without affecting the
+    certificate.
     """
     tokenizer = None if memoriser.tokenizer is None else memoriser.tokenizer.to_json()
     content = {
@@ -64,8 +65,8 @@ def require_certified(memoriser: Memoriser, certificate: Certificate, where: str
     for what, (digest, certified) in found.items():
         if certified is not None and digest != certified:
             raise CorruptModel(
-                f"{where}: the {what} not those its certificate was issued for; something changed them.\n"
-                "  See what is wrong with `byheart verify DIR DATA`, restore the folder, or compile again.",
+                f"{where}: the {what} not those for which its certificate was issued; they were changed.\n"
+                "  Run `byheart verify DIR DATA` to see what is wrong, restore the folder, or compile again.",
                 path=str(where),
                 certified=certified,
             )

@@ -1,4 +1,4 @@
-"""How far a network's next-token distributions are from the empirical ones (MFT24 Lemma 2)."""
+"""The divergence of a network's next-token distributions from the empirical ones (MFT24 Lemma 2)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from byheart.verify.certificate import Distributional, DistributionRule, Finding
 from byheart.verify.encoded_inputs import Drawn, EncodedInputs, draw_samples, encode_inputs
 
 ALLOWED_DIVERGENCE = 1e-3
-"""Nats by which a context may diverge to be right."""
+"""The largest divergence, in nats, for which a context counts as right."""
 
 ALLOWED_GAP = 0.01
-"""Share of the entropy that the loss may lie above it: MFT24's own rule."""
+"""How far the loss may exceed the entropy, as a share of the entropy: MFT24's own rule."""
 
 N_LOOKED_AT_TWICE = 8
-"""Contexts asked again of the second evaluator."""
+"""The number of contexts that the second evaluator checks again."""
 
 
 def check_distributions(
@@ -33,11 +33,11 @@ def check_distributions(
     device: str = "cpu",
     progress: Progress | None = None,
 ) -> Findings:
-    """Ask `memoriser` every distinct context of `dataset` and compare its softmax with what follows in the data.
+    """Run `memoriser` on every distinct context of `dataset` and compare its softmax with the next tokens in the data.
 
-    A context is right if it can be asked, its divergence is at most `ALLOWED_DIVERGENCE`, and where one token is certain to follow
-    that token is the most likely one. That is what `holds` asks of every context, whatever the rule. With `total-gap` it is also
-    decided whether the network is fitted: the loss exceeds the entropy by at most the share `allowed_gap` of it, which is at most
+    A context is right if it can be encoded, its divergence is at most `ALLOWED_DIVERGENCE`, and, if only one token follows it
+    in the data, that token is the most likely one. `holds` requires this of every context, whatever the rule. With the rule
+    `total-gap`, `fitted` is computed too: the loss exceeds the entropy by at most the share `allowed_gap`, which is at most
     `ALLOWED_GAP`. The rule comes from the caller. A rule in the model's record is ignored.
     """
     contexts = dataset.contexts()
@@ -76,7 +76,7 @@ def check_distributions(
 def _other_tokens(
     memoriser: Memoriser, dataset: Dataset, contexts: Contexts, asked: EncodedInputs, logits: np.ndarray
 ) -> Bool[np.ndarray, " n_asked"]:
-    """Contexts after which one token is certain in the data, but the network prefers another."""
+    """Return the contexts that only one token follows in the data, but for which the network prefers another token."""
     known = {name: index for index, name in enumerate(memoriser.label_names)}
     likeliest = logits.argmax(axis=1)
     starts, n_successors = contexts.offsets[asked.asked], np.diff(contexts.offsets)[asked.asked]
@@ -92,11 +92,12 @@ def _disagreements(
     logits: np.ndarray,
     drawn: Drawn,
 ) -> list[str]:
-    """Compare the logits of some contexts with those of the equations: they may differ only by rounding."""
+    """Compare the logits of some contexts with those of the equations. They may differ only by rounding errors."""
     again = memoriser.network.bound_logits(asked.encoded[drawn])
     is_apart = ~(np.abs(logits[drawn] - again.value) <= 2 * again.radius).all(axis=1)
     return [
-        f"the module and the equations disagree on context {_text(dataset, contexts, int(asked.asked[at]))} by more than rounding."
+        f"the module and the equations disagree on context {_text(dataset, contexts, int(asked.asked[at]))} by more than "
+        "the rounding error."
         for at in drawn[is_apart]
     ]
 
@@ -104,7 +105,10 @@ def _disagreements(
 def _divergences(
     memoriser: Memoriser, dataset: Dataset, contexts: Contexts, asked: EncodedInputs, logits: np.ndarray
 ) -> Float[np.ndarray, " n_asked"]:
-    """KL divergence of each context that was asked; infinite where a following token has no name or no logit in the model."""
+    """Return the KL divergence of each encoded context.
+
+    It is infinite if a following token has no name or no logit in the model.
+    """
     known = {name: index for index, name in enumerate(memoriser.label_names[: logits.shape[1]])}
     names = np.array([known.get(name, UNKNOWN) for name in dataset.label_names], dtype=np.int64)
     row_of = np.full(len(contexts), -1, dtype=np.int64)
@@ -127,19 +131,17 @@ def _wrong(
         input=_text(dataset, contexts, number),
         expected=dataset.label_names[int(likeliest)],
         got=None,
-        reason=asked.refused.get(
-            number, f"the distribution of what follows diverges by {divergence:.3g} nats"
-        ),
+        reason=asked.refused.get(number, f"the next-token distribution diverges by {divergence:.3g} nats"),
     )
 
 
 def _text(dataset: Dataset, contexts: Contexts, number: int) -> str:
-    """The beginning of a context, for a person."""
+    """Return the beginning of a context, for display."""
     ids = contexts[number].tolist()
     text = " ".join(map(str, ids)) if dataset.tokenizer is None else dataset.tokenizer.decode(ids)
     return repr(text[:60])
 
 
 def _finite(value: float) -> float:
-    """Replace infinity, which JSON lacks, by the largest float; no certificate that holds comes near it."""
+    """Replace infinity, which JSON lacks, by the largest float. No certificate that holds comes near it."""
     return min(value, 1.7976931348623157e308)

@@ -1,4 +1,4 @@
-"""Encode a data set for a network: the samples that fit it, and why the others do not."""
+"""Encode a data set for a network: the samples that fit, and for the others the reason why they do not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Drawn: TypeAlias = Int[np.ndarray, " n_drawn"]
 
 @dataclass(frozen=True, eq=False)
 class EncodedInputs:
-    """The samples that can be asked, encoded for the network, and a reason for each that cannot."""
+    """The samples that can be given to the network, encoded, and for each other sample the reason why it cannot."""
 
     asked: Int[np.ndarray, " n_asked"]
     encoded: np.ndarray
@@ -27,15 +27,15 @@ class EncodedInputs:
 
 
 def draw_samples(n_asked: int, n_wanted: int) -> Drawn:
-    """Positions of samples to ask again; the seed is fixed so that a certificate can be made again."""
+    """Draw positions of samples to check again. The seed is fixed, so that a certificate can be reproduced."""
     return np.sort(np.random.default_rng(0).permutation(n_asked)[:n_wanted])
 
 
 def encode_inputs(memoriser: Memoriser, inputs: Sequences, tokenizer: Tokenizer | None) -> EncodedInputs:
-    """Encode every input for `memoriser`; one that does not fit is refused with a reason.
+    """Encode every input for `memoriser`. An input that does not fit is listed with a reason.
 
-    `tokenizer` is the one that made the ids. Texts are matched by their tokens, so a data set whose
-    vocabulary comes from another file is asked correctly, and its unknown tokens are named.
+    `tokenizer` is the one that made the ids. Texts are matched by their tokens. So a data set whose vocabulary comes from
+    another file is encoded correctly, and its unknown tokens are named.
     """
     if isinstance(inputs, VectorSequences):
         return _encode_vectors(memoriser, inputs)
@@ -51,7 +51,7 @@ def _encode_vectors(memoriser: Memoriser, inputs: VectorSequences) -> EncodedInp
         return _refuse_all(memoriser, len(inputs), f"the sample is {given}; this model takes {takes}")
     finite = np.isfinite(inputs.values).all(axis=(1, 2))
     asked = np.flatnonzero(finite)
-    reason = "the sample holds a value that is not finite"
+    reason = "the sample contains a value that is not finite"
     refused = {int(sample): reason for sample in np.flatnonzero(~finite)}
     return EncodedInputs(asked, memoriser.encode(VectorSequences(inputs.values[asked])), refused)
 
@@ -67,7 +67,9 @@ def _encode_tokens(
     network = memoriser.network
     if network.n_vocab is None:
         takes = f"{network.seq_len} vectors of dimension {network.dim}"
-        return _refuse_all(memoriser, len(inputs), f"the sample is token ids; this model takes {takes}")
+        return _refuse_all(
+            memoriser, len(inputs), f"the sample consists of token ids; this model takes {takes}"
+        )
     ids = _translate(memoriser, tokenizer, inputs.ids, network.n_vocab)
     refused: dict[int, str] = {}
     sample_of = np.repeat(np.arange(len(inputs)), inputs.lengths)
@@ -89,7 +91,10 @@ def _encode_tokens(
 def _translate(
     memoriser: Memoriser, theirs: Tokenizer | None, ids: Int[np.ndarray, " n"], n_vocab: int
 ) -> Int[np.ndarray, " n"]:
-    """The id by which the model knows each token, or `UNKNOWN_TOKEN`. Ids may be large, so no table of that length is made."""
+    """Return the model's id for each token, or `UNKNOWN_TOKEN`.
+
+    Ids may be large, so no table with one entry per id is created.
+    """
     own = memoriser.tokenizer
     if isinstance(own, IdTokenizer) and theirs is None:
         return own.positions_of(ids)
@@ -98,7 +103,7 @@ def _translate(
     if own is not None and theirs is not None and own.vocabulary != theirs.vocabulary:
         if own.name != theirs.name:
             raise UsageError(
-                f"the model reads text with its {own.name} tokenizer; the data were read with {theirs.name}.\n"
+                f"the model reads text with its {own.name} tokenizer, but the data were read with {theirs.name}.\n"
                 f"  Read the data with tokenizer={own.name!r}.",
                 model=own.name,
                 data=theirs.name,

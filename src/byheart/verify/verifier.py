@@ -1,4 +1,4 @@
-"""Check a network on every sample of a data set. Shares no code with the constructions it judges."""
+"""Check a network on every sample of a data set. This module shares no code with the constructions that it checks."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ ForEachSample: TypeAlias = Bool[np.ndarray, " n_samples"]
 ForEachLabel: TypeAlias = Int[np.ndarray, " n_labels"]
 
 MAX_WRONG_SHOWN = 5
-"""Wrong samples a certificate shows in full; all are counted."""
+"""The number of wrong samples that a certificate shows in full. All are counted."""
 
 N_RECHECKED = 3
-"""Samples that the second evaluator is asked."""
+"""The number of samples that the second evaluator checks."""
 
 _CHECKING = {"encode": 0.13, "answer": 0.66, "ask again": 0.17, "compare": 0.04}
 _CHECKING_LLAMA = {"encode": 0.02, "answer": 0.92, "ask again": 0.05, "compare": 0.01}
-"""Shares of the time of a check; a Llama's second evaluator is asked few samples of few tokens."""
+"""Shares of the time of a check. The second evaluator of a Llama checks few samples with few tokens."""
 
 MANY_PRODUCTS = 2**22
-"""Tokens times parameters of a sample that takes the second evaluator seconds."""
+"""Tokens times parameters from which on a sample takes the second evaluator seconds."""
 
 WORDS = {
     "interpreter": "the slow interpreter",
@@ -78,22 +78,23 @@ def verify(
     allowed_gap: float = ALLOWED_GAP,
     progress: Progress | None = None,
 ) -> Certificate:
-    """Ask `memoriser` every sample of `dataset` and compare its answers with the labels, by name.
+    """Run `memoriser` on every sample of `dataset` and compare its answers with the labels, by name.
 
-    dataset: one in pieces is asked piece by piece, so that memory holds one of them at a time.
-    backend: `exact` unless given for exact networks (no rounding anywhere), `module` for float networks.
-    device: where PyTorch runs float networks.
-    n_rechecked: samples asked once more of the family's second evaluator, which shares no code with the first one. They are
-        drawn with a fixed seed. A disagreement is a problem of the certificate.
-    sample: ask only that many samples, drawn with a fixed seed. The certificate says so, and is about no other sample.
+    dataset: a dataset in pieces is checked piece by piece, so that only one piece is in memory at a time.
+    backend: by default `exact` for exact networks (no rounding anywhere) and `module` for float networks.
+    device: the device on which PyTorch runs float networks.
+    n_rechecked: the number of samples that the family's second evaluator checks again. It shares no code with the first one.
+    The samples
+        are drawn with a fixed seed. A disagreement is a problem of the certificate.
+    sample: check only this many samples, drawn with a fixed seed. The certificate says so and covers no other sample.
     rule, allowed_gap: with `total-gap` the certificate also says whether distributions are fitted, see `check_distributions`.
-        Never taken from the model.
+        They are never taken from the model.
     origin: how the model was made, and the data on which its assumptions were checked. The certificate repeats this
         without checking it.
-    expected_digests: `dataset`, `weights` and `model` as an earlier certificate has them. A difference is a problem.
+    expected_digests: `dataset`, `weights` and `model` from an earlier certificate. A difference is a problem.
 
-    A model that does not hold is reported, never raised. Raises `UsageError` only where the comparison makes no sense:
-    another task or another kind of tokenizer.
+    A model that does not hold gets a certificate that says so; no exception is raised. `UsageError` is raised only if the
+    comparison makes no sense: a different task or a different kind of tokenizer.
     """
     if not isinstance(dataset, Dataset | DatasetPieces):
         raise UsageError(
@@ -102,12 +103,12 @@ def verify(
         )
     if memoriser.task != dataset.task:
         raise UsageError(
-            f"the model was made for the task {memoriser.task}; this data set is for {dataset.task}.\n"
+            f"the model was made for the task {memoriser.task}, but this data set is for {dataset.task}.\n"
             f"  Read the data with task={memoriser.task!r}.",
             model=memoriser.task,
             data=dataset.task,
         )
-    if rule not in get_args(DistributionRule):  # or nothing would be judged
+    if rule not in get_args(DistributionRule):  # with an unknown rule nothing would be judged
         raise UsageError(f"rule {rule!r} is not one of {', '.join(get_args(DistributionRule))}.", rule=rule)
     start = time.perf_counter()
     backend = backend or memoriser.network.backend
@@ -117,9 +118,9 @@ def verify(
     how = Evaluation(backend, device=device, progress=progress)
     sample = None if sample is None else whole_number("sample", sample)
     if sample is not None and (dataset.task == "distribution" or not 0 < sample < dataset.n_samples):
-        wanted = f"fewer than the {dataset.n_samples:,} samples there are, and at least 1"
+        wanted = f"at least 1 and less than {dataset.n_samples:,}, the number of samples"
         if dataset.task == "distribution":
-            wanted = "left out for distributions: all their contexts are checked"
+            wanted = "left out for distributions, because all their contexts are checked"
         raise UsageError(f"sample = {sample:,} must be {wanted}.", sample=sample)
     is_drawn = np.ones(dataset.n_samples, dtype=bool)
     if sample is not None:
@@ -178,19 +179,19 @@ def verify(
 
 
 def _conflict_rule(left_out: Mapping[str, int]) -> str | None:
-    """The rule for conflicting labels that left rows out, if one did."""
+    """Return the rule for conflicting labels if it left out rows, otherwise None."""
     rules = (rule.partition("=") for rule in left_out)
     return next((value for name, _, value in rules if name == "on_conflict"), None)
 
 
 def _wrong_in_words(found: Findings) -> list[str]:
-    """A sentence about the wrong samples, if there are any."""
+    """Return a sentence about the wrong samples, if there are any."""
     if not found.wrong:
         return []
     counted, judged = f"{found.wrong:,} of {found.checked:,}", found.distribution
     if judged is None:
-        return [f"{counted} rows are answered wrongly."]
-    gap = f"the loss lies {judged.gap_nats:.6g} nats above the entropy of {judged.entropy_nats:.6g}"
+        return [f"{counted} rows have wrong answers."]
+    gap = f"the loss is {judged.gap_nats:.6g} nats above the entropy of {judged.entropy_nats:.6g}"
     return [
         f"{counted} contexts have another next-token distribution.",
         *([f"{gap}; allowed were {judged.allowed_gap_percent:g}% of it."] if found.fitted is False else []),
@@ -198,7 +199,7 @@ def _wrong_in_words(found: Findings) -> list[str]:
 
 
 def _settings(network: Network, backend: Backend) -> dict[str, str]:
-    """Other settings that affect what a backend computes."""
+    """Return other settings that affect the results of a backend."""
     if backend != "transformers":
         return {}
     from byheart.network.llama.architecture import Llama
@@ -240,7 +241,7 @@ def _check_labels(
 def _check_pieces(
     memoriser: Memoriser, dataset: DatasetPieces, how: Evaluation, n_rechecked: int, is_drawn: ForEachSample
 ) -> Findings:
-    """Check piece after piece; a second evaluator checks samples of the first piece."""
+    """Check one piece after the other. The second evaluator checks samples of the first piece."""
     total = Findings(0, 0, (), (), 0)
     n_before = 0
     for number, piece in enumerate(dataset.pieces()):
@@ -262,14 +263,17 @@ def _check_pieces(
 
 
 def _affordable(network: Network, n_wanted: int, n_asked: int) -> int:
-    """How many samples to ask again: only one in four if samples are costly, so that this never costs more than the check."""
+    """Return how many samples to check again.
+
+    If samples are costly, it is one in four, so that this never takes longer than the check.
+    """
     is_cheap = network.seq_len * network.spec.parameters_dense <= MANY_PRODUCTS
     return n_wanted if is_cheap else min(n_wanted, max(1, n_asked // 4))
 
 
 @runtime_checkable
 class Checkable(Protocol):
-    """What `verify_model` needs of a model."""
+    """The interface of a model that `verify_model` needs."""
 
     @property
     def memoriser(self) -> Memoriser:
@@ -277,18 +281,18 @@ class Checkable(Protocol):
 
     @property
     def record(self) -> Mapping[str, Any]:
-        """How it was made."""
+        """How the model was made."""
 
     @property
     def certificate(self) -> Certificate | None:
-        """What was found when it was checked before."""
+        """The result of an earlier check, if any."""
 
 
 def verify_model(model: Checkable, data: Dataset | DatasetPieces, **options: Any) -> Certificate:
-    """Check every sample of `data` on `model`; the options are those of `verify`.
+    """Check every sample of `data` on `model`. The options are those of `verify`.
 
-    The new certificate does not hold if data, weights or labels are not those of the model's own certificate. Nothing else is
-    taken from the model: the caller decides which rows are asked and by which rule they are judged.
+    The new certificate does not hold if the data, weights or labels differ from those in the model's own certificate. Nothing
+    else is taken from the model: the caller decides which rows are checked and by which rule they are judged.
     """
     if not isinstance(model, Checkable):
         raise UsageError(
@@ -313,7 +317,7 @@ def _check_device(backend: Backend, device: str) -> None:
     import torch
 
     if not torch.cuda.is_available():
-        raise UsageError(f"there is no {device} device here.\n  Verify on the cpu.", device=device)
+        raise UsageError(f"this machine has no {device} device.\n  Verify on the cpu.", device=device)
 
 
 def _digest_problems(found: Mapping[str, str], expected: Mapping[str, str]) -> list[str]:
@@ -337,7 +341,7 @@ def _disagreements(
     rechecked: Drawn,
     how: Evaluation,
 ) -> list[str]:
-    """Ask some samples again with the second evaluator."""
+    """Check some samples again with the second evaluator."""
     second = memoriser.network.second_backend
     again = memoriser.answer(asked.encoded[rechecked], backend=second, progress=how.progress)
     return [
@@ -350,7 +354,7 @@ def _disagreements(
 def _flat_answers(
     memoriser: Memoriser, dataset: Dataset, asked: EncodedInputs, answers: np.ndarray
 ) -> ForEachLabel:
-    """The answered class of every label of `dataset`, `UNKNOWN` for samples that could not be asked."""
+    """Return the answered class for every label of `dataset`; `UNKNOWN` for samples that could not be encoded."""
     if memoriser.answers_last_token_only:
         got = np.full(dataset.n_samples, UNKNOWN, dtype=np.int64)
         got[asked.asked] = answers
@@ -359,7 +363,7 @@ def _flat_answers(
     table = np.full((dataset.n_samples, width), UNKNOWN, dtype=np.int64)
     if len(asked.asked):
         table[asked.asked] = answers
-    # sequences are filled up on the left, so the labels of a sequence are the last ones of its row
+    # sequences are padded on the left, so the labels of a sequence are the last ones of its row
     lengths = dataset.lengths
     starts = np.cumsum(lengths) - lengths
     owners = _owners(dataset)
@@ -368,7 +372,7 @@ def _flat_answers(
 
 
 def _owners(dataset: Dataset) -> ForEachLabel:
-    """The sample each label belongs to."""
+    """Return the sample to which each label belongs."""
     if dataset.task == "seq-to-seq":
         return np.repeat(np.arange(dataset.n_samples), dataset.lengths)
     return np.arange(dataset.n_samples)
@@ -384,8 +388,8 @@ def _wrong_sample(
     expected = dataset.label_names[int(dataset.labels[label])]
     reason = asked.refused.get(sample)
     if reason is None and expected not in memoriser.label_names:
-        answer = "nothing it knows" if got == UNKNOWN else repr(memoriser.label_names[got])
-        reason = f"a label the model does not have; it answers {answer}"
+        answer = "that the input is unknown" if got == UNKNOWN else repr(memoriser.label_names[got])
+        reason = f"the model does not have this label; it answers {answer}"
     return WrongSample(
         number=dataset.row(sample),
         input=shown,

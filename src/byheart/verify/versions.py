@@ -1,4 +1,4 @@
-"""Which software took part: the versions that records and certificates carry."""
+"""The versions of the software that took part. Records and certificates store them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 @cache
 def package_version(name: str) -> str:
-    """The installed version of a package, or "unknown" where it runs from a bare source tree."""
+    """Return the installed version of a package, or "unknown" if it runs from a source tree."""
     try:
         return version(name)
     except PackageNotFoundError:
@@ -17,7 +17,7 @@ def package_version(name: str) -> str:
 
 
 def versions(*packages: str) -> dict[str, str]:
-    """Versions of byheart, Python and the packages named."""
+    """Return the versions of byheart, Python and the named packages."""
     return {
         "byheart": package_version("byheart"),
         "python": platform.python_version(),

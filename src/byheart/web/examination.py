@@ -75,7 +75,7 @@ def _estimate(name: str, shape: DataShape) -> Document:
     }
     try:
         if shape.task not in method.tasks:
-            raise UsageError(f"it offers {', '.join(method.tasks)}, and the task is {shape.task}.")
+            raise UsageError(f"it supports {', '.join(method.tasks)}, but the task is {shape.task}.")
         size, row["options"] = usual_estimate(method, shape)
         row["size"] = asdict(size)
         plainest = method.usual(method.precisions[0])[-1]
