@@ -86,7 +86,7 @@ class Estimate(JsonRecord):
 
     @property
     def title(self) -> str:
-        """The name, with the options that the user did not choose."""
+        """The name, followed by the options that `compile` would choose."""
         return with_options(self.name, self.options)
 
 
@@ -126,8 +126,8 @@ class Theorem:
     ) -> Bound:
         """Return the bound for one problem. `more` gives its place in the publication in more detail.
 
-        By default, a size that is enough is about these data, and a size that is needed is about some data in the worst case.
-        For quantities that a model can hold, a lower bound is about any data, and an upper bound about some data.
+        By default, an upper bound on a size is about these data, and a lower bound is about some data, in the worst case. For
+        quantities that a model can hold, it is the other way round.
         """
         source = self.source + more
         promises: Kind = "lower" if quantity in CAPACITIES else "upper"

@@ -51,9 +51,8 @@ class AttentionOnlyShape:
     def rank(self) -> int:
         """H min(d, d_h) + min(d, L) for sequences with L distinct last tokens. If L is not given, d is used instead.
 
-        Departs: printed as H d_h + d. A head wider than d does not reach d_h. The skip connection sees only the last token, so
-        sequences
-                 with the same last token get the same vector from it, and its rank is at most L.
+        Departs: printed as H d_h + d. A head wider than d does not reach d_h. The skip connection sees only the last token,
+                 so sequences with the same last token get the same vector from it, and its rank is at most L.
         """
         n_last_tokens = self.dim if self.n_last_tokens is None else self.n_last_tokens
         return self.n_heads * min(self.dim, self.head_dim) + min(self.dim, n_last_tokens)
@@ -193,7 +192,7 @@ def proposition_3() -> Bound:
 
 @takes_numbers
 def johnson_lindenstrauss_coherence(n_tokens: int, dim: int) -> Interval:
-    """Return C = √(32 ln(N + 1) / d), the coherence in Theorem 2. If it is 1/2 or more, the bound gives nothing."""
+    """Return C = √(32 ln(N + 1) / d), the coherence in Theorem 2. If it is 1/2 or more, the theorem gives no bound."""
     logarithm = ln(n_tokens + 1)
     return sqrt(Interval(32 * logarithm.low / dim, 32 * logarithm.high / dim))
 

@@ -97,9 +97,9 @@ class LookupSize:
 
 @realises("KS25-L C.1")
 def lookup_size(points: Points, n_stored: int, n_values: int) -> LookupSize:
-    """Return the size of Lemma C.1: width 12, depth (110), bits (111).
+    """Return the size of the lookup in Lemma C.1: width 12, depth (110), bits (111).
 
-    It is right on `n_stored` of the points, 0 on the others.
+    The lookup is right on `n_stored` of the points and 0 on the others.
     """
     return _size(points, n_stored, n_values, n_stored)
 
@@ -108,8 +108,8 @@ def lookup_size(points: Points, n_stored: int, n_values: int) -> LookupSize:
 def batched_lookup_size(points: Points, n_stored: int, n_values: int, batch_root: int) -> LookupSize:
     """Return the size of Lemma F.1: the points are looked up B² = `batch_root`² at a time, in width 13 with shorter weights.
 
-    Departs: only Stages II and III are repeated, because projecting again would increase R. B² need not divide N. B = 1 means
-    groups of one key.
+    Departs: only Stages II and III are repeated, because projecting again would increase R. B² need not divide N. B = 1
+    means groups of one key.
     """
     if batch_root < 1 or batch_root**2 > n_stored:
         raise ImpossibleSize(f"B = {batch_root} must be at least 1 and B² at most N = {n_stored}")

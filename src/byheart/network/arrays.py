@@ -48,7 +48,7 @@ class PadsBeyondVocabulary:
 
 
 class ArrayShapes:
-    """Counts for a shape that lists each of its arrays."""
+    """Base class that computes counts, such as the number of parameters, for a spec that lists all its arrays."""
 
     dim: int
 

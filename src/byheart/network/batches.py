@@ -24,7 +24,7 @@ NUMBERS_AT_ONCE = 2**24
 """The most entries in the largest array of one batch: 128 MiB in float64."""
 
 ON_DEVICE = 2**27
-"""The same limit on other devices than the CPU, 1 GiB: small batches would leave most of a GPU idle."""
+"""The same limit on devices other than the CPU, 1 GiB: small batches would leave most of a GPU idle."""
 
 IN_CACHE = 3 << 20
 """The same limit on a CPU, 24 MiB. Larger blocks of memory would be allocated anew for every layer."""

@@ -1,4 +1,4 @@
-"""A network together with what encodes its inputs and names its answers."""
+"""A network together with the vocabulary that encodes its inputs and the names of its answers."""
 
 from __future__ import annotations
 

@@ -10,11 +10,11 @@ from byheart.theorems import realises
 
 @realises("DPC24-P3")
 def circle_points(n_points: int, dim: int = 2) -> Float[np.ndarray, "n_points dim"]:
-    """Return unit vectors W whose inner products W W_gᵀ are largest at g. For dim = 2 they lie on a circle.
+    """Return unit vectors, the rows of W, such that each row W_g has its largest inner product with itself.
 
-    In higher dimensions, point i has the angle 2π i f_k/N on circle k, for d/2 circles. The first frequency f_1 is 1, so no
-    two points coincide. The other frequencies are chosen one after the other, each so that the largest inner product of two
-    points is smallest. An odd last coordinate is 0.
+    For dim = 2 they are on a circle. In higher dimensions, point i has the angle 2π i f_k/N on circle k, for d/2 circles. The
+    first frequency f_1 is 1, so no two points coincide. The other frequencies are chosen one after the other, each so that the
+    largest inner product of two points is smallest. An odd last coordinate is 0.
     """
     numbers = np.arange(n_points)
     frequencies = [1]

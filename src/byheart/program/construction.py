@@ -133,9 +133,8 @@ class ProgramPlan(Plan):
         return Construction(Memoriser.of(network, self.data), *claims)
 
     def in_floats(self, precision: Precision) -> ProgramPlan:
-        """Return this plan in float precision.
-
-        On these data every weight and every sum is then exact, in any order of summation.
+        """Return this plan in float precision, in which every weight and every sum on these data is exact, in any order of
+        summation.
 
         Raises `AssumptionViolated` if some number does not fit. Its fact `reason` names that number.
         """

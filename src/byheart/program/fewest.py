@@ -34,10 +34,8 @@ def find_fewest(
 ) -> FewestFound[Fit] | None:
     """Find a size in (low, most] whose fit reaches its goal while the next smaller one does not.
 
-    Return None if even `most` fails.
-
     The search starts from the guess (low, high]. It moves the interval until `low` fails and `high` succeeds, then bisects. Both
-    outcomes are observed by fitting, never assumed.
+    outcomes are observed by fitting, never assumed. If even `most` fails, the result is None.
     """
     tried: dict[int, Fit] = {}
 

@@ -79,9 +79,10 @@ Planner = Callable[[int, int, int, int], LookupPlan]
 def plan_lookup(n_points: int, key_bits: int, label_bits: int, model_width: int) -> LookupPlan:
     """Choose the group size with the fewest parameters.
 
-    The theorem takes √(N / log N), which balances N/k blocks of lookup against k·bits blocks of extraction up to
-    logarithms. With a parameters per lookup block and b per field, a·⌈N/k⌉ + b·k lies within a of its smooth version, which is
-    least at k* = √(aN/b) and exceeds that by b(k - k*)²/k. So the best k has (k - k*)² <= a·k/b.
+    The theorem uses √(N / log N), which up to logarithms balances N/k blocks of lookup against k·bits blocks of extraction.
+    Let a be the parameters of a lookup block and b those of a field. The total a·⌈N/k⌉ + b·k differs by at most a from the
+    smooth function aN/k + bk. This function is least at k* = √(aN/b), and at k it is larger by b(k - k*)²/k. So the best k has
+    (k - k*)² <= a·k/b.
     """
     a, b, _ = _costs(key_bits, label_bits, model_width)
 

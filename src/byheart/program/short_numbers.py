@@ -24,7 +24,7 @@ SHORT_BITS = 8
 def short_parts(number: Number, n_parts: int) -> list[Fraction]:
     """Split `number` into `n_parts` summands.
 
-    Each is the short number nearest to the remainder, and the last is what then remains.
+    Each is the short number nearest to the remainder; the last is the final remainder.
     """
     rest, found = Fraction(Dyadic.of(number).fraction), []
     for _ in range(n_parts - 1):

@@ -49,7 +49,7 @@ class NextTokenTargets:
     def logits(self, margin: float) -> Logits:
         """Return log π̂ + `margin` on the support and 0 elsewhere. These logits are finite and within (ω - s)·e^-margin of π̂.
 
-        ω is the vocabulary size and s the size of the support. Softmax ignores a common shift, so the logits mean π̂ mixed
+        ω is the vocabulary size and s the size of the support. Softmax ignores a common shift, so the logits represent π̂ mixed
         with a share of about e^-margin of every other token.
         """
         table = np.zeros((len(self), self.n_outputs))

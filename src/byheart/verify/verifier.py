@@ -47,7 +47,7 @@ _CHECKING_LLAMA = {"encode": 0.02, "answer": 0.92, "ask again": 0.05, "compare":
 """Shares of the time of a check. The second evaluator of a Llama checks few samples with few tokens."""
 
 MANY_PRODUCTS = 2**22
-"""Tokens times parameters from which on a sample takes the second evaluator seconds."""
+"""If a sample's number of tokens times the number of parameters exceeds this, the second evaluator takes seconds."""
 
 WORDS = {
     "interpreter": "the slow interpreter",
@@ -83,9 +83,8 @@ def verify(
     dataset: a dataset in pieces is checked piece by piece, so that only one piece is in memory at a time.
     backend: by default `exact` for exact networks (no rounding anywhere) and `module` for float networks.
     device: the device on which PyTorch runs float networks.
-    n_rechecked: the number of samples that the family's second evaluator checks again. It shares no code with the first one.
-    The samples
-        are drawn with a fixed seed. A disagreement is a problem of the certificate.
+    n_rechecked: the number of samples that the family's second evaluator checks again. It shares no code with
+        the first one. The samples are drawn with a fixed seed. A disagreement is a problem of the certificate.
     sample: check only this many samples, drawn with a fixed seed. The certificate says so and covers no other sample.
     rule, allowed_gap: with `total-gap` the certificate also says whether distributions are fitted, see `check_distributions`.
         They are never taken from the model.
@@ -265,7 +264,7 @@ def _check_pieces(
 def _affordable(network: Network, n_wanted: int, n_asked: int) -> int:
     """Return how many samples to check again.
 
-    If samples are costly, it is one in four, so that this never takes longer than the check.
+    If samples are costly, only one in four is, so that this never takes longer than the check.
     """
     is_cheap = network.seq_len * network.spec.parameters_dense <= MANY_PRODUCTS
     return n_wanted if is_cheap else min(n_wanted, max(1, n_asked // 4))

@@ -1,6 +1,6 @@
 """Heads for pairs of tokens in dimension 2 that act as step functions.
 
-They make the linear system of DPC24 Theorem 1 well-conditioned.
+They keep the system of DPC24 Theorem 1 well-conditioned.
 
 Random heads in dimension 2 distinguish pairs (a, b) only by large outputs that cancel, which float32 cannot represent. Here the
 first coordinate of a token is a value y on a line, and the second one encodes the position: x_1 = (y_a, 1), x_2 = (y_b, -1).

@@ -94,7 +94,7 @@ def approximating_encoder(probabilities: Table, delta: float) -> Table:
     exactly δ. At one entry this value is |log(1 + η) - log(1 + ηρ/π)|, which is about η|1 - ρ/π|. So it is at least a constant
     times δ (α = 1) wherever π differs from ρ. A uniform ρ would equal π where π = 1/N, and the lower half of (16) would fail
     there; `_reference` chooses a ρ that differs from π everywhere. The spread of the logits is O(log 1/δ) (Lemma 4). It
-    determines the error of Theorem 3 on the sequences that are left out, ε log 1/ε.
+    determines the error of Theorem 3 on the sequences that are left out, which is of order ε log 1/ε.
     """
     reference = _reference(probabilities)
     is_seen = probabilities > 0

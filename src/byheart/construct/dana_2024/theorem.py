@@ -166,7 +166,7 @@ def _compact(
 
 
 def _theorem_size(data: Dataset, network: AttentionOnly, n_sequences: int, n_last: int | None) -> TheoremSize:
-    """Return the size in the theorem's terms. Its vocabulary contains both the input tokens and the answer tokens."""
+    """Return the size that the theorem gives. The theorem's vocabulary contains both the input tokens and the answer tokens."""
     n_tokens = max(data.vocab or 0, network.n_outputs)
     sizes = (n_sequences, n_tokens, network.seq_len)
     if data.task == "next-token":

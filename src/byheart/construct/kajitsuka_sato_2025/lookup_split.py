@@ -94,7 +94,7 @@ class LookupSplit:
 
 
 def split_lookups(shape: DataShape, numbers: MappingNumbers, plan: Planner) -> LookupSplit:
-    """Return the plans of both lookups, and the smaller way for tokens to enter.
+    """Return how tokens enter, and the plans of both lookups.
 
     For token ids without positions, φ is either a column of the table or a network, whichever has fewer parameters.
     """

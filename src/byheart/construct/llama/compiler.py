@@ -34,7 +34,10 @@ DRAWS_PER_SIZE = 8
 
 @dataclass(frozen=True, eq=False)
 class TokenTexts(ChainedTexts):
-    """Texts of token ids, concatenated, each beginning with `bos`, and the token that should follow each asked token."""
+    """Texts of token ids, concatenated, each beginning with `bos`.
+
+    The network must predict the next token after each asked token.
+    """
 
     following: Int[np.ndarray, " n_asked"]
     n_vocab: int

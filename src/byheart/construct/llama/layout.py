@@ -35,7 +35,8 @@ FINGERPRINT_SHIFT = 12
 N_FIELDS, FIELD_BITS = 4, 4
 """A side word has four fields of four bits. The fingerprint of a context determines which field belongs to it."""
 SIDE_FOLDS = 3
-"""Table rows per row of a side table. Four contexts share a side word, but some fields have more contexts than others."""
+"""The ratio of table rows to rows of a side table. It is less than four, although four contexts share a side word, because
+some fields have more contexts than others."""
 MOST_SIDE = len(SIDE_SUMS)
 """The most side words per context."""
 DIGIT = 2048
@@ -44,7 +45,7 @@ WIDTHS = (32, 64, 128, 256, 512)
 LEAST_CHANNELS = 8
 FOLD_UNITS = 3 * 2 * (SIDE_FOLDS - 1)
 CLEAR_UNITS = len(ROWS) + len(ROW_SQUARES) + 2
-"""Units in the last table layer that clear columns to be reused: rows, their squares and two one-hot columns."""
+"""The number of units in the last table layer that clear columns to be reused: rows, their squares and two one-hot columns."""
 LOADS = ((3000, 0.905), (300, 0.9), (150, 0.87), (0, 0.84))
 
 
@@ -93,7 +94,7 @@ class Layout:
 
     @property
     def n_pinned(self) -> int:
-        """The columns that keep the norm constant."""
+        """The number of columns that keep the norm constant."""
         return pinned_count(self.hidden)
 
     @cached_property
@@ -149,8 +150,8 @@ class Layout:
 
     @property
     def start_units(self) -> int:
-        """Units in the first address layer that clear unneeded registers, initialise the total and find the field of the side
-        words."""
+        """The number of units in the first address layer that clear unneeded registers, initialise the total and find the
+        field of side words."""
         fields = 2 * len(FIELD_AT_LEAST) if self.shape.n_side else 0
         return 1 + len(self.digits) + 2 + fields
 

@@ -37,8 +37,8 @@ NAME = "llama"
 TOKENS_CHECKED = 60_000
 """Up to this many tokens, compilation checks every sum."""
 PRODUCTS_CHECKED, LEAST_CHECKED = 4 * 10**9, 4096
-"""Beyond that, it checks this many contexts divided by the parameters (some seconds of exact arithmetic), but at least that
-many tokens."""
+"""For more tokens it checks fewer contexts: PRODUCTS_CHECKED divided by the number of parameters (some seconds of exact
+arithmetic), but at least LEAST_CHECKED."""
 TEXT_POSITIONS = 2048
 
 

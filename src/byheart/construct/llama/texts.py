@@ -17,7 +17,10 @@ _SHOWN = 5
 
 
 def fact_texts(data: Dataset, vocabulary: TextVocabulary) -> TokenTexts:
-    """Return every row as `bos key sep value`. Every token from the separator on asks for the next one, including the end."""
+    """Return every row as `bos key sep value`.
+
+    All tokens from the separator on are asked for the next token; the last one is the end.
+    """
     keys = data.inputs
     assert isinstance(keys, TokenSequences)
     backend = vocabulary.backend()

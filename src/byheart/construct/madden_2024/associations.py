@@ -28,7 +28,7 @@ class Associations:
 
 BATCH = 250
 RATE = 4.0
-"""Step length in units of 1/|φ|², where φ is a whitened row. A step of order 1 alone moves a context to its label."""
+"""Step length in units of 1/|φ|², where φ is a whitened row. A single step of order 1 moves one context to its label."""
 
 SETTLED = 0.6
 """A context is settled when its label has this probability. Its logit then leads every other by at least log(0.6/0.4)."""

@@ -19,7 +19,8 @@ from byheart.theorems import realises
 
 @dataclass(frozen=True)
 class JacobianRank:
-    """The rank of the Jacobian of n (ω - 1) logit differences with respect to k parameters: from `certified` to `most`."""
+    """Bounds on the rank of the Jacobian of n (ω - 1) logit differences with respect to k parameters: at least `certified`, at
+    most `most`."""
 
     certified: int
     most: int

@@ -28,10 +28,8 @@ SATURATION = {"float64": 20.0, "float32": 10.0}
 """From this value on, tanh is 1 to the last bit: 1 - tanh(x) = 2e^-2x is below a quarter of the rounding unit."""
 
 SHARPNESS = {"float64": 160.0, "float32": 80.0}
-"""Between neighbours, pre-activations go from minus half to plus half of this.
-
-That is far beyond saturation, to absorb rounding.
-"""
+"""Between two neighbouring contexts, the pre-activation rises from minus half of this to plus half. That is far beyond
+saturation, to absorb rounding."""
 
 MANTISSA = {"float64": 53, "float32": 24}
 COARSEST_BITS = 20

@@ -37,10 +37,8 @@ MOST_SEEN_TWICE = 4096
 """Up to this many contexts, labels are also checked with the equations, which are slower than the module."""
 
 LARGEST_RESIDUAL = 1e-2
-"""If logits differ by more than this, the system was not solved.
-
-A divergence is about half of its square, far below the allowed value.
-"""
+"""If logits differ by more than this, the system counts as unsolved. A divergence is about half of the squared difference, so
+smaller differences are far below the allowed divergence."""
 
 
 @realises("MFT24-T5", "MFT24-T7", "MFT24-Def1", "MFT24-skip", "MFT24-base")
@@ -275,7 +273,7 @@ def _by_regression(problem: _Problem, front: Decoder, encoded: np.ndarray) -> tu
         # With one continuation per context the entropy is 0, and so is any share of it. Then every context must be right by itself:
         # c_i KL_i <= Σ c KL <= goal, so KL_i <= goal / c_i
         goal = ALLOWED_DIVERGENCE * float(targets.counts.min())
-    elif goal <= 0:  # labels need only lead: a hundredth of the share of the loss of guessing
+    elif goal <= 0:  # labels only need to lead: allow a hundredth of `gap` times the loss of guessing
         goal = options.gap * float(targets.counts.sum()) * float(np.log(targets.n_outputs)) * 1e-2
     solve = _with_shaped_neurons if options.neurons == "shaped" else _with_random_neurons
     decoder, fit, notes = solve(problem, front, encoded, goal)

@@ -68,8 +68,9 @@ def bucket_blocks(starts: Sequence[int], packed: Sequence[int], n_fields: int, b
 
 
 def field_blocks(number: int, n_fields: int, field_bits: int, base: int) -> Blocks:
-    """Return blocks that remove the bits of field `number` from the packed fields, the highest bit first, if it is the point's
-    field.
+    """Return blocks that remove the bits of field `number` from the packed fields, for the points to which this field belongs.
+
+    The highest bit is removed first.
 
     Assumes:    position = number + base - n_fields; packed = Σ field_q · 2^(q·field bits), without higher fields.
     Guarantee:  register `field` holds the field's value if it is the point's field, and a negative number otherwise. So when

@@ -47,8 +47,10 @@ class Chain(RetrievalLayout):
 
     @cached_property
     def shares_row(self) -> bool:
-        """Whether the pattern is the upper part of the row's field. It has fields of its own if that field would be too
-        long."""
+        """Whether the pattern is the upper part of the row's field.
+
+        If that field would be too long, the pattern has fields of its own.
+        """
         if self.entrance.least_fields > 2:
             return False
         field = self.make_field(X, prod(self.choices) * self.n_rows)
@@ -107,8 +109,8 @@ class Chain(RetrievalLayout):
 
     @cached_property
     def squaring_folds(self) -> tuple[int, ...]:
-        """The r of each reflection that moves a row number in [0, Q) into its copy and its square, except for a remainder of 0
-        or 1."""
+        """The places r of the reflections that move a row number in [0, Q) into its copy and its square, except for a
+        remainder of 0 or 1."""
         folds = []
         remaining = self.n_rows
         while remaining > 2:
@@ -124,7 +126,10 @@ class Chain(RetrievalLayout):
     def pool(
         self, own: common.TokenFields, extra: common.ExtraFields, last_only: bool
     ) -> common.LabelledFields:
-        """Return own + λ·Σ, only the sum for a set, or the token itself if there is only one. There is no extra token."""
+        """Return own + λ·Σ. For a set, return only the sum, and for a single token the token itself.
+
+        The chain has no extra token.
+        """
         total = own.sum(axis=1, keepdims=True)
         if self.entrance.pooling == "sum":
             return np.asarray(total)

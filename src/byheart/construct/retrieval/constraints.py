@@ -85,8 +85,10 @@ def _care(n_shards: int) -> int:
 
 
 def _fullest_system(layout: RetrievalLayout, n_patterns: int = 1) -> float:
-    """Return the expected number of keys in the fullest plane of a shard, or with the same pattern: the mean plus some
-    deviations."""
+    """Return the number of keys to expect in the fullest plane of a shard: the mean plus some standard deviations.
+
+    With `n_patterns`, only keys with the same pattern are counted.
+    """
     n_systems = layout.n_planes * layout.n_shards * n_patterns
     return fullest(layout.n_keys, n_systems, _care(layout.n_shards))
 
@@ -121,8 +123,10 @@ def mean_words(layout: RetrievalLayout) -> float:
 
 
 def headroom_bits(layout: RetrievalLayout) -> int:
-    """Return h such that |y - centre·2^w| <= 2^(h + w) for every key, almost surely. It covers the worst case or z
-    deviations."""
+    """Return h such that |y - centre·2^w| <= 2^(h + w) for every key, almost surely.
+
+    h covers the worst case, or z standard deviations if that is less.
+    """
     k = layout.n_segments
     sizes = layout.groups[1:]
     spread = k * k * sum(size / (size + 1) ** 2 for size in sizes)

@@ -93,7 +93,10 @@ class DualTable(RetrievalLayout):
 
     @property
     def sum_factor(self) -> int:
-        """1, because every token is summed once. The labelled token enters through its pattern."""
+        """The factor λ of the pooling.
+
+        It is 1 because every token is summed once; the labelled token enters through its pattern.
+        """
         return 1
 
     @property
@@ -124,8 +127,10 @@ class DualTable(RetrievalLayout):
 
     @cached_property
     def hashed_fields(self) -> tuple[HashedField, ...]:
-        """The row, the pattern of the extra token, the pattern of the labelled token, and window and plane, possibly in one
-        field with it."""
+        """The fields for the row, the pattern of the extra token, the pattern of the labelled token, and window with plane.
+
+        The last two may share one field.
+        """
         base, later = prod(self.choices), self.n_places << self.step_bits
         row, pattern = self.make_field(X, self.n_rows), self.make_field(Y, base)
         if self.shares_window:

@@ -29,7 +29,7 @@ class KeyHash:
     offsets    added to each field, so that it is never negative
     centres    the first value that each reflection changes, by fold and field
     extra      the input of the extra token: values of the fields (kind "table"), or coordinates
-    role_from  the first field of the extra token enters with at least this value, that of every other token with a smaller one
+    role_from  a threshold: the first field of the extra token enters with at least this value, all others with less
     """
 
     tokens: Int[np.ndarray, "n_rows n_fields"]
@@ -176,7 +176,8 @@ def evaluate_fields(
     inputs: Int[np.ndarray, "n_samples seq_len *dim"],
     last_only: bool,
 ) -> Int[np.ndarray, "n_keys n_fields"]:
-    """Compute every field of every token as the network does. With `last_only`, only the last token of each sequence."""
+    """Compute every field of every token as the network does. With `last_only`, compute only the last token of each
+    sequence."""
     seq_len = layout.entrance.seq_len
     pieces = []
     step = max(1, _CHUNK_TOKENS // seq_len)

@@ -103,9 +103,10 @@ def _rare_registers(layout: RetrievalLayout) -> tuple[str, ...]:
 
 
 def _rare_steps(register: str, field: RareField, is_last: bool) -> Iterator[Block]:
-    """For a label from `first` on, replace it by label + (label - first)·(2^n_bits - 1) + v.
+    """Replace a label from `first` on by label + (label - first)·(2^n_bits - 1) + v, where v is read from the field of rare
+    labels.
 
-    For other labels the register of v, which is below 2^n_bits, becomes negative, so that ReLU adds nothing.
+    v is below 2^n_bits. For other labels its register becomes negative, so that ReLU adds nothing.
     """
     goes_on = Unit({LABEL: 1}, 1 - field.first, {register: 2**field.n_bits})
     beyond = Unit({LABEL: 1}, -field.first, {register: -(2**field.n_bits), LABEL: 2**field.n_bits - 1})

@@ -95,7 +95,7 @@ class Entrance:
 
     @property
     def sum_factor(self) -> int:
-        """λ in own + λ·Σ. λ = 2 distinguishes the last token from the others; with positions λ = 1 is enough."""
+        """The factor λ in own + λ·Σ. λ = 2 distinguishes the last token from the others; with positions λ = 1 is enough."""
         return 1 if self.ordered or self.pooling == "sum" else 2
 
 
@@ -375,7 +375,7 @@ class RetrievalLayout:
 
     @property
     def shard_unit(self) -> int:
-        """A number of which all those sums are multiples: the power of two in Q/S."""
+        """The power of two in Q/S, which divides every sum that `largest_shard_sum` bounds."""
         return self.shard_rows & -self.shard_rows if self.n_shards > 1 else 1
 
     def round_rows(self, rows: int) -> int:

@@ -48,10 +48,8 @@ STAGES = (
     ("robust hash", ROBUST_FOLDS, 1.0, 24),
     ("robust hash, roomy tables", ROBUST_FOLDS, 1.5, 24),
 )
-"""The hashes that are tried.
-
-Each has extra reflections that mix the tokens, a factor for the table size, and a number of draws.
-"""
+"""The hashes that are tried: for each, its extra reflections that mix the tokens, a factor for the table size, and the number
+of draws."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +80,7 @@ def plan(
                 order of summation. Other inputs get arbitrary answers. With reject_bits f, all but a share of about 2^-f of
                 them get "unknown".
     In floats:  exact; `exactness.margins` is the proof, which is checked before a network is built. With precision exact, the
-    same
-                network has words of the length that makes it smallest, or numbers of at most `word_bits` bits.
+                same network has words of the length that makes it smallest, or numbers of at most `word_bits` bits.
     Size:       `size_of`; the layout search knows the size of every layout before building it.
     Departs:    randomised: a draw of the hash fails with a known probability and is repeated with the next random numbers of the
                 same seed.

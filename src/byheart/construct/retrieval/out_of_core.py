@@ -63,7 +63,7 @@ from byheart.program.construction import Construction
 from byheart.program.emit import emit
 
 _SURVEYED, _HASHED = 0.1, 0.4
-"""Shares of the time after which all pieces are surveyed, and after which they are hashed. The remaining time is for
+"""The share of the time that has passed when all pieces are surveyed, and when all pieces are hashed. The rest is for
 solving."""
 
 

@@ -61,10 +61,8 @@ class Dependent:
 
 @dataclass(frozen=True, eq=False)
 class _Plane:
-    """The equations of one plane: its bits start at `start`.
-
-    For each key they have the number to store and the words that it reads.
-    """
+    """The equations of one plane: where its bits start, the number that each of its keys stores, and the words that the key
+    reads."""
 
     start: int
     n_bits: int

@@ -86,8 +86,9 @@ def _power_at_least(value: Fraction) -> Fraction:
 def memorise_by_interpolation(
     data: Dataset, options: InterpolationOptions, rng: np.random.Generator, progress: Progress | None = None
 ) -> ProgramPlan:
-    """Compile single vectors into one hidden layer: a projection to a line, and a piecewise linear function with one knot per
-    pair.
+    """Compile single vectors into one hidden layer: a projection to a line, and a piecewise linear function.
+
+    It has one knot between each pair of neighbouring points.
 
     Source:     the two-layer bound behind Baum (1988) and Bubeck et al. (2020), who need fewer units for
                 points in general position: N distinct points are fitted by N ReLU units along a direction

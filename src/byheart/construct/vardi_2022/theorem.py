@@ -84,9 +84,9 @@ def _plan_groups(n_points: int, key_bits: int, n_classes: int) -> LookupPlan:
 
 
 def _program(table: TokenTable | None, line: LineMap, lookup: tuple[Step, ...]) -> Program:
-    """Project the vector, add the offset to x, and look up the label. E_in is linear, so a block adds the offset.
+    """Project the vector, add the offset to x, and look up the label. After the offset x >= 2 on the data.
 
-    Then x >= 2 on the data.
+    E_in is linear, so a block adds the offset.
     """
     # the bias of the second layer adds the offset; the unit without effect is there because a block must have a hidden unit
     shift = Block((Unit({}, 0, {}),), {X: line.offset})

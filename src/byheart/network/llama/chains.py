@@ -11,7 +11,7 @@ from jaxtyping import Bool, Int
 from byheart.process.progress import Progress, report
 
 TOKENS = 5 << 10
-"""The number of tokens in texts that run together."""
+"""The most tokens in a batch of texts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,9 +28,8 @@ def chain_windows(
 ) -> ChainedTexts:
     """Join windows, which are padded on the left, into texts.
 
-    A window that is the previous one shifted by one token adds that token.
-
-    A window starts a new text if it does not continue another one, or if the text would exceed `max_positions`.
+    If a window is the previous one shifted by one token, that token is appended to the text. A window starts a new text if it
+    does not continue another one, or if the text would exceed `max_positions`.
     """
     is_token = windows != pad
     n_windows, width = len(windows), int(is_token.sum(1).max(initial=1))

@@ -3,17 +3,14 @@
 Three facts let float32 compute with integers without rounding, in any order of summation.
 
 1. RMSNorm is the identity. One or two columns are pinned: every token has B there, a power of two with Σ B² = 4^K·d, and no
-layer
-   writes to them. As long as the squares of the other columns sum to less than ΣB²·2^-25, the mean of squares rounds to 4^K, its
-   inverse root is 2^-K, and the norm's weight 2^K cancels it.
+   layer writes to them. As long as the squares of the other columns sum to less than ΣB²·2^-25, the mean of squares rounds to
+   4^K, its inverse root is 2^-K, and the norm's weight 2^K cancels it.
 2. SiLU is ReLU on integers. Gates are 128·z with an integer z. silu(128·z) is 128·z for z >= 1 and ±0 for z <= 0, because
-exp(-128)
-   is negligible next to 1 and next to the smallest float. A unit computes ReLU(z)·u, because SwiGLU multiplies.
-3. A head reads one token. Queries are constant, and keys depend only on whether the token is the first one. After rotation the
-score
-   depends only on the distance. If the best distance j leads all others by 128 nats or more, softmax is exactly one-hot. The
-   score of the first token is between the peak and all others, so a head that reaches back beyond the beginning reads the
-   first token.
+   exp(-128) is negligible next to 1 and next to the smallest float. A unit computes ReLU(z)·u, because SwiGLU multiplies.
+3. A head reads one token. Queries are constant, and keys depend only on whether the token is the first one. After rotation
+   the score depends only on the distance. If the best distance j leads all others by 128 nats or more, softmax is exactly
+   one-hot. The score of the first token is between the peak and all others, so a head that reaches back beyond the beginning
+   reads the first token.
 
 Sums of integer multiples of q are exact if Σ|terms| <= 2^24·q. Sums of two terms are also exact if only their result is that
 small. `evaluate` checks every sum of every token. It computes in float64, which is exact because 53 > 24 + the few bits by

@@ -50,8 +50,8 @@ def answer_prompts(
 ) -> Int[np.ndarray, " n_prompts"]:
     """Return the class that each prompt's answer spells; `UNKNOWN` if it spells none or does not end like an answer.
 
-    For texts, the class is the token that follows. The last class is the end, which only `eos` means: other programs continue
-    after any other token. Windows that continue one another are run as one text.
+    For texts, the class is the token that follows. The last class is the end of the text. Only `eos` counts as the end,
+    because other programs continue after any other token. Windows that continue one another are run as one text.
     """
     spec = llama.spec
     if spec.mode == "texts":

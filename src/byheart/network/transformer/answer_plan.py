@@ -28,7 +28,7 @@ from byheart.network.transformer.needed_tokens import Mixing, Needed, needed_tok
 from byheart.network.transformer.wide_layer import WideLayer
 
 WIDE = 64
-"""Layers with at least this many units are asked which of them can fire."""
+"""In layers with at least this many units, the plan first determines which units can fire."""
 
 
 class AnswerPlan:

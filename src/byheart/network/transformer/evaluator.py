@@ -4,9 +4,8 @@ It computes the same numbers as `interpreter`. Two optimisations change no value
 
 - *Numbers in columns.* A channel over all tokens is one array of exact fixed-point numbers (`limbs`).
 - *Equal tokens once.* Tokens on which a channel is known to be equal form a group of its `Partition`, and the channel is
-computed
-  once per group. After a lookup, the long words of KS25's bit extraction depend only on the group of the key, so ten thousand
-  samples cost hardly more than the few hundred groups.
+  computed once per group. After a lookup, the long words of KS25's bit extraction depend only on the group of the key, so
+  ten thousand samples cost hardly more than the few hundred groups.
 """
 
 from __future__ import annotations

@@ -3,12 +3,11 @@
 It is tested against the equations, and it shares no code with the evaluator. Two optimisations change no value:
 
 - It computes only what the answer depends on. It walks back from the labelled tokens through the weights and notes which
-channels of
-  which tokens are read later. Tokens form three groups, the first, the last and those between, so the cost of the walk does not
-  depend on the length of the sequence.
-- The values of a channel for the tokens of a group are a list of integers, which are multiples of one common unit, a fraction.
-So
-  uniform attention takes time linear in the number of tokens. Scores of hardmax and softmax are computed for all pairs.
+  channels of which tokens are read later. Tokens form three groups, the first, the last and those between, so the cost of the
+  walk does not depend on the length of the sequence.
+- The values of a channel for the tokens of a group are a list of integers, which are multiples of one common unit, a
+  fraction. So uniform attention takes time linear in the number of tokens. Scores of hardmax and softmax are computed for
+  all pairs.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class LayerCount:
 
 @dataclass(frozen=True)
 class LineCount:
-    """The cells of the last layer, the counts of each layer, and the sign vectors of all outputs, whose number is K in eq.
+    """The cells of the last layer, the counts of each layer, and the sign vectors of all outputs. Their number is K in eq.
 
     (70).
     """
