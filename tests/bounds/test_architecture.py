@@ -112,7 +112,7 @@ def test_missing_keys_are_all_named() -> None:
             {"model_type": "mamba"},
             "'mamba', which byheart does not support.\n  Known values of model_type: bert, gemma",
         ),
-        ({"model_type": ["gpt2"]}, "['gpt2'], which is not known"),
+        ({"model_type": ["gpt2"]}, "['gpt2'], which byheart does not support"),
         (
             GPT2_SMALL | {"n_embd": "768"},
             '`n_embd` is "768"; it must be a whole number from 1',
@@ -134,7 +134,7 @@ def test_missing_keys_are_all_named() -> None:
             "num_experts_per_tok = 9 is more than num_local_experts = 8",
         ),
         (BERT_BASE_UNCASED | {"position_embedding_type": "relative_key"}, "not 'absolute'"),
-        (["gpt2"], "holds a list"),
+        (["gpt2"], "contains a list"),
     ],
 )
 def test_what_cannot_be_read_is_said_in_the_files_own_words(config: object, words: str) -> None:

@@ -80,7 +80,7 @@ def test_token_ids() -> None:
 
 def test_positions_void_the_argument_of_theorem_4_2() -> None:
     problem = DataShape(1000, 8, 16, vocab=50, ordered=True)
-    assert "positions tell equal tokens apart" in reasons(problem)["KS25 Theorem 4.2"]
+    assert "positions distinguish equal tokens" in reasons(problem)["KS25 Theorem 4.2"]
     assert "KS25 Theorem 4.3" in names(for_shape(problem).of("parameters", "lower"))
     # a sequence of one token has no positions to speak of
     assert "KS25 Theorem 4.2" in names(for_shape(DataShape(50, 1, 16, vocab=50, ordered=True)).applicable)
@@ -190,7 +190,7 @@ def test_sequences_that_end_alike_share_the_skip_connection() -> None:
 def test_ragged_data_and_documents_are_outside_theorems_of_one_length() -> None:
     ragged = table(Dataset.from_pairs([([0], "a"), ([1, 0], "b")]))
     why = {entry.name: entry.reason for entry in ragged.not_applicable}
-    assert "one length" in why["DPC24 Corollary 1"]
+    assert "equal length" in why["DPC24 Corollary 1"]
     assert "differ in length" in why["two-layer ReLU interpolation"]
     documents = table(Dataset.from_documents(["a b c", "a b a"]))
     why = {entry.name: entry.reason for entry in documents.not_applicable}

@@ -190,7 +190,7 @@ def test_vectors_and_values_that_are_not_finite() -> None:
     other = Dataset.from_arrays(values, np.arange(6) % 3)
     certificate = verify(memoriser, other)
     assert (certificate.wrong, certificate.wrong_samples[0].number) == (1, 5)
-    assert certificate.wrong_samples[0].reason == "the sample holds a value that is not finite"
+    assert certificate.wrong_samples[0].reason == "the sample contains a value that is not finite"
 
 
 @examples(200)

@@ -91,7 +91,7 @@ def theorem_1_parameters(
     quantity = "parameters" if exact else f"parameters at embedding dimension {dim}"
     assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, "distributions of full support, up to any γ > 0")
     sentence = (
-        f"{spell(value)} parameters of attention alone reach the best encoder of dimension {spell(dim)} on any "
+        f"An attention-only Transformer of {spell(value)} parameters reaches the best encoder of dimension {spell(dim)} on any "
         f"{spell(n_contexts)} sequences" + (", which is exact at this dimension." if exact else ".")
     )
     more = " and Proposition 2" if exact else ""
@@ -126,7 +126,7 @@ def corollary_1_parameters(
     assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, "each sequence has one next token (Assumption 1)")
     ending = "" if n_last_tokens is None else f" that end in {spell(n_last_tokens)} different tokens"
     held = f"any {spell(n_contexts)} associations{ending}"
-    sentence = f"{spell(value)} parameters of attention alone memorise {held}."
+    sentence = f"An attention-only Transformer of {spell(value)} parameters memorises {held}."
     return COROLLARY_1.bound("parameters", "upper", value, assumptions, sentence)
 
 
@@ -141,7 +141,7 @@ def corollary_2(shape: AttentionOnlyShape, n_contexts: int) -> Bound:
     share = min(Fraction(shape.rank, n_contexts), Fraction(1))
     chance = Fraction(1, shape.n_tokens)
     value = chance + (1 - chance) * share
-    random = "in expectation over random remaining labels"
+    random = "in expectation over random labels of the remaining sequences"
     assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, _last_tokens(shape), random)
     sentence = f"Some such Transformer is right on a share of {float(value):.4g} of the sequences."
     return COROLLARY_2.bound("accuracy", "lower", value, assumptions, sentence)

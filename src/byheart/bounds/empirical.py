@@ -79,7 +79,7 @@ ALLEN_ZHU_2024 = EmpiricalLaw(
     precision="int8",
     smallest_parameters=1_000_000,
     largest_parameters=500_000_000,
-    conditions="GPT-2-style models, synthetic biographies seen 1000 times each; trained in 16 bits, then cut to int8",
+    conditions="GPT-2-style models, synthetic biographies seen 1000 times each; trained in 16 bits, then quantised to int8",
 )
 
 PUBLISHED_LAWS = (MORRIS_2025, ALLEN_ZHU_2024)

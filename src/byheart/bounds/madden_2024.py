@@ -29,7 +29,12 @@ DEFINABLE = "the model is definable with exp and restricted analytic functions (
 ANALYTIC = "the activation is real analytic at a point and not a polynomial there (tanh, arctan, GELU)"
 REAL = "parameters are real numbers of any precision"
 BY_LEMMA_1 = (SMOOTH, REAL, "every distribution of full support must be reachable")
-BY_THEOREM_1 = (SMOOTH, DEFINABLE, REAL, "every corpus with that many contexts must reach its entropy")
+BY_THEOREM_1 = (
+    SMOOTH,
+    DEFINABLE,
+    REAL,
+    "the model must reach the entropy of every corpus with that many contexts",
+)
 
 
 @realises("MFT24-L1", "MFT24-Tab1")

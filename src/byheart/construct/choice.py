@@ -134,14 +134,14 @@ def explain(trial: Trial, task: Task, refused: Mapping[str, str]) -> dict[str, s
         why += f"; {unknown_input(bits if isinstance(bits, int) else 0)}"
     if refused:
         why += f" (refused: {', '.join(refused)})"
-    instead = ["--recite to have the texts by heart"] if task == "distribution" else []
+    instead = ["--recite to memorise the texts word for word"] if task == "distribution" else []
     if bits:
         instead.append("--reject-bits 0 for fewer parameters")
     elif trial.method.name == USUAL:
-        instead.append("--reject-bits 16 to turn unknown inputs away")
+        instead.append("--reject-bits 16 to reject unknown inputs")
     if native and ("exact" in trial.method.precisions or _some_offer_exact(task)):
-        instead.append("--precision exact for the smallest")
-    instead.append("`byheart compare DATA` for all side by side")
+        instead.append("--precision exact for the smallest model")
+    instead.append("`byheart compare DATA` to compare all methods")
     return {"why": why, "instead": "; ".join(instead)}
 
 

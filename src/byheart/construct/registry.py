@@ -213,8 +213,8 @@ def candidates(
             for method in methods
         )
         raise UsageError(
-            f"no construction supports task `{shape.task}` with precision `{precision}`"
-            f"{'' if name == 'auto' else f' under the name `{name}`'}. Available constructions:\n{offers}",
+            f"{'no construction supports' if name == 'auto' else f'{name} does not support'} task `{shape.task}` "
+            f"with precision `{precision}`. Available:\n{offers}",
             task=shape.task,
             precision=precision,
         )

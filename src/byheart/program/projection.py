@@ -244,9 +244,9 @@ def _candidate_rounds(points: IntegerPoints, rng: np.random.Generator) -> Iterat
 
 
 def _digit_directions(points: IntegerPoints) -> list[tuple[int, ...]]:
-    """Directions that read the coordinates of a grid point as digits of a mixed-radix number, one direction for each lowest
-    axis.
+    """Directions that read the coordinates of a grid point as digits of a mixed-radix number.
 
+    There is one direction per axis, in which that axis is the lowest digit.
     On a grid such a direction always separates the points. If the grid has more than V² cells, random directions do better,
     and the result is empty.
     """

@@ -248,7 +248,7 @@ class Certificate:
         found = Fields(document, where)
         schema = found.integer("schema", 1)
         if schema > SCHEMA:
-            problem = f"the file has schema {schema}; this byheart reads {SCHEMA}"
+            problem = f"the file has schema {schema}; this version of byheart reads {SCHEMA}"
             raise corrupt(where, problem, "Install a newer byheart.")
         certificate = found.record(
             Certificate, dataset=DataRecord.from_json(found.values.get("dataset"), where)

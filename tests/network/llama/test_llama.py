@@ -86,9 +86,9 @@ def test_a_changed_word_is_a_wrong_token() -> None:
     [
         (weight_name(0, "mlp.gate_proj"), (0, 3), 100.5, "not 128 times a whole number"),
         (weight_name(0, "self_attn.v_proj"), (0, 3), 4.0, "float16 cache"),
-        (weight_name(0, "self_attn.q_proj"), (0, 0), 0.0, "single out"),
+        (weight_name(0, "self_attn.q_proj"), (0, 0), 0.0, "select a single token"),
         (weight_name(0, "mlp.down_proj"), (4, 0), 2.0**24 + 2, "24 bits"),
-        (EMBEDDING, (5, 4), 2.0**31, "outgrows"),
+        (EMBEDDING, (5, 4), 2.0**31, "too large for its pinned"),
     ],
 )
 def test_what_would_round_is_named(name: str, at: tuple[int, ...], value: float, problem: str) -> None:

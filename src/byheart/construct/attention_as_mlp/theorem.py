@@ -107,7 +107,7 @@ def network_of_heads(
     n_vocab: int,
     points: Float[np.ndarray, "n_outputs label_dim"],
 ) -> AttentionOnly:
-    """Build the network in which token t is the vector (t, 1). A head scores its own token v·x, and the zero vector 0."""
+    """Build the network in which token t is the vector (t, 1). The score is v·x for the token itself and 0 for the zero vector."""
     places = np.stack([np.arange(n_vocab, dtype=np.float64), np.ones(n_vocab)], axis=1)
     asked, constant = directions[:, None, :], np.tile([[[0.0, 1.0]]], (len(directions), 1, 1))
     embedding = Embedding(places, np.zeros((1, DIM)))

@@ -155,7 +155,7 @@ def sorting_program(
 def sorting_round(
     weight: Number, count_weight: Number, place_bits: int
 ) -> tuple[Block | RegisterAttention, ...]:
-    """Find the largest remaining value, erase it and count it. Add value and count to the string id, times their weights.
+    """Find the largest remaining value, erase it and count it. Add the weighted value and count to the string id.
 
     The keys are the remaining values. The query is the token's own value, which is positive, so every token attends to the
     largest key. `count_weight` includes the factor n that turns the mean of a uniform head into a sum.

@@ -200,9 +200,7 @@ def smallest_width(
     max_evaluations: int = DEFAULT_EVALUATIONS,
     progress: Progress | None = None,
 ) -> FewestFound[Regression] | None:
-    """Find by bisection how many of the first features are needed to reach the goal.
-
-    Return None if all of them do not suffice.
+    """Find by bisection how many of the first features reach the goal. Return None if even all features do not.
 
     More features never hurt, so bisection is correct, up to the limit on evaluations: a width counts as too small if the goal
     is excluded (`Regression.excluded_norm`) or the fit uses up `max_evaluations`. A wider fit starts from the best narrower one.

@@ -127,5 +127,5 @@ def _find_quantiser(
                 return quantiser
     raise AssumptionViolated(
         "the vectors are not on a grid, and no quantiser separates them despite the rounding errors of floats.\n"
-        "  Use float64, not float32, round the values to fewer digits, or use the method kajitsuka-sato-2025, which is exact.",
+        "  Use precision float64, round the values to fewer digits, or use the exact method kajitsuka-sato-2025.",
     )

@@ -110,7 +110,10 @@ def join_labels(
 
 
 def fullest(n_keys: int, n_planes: int, care: int = 1) -> float:
-    """Return the expected number of keys in the fullest plane: N/K plus a few times √(N/K), for `care` times as many planes."""
+    """Return the expected number of keys in the fullest plane: N/K plus a few times √(N/K).
+
+    The second term is as large as if there were `care` times as many planes.
+    """
     mean = n_keys / n_planes
     return mean if n_planes == 1 else min(float(n_keys), mean + sqrt(2 * log(n_planes * care) * mean) + 1)
 

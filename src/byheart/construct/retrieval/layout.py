@@ -271,8 +271,7 @@ class RetrievalLayout:
 
     @cached_property
     def choices(self) -> tuple[int, ...]:
-        """The number of values of each group's digit: one of its channels, or none. The first group always selects a
-        channel."""
+        """The number of values of each group's digit: one per channel and, except in the first group, one for no channel."""
         return tuple(size + (g > 0) for g, size in enumerate(self.groups))
 
     @property

@@ -336,7 +336,7 @@ class Machine:
             llama.weights[FINAL_NORM].astype(np.float64) / self.pinned.scale
         )
         self.conditions.require(
-            not weight[:, self.pinned.columns].any(), "the last norm passes a pinned column on"
+            not weight[:, self.pinned.columns].any(), "the last norm does not remove the pinned columns"
         )
         step, tokens = max(1, (1 << 25) // llama.spec.n_tokens), []
         for i in range(0, len(stream), step):

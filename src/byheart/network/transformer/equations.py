@@ -70,7 +70,7 @@ def _enter(network: Transformer, sequence: np.ndarray, numbers: Numbers) -> np.n
         vectors = numbers(sequence).astype(numbers(network.w_in).dtype)
     else:
         if np.min(sequence, initial=0) < 0:
-            raise IndexError(f"token id {np.min(sequence)} of a table that begins at 0")
+            raise IndexError(f"token id {np.min(sequence)} is negative; ids start at 0")
         vectors = numbers(network.embedding.tokens)[sequence]
         if network.embedding.positions is not None:
             vectors = vectors + numbers(network.embedding.positions)[: len(sequence)]
