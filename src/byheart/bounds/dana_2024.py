@@ -143,7 +143,7 @@ def corollary_2(shape: AttentionOnlyShape, n_contexts: int) -> Bound:
     value = chance + (1 - chance) * share
     random = "in expectation over random labels of the remaining sequences"
     assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, _last_tokens(shape), random)
-    sentence = f"Some such Transformer is right on a share of {float(value):.4g} of the sequences."
+    sentence = f"Some Transformer of this shape is right on a share of {float(value):.4g} of the sequences."
     return COROLLARY_2.bound("accuracy", "lower", value, assumptions, sentence)
 
 

@@ -129,7 +129,7 @@ def explain(trial: Trial, task: Task, refused: Mapping[str, str]) -> dict[str, s
     """Explain why `auto` made this choice, and list the alternatives."""
     native = trial.precision != "exact"
     bits = trial.options.get("reject_bits", 0)
-    why = "runs natively in PyTorch" if native else "the smallest that takes these data, in exact arithmetic"
+    why = "runs natively in PyTorch" if native else "the smallest model for these data, in exact arithmetic"
     if trial.method.name == USUAL:
         why += f"; {unknown_input(bits if isinstance(bits, int) else 0)}"
     if refused:

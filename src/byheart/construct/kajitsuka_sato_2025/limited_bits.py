@@ -170,8 +170,7 @@ def size_of(shape: DataShape, options: ShortWeightOptions) -> Size:
 
 
 def _fields_that_fit(shape: DataShape) -> int:
-    """Return the number of fields that fit. Extraction from k fields needs sums of about (k + 1) fields' bits in one
-    mantissa."""
+    """Return the number of fields that fit into a mantissa. Extraction from k fields needs about the bits of k + 1 fields."""
     numbers = MappingNumbers.expected_for(shape)
     longest = max(
         numbers.context_bits, numbers.token_bits, numbers.weighting_bits, shape.n_classes.bit_length()

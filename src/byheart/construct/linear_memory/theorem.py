@@ -94,7 +94,7 @@ def plan(
             depth=1,
             parameters=n_items**2,
             weight_bits=0,
-            assumptions=("independent inputs, given and not counted",),
+            assumptions=("the inputs are independent, and not counted as parameters",),
         ),
         assumptions=(
             Assumption("one token per sample", True, f"{n_items} tokens"),

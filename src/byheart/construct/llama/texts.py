@@ -50,9 +50,9 @@ def fact_texts(data: Dataset, vocabulary: TextVocabulary) -> TokenTexts:
 
 
 def window_texts(data: Dataset, vocabulary: TextVocabulary, max_positions: int) -> TokenTexts:
-    """Return windows, as part of the texts from which they were cut.
+    """Join windows into the texts from which they were cut. The last class is the end of a text.
 
-    The last token of each window is asked; the last class is the end.
+    The network must predict the label of each window after the last token of the window.
     """
     windows = data.inputs
     assert isinstance(windows, TokenSequences)

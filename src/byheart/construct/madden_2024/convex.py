@@ -23,7 +23,7 @@ EVALUATIONS_A_ROUND = 25
 DEFAULT_EVALUATIONS = 3000
 EXCLUDED = 2.0
 MARGIN = 12.0
-"""Initial logits of the tokens that follow a context, relative to all others. The fit starts near them."""
+"""At the start of the fit, the logits of tokens that follow a context exceed all others by about this."""
 
 SCALES = (0.7, 1.0, 1.4, 2.0, 2.8)
 

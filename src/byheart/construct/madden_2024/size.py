@@ -28,8 +28,8 @@ FIRST_WIDTH = 64
 """The number of neurons at which the search for the fewest begins."""
 
 OVERSAMPLING = {"float64": (1, 1), "float32": (5, 4)}
-"""Neurons per context, as a fraction: in float64 as many as the theorem has, in float32 a quarter more, which keeps the output
-matrix small enough."""
+"""Neurons per context, as a fraction. float64 has one neuron per context, as in the theorem. float32 has a quarter more, which
+keeps the weights of the output matrix small enough."""
 
 
 def neurons_for(n_contexts: int, precision: str) -> int:

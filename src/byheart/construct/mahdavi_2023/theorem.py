@@ -45,7 +45,7 @@ def heads_for(n_examples: int, n_context: int, head_dim: int) -> int:
     step = min(n_context, head_dim) - 1
     if step < 1:
         raise AssumptionViolated(
-            f"{NAME} needs at least two context tokens and heads of size two; here {n_context} tokens, size {head_dim}."
+            f"{NAME} needs at least two context tokens and heads of size at least two, not {n_context} tokens and size {head_dim}."
         )
     return max(1, -((1 - n_examples) // step))
 

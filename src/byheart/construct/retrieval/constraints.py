@@ -34,7 +34,7 @@ SomeNumber = TypeVar("SomeNumber", float, np.ndarray)
 def max_duplicates(n_keys: int) -> float:
     """Return the limit on E, the expected number of pairs of keys with equal addresses.
 
-    A draw has no such pair with probability e^-E. Small data sets are drawn often, because that is cheap.
+    A draw has no such pair with probability e^-E. For small data sets many draws are affordable.
     """
     return 0.3 if n_keys <= 100 else 0.8 if n_keys <= 20_000 else 0.5
 

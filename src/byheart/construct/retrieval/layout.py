@@ -1,8 +1,8 @@
 """The layout: every number that determines the shape of a retrieval network.
 
 Notation:
-    K  planes: each key owns `field_bits` bits of one plane of every word that it reads. A word has K · field_bits bits, and
-       those of the fields that only keys with rare labels use (see `label_code`)
+    K  planes: each key owns `field_bits` bits of one plane of every word that it reads. A word has K · field_bits bits,
+       plus the bits of fields that only keys with rare labels use (see `label_code`)
     P  channels: words in one table row
     G  groups into which the channels are divided: a key selects at most one channel of each
     J  parts: if a field is too long for a word, its bits are distributed over J words, which are read in the same way.

@@ -103,7 +103,7 @@ def find_layout(
 def _most_planes(n_keys: int, field_bits: int, mantissa_bits: int) -> int:
     """Return the most planes worth trying. Planes with few keys would be nearly empty.
 
-    For long words, of which there are few, it is larger.
+    The limit is larger for long words, because there are few of them.
     """
     limit = isqrt(n_keys) if mantissa_bits > _LONG_BITS else isqrt(n_keys) // 4
     return min((mantissa_bits - 2) // field_bits, 2 + limit)
