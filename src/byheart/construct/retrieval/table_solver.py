@@ -26,7 +26,9 @@ from byheart.process.package_loading import kernels_told
 from byheart.process.progress import Progress, part_of, report
 from byheart.program import gf2
 
-FACTORING = 18  # preparing the equations of a plane takes about this many times as long as solving for one bit
+FACTORING = (
+    18  # preparing the equations of a plane takes about this many times as long as solving for one bit
+)
 _KERNELS = 8  # the same for loading the kernels
 N_PASSES = 650  # compiler passes when the kernels are compiled, the first time on a machine
 _TICK_SECONDS = 0.2
