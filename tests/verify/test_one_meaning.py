@@ -127,7 +127,7 @@ def test_columns_that_the_model_names_come_first(
     if not is_certified:
         (model / "certificate.json").unlink()
     line = first_line(capsys, "verify", model, table)
-    assert line == "columns named by the model: 'key' -> 'kind', not the usual 'key' -> 'value'"
+    assert line == "the model chose the columns: 'key' -> 'kind', not the usual 'key' -> 'value'"
     _, found = run_json(capsys, "verify", model, table)
     assert (found["columns"], found["columns_named_by"]) == (["key", "kind"], "model")
     assert first_line(capsys, "verify", model, table, "--label", "kind") == (
