@@ -236,6 +236,10 @@ def a_frame_is_answered(folder: Path) -> None:
     model = bh.compile(frame)
     assert model.predict(frame).to_dict() == {7: 10, 5: 20, 3: 30}
     assert refuses(UsageError, lambda: model.predict(frame.rename(columns={"key": "x", "value": "y"})))
+    renamed = frame.rename(columns={"key": "customer", "value": "status"})
+    other = bh.compile(renamed.assign(more=0), input="customer", label="status")
+    other.save(folder / "customers")
+    assert bh.load(folder / "customers").predict(renamed).to_dict() == {7: 10, 5: 20, 3: 30}
 
 
 @step("engineer")

@@ -21,7 +21,15 @@ from byheart.data.digest import digest_of
 from byheart.data.frames import frame_columns
 from byheart.data.kept_rows import NOTHING, Known, keep_rows
 from byheart.data.multiset import Multiset
-from byheart.data.options import OnConflict, RowOptions, Rule, TableOptions, Task
+from byheart.data.options import (
+    USUAL_COLUMNS,
+    DataSource,
+    OnConflict,
+    RowOptions,
+    Rule,
+    TableOptions,
+    Task,
+)
 from byheart.data.readers import READING_STEPS, naming, read_content, read_documents
 from byheart.data.row_groups import flat_ranges, representatives
 from byheart.data.row_rules import RULES, RowCheck
@@ -382,8 +390,10 @@ class Dataset(Content):
         """
         on_conflict = options.pop("on_conflict", "error")
         rules = {name: options.pop(name) for name in RULES if name in options}
-        inputs, labels = frame_columns(frame, input, label)
-        return cls._of_columns(inputs, labels, on_conflict, rules, options)
+        names, inputs, labels = frame_columns(frame, input, label)
+        data = cls._of_columns(inputs, labels, on_conflict, rules, options)
+        source = DataSource(input=names[0], label=names[1], on_conflict=on_conflict, **rules)
+        return data if names == USUAL_COLUMNS else replace(data, source=source)
 
     @classmethod
     def _of_columns(

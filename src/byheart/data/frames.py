@@ -51,8 +51,10 @@ def column_like(column: Any, cells: list[Any], name: str | None) -> Any:
     return type(column)(name or "", cells) if library == "polars" else cells
 
 
-def frame_columns(frame: Any, input: str | None, label: str | None) -> tuple[list[Any], list[Any]]:
-    """Return the cells of two columns, with None for each missing cell.
+def frame_columns(
+    frame: Any, input: str | None, label: str | None
+) -> tuple[tuple[str, str], list[Any], list[Any]]:
+    """Return the names of two columns and their cells, with None for each missing cell.
 
     By default, these are `key` and `value`, or the only two.
     """
@@ -74,4 +76,4 @@ def frame_columns(frame: Any, input: str | None, label: str | None) -> tuple[lis
                 f"the frame has {names.count(name)} columns `{name}`; rename all but one.", column=name
             )
     inputs, labels = (cells_or_none(frame[columns[names.index(name)]]) for name in chosen)
-    return inputs, labels
+    return chosen, inputs, labels
