@@ -39,6 +39,7 @@ LAYOUTS: dict[str, RetrievalLayout] = {
     "chain, shards": replace(CHAIN, n_rows=21, n_shards=3),
     "dual table": DUAL,
     "dual table, shards": replace(DUAL, n_rows=33, n_shards=3),
+    "dual table, shards with margins": replace(DUAL, n_rows=42, n_shards=3, margin_rows=2),
     "dual table, pattern word": DualTable(TABLE, 300, 3, 2, 24, 8, 2, 300, 4, 3, 24, n_digits=3),
     "dual table, bag": DualTable(BAG, 300, 3, 4, 6, 3, 2, 11, 3, 2, 53, n_digits=3),
     "dual table, set": DualTable(SET, 300, 3, 4, 6, 3, 2, 11, 3, 2, 53, n_digits=4),

@@ -26,6 +26,7 @@ MOST_SPARE = 0.3  # as a share of the columns
 LEAST_WINDOW_BITS = 3  # narrower windows need more spare columns than they save
 _BAND_SECONDS = 1e-12  # measured seconds per key and column² of the window
 _SECONDS_PER_KEY = 3e-5  # time allowed for elimination, so that compilation time stays linear
+_SECONDS_PER_KEY_IN_SHARDS = 5e-6  # the same where there are so many keys that they are solved in shards
 
 
 SomeNumber = TypeVar("SomeNumber", float, np.ndarray)
@@ -49,27 +50,50 @@ def addresses_needed(n_keys: int, reject_bits: int, n_shards: int = 1) -> float:
     return max(for_keys, 16.0 * n_keys * 2**reject_bits) if reject_bits else for_keys
 
 
-def rows_needed(layout: RetrievalLayout, windows: tuple[int, ...]) -> int:
+def rows_needed(layout: RetrievalLayout, windows: tuple[int, ...], has_margins: bool = False) -> int:
     """Return the number of rows per segment for which the fullest plane of the fullest shard fits.
 
     Equations are sorted by row and take pivots within a window of A columns. With a share ε of spare columns, the queue of
     equations exceeds A with probability e^(-2εA) at each row. Each key uses every segment once, so all segments but one waste
-    a row of columns. At the two edges of a shard, the queue may be no longer than the rows up to the edge allow. Without this
-    rule, ten million facts in 8 shards had windows of 8 rows; each of 88 systems failed at an edge with a probability of 2%,
-    and so most draws failed.
+    a row of columns. At the two edges of a shard, the queue may be no longer than the rows up to the edge allow. So there are
+    more columns everywhere, or margins: rows at the edges in which no key begins (`margins_needed`). They are not counted here.
     """
     k, n_channels = layout.n_segments, layout.n_channels
     columns = max(_columns_for_all(layout), _columns_for_lonely(layout))
     rows = ceil((columns / n_channels + k - 1) / k)
     window = sum(max(2, min(1 << w, rows)) for w in windows) * n_channels
-    n_systems = layout.n_planes * layout.n_shards * _care(layout.n_shards)
-    spare = log(max(2.0, k * rows * n_systems / 0.3)) / (2 * window)
+    spare = log(max(2.0, k * rows * _n_systems(layout) / 0.3)) / (2 * window)
     if layout.n_shards > 1:
-        spare = max(spare, log(2 * n_systems / 0.3) / (2 * _columns_at_an_edge(layout, max(windows))))
+        in_margins = has_margins * k * n_channels * (1 << max(windows)) / 2
+        spare = max(
+            spare, _queue_at_an_edge(layout) / (_columns_at_an_edge(layout, max(windows)) + in_margins)
+        )
     spare = min(MOST_SPARE, spare)
     if 1 << windows[-1] >= rows:
         spare = 0.0  # every key can reach every row, so there is one queue
     return max(1, ceil((columns / (1 - spare) / n_channels + k - 1) / k))
+
+
+def margins_needed(layout: RetrievalLayout, windows: tuple[int, ...], rows: int) -> int:
+    """Return the number of rows at either edge of a shard in which no key may begin; keys begin in `rows` other rows.
+
+    Without margins, ten million facts in 8 shards had windows of 8 rows; each of 88 systems failed at an edge with a
+    probability of 2%, and so most draws failed.
+    """
+    n_columns = layout.n_segments * layout.n_channels
+    spare = 1 - _fullest_system(layout) / (rows * n_columns)
+    missing = _queue_at_an_edge(layout) / spare - _columns_at_an_edge(layout, max(windows))
+    return min(max(1, ceil(missing / n_columns)), (1 << max(windows)) // 2)
+
+
+def _queue_at_an_edge(layout: RetrievalLayout) -> float:
+    """Return the length that no queue at an edge exceeds, almost surely, times the share of spare columns."""
+    return log(2 * _n_systems(layout) / 0.3) / 2
+
+
+def _n_systems(layout: RetrievalLayout) -> int:
+    """Return the number of systems that must have full rank, counted as more if a failure costs more."""
+    return layout.n_planes * layout.n_shards * _care(layout.n_shards)
 
 
 def _columns_at_an_edge(layout: RetrievalLayout, window_bits: int) -> float:
@@ -130,9 +154,8 @@ def headroom_bits(layout: RetrievalLayout) -> int:
     k = layout.n_segments
     sizes = layout.groups[1:]
     spread = k * k * sum(size / (size + 1) ** 2 for size in sizes)
-    worst = (
-        k * layout.n_groups + 1
-    ) // 2  # the sum has 0 to k·G words, and the centre is half of that, rounded
+    # the sum has 0 to k·G words, and the centre is half of that, rounded; signed words lower both by half of theirs
+    worst = (k * layout.n_groups + 1) // 2 + (layout.n_signed_segments * layout.n_groups) % 2 / 2
     deviation = min(worst, deviations(layout.n_keys) * sqrt(mean_words(layout) / 12 + spread / 4) + 0.5)
     return max(0, ceil(log2(deviation)))
 
@@ -151,12 +174,14 @@ def solve_seconds(n_keys: int, columns: SomeNumber) -> SomeNumber:
     return n_keys * _BAND_SECONDS * columns**2
 
 
-def seconds_allowed(n_keys: int) -> float:
+def seconds_allowed(n_keys: int, n_shards: int) -> float:
     """Return the time allowed for elimination: one second, or time proportional to the number of keys."""
-    return max(1.0, _SECONDS_PER_KEY * n_keys)
+    return max(1.0, (_SECONDS_PER_KEY if n_shards == 1 else _SECONDS_PER_KEY_IN_SHARDS) * n_keys)
 
 
 def is_quickly_solved(layout: RetrievalLayout) -> bool:
     """Whether elimination stays within the allowed time."""
     window = min(sum(1 << w for w in layout.windows), layout.shard_rows) * layout.n_segments
-    return solve_seconds(layout.n_keys, float(window * layout.n_channels)) <= seconds_allowed(layout.n_keys)
+    return solve_seconds(layout.n_keys, float(window * layout.n_channels)) <= seconds_allowed(
+        layout.n_keys, layout.n_shards
+    )

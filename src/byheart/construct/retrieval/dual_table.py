@@ -60,9 +60,6 @@ SQUARE, Y = T, LABEL
 ROLE, PATTERN = T, "pattern"
 """One register holds the role until the row is known, and afterwards the square."""
 
-OWN_FIELD = 2
-"""The field that holds the labelled token's pattern. The token's own value is added only to this field."""
-
 
 @dataclass(frozen=True)
 class DualTable(RetrievalLayout):
@@ -105,6 +102,11 @@ class DualTable(RetrievalLayout):
         return not self.entrance.ordered and self.entrance.pooling == "attention"
 
     @property
+    def own_field(self) -> int:
+        """The field that holds the labelled token's pattern; its own value goes into this one alone."""
+        return 2
+
+    @property
     def sum_width(self) -> int:
         """The ratio of the largest pooled value to the largest value of one token."""
         return self.n_tokens + self.keeps_own
@@ -132,7 +134,7 @@ class DualTable(RetrievalLayout):
         The last two may share one field.
         """
         base, later = prod(self.choices), self.n_places << self.step_bits
-        row, pattern = self.make_field(X, self.n_rows), self.make_field(Y, base)
+        row, pattern = self.make_field(X, self.n_first_rows), self.make_field(Y, base)
         if self.shares_window:
             return self.align_fields(row, pattern, self.make_field(Z, base * later))
         return self.align_fields(row, pattern, self.make_field(PATTERN, base), self.make_field(Z, later))
@@ -207,7 +209,7 @@ class DualTable(RetrievalLayout):
     @property
     def n_addresses(self) -> float:
         """The number of combinations of rows, windows, planes and two independent patterns."""
-        return self.n_rows * self.n_ways * self.n_planes * float(prod(self.choices)) ** 2
+        return self.n_first_rows * self.n_ways * self.n_planes * float(prod(self.choices)) ** 2
 
     def pool(
         self, own: common.TokenFields, extra: common.ExtraFields, last_only: bool
@@ -216,24 +218,35 @@ class DualTable(RetrievalLayout):
         kept = own[:, -1:] if last_only else own
         total = np.broadcast_to(own.sum(axis=1, keepdims=True) + extra, kept.shape).copy()
         if self.keeps_own:
-            total[:, :, OWN_FIELD] += kept[:, :, OWN_FIELD]
+            total[:, :, self.own_field] += kept[:, :, self.own_field]
         return total
 
     def first_rows(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Int[np.ndarray, " n_keys"]:
-        """Return the first field, which holds the row."""
-        return np.asarray(fields[:, 0])
+        """Return the row that the first field names: it counts the rows in which keys begin."""
+        shards = fields[:, 0] // (self.n_first_rows // self.n_shards)
+        return np.asarray(fields[:, 0] + self.margin_rows * (2 * shards + 1))
+
+    @property
+    def n_first_rows(self) -> int:
+        """All rows but the margins of every shard."""
+        return self.n_rows - 2 * self.margin_rows * self.n_shards
 
     def addresses(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Addresses:
         """Extract rows, patterns and plane from the fields, as the network does."""
-        patterns = ChannelPatterns(self.groups, self.choices)
         rest, places = np.divmod(fields[:, -1], self.n_places)
-        step, own = rest, fields[:, OWN_FIELD]
-        if self.shares_window:
-            step, own = rest // prod(self.choices), rest % prod(self.choices)
-        both = [pack_bits(patterns.bits(each, range(self.n_groups))) for each in (fields[:, 1], own)]
-        second = step_rows(fields[:, 0], step - self.half_window, self.shard_rows)
-        rows = np.stack([fields[:, 0], second], axis=1)
+        step = rest // prod(self.choices) if self.shares_window else rest
+        first = self.first_rows(fields)
+        rows = np.stack([first, step_rows(first, step - self.half_window, self.shard_rows)], axis=1)
+        both = [pack_bits(bits) for bits in self.channel_bits(fields)]
         return Addresses(rows, np.stack(both, axis=1), planes_of(self.label_fields, places))
+
+    def channel_bits(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> list[np.ndarray]:
+        """The channels that the extra token chooses for each key, and those that the labelled token does, as 0 and 1."""
+        patterns = ChannelPatterns(self.groups, self.choices)
+        own = fields[:, self.own_field]
+        if self.shares_window:
+            own = own // self.n_places % prod(self.choices)
+        return [patterns.bits(each, range(self.n_groups)) for each in (fields[:, 1], own)]
 
     def pooling_steps(self) -> Iterator[Step]:
         """Sum the fields into their registers, and clear the registers in which they entered."""
@@ -246,15 +259,17 @@ class DualTable(RetrievalLayout):
         units = []
         for number, register in enumerate(self.entry_registers):
             writes: dict[str, Number] = {register: -1}
-            if number == OWN_FIELD and self.keeps_own:
-                writes[self.hashed_fields[OWN_FIELD].register] = 1
+            if number == self.own_field and self.keeps_own:
+                writes[self.hashed_fields[number].register] = 1
             units.append(Unit({register: 1}, 0, writes))
         yield Block(units, {}, "move")
 
     def lookup_steps(self, words: Shaped[np.ndarray, " n_columns"] | None) -> Iterator[Step]:
         """Give each token its pattern and its row, read the table, fetch the result of the extra token, and mask the
         channels."""
-        yield from within_shards(self._pattern_and_step(), self.n_shards, self.shard_rows, self.digits[0])
+        yield from within_shards(
+            self._pattern_and_step(), self.n_shards, self.shard_rows, self.digits[0], self.margin_rows
+        )
         yield from self._digit_blocks()
         yield self._table(
             None if words is None else self.widen(words).reshape(self.n_rows, 2, self.n_channels)

@@ -109,18 +109,22 @@ def window_blocks(weight: int, window_bits: int, n_rows: int, hold: Mapping[str,
     yield Block((back, reflect_above(X, n_rows)), {}, "reflect")
 
 
-def within_shards(steps: Iterable[Block], n_shards: int, shard_rows: int, kept: str) -> Iterator[Block]:
+def within_shards(
+    steps: Iterable[Block], n_shards: int, shard_rows: int, kept: str, margin_rows: int = 0
+) -> Iterator[Block]:
     """Make `steps` work on the row within its shard.
 
-    During the steps the register `kept` holds the shard's first row. It is zero before and after.
+    During the steps the register `kept` holds the shard's first row. It is zero before and after. The number of a row counts
+    no margins before the steps: the `margin_rows` at either edge of a shard. After the steps it counts all rows.
     """
     if n_shards > 1:
-        yield Block(LazyUnits(2 * (n_shards - 1), partial(_shard_unit, shard_rows, kept)), {}, "shard")
+        make = partial(_shard_unit, shard_rows - 2 * margin_rows, shard_rows, kept)
+        yield Block(LazyUnits(2 * (n_shards - 1), make), {X: margin_rows} if margin_rows else {}, "shard")
     yield from steps
     if n_shards > 1:
         yield Block((Unit({kept: 1}, 0, {kept: -1, X: 1}),), {}, "shard")
 
 
-def _shard_unit(shard_rows: int, kept: str, at: int) -> Unit:
+def _shard_unit(n_counted: int, shard_rows: int, kept: str, at: int) -> Unit:
     """Return unit `at`. There are two units for each shard but the first."""
-    return threshold(X, (at // 2 + 1) * shard_rows, {X: -shard_rows, kept: shard_rows})[at % 2]
+    return threshold(X, (at // 2 + 1) * n_counted, {X: -n_counted, kept: shard_rows})[at % 2]

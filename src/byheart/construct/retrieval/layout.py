@@ -11,10 +11,11 @@ Notation:
     W  = 2^w, w from `windows`: the largest distance between one row of a key and its next row
     S  shards: ranges of Q/S rows. The rows of a key are all in one shard, so each shard can be solved by itself
     L  limbs: stored weights of 8 bits that form one word, if weights are stored as int8 or bfloat16; see `dual_table`
+    margins: rows at either edge of a shard in which no key begins; only the steps of other keys reach them
 
-This module is shared by two kinds of layout. In `chain.Chain` the labelled token reads several tables one after the other. In
+This module is shared by three kinds of layout. In `chain.Chain` the labelled token reads several tables one after the other. In
 `dual_table.DualTable` one table holds words in both of its weight matrices: an extra token reads the first, the labelled token
-the second.
+the second. In `part_tables.PartTables` each part has such a table.
 """
 
 from __future__ import annotations
@@ -137,6 +138,7 @@ class RetrievalLayout:
     stored: ShortWeights | None = None
     n_limbs: int = 1
     group_bits: tuple[int, ...] = ()
+    margin_rows: int = 0
 
     name: ClassVar[str]
     has_extra_token: ClassVar[bool]
@@ -221,6 +223,11 @@ class RetrievalLayout:
         """Return the registers into which the words of one part are read, limb by limb."""
         n_registers = self.n_limbs * self.n_channels
         return self.word_registers[part * n_registers :][:n_registers]
+
+    @property
+    def sum_offset(self) -> int:
+        """What the registers of a part hold more than its words."""
+        return 0
 
     @property
     def label_bits(self) -> int:
@@ -374,16 +381,27 @@ class RetrievalLayout:
 
     @property
     def shard_unit(self) -> int:
-        """The power of two in Q/S, which divides every sum that `largest_shard_sum` bounds."""
-        return self.shard_rows & -self.shard_rows if self.n_shards > 1 else 1
+        """The power of two in Q/S, and in the rows of a shard where keys begin; it divides every sum that `largest_shard_sum`
+        bounds."""
+        rows = self.shard_rows | self.n_first_rows // self.n_shards
+        return rows & -rows if self.n_shards > 1 else 1
+
+    @property
+    def n_first_rows(self) -> int:
+        """Number of rows in which keys begin."""
+        return self.n_rows
 
     def round_rows(self, rows: int) -> int:
         """Round up the number of rows of a shard, so that a weight can hold it and its multiples can be subtracted exactly."""
         rows = self.round_up(rows)
         if self.n_shards == 1:
             return rows
-        spare = max(0, 2 * (self.n_shards * rows).bit_length() - self.mantissa_bits)
+        spare = self.bits_below_shard_rows(rows)
         return self.round_up(-(-rows >> spare) << spare)
+
+    def bits_below_shard_rows(self, rows: int) -> int:
+        """Factors of two that this number of rows of a shard must have to be subtracted exactly."""
+        return max(0, 2 * (self.n_shards * rows).bit_length() - self.mantissa_bits)
 
     def has_exact_digits(self, choices: tuple[int, ...]) -> bool:
         """Whether these digits can be extracted from a number exactly."""

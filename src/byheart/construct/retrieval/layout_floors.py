@@ -118,7 +118,9 @@ def _may_be_solved(
         step_bits // n_steps, np.where(rows >= 2**LEAST_WINDOW_BITS, LEAST_WINDOW_BITS, 0)
     )
     window = np.minimum(n_steps * 2.0**window_bits, rows) * start.n_segments
-    return np.asarray(solve_seconds(start.n_keys, window * channels) <= seconds_allowed(start.n_keys))
+    return np.asarray(
+        solve_seconds(start.n_keys, window * channels) <= seconds_allowed(start.n_keys, start.n_shards)
+    )
 
 
 class _Cost:

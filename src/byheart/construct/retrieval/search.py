@@ -21,6 +21,7 @@ from byheart.construct.retrieval.constraints import (
     addresses_needed,
     headroom_bits,
     is_quickly_solved,
+    margins_needed,
     rows_needed,
 )
 from byheart.construct.retrieval.dual_table import DualTable
@@ -194,12 +195,24 @@ def _with_windows(layout: SomeLayout, stretch: int) -> SomeLayout | None:
     first = max(0, ceil(log2(max(1.0, wanted / most.n_addresses))))
     for step_bits in range(first, 14 * (layout.n_segments - 1)):
         windows = split_evenly(step_bits, layout.n_segments - 1)
-        rows = layout.round_rows(stretch * rows_needed(layout, windows))
+        rows, margin_rows = _rows_and_margins(layout, windows, stretch)
         if 1 << windows[0] > 2 * rows:
             return None
         if windows[-1] < LEAST_WINDOW_BITS and 1 << (windows[-1] + 1) <= rows:
             continue
         sized = replace(layout, n_rows=layout.n_shards * rows, step_bits=step_bits)
+        if margin_rows:
+            sized = replace(sized, margin_rows=margin_rows)
         if sized.n_addresses >= wanted:
             return sized if is_quickly_solved(sized) else None
     return None
+
+
+def _rows_and_margins(layout: RetrievalLayout, windows: tuple[int, ...], stretch: int) -> tuple[int, int]:
+    """Rows of a shard, and how many of them at either edge are margins: of a dual table, where that makes for fewer rows."""
+    rows = layout.round_rows(stretch * rows_needed(layout, windows))
+    if layout.n_shards == 1 or not isinstance(layout, DualTable):
+        return rows, 0
+    first_rows = layout.round_rows(stretch * rows_needed(layout, windows, has_margins=True))
+    with_margins = layout.round_rows(first_rows + 2 * margins_needed(layout, windows, first_rows))
+    return (with_margins, (with_margins - first_rows) // 2) if with_margins < rows else (rows, 0)
