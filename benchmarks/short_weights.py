@@ -2,11 +2,15 @@
 
     python benchmarks/short_weights.py [--facts 100000 1000000] [--precision int8 bfloat16 float32 float64] [--asked 20000]
                                        [--threads 1 2] [--check N] [--json FILE]
+    python benchmarks/short_weights.py --places FILE [--reject-bits 0 8 16] [--precision int8 bfloat16] [--json FILE]
 
 Data are n = 8 vectors of dimension 4 on a grid of 16 levels with 16 labels, seed 0. Every sample is answered by plain PyTorch (or
 the first N with --check). For the speed the first samples are answered by all precisions in turns, so that they meet the same
 machine, and the best of three turns counts; int8 and bfloat16 also by the module that keeps its matrices as they are stored.
 The floor is BuRR's: 1.005 times the label bits, outside any network. Exit status 1 if an answer was wrong.
+
+With --places the data are place names and their countries (see `retrieval_behaviour.py`). All are asked, and as many unknown names:
+each name with one character exchanged for another.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from math import log2
 from pathlib import Path
 from typing import Any
@@ -27,8 +32,10 @@ import numpy as np
 import torch
 
 from byheart.construct.registry import get
+from byheart.data.dataset import Dataset
 from byheart.data.generators import grid_vectors
 from byheart.data.shape import DataShape
+from byheart.network.memoriser import UNKNOWN
 from byheart.network.size import size_of_network
 from byheart.network.transformer.architecture import Transformer
 from byheart.network.transformer.module import run_module
@@ -80,6 +87,56 @@ def build(n_facts: int, precision: str, check: int | None) -> tuple[dict[str, An
     return row, network, encoded
 
 
+def build_places(path: Path, precision: str, reject_bits: int) -> dict[str, Any]:
+    """Compile place names, ask all of them, and ask unknown names."""
+    data, method = Dataset.from_csv(path, tokenizer="char"), get("retrieval")
+    start = time.perf_counter()
+    options = {"precision": precision, "reject_bits": reject_bits}
+    built = method.build(data, options, np.random.default_rng(0), None)
+    seconds = time.perf_counter() - start
+    memoriser, size = built.memoriser, size_of_network(built.memoriser.network)
+    told = method.estimate(DataShape.of(data), options)
+    encoded = memoriser.encode(data.inputs)
+    wrong = memoriser.answer(encoded, backend="module").ravel() != memoriser.expected_labels(data).ravel()
+    with tempfile.TemporaryDirectory() as folder:
+        save_folder(Path(folder) / "model", memoriser, {}, None)
+        n_bytes = (Path(folder) / "model" / "model.safetensors").stat().st_size
+    unknown = with_one_change(encoded, memoriser.network.pad)
+    answered = memoriser.answer(unknown, backend="module").ravel() != UNKNOWN
+    return {
+        "data": path.name,
+        "n_samples": data.n_samples,
+        "n_classes": data.n_classes,
+        "precision": precision,
+        "reject_bits": reject_bits,
+        "parameters": size.parameters_dense,
+        "stored_bytes": size.total_bits // 8,
+        "as_told": (told.parameters_dense, told.total_bits) == (size.parameters_dense, size.total_bits),
+        "file_bytes": n_bytes,
+        "payload_bytes": int(data.n_samples * (log2(data.n_classes) + reject_bits) / 8),
+        "layout": built.notes["layout"],
+        "hash": built.notes["hash"],
+        "draws": built.notes["draws"],
+        "why": built.notes["why"],
+        "compile_s": round(seconds, 1),
+        "checked": len(wrong),
+        "wrong": int(wrong.sum()),
+        "unknown": len(unknown),
+        "unknown_answered": int(answered.sum()),
+    }
+
+
+def with_one_change(encoded: np.ndarray, pad: int | None) -> np.ndarray:
+    """Each sequence with one of its tokens exchanged for another at random; those that are stored are left out."""
+    rng = np.random.default_rng(0)
+    lengths = (encoded != pad).sum(axis=1)
+    places = encoded.shape[1] - 1 - rng.integers(0, lengths)  # padded on the left
+    changed, rows = encoded.copy(), np.arange(len(encoded))
+    changed[rows, places] = rng.permutation(encoded[rows, places])
+    known = {row.tobytes() for row in encoded}
+    return np.array([row for row in changed if row.tobytes() not in known])
+
+
 def measure_speed(
     networks: dict[str, tuple[Transformer, np.ndarray]], n_asked: int, threads: list[int]
 ) -> list[dict[str, Any]]:
@@ -125,8 +182,15 @@ def main() -> int:
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--check", type=int)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--places", type=Path)
+    parser.add_argument("--reject-bits", type=int, nargs="+", default=[0, 8, 16])
     arguments = parser.parse_args()
     rows, speeds = [], []
+    if arguments.places is not None:
+        arguments.facts = []
+        for precision, reject_bits in product(arguments.precision, arguments.reject_bits):
+            rows.append(build_places(arguments.places, precision, reject_bits))
+            print(json.dumps(rows[-1]), flush=True)
     for n_facts in arguments.facts:
         networks = {}
         for precision in arguments.precision:

@@ -99,6 +99,22 @@ def test_weights_stored_in_few_bits(precision: str, n_classes: int, n_limbs: int
     assert len({len(each) for each in powers}) == n_limbs
 
 
+@pytest.mark.parametrize("precision", ["int8", pytest.param("bfloat16", marks=pytest.mark.slow)])
+def test_a_table_for_each_part_of_a_label(precision: str) -> None:
+    data = random_tokens(20, seq_len=3, n_vocab=12, n_classes=1 << 17, seed=1)
+    model = ablation(data, precision=precision)
+    notes, facts = model.model.record["notes"], model.some(1)
+    assert (notes["layout"], len(notes["tables"])) == ("table for each part", notes["parts"])
+    network = model.model.network
+    assert isinstance(network, Transformer)
+    names = [register.name for register in registers_of(network, model.model.record)]
+    assert names[notes["slots"]] == "word 0"
+    assert f"sum {notes['parts'] - 1}" in names
+    assert model.require_ground_truth(facts) > len(facts)
+    places = {location.tensor for fact in facts for location in model.found.of(fact)}
+    assert places == {f"layers.{at}.{matrix}" for at in notes["tables"] for matrix in ("w1", "w2")}
+
+
 def test_rare_labels_have_bits_in_every_field_they_reach() -> None:
     model = ablation(skewed(1500, 40))
     frequent, rare = (str(int(at)) for at in (np.argmin(model.before), np.argmax(model.before)))

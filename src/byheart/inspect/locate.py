@@ -75,10 +75,7 @@ def locate_in_tables(
     shape, labels = reads.shape, memoriser.label_names
     before = reads.answers(labels)
     require_known(names[:n_asked], before[np.searchsorted(reads.samples, np.arange(n_asked))] != UNKNOWN)
-    places = tuple(
-        Place(layer, layer, f"layers.{layer}.{shape.matrix(segment)}")
-        for segment, layer in enumerate(shape.tables)
-    )
+    places = tuple(Place(layer, layer, f"layers.{layer}.{matrix}") for layer, matrix in shape.places)
     found: list[dict[str, np.ndarray]] = []
     held: dict[int, list[np.ndarray]] = {}
     for segment, tokens, registers in reads.cells():
@@ -87,7 +84,7 @@ def locate_in_tables(
         holds = reads.answers_without(segment, tokens, registers, labels) != before[tokens]
         tokens, registers = tokens[holds], registers[holds]
         held.setdefault(segment, []).append(np.stack([tokens, registers]))
-        rows, columns = reads.rows[tokens, segment], shape.n_slots + registers
+        rows, columns = reads.rows[tokens, segment], shape.channel_of(registers)
         is_input = shape.matrix(segment) == "w1"
         found.append(
             {
@@ -95,7 +92,7 @@ def locate_in_tables(
                 "answer": before[tokens],
                 "position": reads.positions[tokens]
                 - _first_positions(reads.samples, reads.positions)[tokens],
-                "place": np.full(len(tokens), segment),
+                "place": shape.place_of(segment, registers),
                 "cells": np.stack([rows, columns] if is_input else [columns, rows], axis=1),
                 "values": reads.weights(segment)[rows, registers],
                 "fields": reads.powers(segment, tokens, registers, before[tokens]),

@@ -19,12 +19,14 @@ from typing import Any
 from byheart.construct.kajitsuka_sato_2025.network_program import REGISTERS
 from byheart.construct.retrieval.dual_table import PATTERN
 from byheart.construct.retrieval.layout import ONE, SLOTS
+from byheart.construct.retrieval.part_tables import PartTables
 from byheart.network.exact.dyadic import SparseMatrix
 from byheart.network.transformer.architecture import FeedForward, SumPool, Transformer
 
 _WORDS = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 KS25 = "kajitsuka-sato-2025"
 LOOKUP_LEMMAS = {"token": "Lemma B.3", "question": "Stage II of Lemma C.1"}
+PARTS = PartTables.name
 ENTRANCE = -1
 """The number that stands for the input of the first layer, where a layer number is expected."""
 
@@ -122,6 +124,8 @@ def _slots(network: Transformer, notes: Mapping[str, Any]) -> tuple[str, tuple[s
     n_slots = network.model_width - n_channels * n_parts
     if network.storage is not None:  # in narrow number types, a word may take several registers
         n_slots = notes["slots"] if type(notes.get("slots")) is int else 0
+    if notes.get("layout") == PARTS and type(notes.get("groups")) is int:
+        return _slots_of_parts(network, notes, n_parts)
     if notes.get("layout") == "chain":
         return ("chain", SLOTS) if n_slots == len(SLOTS) else None
     if notes.get("layout") not in ("dual table", "twin") or n_slots < len(SLOTS):  # "twin" in older models
@@ -133,6 +137,20 @@ def _slots(network: Transformer, notes: Mapping[str, Any]) -> tuple[str, tuple[s
     last = (PATTERN,) if rest > 0 and not _is_read_by_table(network, notes, before) else ()
     digits = (f"digit {number}" for number in range(rest - len(last)))
     return "dual table", (*SLOTS, *older, *digits, *last, *constant)
+
+
+def _slots_of_parts(
+    network: Transformer, notes: Mapping[str, Any], n_parts: int
+) -> tuple[str, tuple[str, ...]] | None:
+    """The same where each part of a label has a table of its own."""
+    constant = (ONE,) if network.precision == "bfloat16" else ()
+    choices = tuple(f"choice {group}" for group in range(notes["groups"] - 1))
+    sums = tuple(f"sum {part}" for part in range(n_parts))
+    n_slots = notes["slots"] if type(notes.get("slots")) is int else 0
+    n_digits = n_slots - len(SLOTS) - len(choices) - len(sums) - len(constant)
+    if n_digits < 0:
+        return None
+    return PARTS, (*SLOTS, *(f"digit {number}" for number in range(n_digits)), *choices, *sums, *constant)
 
 
 def _is_read_by_table(network: Transformer, notes: Mapping[str, Any], channel: int) -> bool:
@@ -182,7 +200,7 @@ def _retrieval(network: Transformer, notes: Mapping[str, Any]) -> list[Stage] | 
         elif at > summing:
             _extend(stages, "peel", at)
         elif at > tables[0]:
-            _extend(stages, "next", at)
+            _extend(stages, "choose" if notes.get("layout") == PARTS else "next", at)
         else:
             _extend(stages, "stir" if at < min(mixing, default=-1) else "address", at)
     return stages

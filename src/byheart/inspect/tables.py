@@ -29,7 +29,8 @@ from byheart.construct.retrieval.label_code import (
     split_labels,
 )
 from byheart.construct.retrieval.label_reader import WORD_SCALE
-from byheart.construct.retrieval.layout import LABEL, LIMB_BITS, SLOTS, X, Z
+from byheart.construct.retrieval.layout import LABEL, LIMB_BITS, SLOTS, T, X, Z
+from byheart.construct.retrieval.part_tables import CHOSEN, PartTables
 from byheart.errors import UsageError
 from byheart.network.batches import batch_size_for, side_by_side
 from byheart.network.exact.dyadic import SparseMatrix, Weights
@@ -57,6 +58,9 @@ class TableShape:
     rare     which labels continue in these fields
     gate     output of an active unit of a dual table; 1 in a chain
     n_limbs  number of registers that hold a word; more than one only if weights are stored in few bits
+    parts    layers of the tables if each part of a label has a table of its own; these tables share rows and channels
+    n_constants
+             registers before the words that hold a constant
     """
 
     tables: tuple[int, ...]
@@ -68,6 +72,29 @@ class TableShape:
     rare: RareFields
     gate: Fraction
     n_limbs: int = 1
+    parts: tuple[int, ...] = ()
+    n_constants: int = 0
+
+    @property
+    def places(self) -> list[tuple[int, str]]:
+        """The matrices that hold words: layer and name of each, segment after segment, part after part."""
+        layers = [self.parts or (table,) for table in self.tables]
+        return [(layer, self.matrix(segment)) for segment, each in enumerate(layers) for layer in each]
+
+    def place_of(self, segment: int, registers: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+        """In which of these places the words are that are read into a register."""
+        if not self.parts:
+            return np.full(len(registers), segment)
+        return segment * len(self.parts) + registers // self.n_channels
+
+    def channel_of(self, registers: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+        """The channel of the residual stream that a word is read into; parts with tables of their own share channels."""
+        return self.n_slots + (registers % self.n_channels if self.parts else registers)
+
+    @property
+    def sum_channels(self) -> slice:
+        """Where the sums of the parts are in the residual stream, where each part has a table of its own."""
+        return slice(self.n_slots - self.n_constants - len(self.parts), self.n_slots - self.n_constants)
 
     @property
     def is_dual(self) -> bool:
@@ -113,12 +140,13 @@ class TableReads:
     @cached_property
     def _weights(self) -> list[np.ndarray]:
         found = []
-        for segment, table in enumerate(self.shape.tables):
-            layer, name = self.network.layers[table], self.shape.matrix(segment)
+        for number, name in self.shape.places:
+            layer = self.network.layers[number]
             assert isinstance(layer, FeedForward)
             matrix = in_full(getattr(layer, name))
             found.append((matrix if name == "w1" else matrix.T)[:, self.shape.n_slots :])
-        return found
+        n_parts = len(self.shape.parts) or 1
+        return [np.concatenate(found[at : at + n_parts], axis=1) for at in range(0, len(found), n_parts)]
 
     def words(self, segment: int) -> Shaped[np.ndarray, "n_rows n_words"]:
         """Return the words of a segment as integers, which may have any length in exact models."""
@@ -239,6 +267,7 @@ class TableReads:
         """Return the stream before the words are summed, with some words of each token left out.
 
         In a dual table, attention has already added the words of the input weights: x holds WORD_SCALE times their sum.
+        If each part of a label has its own table, all its words are added up already, in a register of the part.
         """
         shape = self.shape
         is_long = self.words(0).dtype == object
@@ -251,7 +280,11 @@ class TableReads:
             read = WORD_SCALE * self.words(segment)[self.rows[tokens, segment]]
             if segment in without:
                 read[without[segment]] = 0
-            if shape.matrix(segment) == "w1":
+            if shape.parts:
+                is_open = np.tile(self.channels[tokens, segment], (1, len(shape.parts)))
+                sums = (read * is_open).reshape(len(tokens), len(shape.parts), shape.n_channels).sum(axis=2)
+                stream[:, shape.sum_channels] += sums
+            elif shape.matrix(segment) == "w1":
                 is_open = np.tile(self.channels[tokens, segment], (1, shape.n_limbs * len(shape.sums)))
                 stream[:, SLOTS.index(X)] += (read * is_open).sum(axis=1)
             else:
@@ -355,6 +388,8 @@ class _Notes:
 def table_shape(network: Transformer, notes: Mapping[str, object]) -> TableShape:
     """Find the tables and the layers that sum their words. Raise an error if the notes belong to another network."""
     read = _read_notes(notes)
+    if read.layout == PartTables.name:
+        return _shape_of_parts(network, read)
     is_dual = read.layout in ("dual table", "twin")  # the second name is used in older models
     fields = label_fields(read.field_bits, read.planes, read.rare_fields)
     widths = {
@@ -391,6 +426,39 @@ def table_shape(network: Transformer, notes: Mapping[str, object]) -> TableShape
         read.rare_fields,
         gate,
         n_limbs,
+    )
+
+
+def _shape_of_parts(network: Transformer, read: _Notes) -> TableShape:
+    """The same where each part of a label has a table of its own."""
+    n_after = len(network.layers) - read.sum + 1
+    sums = [read.sum - part * n_after for part in range(read.parts)]
+    layers = [network.layers[at] if 0 <= at < len(network.layers) else None for at in (*read.tables, *sums)]
+    n_units = [read.rows] * len(read.tables) + [1] * (read.parts - 1)
+    widths = [layer.hidden_width if isinstance(layer, FeedForward) else 0 for layer in layers]
+    is_right = len(read.tables) == read.parts and read.tables == sorted(set(read.tables))
+    is_right &= widths[: len(n_units)] == n_units and min(widths) > 0 and max(read.tables) + 2 < min(sums)
+    is_right &= read.slots is not None and network.model_width == read.slots + read.channels
+    n_constants = int(network.precision == "bfloat16")
+    is_right &= (read.slots or 0) >= len(SLOTS) + read.parts + n_constants
+    if not is_right or read.rare_fields:
+        raise UsageError("these notes do not belong to this network: its tables cannot be found.")
+    layer = layers[0]
+    assert isinstance(layer, FeedForward)
+    gate = -Fraction(in_full(layer.w1)[0, SLOTS.index(T)].item()) / 2  # of the square of a row
+    if gate <= 0:
+        raise UsageError("these notes do not belong to this network: its table has no gate.")
+    return TableShape(
+        (read.tables[0], read.tables[0]),
+        tuple(sums),
+        read.rows,
+        read.channels,
+        network.model_width - read.channels,
+        label_fields(read.field_bits, read.planes, ()),
+        (),
+        gate,
+        parts=tuple(read.tables),
+        n_constants=n_constants,
     )
 
 
@@ -432,10 +500,10 @@ def _sum_width(read: _Notes, fields: Sequence[LabelField], n_limbs: int) -> int:
 def _without_words(network: Transformer, shape: TableShape) -> Transformer:
     """Return the layers before the first sum, with all words set to zero."""
     layers = list(network.layers[: min(shape.sums)])
-    for segment, table in enumerate(shape.tables):
+    for table, name in shape.places:
         layer = layers[table]
         assert isinstance(layer, FeedForward)
-        if shape.matrix(segment) == "w1":
+        if name == "w1":
             layers[table] = replace(layer, w1=_cleared(layer.w1, shape.n_slots, axis=1))
         else:
             layers[table] = replace(layer, w2=_cleared(layer.w2, shape.n_slots, axis=0))
@@ -470,8 +538,12 @@ def _watch(
                     first_open = stream[words, :1] > 0.5
                     channels.append(first_open.expand(-1, len(own), -1))
                 rows.append(own)
+            if (
+                shape.parts and number == shape.parts[0] + 2
+            ):  # where words are chosen, before they are added up
+                own_open = stream[words, labelled] >= CHOSEN
         last = stream[:, labelled]
-        is_open = last[words] >= 0
+        is_open = own_open if shape.parts else last[words] >= 0
         channels += [is_open] * (len(rows) - len(channels))
         places = np.rint(last[SLOTS.index(Z)].T.numpy()).astype(np.int64)
         flat = last.permute(2, 1, 0).reshape(-1, len(last)).numpy()

@@ -18,6 +18,7 @@ from byheart.data.generators import grid_vectors, random_tokens, uniform_vectors
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, CorruptModel
 from byheart.network.exact.dyadic import Dyadic
+from byheart.network.memoriser import UNKNOWN
 from byheart.network.size import size_of_network
 from byheart.network.transformer.architecture import Transformer
 from byheart.network.transformer.interpreter import interpret
@@ -109,6 +110,49 @@ def test_unknown_inputs_are_turned_away(precision: str) -> None:
     unknown = random_tokens(4000, 6, 100, 16, seed=8)
     answers = built.memoriser.answer(built.memoriser.encode(unknown.inputs), backend="module").ravel()
     assert (answers >= 0).sum() < 4000 * 2.0**-8 * 4
+
+
+@pytest.mark.parametrize("precision", ["int8", pytest.param("bfloat16", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["ragged tokens", pytest.param("grid", marks=pytest.mark.slow)])
+def test_labels_too_long_for_a_word_have_a_table_for_each_part(name: str, precision: str) -> None:
+    """Sizes are told to the last bit, fractions give the same numbers, and 16 reject bits turn unknown inputs away."""
+    data = DATA[name]
+    built = _build(data, precision, reject_bits=16)
+    network, notes = built.memoriser.network, built.notes
+    assert (notes["layout"], len(notes["tables"])) == ("table for each part", notes["parts"])
+    assert (_outputs(built, data) == data.labels + 1).all()
+    encoded = built.memoriser.encode(data.inputs)
+    assert interpret(network, encoded[0])[-1][0] == data.labels[0] + 1
+    size = size_of_network(network)
+    if notes["hash"] == "usual hash":
+        told = get("retrieval").estimate(DataShape.of(data), {"precision": precision, "reject_bits": 16})
+        assert (told.parameters_dense, told.total_bits, told.depth, told.width) == (
+            size.parameters_dense,
+            size.total_bits,
+            size.depth,
+            size.width,
+        )
+    unknown = encoded.copy()
+    unknown[:, -1] = np.roll(unknown[:, -1], 1, axis=0)
+    known = {row.tobytes() for row in encoded}
+    is_unknown = np.array([row.tobytes() not in known for row in unknown])
+    answers = built.memoriser.answer(unknown, backend="module").ravel()[is_unknown]
+    assert len(answers) > 100
+    assert (answers == UNKNOWN).all()  # 2^-16 of them would be answered
+
+
+def test_labels_of_more_bits_than_two_weights() -> None:
+    data = random_tokens(60, 4, 30, 1 << 17, seed=10)
+    built = _build(data, "int8")
+    assert built.notes["parts"] > 1
+    assert (_outputs(built, data) == data.labels + 1).all()
+
+
+def test_parts_have_shards() -> None:
+    data = random_tokens(900, 6, 200, seed=11)
+    built = _build(data, "int8", shards=2, reject_bits=16)
+    assert built.notes["layout"] == "table for each part"
+    assert (_outputs(built, data) == data.labels + 1).all()
 
 
 def test_shards_share_one_network() -> None:

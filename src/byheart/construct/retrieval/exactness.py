@@ -18,6 +18,7 @@ from byheart.construct.retrieval.gadgets import HALF
 from byheart.construct.retrieval.key_hash import KeyHash
 from byheart.construct.retrieval.label_reader import WORD_SCALE
 from byheart.construct.retrieval.layout import RetrievalLayout, largest_digit_sum, odd_part
+from byheart.construct.retrieval.part_tables import PartTables
 from byheart.errors import ByheartError
 
 
@@ -87,7 +88,11 @@ def _table_margins(layout: RetrievalLayout, words: Shaped[np.ndarray, " n_column
     if isinstance(layout, DualTable):
         fetched = layout.n_groups * int(np.abs(table[:, 0]).max(initial=0))
         assert fetched <= layout.gate
+        of_parts: tuple[Margin, ...] = ()
+        if isinstance(layout, PartTables):
+            of_parts = (Margin("sum of a part", Fraction(1), layout.largest_part_sum),)
         return (
+            *of_parts,
             Margin("unit of the table", Fraction(1), layout.largest_gate_sum),
             Margin("what the extra token read", Fraction(1), fetched),
             Margin("words of one channel", Fraction(WORD_SCALE), WORD_SCALE << layout.word_bits),

@@ -124,7 +124,7 @@ def _sum_block(layout: RetrievalLayout, part: int, centre: int | None, is_first:
     if centre is None:
         constant: Number = typical(layout.word_bits + 2 + layout.headroom_bits)
     else:
-        constant = -WORD_SCALE * centre * 2**layout.word_bits
+        constant = -WORD_SCALE * centre * 2**layout.word_bits - layout.sum_offset
     rare, highest = _rare_registers(layout), len(layout.rare_fields)
     registers = layout.part_registers(part)
     words = LazyUnits(len(registers), partial(_word_unit, registers, rare))

@@ -15,6 +15,7 @@ from math import isqrt
 from byheart.construct.retrieval.dual_table import DualTable
 from byheart.construct.retrieval.label_code import RareFields, codes_worth_trying
 from byheart.construct.retrieval.layout import LIMB_BITS, NARROW_FOLDS, Entrance, ShortWeights
+from byheart.construct.retrieval.part_tables import PartTables
 from byheart.construct.retrieval.program import describe
 from byheart.construct.retrieval.search import fill
 from byheart.errors import AssumptionViolated
@@ -23,10 +24,14 @@ from byheart.network.transformer.float_exactness import MANTISSA_BITS
 from byheart.program.count import count_dense, stored_bits
 
 _MOST_LIMBS = 2
+_LEAST_PART = 4  # bits of a part of a label
 _MOST_GROUPS = 5
 _GROUP_BITS = range(1, 8)
 _DIGITS = range(2, 9)
 _FEW_CHANNELS = 12  # words per row that the fewest keys may have
+_FEW_IN_PARTS = (
+    32  # the same if a label is in parts: patterns must make as many addresses as reject bits need
+)
 _LOOKED_AT = 8  # the bits of this many layouts, those with the fewest weights, are counted
 _CLOSE = 0.98  # a layout is counted while its lower bound is at most this share of the smallest size so far
 
@@ -41,23 +46,28 @@ def find_short_layout(
     reject_bits: int = 0,
     n_shards: int = 1,
     label_counts: tuple[int, ...] = (),
+    in_parts: bool = False,
 ) -> DualTable:
-    """Return the smallest layout for `n_keys` labels of `field_bits` bits each, `reject_bits` of which are always zero."""
-    mantissa_bits = MANTISSA_BITS[COMPUTED_IN[stored]]
+    """Return the smallest layout for `n_keys` labels of `field_bits` bits each, `reject_bits` of which are always zero.
+
+    in_parts: whether the bits of a label are in several words, each in a table of its own.
+    """
     candidates = []
     for entering in _entrances(entrance, reject_bits):
-        start = DualTable(
-            entering,
-            n_keys,
-            field_bits,
-            *(1, 1, 1, 2, 1, 0, 0),
-            mantissa_bits,
-            reject_bits,
-            n_shards=n_shards,
-            stored=stored,
-        )
-        for shaped in _shapes(start, label_counts):
-            candidates += [(_least_size(sized), sized) for sized in _with_digits(shaped)]
+        for n_parts in _part_counts(field_bits) if in_parts else [1]:
+            start = (PartTables if in_parts else DualTable)(
+                entering,
+                n_keys,
+                -(-field_bits // n_parts),
+                *(1, 1, 1, 2, 1, 0, 0),
+                MANTISSA_BITS[COMPUTED_IN[stored]],
+                reject_bits,
+                n_parts,
+                n_shards,
+                stored=stored,
+            )
+            for shaped in _shapes(start, () if in_parts else label_counts):
+                candidates += [(_least_size(sized), sized) for sized in _with_digits(shaped)]
     if not candidates:
         raise AssumptionViolated(
             f"no layout fits {n_keys} labels of {field_bits} bits into weights stored as {stored}, for sequences of "
@@ -77,6 +87,13 @@ def find_short_layout(
         (layout for _, layout in found[:_LOOKED_AT]),
         key=lambda layout: stored_bits(describe(layout), stored),
     )
+
+
+def _part_counts(field_bits: int) -> list[int]:
+    """Into how many parts labels may be divided, so that one part or several fill a word of one weight."""
+    if field_bits <= LIMB_BITS:
+        return []
+    return sorted({-(-field_bits // bits) for bits in range(_LEAST_PART, LIMB_BITS + 1)})
 
 
 def _with_digits(shaped: DualTable) -> Iterator[DualTable]:
@@ -102,7 +119,10 @@ def _with_digits(shaped: DualTable) -> Iterator[DualTable]:
 def _least_size(layout: DualTable) -> int:
     """Return a lower bound on the size: the weights of the table, of both patterns and of the sum of the words."""
     n_registers = len(layout.word_registers)
-    n_units = layout.n_rows + 2 * sum(layout.radices) + 4 * layout.n_channels + n_registers
+    n_units = layout.n_rows + 4 * layout.n_channels + n_registers
+    if isinstance(layout, PartTables):
+        n_units = layout.n_parts * (layout.n_rows + 4 * layout.n_channels)
+    n_units += 2 * sum(layout.radices)
     return (2 * layout.model_width + 1) * n_units
 
 
@@ -115,13 +135,13 @@ def _entrances(entrance: Entrance, reject_bits: int) -> Iterator[Entrance]:
 
 def _shapes(start: DualTable, label_counts: tuple[int, ...]) -> Iterator[DualTable]:
     """Yield layouts like `start` with limbs, planes and groups, but without rows."""
-    for n_limbs in range(1, _MOST_LIMBS + 1):
+    for n_limbs in range(1, 1 + (_MOST_LIMBS if start.n_parts == 1 else 1)):
         most_bits = n_limbs * LIMB_BITS
         for field_bits, n_planes, rare in _words(start, most_bits, label_counts):
             words = replace(
                 start, n_limbs=n_limbs, field_bits=field_bits, n_planes=n_planes, rare_fields=rare
             )
-            for group_bits in _groups(start.n_keys):
+            for group_bits in _groups(start):
                 yield replace(
                     words,
                     group_bits=group_bits,
@@ -149,11 +169,12 @@ def _words(
                     yield first_bits + start.reject_bits, n_planes, rare
 
 
-def _groups(n_keys: int) -> Iterator[tuple[int, ...]]:
+def _groups(start: DualTable) -> Iterator[tuple[int, ...]]:
     """Yield numbers of bits that select a channel of each group, as even as possible. Few keys do not need many channels."""
+    most_channels = max(_FEW_IN_PARTS if start.n_parts > 1 else _FEW_CHANNELS, isqrt(start.n_keys))
     for n_groups in range(1, _MOST_GROUPS + 1):
         for bits in _GROUP_BITS:
             for n_larger in range(1, n_groups + 1):
                 found = (bits,) * n_larger + (bits - 1,) * (n_groups - n_larger)
-                if found[-1] > 0 and sum(1 << each for each in found) <= max(_FEW_CHANNELS, isqrt(n_keys)):
+                if found[-1] > 0 and sum(1 << each for each in found) <= most_channels:
                     yield found

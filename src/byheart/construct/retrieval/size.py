@@ -15,7 +15,7 @@ from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.size import Size
 from byheart.network.transformer.architecture import Precision
-from byheart.program.count import count
+from byheart.program.count import count, stored_bits
 from byheart.records.reader import within
 
 NAME = "retrieval"
@@ -148,23 +148,33 @@ def _short_layout(
         raise AssumptionViolated(
             f"precision {stored} does not support data with {what}.\n  Use precision float32 or float64."
         )
-    has_ids, refused = shape.vocab is not None, None
-    for least_fields in (2, 3, 4) if options.reject_bits else (2,):
-        n_folds = _n_folds(has_ids, shape.ordered, False, options.reject_bits, least_fields)
-        try:
-            return find_short_layout(
-                replace(entrance, n_folds=n_folds + found.more_folds, least_fields=least_fields),
-                shape.context_count if n_keys is None else n_keys,
-                label_bits(shape.n_classes) + options.reject_bits,
-                stored,
-                reject_bits=options.reject_bits,
-                n_shards=options.shards or 1,
-                label_counts=_counts_per_shard(shape, options),
+    refused: AssumptionViolated | None = None
+    layouts: list[RetrievalLayout] = []
+    for in_parts, fewest in (False, (2, 3, 4)), (True, (4, 6, 8)):
+        for least_fields in fewest if options.reject_bits else fewest[:1]:
+            n_folds = _n_folds(
+                shape.vocab is not None, shape.ordered, False, options.reject_bits, least_fields
             )
-        except AssumptionViolated as error:
-            refused = refused or error
-    assert refused is not None
-    raise refused
+            try:
+                layout = find_short_layout(
+                    replace(entrance, n_folds=n_folds + found.more_folds, least_fields=least_fields),
+                    shape.context_count if n_keys is None else n_keys,
+                    label_bits(shape.n_classes) + options.reject_bits,
+                    stored,
+                    reject_bits=options.reject_bits,
+                    n_shards=options.shards or 1,
+                    label_counts=_counts_per_shard(shape, options),
+                    in_parts=in_parts,
+                )
+            except AssumptionViolated as error:
+                refused = refused or error
+            else:
+                layouts.append(layout)
+                break
+    if not layouts:
+        assert refused is not None
+        raise refused
+    return min(layouts, key=lambda layout: stored_bits(describe(layout), stored))
 
 
 def _counts_per_shard(shape: DataShape, options: RetrievalOptions) -> tuple[int, ...]:

@@ -1,0 +1,274 @@
+"""Tables for labels that are longer than a word: a label's bits lie in several parts, each in a dual table of its own.
+
+All tables have the same rows and are read with the same addresses, one after the other, by the extra token and by the labelled
+token as in `dual_table`. What a later table needs is kept: the digits of the row and their squares, and each token's pattern, as
+the number of its channel in every group. A read leaves Γ + V·φ in the extra token's register for that part, and Γ + the chosen
+words of Z in the labelled token's. When all tables are read, the second attention layer brings the first to the second.
+
+Channels are chosen by ramps, which leave the numbers of channels as they are: for whole p and v,
+ReLU(p - v + 1) - 2·ReLU(p - v) + ReLU(p - v - 1) is 1 where p = v, else 0. The labelled token's numbers count from beyond all of
+the extra token's, so that one register serves both tokens and neither is taken for the other.
+
+Registers: x, the square, y, z and the digits as in a dual table; the number of the channel in each group, the last one in y; the
+sum of each part; the words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
+from math import prod
+
+import numpy as np
+from jaxtyping import Int, Shaped
+
+from byheart.construct.retrieval.addresses import ChannelPatterns
+from byheart.construct.retrieval.dual_table import ROLE, SQUARE, DualTable, Y
+from byheart.construct.retrieval.gadgets import window_blocks, within_shards
+from byheart.construct.retrieval.label_reader import WORD_SCALE
+from byheart.construct.retrieval.layout import LIMB_BITS, ONE, HashedField, X, Z, split_evenly
+from byheart.network.exact.dyadic import Number
+from byheart.program.blocks import (
+    Block,
+    RegisterAttention,
+    RegisterHead,
+    Step,
+    TableBlock,
+    Unit,
+    negate,
+    threshold,
+)
+from byheart.program.lazy_units import Joined, LazyUnits
+
+CHOSEN = WORD_SCALE << (LIMB_BITS + 2)
+"""Added to the words that are chosen. No word is that large, not even in the extra token, where they may be doubled."""
+
+
+def n_pattern_fields(least_fields: int) -> int:
+    """Fields of each token's pattern; row, and window with plane, are two more."""
+    return least_fields // 2 - 1
+
+
+@dataclass(frozen=True)
+class PartTables(DualTable):
+    """One table for each of `n_parts` parts of a label; every word of a part is one stored weight of 8 bits."""
+
+    name = "table for each part"
+
+    @cached_property
+    def slots(self) -> tuple[str, ...]:
+        """Those of a dual table, the channels' numbers, and the sums."""
+        constant = (ONE,) if self.stored == "bfloat16" else ()
+        return (X, SQUARE, Y, Z, *self.digits[:-1], *self.choice_registers[:-1], *self.sums, *constant)
+
+    @cached_property
+    def choice_registers(self) -> tuple[str, ...]:
+        """Where the number of a token's channel in each group is."""
+        return (*(f"choice {group}" for group in range(self.n_groups - 1)), Y)
+
+    @cached_property
+    def sums(self) -> tuple[str, ...]:
+        """Where the sum of each part's words is; the first of them hold the labelled token's pattern before."""
+        return tuple(f"sum {part}" for part in range(self.n_parts))
+
+    @property
+    def n_pattern_fields(self) -> int:
+        """Hashed fields of each token's pattern: the more there are, the fewer reflections each needs."""
+        return n_pattern_fields(self.entrance.least_fields)
+
+    @cached_property
+    def pattern_groups(self) -> tuple[range, ...]:
+        """The groups that each field of a pattern decides."""
+        sizes = split_evenly(self.n_groups, self.n_pattern_fields)
+        return tuple(range(sum(sizes[:at]), sum(sizes[: at + 1])) for at in range(len(sizes)))
+
+    @cached_property
+    def word_registers(self) -> tuple[str, ...]:
+        """Those of one part: they serve one part after the other."""
+        return tuple(f"word {number}" for number in range(self.n_channels))
+
+    def part_registers(self, part: int) -> tuple[str, ...]:
+        """The sum of the part."""
+        return (self.sums[part],)
+
+    @property
+    def model_width(self) -> int:
+        """m, the width of the residual stream."""
+        return self.n_slots + self.n_channels
+
+    @property
+    def shares_window(self) -> bool:
+        """The labelled token's pattern has a field of its own."""
+        return False
+
+    @cached_property
+    def hashed_fields(self) -> tuple[HashedField, ...]:
+        """Row, patterns of the extra token, patterns of the labelled token, window and plane."""
+        bases = [prod(self.choices[group] for group in groups) for groups in self.pattern_groups]
+        last = [self.choice_registers[groups[-1]] for groups in self.pattern_groups if groups]
+        return self.align_fields(
+            self.make_field(X, self.n_first_rows),
+            *(self.make_field(register, base) for register, base in zip(last, bases, strict=False)),
+            *(self.make_field(register, base) for register, base in zip(self.sums, bases, strict=False)),
+            self.make_field(Z, self.n_places << self.step_bits),
+        )
+
+    @property
+    def own_field(self) -> int:
+        """The first field of the labelled token's pattern."""
+        return 1 + self.n_pattern_fields
+
+    @property
+    def digit_fields(self) -> tuple[tuple[int, ...], ...]:
+        """Outcomes of the digits of each field that is taken apart, the first digit first."""
+        patterns = (tuple(self.choices[group] for group in groups) for groups in self.pattern_groups)
+        return (*patterns, self._window_digits(()), self.radices)
+
+    def channel_bits(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> list[np.ndarray]:
+        """The channels that the extra token chooses for each key, and those that the labelled token does, as 0 and 1."""
+        patterns = ChannelPatterns(self.groups, self.choices)
+        return [
+            np.asarray(
+                sum(
+                    patterns.bits(fields[:, first + at], groups)
+                    for at, groups in enumerate(self.pattern_groups)
+                )
+            )
+            for first in (1, self.own_field)
+        ]
+
+    @property
+    def is_exact(self) -> bool:
+        """As in a dual table; and the sums of parts with what they begin with."""
+        return (
+            self.n_pattern_fields <= min(self.n_groups, self.n_parts)
+            and super().is_exact
+            and self.fits(self.largest_part_sum)
+        )
+
+    @property
+    def sum_offset(self) -> int:
+        """What a part's sum has more than WORD_SCALE times its words: Γ of each token that read the table."""
+        return (WORD_SCALE + 1) * self.gate
+
+    @property
+    def largest_part_sum(self) -> int:
+        """No partial sum of a part exceeds this: both tokens' Γ, words, and what centres them."""
+        return self.sum_offset + WORD_SCALE * (2 * self.n_groups << self.word_bits) + WORD_SCALE * self.gate
+
+    def lookup_steps(self, words: Shaped[np.ndarray, " n_columns"] | None) -> Iterator[Step]:
+        """Give each token its row and its channels, read the tables one after the other, and fetch what the extra token read."""
+        yield from within_shards(
+            self._roles_and_step(), self.n_shards, self.shard_rows, self.digits[0], self.margin_rows
+        )
+        yield from self._choice_blocks()
+        yield from self._digit_blocks()
+        shape = (self.n_rows, 2, self.n_parts, self.n_channels)
+        by_part = None if words is None else self.widen(words).reshape(shape)
+        for part in range(self.n_parts):
+            yield Block(self._units_of_channels(self._open_unit, 2), {}, "pattern")
+            yield self._part_table(part, None if by_part is None else by_part[:, :, part])
+            yield Block(self._units_of_channels(self._choose_unit, 0), {}, "pattern")
+            yield self._gather_block(part)
+        values, outputs = [{name: 1} for name in self.sums], [{name: WORD_SCALE} for name in self.sums]
+        yield RegisterAttention((RegisterHead(values, outputs),), pattern="scatter")
+
+    def _roles_and_step(self) -> Iterator[Block]:
+        """Bring both tokens' patterns into the same registers, and step the labelled token to its row."""
+        units = [Unit({ROLE: 1}, 0, {X: self.half_window})]
+        n_fields = self.n_pattern_fields
+        for field, own in zip(self.hashed_fields[1:], self.sums[:n_fields], strict=False):
+            units.append(Unit({field.register: 1, ROLE: -field.base}, 0, {field.register: -1}))
+            units.append(Unit({own: 1, ROLE: -field.base}, 0, {field.register: 1}))
+            units.append(Unit({own: 1}, 0, {own: -1}))
+        yield Block(units, {}, "roles")
+        base = self.hashed_fields[-1].base
+        yield from window_blocks(base, self.step_bits, self.shard_rows, {ROLE: -base})
+
+    def _choice_blocks(self) -> Iterator[Block]:
+        """Take patterns apart into their digits, bit by bit; the last digit stays where it is. Then number channels from 1 in the
+        first group, where a digit of 0 names a channel, and in the labelled token from beyond those of the extra token.
+        """
+        taken = [list(self._bits_of_digits(groups)) for groups in self.pattern_groups]
+        for turn in range(max(map(len, taken))):
+            yield Block([unit for bits in taken if turn < len(bits) for unit in bits[turn]], {}, "pattern")
+        adds: dict[str, Number] = dict(zip(self.choice_registers, self._beyond, strict=True))
+        takes = negate(adds)
+        adds[self.choice_registers[0]] = self._beyond[0] + 1
+        yield Block((Unit({ROLE: 1}, 0, takes),), adds, "pattern")
+
+    def _bits_of_digits(self, groups: range) -> Iterator[tuple[Unit, Unit]]:
+        """The two units of every bit of all digits but the last, from the highest bit of the first digit on."""
+        held, weight = self.choice_registers[groups[-1]], prod(self.choices[group] for group in groups)
+        for group in groups[:-1]:
+            weight //= self.choices[group]
+            for bit in reversed(range((self.choices[group] - 1).bit_length())):
+                taken = weight << bit
+                yield threshold(held, taken, {held: -taken, self.choice_registers[group]: 1 << bit})
+
+    @property
+    def _beyond(self) -> list[int]:
+        """For each group, what is added to the labelled token's number."""
+        return [size + 1 for size in self.groups]
+
+    def _units_of_channels(self, make: Callable[[int, int], Unit], n_more: int) -> Joined:
+        """For each group a unit for every channel and some more."""
+        return Joined(
+            *(LazyUnits(size + n_more, partial(make, group)) for group, size in enumerate(self.groups))
+        )
+
+    def _open_unit(self, group: int, at: int) -> Unit:
+        """A ramp from `at` on of those that write 1 to the extra token's channels."""
+        return Unit({self.choice_registers[group]: 1}, -at, self._ramp_writes(group, at, 1))
+
+    def _choose_unit(self, group: int, at: int) -> Unit:
+        """The same beyond the extra token's numbers, for the labelled token's."""
+        bias = -at - self._beyond[group]
+        return Unit({self.choice_registers[group]: 1}, bias, self._ramp_writes(group, at, CHOSEN))
+
+    def _ramp_writes(self, group: int, at: int, step: int) -> dict[str, Number]:
+        """The channels whose numbers are one more than `at`, `at`, and one less; the number 1 is the first channel of a group."""
+        first, size = sum(self.groups[:group]), self.groups[group]
+        factors = {at: step, at - 1: -2 * step, at - 2: step}
+        return {self.channels[first + c]: factor for c, factor in factors.items() if 0 <= c < size}
+
+    @property
+    def _word_offset(self) -> int:
+        """Added to every word: what stored weights, which are signed, lack, and as much again.
+
+        A unit of the table is at most 2Γ in the extra token, so its word registers, which are cleared, are not negative.
+        """
+        return WORD_SCALE << LIMB_BITS
+
+    def _part_table(self, part: int, words: Shaped[np.ndarray, "n_rows 2 n_channels"] | None) -> TableBlock:
+        """Unit a: Γ·(1 - 2·Σ (J_i - a_i)²) + V[a]·φ in; words of Z[a] and the unit itself out. Digits and square stay."""
+        numbers = self._typical_numbers() if words is None else self._numbers(words)
+        return TableBlock(
+            self.n_rows,
+            {**numbers.digits, SQUARE: -2 * self.gate, **numbers.read},
+            numbers.biases,
+            {self.sums[part]: 1, **numbers.written},
+            dict.fromkeys(self.word_registers, self._word_offset),
+            "table",
+        )
+
+    def _gather_block(self, part: int) -> Block:
+        """Add the chosen words to the part's sum and clear all; after the last part also the last digits of row and pattern."""
+        more: list[Unit] = []
+        adds: dict[str, Number] = {}
+        if part == self.n_parts - 1:
+            half = self.halves[-1]
+            more = [Unit({X: 1}, half, {X: -1}), Unit({Y: 1}, 0, {Y: -1})]
+            adds = {X: half + 1}
+        return Block(
+            Joined(LazyUnits(2 * self.n_channels, partial(self._gather_unit, part)), more), adds, "gather"
+        )
+
+    def _gather_unit(self, part: int, at: int) -> Unit:
+        """Two units for each word: one for a chosen word, without what was added to it, and one that clears."""
+        channel = self.channels[at // 2]
+        if at % 2:
+            return Unit({channel: 1}, 0, {channel: -1})
+        added = CHOSEN + self._word_offset - (WORD_SCALE << LIMB_BITS - 1)
+        return Unit({channel: 1}, -added, {self.sums[part]: 1})
