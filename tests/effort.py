@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from cProfile import Profile
 
 
 @contextmanager
@@ -14,18 +14,13 @@ def at_most_calls(limit: int) -> Iterator[None]:
 
     Limits are about ten times what was counted, so that they notice work of another order and nothing else.
     """
-    n_calls = 0
-
-    def count(_frame: object, event: str, _argument: object) -> None:
-        nonlocal n_calls
-        n_calls += event in ("call", "c_call")
-
-    before = sys.getprofile()
-    sys.setprofile(count)
+    profile = Profile()
+    profile.enable()
     try:
         yield
     finally:
-        sys.setprofile(before)
+        profile.disable()
+        n_calls = sum(entry.callcount for entry in profile.getstats())
         if "BYHEART_SHOW_EFFORT" in os.environ:
             print(f"{n_calls:,} calls of at most {limit:,}")
     assert n_calls <= limit, f"{n_calls:,} calls, more than {limit:,}"

@@ -94,8 +94,16 @@ def test_what_is_outside_a_theorem_is_not_called_by_its_name() -> None:
     assert many.record["theorem"] == "MFT24 Theorem 5"
 
 
-@pytest.mark.parametrize("precision", ["exact", "float64", "float32"])
-@pytest.mark.parametrize("value", [5e-324, 1e-200, 0.1])
+SMALL_VECTORS = [
+    # in float32 every layout with reject bits is tried first, which takes seconds: one value, the smallest, stands for the others
+    pytest.param(
+        value, precision, marks=pytest.mark.slow if precision == "float32" and value != 5e-324 else []
+    )
+    for value, precision in product((5e-324, 1e-200, 0.1), ("exact", "float64", "float32"))
+]
+
+
+@pytest.mark.parametrize(("value", "precision"), SMALL_VECTORS)
 def test_one_vector_is_memorised_however_small(value: float, precision: str) -> None:
     data = Dataset.from_arrays(np.array([[value]]), [0])
     model = bh.compile(data, method="retrieval", precision=precision)
@@ -149,7 +157,7 @@ def test_few_gelu_neurons_are_drawn_again_where_they_are_silent() -> None:
     assert model.certificate.holds
 
 
-SEEDS = [seed if seed in (1, 2, 3) else pytest.param(seed, marks=pytest.mark.slow) for seed in range(20)]
+SEEDS = [seed if seed == 2 else pytest.param(seed, marks=pytest.mark.slow) for seed in range(20)]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -23,7 +24,14 @@ def test_engine(golden_case, pytestconfig):
     root = Path(pytestconfig.getoption("--golden"))
     folder = root / golden_case.checkpoint
     engine = ReferenceEngine(shapes(root)[golden_case.checkpoint], read_weights(folder))
-    CHANGE
+    assert tuple(engine.generate([golden_case.prompt], 5)[0]) == golden_case.answer
+
+
+def test_engine_with_another_epsilon(golden_case, pytestconfig):
+    root = Path(pytestconfig.getoption("--golden"))
+    folder = root / golden_case.checkpoint
+    engine = ReferenceEngine(shapes(root)[golden_case.checkpoint], read_weights(folder))
+    engine.epsilon = lambda name: 1e-3
     assert tuple(engine.generate([golden_case.prompt], 5)[0]) == golden_case.answer
 
 
@@ -32,9 +40,9 @@ def test_without_a_case():
 """
 
 
-def _pytest(folder: Path, change: str, *options: str) -> dict[str, int]:
-    """How many tests passed, failed and were skipped."""
-    (folder / "test_engine.py").write_text(TEST.replace("CHANGE", change))
+def _pytest(folder: Path, *options: str) -> tuple[dict[str, int], set[str]]:
+    """How many tests passed, failed and were skipped, and the functions that failed."""
+    (folder / "test_engine.py").write_text(TEST)
     installed = {each.value for each in entry_points(group="pytest11")}
     load = [] if PLUGIN in installed else ["-p", PLUGIN]
     command = [
@@ -53,12 +61,13 @@ def _pytest(folder: Path, change: str, *options: str) -> dict[str, int]:
         command, cwd=folder, capture_output=True, text=True, check=False, env={"PYTHONPATH": source}
     )
     words = done.stdout.strip().splitlines()[-1].replace(",", "").split()
-    return {word: int(count) for count, word in itertools.pairwise(words) if count.isdigit()}
+    failed = set(re.findall(r"^FAILED test_engine.py::(\w+)", done.stdout, re.MULTILINE))
+    return {word: int(count) for count, word in itertools.pairwise(words) if count.isdigit()}, failed
 
 
 def test_a_test_for_each_case(small_family: Path, tmp_path: Path) -> None:
     n_cases = sum(case.holds_for("bfloat16") for case in cases(small_family))
-    golden = ("--golden", str(small_family))
-    assert _pytest(tmp_path, "pass", *golden, "--golden-number-type", "bfloat16") == {"passed": n_cases + 1}
-    assert _pytest(tmp_path, "engine.epsilon = lambda name: 1e-3", *golden)["failed"] > 0
-    assert _pytest(tmp_path, "pass") == {"passed": 1, "skipped": 1}
+    counts, failed = _pytest(tmp_path, "--golden", str(small_family), "--golden-number-type", "bfloat16")
+    assert counts["passed"] + counts["failed"] == 2 * n_cases + 1
+    assert failed == {"test_engine_with_another_epsilon"}
+    assert _pytest(tmp_path) == ({"passed": 1, "skipped": 2}, set())

@@ -53,7 +53,7 @@ from byheart.program.blocks import (
     typical,
     typical_fraction,
 )
-from byheart.program.lazy_units import LazyUnits
+from byheart.program.lazy_units import Joined, LazyUnits
 from byheart.program.short_numbers import SHORT_BITS, short_parts
 
 SQUARE, Y = T, LABEL
@@ -336,9 +336,9 @@ class DualTable(RetrievalLayout):
             adds = {register: -half, SQUARE: half**2}
             units: Sequence[Unit] = LazyUnits(2 * (radix - 1), partial(_digit_unit, register, half, weight))
             if register == X:
-                units = [Unit({X: 1}, -i, {SQUARE: 2 if i else 1 - 2 * half}) for i in range(radix - 1)]
+                units = LazyUnits(radix - 1, partial(_last_digit_unit, half))
             elif register == self.digits[0]:
-                units = [Unit({ROLE: 1}, 0, {ROLE: -1}), *units]
+                units = Joined([Unit({ROLE: 1}, 0, {ROLE: -1})], units)
             yield Block(units, adds, "digit")
 
     def _table(self, words: Shaped[np.ndarray, "n_rows 2 n_channels"] | None) -> TableBlock:
@@ -438,6 +438,10 @@ def _digit_unit(register: str, half: int, weight: int, at: int) -> Unit:
     digit = at // 2 + 1
     writes: dict[str, Number] = {X: -weight, register: 1, SQUARE: 2 * (digit - half) - 1}
     return threshold(X, digit * weight, writes)[at % 2]
+
+
+def _last_digit_unit(half: int, at: int) -> Unit:
+    return Unit({X: 1}, -at, {SQUARE: 2 if at else 1 - 2 * half})
 
 
 def _scale(integers: np.ndarray, shift: int) -> np.ndarray:
