@@ -55,17 +55,20 @@ settings.load_profile("ci" if os.environ.get("CI") else "laptop")
 LONGEST = (
     "tests/web/test_page.py",
     "tests/web/test_server.py",
-    "tests/construct/test_contract.py",
     "tests/test_types.py",
-    "tests/measure/test_stacking.py",
-    "tests/construct/test_theorem.py",
-    "tests/test_docs.py",
-    "tests/construct/test_sizes.py",
-    "tests/cli/test_first_hour.py",
-    "tests/test_check_without_byheart.py",
+    "tests/construct/test_contract.py",
     "tests/attacks/test_fuzz.py",
-    "tests/reproduce/test_dana_2024.py",
+    "tests/cli/test_llama.py",
+    "tests/test_docs.py",
+    "tests/golden/test_golden.py",
+    "tests/construct/test_own_ground.py",
+    "tests/reproduce/test_commands.py",
+    "tests/cli/test_failures.py",
+    "tests/cli/test_first_hour.py",
     "tests/test_model.py",
+    "tests/cli/test_closed_streams.py",
+    "tests/cli/test_shards.py",
+    "tests/measure/test_stacking.py",
 )
 SAME_SERVER = LONGEST[:2]  # in one worker, and in this order: the server is started once
 

@@ -97,7 +97,7 @@ def flat_ranges(starts: RowIds, sizes: RowIds) -> Words:
 def gather_ranges(words: Words, starts: RowIds, sizes: RowIds) -> Int[np.ndarray, " n_gathered"]:
     """Return `words[starts[i]:starts[i] + sizes[i]]` for each row i, row after row, as a new read-only array."""
     if sizes.sum() < LONG_ROWS * sizes.size or not sizes.size:
-        gathered = words[flat_ranges(starts, sizes)]
+        gathered = np.asarray(words[flat_ranges(starts, sizes)])
     else:
         rows = zip(starts.tolist(), sizes.tolist(), strict=True)
         gathered = np.concatenate([words[start : start + size] for start, size in rows])
