@@ -23,7 +23,7 @@ ABSENT = ("predict", "absent", "ab")
     [
         (PREDICT, ">&-", ExitStatus.USAGE),  # the answer is lost
         (VERIFY, "2>&-", ExitStatus.HOLDS),
-        (ABSENT, "2>&-", ExitStatus.USAGE),
+        pytest.param(ABSENT, "2>&-", ExitStatus.USAGE, marks=pytest.mark.slow),
         (ABSENT, "<&- >&- 2>&-", ExitStatus.USAGE),
     ],
 )

@@ -81,8 +81,15 @@ def test_other_forms_of_retrieval(
     model.require_ground_truth(model.some(2), most=6)
 
 
-@pytest.mark.parametrize("precision", ["int8", "bfloat16"])
-@pytest.mark.parametrize(("n_classes", "n_limbs"), [(16, 1), (1000, 2)])
+@pytest.mark.parametrize(
+    ("n_classes", "n_limbs", "precision"),
+    [
+        (1000, 2, "int8"),
+        (16, 1, "bfloat16"),
+        pytest.param(16, 1, "int8", marks=pytest.mark.slow),
+        pytest.param(1000, 2, "bfloat16", marks=pytest.mark.slow),
+    ],
+)
 def test_weights_stored_in_few_bits(precision: str, n_classes: int, n_limbs: int) -> None:
     """A word may be spread over two weights, each with the bits of the label that it holds."""
     model = ablation(random_tokens(300, n_vocab=50, n_classes=n_classes, seed=1), precision=precision)
