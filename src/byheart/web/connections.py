@@ -18,8 +18,7 @@ class TimedConnection(H11Protocol):
 
     _timer: asyncio.TimerHandle | None = None
 
-    # type: ignore[override] # as uvicorn has it
-    def connection_made(self, transport: asyncio.Transport) -> None:
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn
         """Start the timer for the first request. If too many connections are waiting, close the oldest."""
         super().connection_made(transport)
         self._wait()

@@ -162,7 +162,7 @@ def request_json(url: str, document: dict[str, Any] | None, kind: type[T]) -> T:
 def _first_words(error: urllib.error.HTTPError) -> str:
     """What a refusal begins with."""
     with suppress(OSError, ValueError, http.client.HTTPException):
-        return error.fp.read1(300).decode("utf-8", "replace")  # type: ignore[attr-defined] # an HTTPResponse
+        return error.fp.read1(300).decode("utf-8", "replace")  # type: ignore[attr-defined, no-any-return]
     return ""
 
 
