@@ -101,7 +101,7 @@ def test_the_grid_is_expanded(tmp_path: Path) -> None:
         ({"training": {"steps": 5, "learning_rate": -1.0}}, "must be positive"),
         ({"training": {"steps": []}}, "empty list"),
         ({"seeds": 0}, "count of at least 1"),
-        ({"seeds": [1, 1]}, "one seed twice"),
+        ({"seeds": [1, 1]}, "a seed twice"),
         ({"pass": {"metric": "beauty", "threshold": 1}}, "no metric `beauty`"),
         ({"pass": {"metric": "loss"}}, "threshold is missing; it must be a number"),
         ({"search": {"axis": "model.n_heads", "low": 1, "high": 9}}, "needs a pass rule"),

@@ -1,9 +1,9 @@
-"""Measure what training achieves: many small models at once, capacity by search, and a store that loses nothing.
+"""Measure what training achieves: train many small models at once, search for capacity, and store every run.
 
 `training_set`, `families`, `layout`, `draws`, `objective`, `optimisers`, `lbfgs` and `training` are the engine: they import
 only torch, numpy and the standard library, so they run on a bare GPU machine. Everything else builds on them.
 
-`byheart.measure(spec)` carries out a specification; the package holds the parts.
+`byheart.measure(spec)` carries out a specification. The modules of this package are its parts.
 """
 
 import sys
@@ -12,10 +12,10 @@ from typing import Any
 
 
 class _CallablePackage(ModuleType):
-    """A name cannot be both a package and a function of `byheart`, so the package answers calls itself."""
+    """A package that can be called. `byheart.measure` is both a package and a function."""
 
     def __call__(self, spec: Any, **options: Any) -> Any:
-        """Train what `spec` asks for; see `byheart.measure.workflow.measure`."""
+        """Train the models of `spec`; see `byheart.measure.workflow.measure`."""
         from byheart.measure.workflow import measure
 
         return measure(spec, **options)

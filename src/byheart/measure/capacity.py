@@ -1,8 +1,8 @@
-"""Capacity by bisection: the smallest model that memorises a data set, or the largest data set a model memorises.
+"""Find capacity by bisection: the smallest model that memorises a data set, or the largest data set that a model memorises.
 
-A search assumes that passing is monotone: from some size on models pass, or up to some number of samples. It ends with
-a bracket: a value seen to pass next to one seen to fail. Searches of many settings and seeds advance together, so each
-round trains as few stacks.
+A search assumes that passing is monotone: models pass from some size on, or up to some number of samples. It ends
+    with a bracket, which is a value that passed next to a value that failed. Searches of many settings and seeds
+    advance together, so that each round trains only a few stacks.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Judge = Callable[[Sequence[tuple[int, int]]], Sequence[bool]]  # (search, value)
 
 @dataclass(frozen=True)
 class Bracket:
-    """The result of one search: `passes` and `fails` are adjacent, unless the answer lies at or beyond an end of the range.
+    """The result of one search. `passes` and `fails` are adjacent, unless the answer is at or beyond an end of the range.
 
-    `passes` is None if nothing in the range passed; `fails` is None if everything tried passed.
+    `passes` is None if no value that was tried passed, and `fails` is None if all of them passed.
     """
 
     passes: int | None
@@ -37,10 +37,10 @@ class Bracket:
 
 @dataclass(frozen=True)
 class CapacityEstimate:
-    """What the seeds of one setting say together.
+    """The combined result of the seeds of one setting.
 
     `estimate` is the mean of the values that passed, `interval` its 95% interval over seeds (None for
-    one seed). Seeds whose search left the range are counted in `n_open` and left out.
+    one seed). A seed whose answer is outside the range is counted in `n_open` and left out.
     """
 
     goal: Goal
@@ -51,9 +51,9 @@ class CapacityEstimate:
 
 
 def bisect(n_searches: int, low: int, high: int, goal: Goal, judge: Judge) -> list[Bracket]:
-    """Search `n_searches` times at once between `low` and `high`; at most 2 + log2(high - low) runs each, rounded up.
+    """Run `n_searches` searches at once between `low` and `high`, with at most 2 + log2(high - low) runs each, rounded up.
 
-    Each round asks `judge` for one value of every search still open. The first round asks for both ends.
+    Each round calls `judge` with one value of every unfinished search. The first round uses both ends.
     """
     easy, hard = (high, low) if goal == "smallest" else (low, high)
     asked = [(search, value) for search in range(n_searches) for value in (easy, hard)]
@@ -74,7 +74,7 @@ def bisect(n_searches: int, low: int, high: int, goal: Goal, judge: Judge) -> li
 
 
 def capacity_of(brackets: Sequence[Bracket], goal: Goal) -> CapacityEstimate:
-    """Gather the brackets of several seeds of one setting."""
+    """Combine the brackets of several seeds of one setting."""
     values = [bracket.passes for bracket in brackets if bracket.is_closed and bracket.passes is not None]
     estimate = statistics.fmean(values) if values else None
     interval = mean_interval(values) if len(values) > 1 else None

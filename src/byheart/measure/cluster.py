@@ -1,6 +1,6 @@
-"""The same runs over many machines with Ray. Workers train stacks; this process alone writes the store.
+"""Train runs on many machines with Ray. Workers train stacks, and only this process writes the store.
 
-A stack whose worker is lost is queued again, unless that happened too often; the others continue.
+A stack whose worker is lost is queued again, unless this happened too often. The other stacks continue.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from byheart.measure.sweep import SweepState
 from byheart.measure.trainer import train
 from byheart.process.task_runner import ray_cluster, results_on_cluster
 
-WORKER_BYTES = 8 << 30  # planned per worker where its own memory is not known to this process
+WORKER_BYTES = 8 << 30  # memory planned per worker, because its real memory is not known to this process
 
 
 def train_on_cluster(
@@ -30,7 +30,10 @@ def train_on_cluster(
     most: int | None = None,
     on_progress: Callable[[SweepState], None] | None = None,
 ) -> list[Record]:
-    """Train the runs that are not in the store on the Ray cluster at `address` ("local" starts one here); records in order."""
+    """Train the runs that are not in the store on the Ray cluster at `address` ("local" starts one here).
+
+    Return the records in order.
+    """
     by_key = {run.key: run for run in runs}
     with ray_cluster(address, "training on a cluster") as ray:
         _train(ray, by_key, store, most, on_progress or (lambda progress: None))
@@ -56,7 +59,7 @@ def _train(
 
 
 def _train_batch(configs: Sequence[Mapping[str, Any]]) -> list[Record]:
-    """What a worker does: train one stack and return its records."""
+    """Train one stack on a worker and return its records."""
     runs = [Run.of(config) for config in configs]
     device = choose_device("auto")
     outcomes = train(stack_of(runs, device), [run.training for run in runs])

@@ -1,4 +1,4 @@
-"""Which device to train on, how much memory a model takes there, and how many fit."""
+"""Choose the device to train on, and compute how much memory a model takes and how many models fit."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from byheart.process.memory_limit import require_memory
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
-# Beyond this many models a step of our sizes gains nothing more: a CPU runs out of cache, a GPU is full.
+# With more models than this, training does not get faster at our sizes: the cache of a CPU overflows, and a GPU is fully used.
 BEST_STACK = {"cpu": 8, "cuda": 1024}
 SHARE_OF_FREE_MEMORY = {"cpu": 0.5, "cuda": 0.8}
 
-# Weights, gradient, two moments, and copies made by an update.
+# Copies of the parameters in memory: weights, gradient, two moments, and temporary copies during an update.
 OPTIMISER_COPIES = 7
-# Saved activations are met by gradients of the same size, not all at once; measured peaks stay below this factor.
+# Memory for saved activations and their gradients, as a multiple of the activations. Measured peaks stay below this factor.
 ACTIVATION_COPIES = 3.0
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """`auto`: a GPU where there is one. A `UsageError` for a device that is not there."""
+    """Return the device; `auto` means a GPU if there is one. Raise `UsageError` if the device is not available."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -46,12 +46,12 @@ def choose_device(name: str = "auto") -> torch.device:
 
 
 def device_name(device: torch.device) -> str:
-    """The device in words, for the record."""
+    """Return a description of the device for the record."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu ({os.cpu_count()} cores)"
 
 
 def free_bytes(device: torch.device) -> int:
-    """Memory we may plan with."""
+    """Return the free memory of the device in bytes."""
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else _available_memory()
     return int(free * SHARE_OF_FREE_MEMORY[device.type])
 
@@ -63,13 +63,16 @@ def _available_memory() -> int:
                 return int(line.split()[1]) * 1024
     except OSError:
         pass
-    return 4 << 30  # where the system does not say
+    return 4 << 30  # if the system does not report it
 
 
 def bytes_per_model(
     model: ModelConfig, training_set: TrainingSet, training: Training, device: torch.device | None = None
 ) -> int:
-    """Memory one model takes in a stack while it trains on `device`, from what one forward pass on the CPU saves."""
+    """Return the memory that one model of a stack takes during training.
+
+    It is computed from what one forward pass on the CPU saves.
+    """
     dtype = DTYPES[training.dtype]
     family = family_of(model.family)
     shapes = family.shapes(complete_model(family, model), training_set)

@@ -1,7 +1,7 @@
 """Random numbers that depend only on (seed, step, position).
 
-A model draws the same batches alone and in a stack, on a CPU and on a GPU, and in a CUDA graph, where a generator with
-a state could not be used per model.
+A model therefore draws the same batches alone and in a stack, and on a CPU and a GPU. It also works in a CUDA graph,
+where one stateful generator per model would be impossible.
 """
 
 from __future__ import annotations
@@ -26,12 +26,15 @@ def _mix(bits: Tensor) -> Tensor:
 
 
 def draw_places(n_draws: int, device: torch.device | str = "cpu") -> Tensor:
-    """A number for each draw of a batch, (n_draws,), made beforehand because a compiled step cannot make them."""
+    """Return one number for each draw of a batch, (n_draws,).
+
+    They are computed in advance, because a compiled step cannot compute them.
+    """
     return (torch.arange(n_draws, dtype=torch.int64, device=device) + 1) * _GAMMA
 
 
 def draw_rows(seeds: Tensor, step: Tensor, places: Tensor, n_rows: Tensor) -> Tensor:
-    """Rows of each model's batch at `step`: (n_models, n_draws) integers uniform on [0, n_rows of the model).
+    """Return the rows of each model's batch at `step`: (n_models, n_draws) integers, uniform on [0, n_rows of the model).
 
     `seeds` and `n_rows` have shape (n_models, 1). The bias of the multiply-shift map is below n_rows / 2^32.
     """

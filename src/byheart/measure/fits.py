@@ -1,7 +1,8 @@
-"""Scaling laws fitted to stored numbers: pure functions, named cut-offs, intervals over seeds, comparison of laws.
+"""Fit scaling laws to stored numbers, with named cut-offs and intervals over seeds, and compare the laws.
 
-Intervals are Student's, of the values that the seeds give: a percentile bootstrap of 3, 5 or 10 values covers 74%, 84% and 89%
-of the true means where it says 95%. `tests/measure/test_fits.py` simulates the coverage of these.
+Intervals are Student's t intervals of the values of the seeds. A percentile bootstrap of 3, 5 or 10 values would
+cover the true mean in only 74%, 84% or 89% of cases instead of 95%. `tests/measure/test_fits.py` simulates the
+coverage of the intervals used here.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Law:
-    """y = Σ coefficient · basis(x), fitted by least squares; in logarithms where `is_log`."""
+    """A law y = Σ coefficient · basis(x), fitted by least squares. If `is_log`, it is fitted to logarithms."""
 
     name: str
     formula: str
@@ -29,11 +30,11 @@ class Law:
     is_log: bool = False
 
     def matrix(self, x: np.ndarray) -> np.ndarray:
-        """The design matrix at `x`."""
+        """Return the design matrix at `x`."""
         return np.stack([column(np.log(x) if self.is_log else x) for column in self.basis], axis=1)
 
     def predict(self, coefficients: np.ndarray, x: np.ndarray) -> np.ndarray:
-        """y at `x`."""
+        """Return y at `x`."""
         fitted = self.matrix(np.asarray(x, dtype=np.float64)) @ coefficients
         return np.asarray(np.exp(fitted) if self.is_log else fitted)
 
@@ -63,7 +64,7 @@ LAWS: dict[str, Law] = {
 
 @dataclass(frozen=True)
 class CutOff:
-    """A named rule that chooses the points to fit; `keeps` takes them in the order of x."""
+    """A named rule that chooses the points to fit. `keeps` gets the points in the order of x."""
 
     name: str
     keeps: Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -92,7 +93,10 @@ def between(low: float, high: float) -> CutOff:
 
 @dataclass(frozen=True)
 class Fit:
-    """A law fitted to points. `r_squared` is of the means over each x; `aicc` compares laws on the same points."""
+    """A law fitted to points.
+
+    `r_squared` is computed from the means at each x. `aicc` is for comparing laws on the same points.
+    """
 
     law: str
     formula: str
@@ -121,10 +125,11 @@ def fit(
     *,
     cut_off: CutOff | None = None,
 ) -> Fit:
-    """Fit `law` to the points (x, y); several y at one x are seeds of one setting, in the same order at every x.
+    """Fit `law` to the points (x, y). Several y at one x are the seeds of one setting, in the same order at every x.
 
-    Intervals: where every x has equally many seeds, Student's over the fits of each seed alone, since what a seed draws may
-    move all its points at once; else those of least squares with independent normal errors.
+    If every x has the same number of seeds, intervals are Student's, over the separate fits of each seed, because the
+    random choices of a seed may shift all its points. Otherwise, they are those of least squares with independent
+    normal errors.
     """
     chosen, rule = law_of(law), cut_off or everything()
     xs, ys = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
@@ -164,7 +169,7 @@ def fit(
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Student's 95% interval of the mean of independent values; NaN for fewer than two."""
+    """Return Student's 95% interval of the mean of independent values, or NaN for fewer than two values."""
     if len(values) < 2:
         return math.nan, math.nan
     found = np.asarray(values, dtype=np.float64)
@@ -177,10 +182,11 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float]:
 
 @lru_cache(maxsize=256)
 def t_quantile(freedom: int) -> float:
-    """The number that |t| stays below with probability `CONFIDENCE`, for Student's t with these degrees of freedom.
+    """Return the number that |t| stays below with probability `CONFIDENCE`, for Student's t with these degrees of freedom.
 
-    With x = √n tan φ the density of t is proportional to cos^(n-1) φ, so the probability of |t| < √n tan a is the share of
-    the integral up to a: bisected, by Simpson's rule on 2,000 steps, which is exact to 10 digits for such smooth functions.
+    With x = √n tan φ the density of t is proportional to cos^(n-1) φ, so the probability of |t| < √n tan a is the
+    share of the integral up to a. The function finds a by bisection. It integrates by Simpson's rule with 2,000
+    steps, which is exact to 10 digits for such smooth functions.
     """
 
     def integral(end: float) -> float:
@@ -203,7 +209,10 @@ def compare(
     *,
     cut_off: CutOff | None = None,
 ) -> list[Fit]:
-    """Fits of several laws to the same points, the best first: lowest AICc, computed from errors in y for every law."""
+    """Fit several laws to the same points.
+
+    Return the fits in order of AICc, lowest first, computed from errors in y for every law.
+    """
     return sorted((fit(x, y, law, cut_off=cut_off) for law in laws), key=lambda found: found.aicc)
 
 
@@ -218,12 +227,12 @@ def _least_squares(law: Law, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _intervals(law: Law, coefficients: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Lower and upper ends for every coefficient, (2, n_coefficients)."""
+    """Return the lower and upper ends of the interval of every coefficient, (2, n_coefficients)."""
     matrix, target = law.matrix(x), np.log(y) if law.is_log else y
     _, sizes = np.unique(x, return_counts=True)
     n_seeds = int(sizes[0]) if (sizes == sizes[0]).all() else 1
     if n_seeds > 1:
-        design = matrix[::n_seeds]  # x is in order and its seeds are side by side
+        design = matrix[::n_seeds]  # x is sorted, so the seeds of one x are neighbours
         by_seed = np.linalg.lstsq(design, target.reshape(-1, n_seeds), rcond=None)[0]
         return np.array([mean_interval(list(row)) for row in by_seed]).T
     freedom = x.size - coefficients.size
@@ -243,7 +252,10 @@ def _r_squared(law: Law, coefficients: np.ndarray, x: np.ndarray, y: np.ndarray)
 
 
 def _aicc(law: Law, coefficients: np.ndarray, x: np.ndarray, y: np.ndarray) -> float:
-    """Akaike's criterion, corrected for few points, of normal errors in y; infinite where there are too few."""
+    """Return Akaike's information criterion for normal errors in y, corrected for few points.
+
+    It is infinite if there are too few.
+    """
     n, k = x.size, len(law.parameters) + 1
     left = float(np.square(y - law.predict(coefficients, x)).sum())
     if n - k - 1 <= 0:

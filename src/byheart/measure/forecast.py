@@ -1,4 +1,7 @@
-"""The cost of runs before they start: stacks, memory, time. One estimate for sweeps and for the papers' figures."""
+"""Estimate the cost of runs before they start: stacks, memory and time.
+
+Sweeps and the papers' figures use the same estimate.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +19,15 @@ from byheart.measure.steppers import make_stepper
 from byheart.measure.store import Store
 
 PROBE_MODELS = {"cpu": 4, "cuda": 256}
-MOST_PROBE_BYTES = 1 << 30  # of a model: larger ones are not tried, which alone would take minutes
+MOST_PROBE_BYTES = 1 << 30  # larger models are not timed, because this alone would take minutes
 
 
 @dataclass(frozen=True)
 class Forecast:
     """Numbers of runs and stacks, expected memory of the largest stack, and an upper estimate of the time.
 
-    The time is measured on three steps of one stack per group and assumes that no model passes early; it excludes tuning and
-    search, whose number of runs depends on what they find, except for the ceilings given here.
+    The time is measured on three steps of one stack per group, and assumes that no model passes early. The number of
+    runs of tuning and search depends on their results, so only upper limits are given for them.
     """
 
     n_runs: int
@@ -40,7 +43,7 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of the runs that are not in a store. Runs too large to time on this machine are `untimed`."""
+    """The cost of the runs that are not in a store. `untimed` counts runs that are too large to time on this machine."""
 
     n_runs: int
     n_stored: int
@@ -58,7 +61,7 @@ def cost_of(
     most: int | None = None,
     overhead: int | None = None,
 ) -> Cost:
-    """An estimate from a few steps of every stack."""
+    """Estimate the cost from a few steps of every stack."""
     stored = store.stored_keys(run.key for run in runs) if store is not None else set()
     batches = pack(
         [run for run in runs if run.key not in stored],
@@ -86,7 +89,7 @@ def cost_of(
 def forecast(
     specification: Specification, store: Store | None, *, device: str = "auto", most: int | None = None
 ) -> Forecast:
-    """The cost of a specification's runs, with the ceilings of its search and tuning."""
+    """Estimate the cost of the runs of a specification, with upper limits for search and tuning."""
     chosen = choose_device(device)
     cost = cost_of(specification.runs, store, chosen, most=most or specification.budget.max_stack)
     search, tuning = specification.search, specification.tuning
@@ -108,7 +111,7 @@ def forecast(
 
 
 def seconds_per_run(runs: Sequence[Run], device: torch.device, *, n_models: int) -> float:
-    """Time one of these runs takes in a stack of `n_models`, from a few steps of the first of them."""
+    """Return the time of one of these runs in a stack of `n_models`, measured on a few steps of the first run."""
     chosen = list(runs[:n_models])
     stack = stack_of(chosen, device)
     before = torch.get_num_threads()

@@ -1,10 +1,11 @@
-"""Full-batch L-BFGS for all models of a stack at once; each has its own strong Wolfe line search.
+"""Full-batch L-BFGS for all models of a stack at once, each with its own strong Wolfe line search.
 
-Every round is one evaluation of all models, each at its own trial point. A model whose trial is accepted takes a new
-direction in the same round, while its neighbours go on searching, so no evaluation is spent waiting.
+Each round evaluates all models once, each at its own trial point. If the trial of a model is accepted, the model gets
+a new direction in the same round, while other models continue their line searches. No evaluation is wasted on
+waiting.
 
-Nocedal & Wright, Numerical Optimization, algorithms 3.5, 3.6 and 7.4. Every quantity is a column with one entry per
-model, and branches are chosen with `where`.
+Nocedal & Wright, Numerical Optimization, algorithms 3.5, 3.6 and 7.4. Every quantity has one entry per model, and
+branches are computed with `where`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def _dot(a: Tensor, b: Tensor) -> Tensor:
 
 
 class StackedLBFGS:
-    """State of one optimiser per model; `run` makes a number of rounds."""
+    """The state of one optimiser per model."""
 
     def __init__(self, flat: Tensor, objective: Objective, history: int) -> None:
         """Evaluate the starting point, which does not count as a round."""
@@ -60,7 +61,7 @@ class StackedLBFGS:
         return torch.clamp(1 / self.grad.abs().sum(dim=1, keepdim=True).clamp(min=1e-30), max=1.0)
 
     def run(self, rounds: int) -> None:
-        """Make `rounds` evaluations."""
+        """Run `rounds` rounds, each of which is one evaluation."""
         for _ in range(rounds):
             self._round()
 
@@ -74,7 +75,7 @@ class StackedLBFGS:
         flat_enough = slope.abs() <= -CURVATURE * self.slope
         accept = ~too_high & flat_enough
 
-        # Trials that end neither way move an end of the bracket, or open one.
+        # A trial that is neither accepted nor failed moves an end of the bracket, or creates the bracket.
         to_high = too_high
         turns = (
             ~too_high
@@ -89,7 +90,7 @@ class StackedLBFGS:
         self.bracketed = self.bracketed | to_high | turns
         next_trial = torch.where(self.bracketed, self._between(), self.trial * GROWTH)
 
-        # A search that runs out takes the best point it saw, or starts afresh along the gradient.
+        # A search that exceeds its limit takes its best point, or restarts along the gradient.
         narrow = self.bracketed & (
             (self.high_step - self.low_step).abs() * self.slope.abs() < 1e-16 * self.loss.abs()
         )
@@ -107,7 +108,9 @@ class StackedLBFGS:
             setattr(self, field, torch.where(where, value, getattr(self, field)))
 
     def _between(self) -> Tensor:
-        """Minimum of the cubic through both ends of the bracket, kept off its ends; the middle if there is none."""
+        """Return the minimum of the cubic through both ends of the bracket, kept away from the ends, or the middle if
+        there is none.
+        """
         low, high = self.low_step, self.high_step
         width = high - low
         d1 = self.low_slope + self.high_slope - 3 * (self.low_loss - self.high_loss) / (low - high)
@@ -117,7 +120,7 @@ class StackedLBFGS:
         return low + width * torch.where(share.isfinite(), share, 0.5)
 
     def _advance(self, moved: Tensor, failed: Tensor, step: Tensor, loss: Tensor, grad: Tensor) -> None:
-        """Take accepted steps, remember them, and give those models a new direction."""
+        """Store accepted steps in the history, and compute new directions for those models."""
         if not bool((moved | failed).any()):
             return
         change, travel = grad - self.grad, step * self.direction
@@ -128,7 +131,7 @@ class StackedLBFGS:
         for past, new in ((self.steps, travel), (self.changes, change), (self.inverse, 1 / curvature)):
             shifted = torch.cat([past[1:], new.unsqueeze(0)])
             past.copy_(torch.where(keep, shifted, past))
-        # A failed search along the gradient itself cannot be helped; along another direction, forget and retry.
+        # If a search along the gradient itself failed, stop. If it failed along another direction, clear the history and retry.
         fresh = (self.inverse[-1] == 0) & failed
         self.stuck = self.stuck | fresh
         self.inverse.copy_(torch.where(failed, torch.zeros_like(self.inverse), self.inverse))
@@ -148,7 +151,7 @@ class StackedLBFGS:
         self.low_grad = torch.where(restart, self.grad, self.low_grad)
 
     def _two_loops(self) -> Tensor:
-        """Algorithm 7.4; pairs that a model lacks have a zero inverse and so no effect."""
+        """Run algorithm 7.4 (the two-loop recursion). Missing pairs of a model have a zero inverse, and so no effect."""
         q = self.grad.clone()
         weights = []
         for s, y, inverse in zip(self.steps.flip(0), self.changes.flip(0), self.inverse.flip(0), strict=True):
@@ -164,7 +167,7 @@ class StackedLBFGS:
         return -q
 
     def freeze(self, models: Sequence[int]) -> None:
-        """Stop these models where they are."""
+        """Stop these models at their current weights."""
         self.active[list(models)] = False
 
     def take(self, flat: Tensor, models: Tensor) -> None:

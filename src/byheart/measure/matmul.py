@@ -1,10 +1,11 @@
-"""Batched matrix products in the shape that is fastest on the device.
+"""Compute batched matrix products in the form that is fastest on the device.
 
-On a CPU a product with 10 columns costs three to four times one with 10 rows and the same work, because rows are what
-vector registers hold. Forward and backward passes here write Cᵀ where C is narrow and its transpose is not.
+On a CPU, a product with 10 columns takes three to four times as long as a product with 10 rows and the same work,
+because vector registers hold rows. If the result C is narrow, the forward and backward passes here therefore compute
+Cᵀ instead.
 
-On a GPU a small result with a very long inner dimension, as in the gradient of a map that millions of tokens pass, keeps few
-processors busy and leaves the others idle. It is summed from many short products instead.
+On a GPU, a small result with a very long inner dimension uses only a few processors. An example is the gradient of a
+map that is applied to millions of tokens. Such a product is computed as a sum of many short products instead.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-WIDE = 32  # columns from which a plain product is as fast
-LONG, PIECE = 32_768, 1_024  # inner dimensions from which a product is cut, and of its pieces
+WIDE = 32  # from this many columns on, a plain product is as fast
+LONG, PIECE = 32_768, 1_024  # the inner dimension from which a product is split, and that of its pieces
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
@@ -29,7 +30,7 @@ def _product(left: Tensor, right: Tensor) -> Tensor:
 
 
 def in_pieces(left: Tensor, right: Tensor) -> Tensor:
-    """The same product as a sum over pieces of the inner dimension: one batch of equal pieces, and the remainder."""
+    """Compute a product as a sum over pieces of the inner dimension: one batch of equal pieces, and the remainder."""
     n_pieces = left.shape[2] // PIECE
     whole = n_pieces * PIECE
 
@@ -62,8 +63,9 @@ class _Product(torch.autograd.Function):
 
 
 def bmm(left: Tensor, right: Tensor) -> Tensor:
-    """(batch, m, k) times (batch, k, n), as torch.bmm."""
+    """Multiply (batch, m, k) by (batch, k, n), like torch.bmm."""
     if left.device.type != "cpu" and right.shape[2] < LONG:
         return torch.bmm(left, right)
-    product: Tensor = _Product.apply(left, right)  # type: ignore[no-untyped-call]  # torch states no types here
+    # type: ignore[no-untyped-call]  # torch states no types here
+    product: Tensor = _Product.apply(left, right)
     return product

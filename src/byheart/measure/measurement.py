@@ -1,4 +1,4 @@
-"""From a specification to a measurement: train the grid, with tuning and search if asked, all in one store."""
+"""Carry out a specification: train the grid, with tuning and search if requested, into one store."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from byheart.measure.tuner import Trainer, best, tune
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """One setting of a capacity search and what its seeds say.
+    """The result of a capacity search for one setting, over its seeds.
 
-    why_open  where the search of some seeds left the range: what was seen at its end, and what would help
+    why_open  if the answer of some seeds is outside the range: what was measured at its end, and what to change
     """
 
     point: dict[str, dict[str, Any]]
@@ -30,10 +30,10 @@ class Found:
 
 @dataclass(frozen=True, eq=False)
 class Measurement(Sequence[Row]):
-    """The results of a specification: a sequence of runs as flat rows.
+    """The results of a specification, as a sequence of runs, each a flat dictionary.
 
-    records     one record per point and seed, the best trial where tuned; of a search, all that it trained
-    capacities  of a search, what it found for each setting
+    records     one record per point and seed (with tuning, of the best trial); for a search, all trained runs
+    capacities  the results of a search, one per setting
     """
 
     name: str
@@ -49,26 +49,28 @@ class Measurement(Sequence[Row]):
     @overload
     def __getitem__(self, at: slice) -> list[Row]: ...
     def __getitem__(self, at: int | slice) -> Row | list[Row]:
-        """One run, or some, with columns such as `sizes.n_heads` and `measured.accuracy`."""
+        """Return one run, or a slice of runs, with columns such as `sizes.n_heads` and `measured.accuracy`."""
         chosen = self.records[at]
         return row_of(chosen) if isinstance(chosen, Record) else [row_of(record) for record in chosen]
 
     def frame(self) -> Any:
-        """A pandas DataFrame with a row for each run."""
+        """Return a pandas DataFrame with one row per run."""
         try:
             pandas = import_module("pandas")
         except ImportError:
-            raise UsageError("a table of runs needs pandas.\n  pip install pandas") from None
+            raise UsageError(
+                "a table of runs needs pandas, which is not installed.\n  Install it with: pip install pandas"
+            ) from None
         return pandas.DataFrame(list(self))
 
     def __repr__(self) -> str:
-        """Its name, and how many runs it has."""
+        """Show the name and the number of runs."""
         searches = f", {len(self.capacities)} searches" if self.capacities else ""
         return f"<byheart.Measurement {self.name!r}: {len(self.records)} runs{searches}>"
 
 
 def carry_out(specification: Specification, trainer: Trainer) -> Measurement:
-    """Carry out `specification`; `trainer` trains runs into a store, here or on a cluster."""
+    """Carry out `specification`. `trainer` trains runs into a store, here or on a cluster."""
     rule = None if specification.rule is None else str(specification.rule)
     if specification.search is not None:
         found, records = _search(specification, trainer)
@@ -80,7 +82,7 @@ def carry_out(specification: Specification, trainer: Trainer) -> Measurement:
 def _train(
     specification: Specification, settings: Sequence[tuple[dict[str, dict[str, Any]], int]], trainer: Trainer
 ) -> list[Record]:
-    """One record per setting; with tuning, that of the best trial."""
+    """Return one record per setting; with tuning, the record of the best trial."""
     if specification.tuning is not None:
         return [best(trials) for trials in tune(specification, settings, trainer)]
     return list(trainer([specification.run(point, seed) for point, seed in settings]))
@@ -118,7 +120,7 @@ def _search(specification: Specification, trainer: Trainer) -> tuple[list[Found]
 def _why_open(
     search: Search, rule: PassRule, n_seeds: int, ends: Mapping[int, Sequence[Record]]
 ) -> Iterator[str]:
-    """Why searches left their range, from the records at its two ends."""
+    """Explain why the answers of searches are outside their range, from the records at its two ends."""
     easy, hard = (search.high, search.low) if search.goal == "smallest" else (search.low, search.high)
     ending = {search.low: "low", search.high: "high"}
     failed = [record for record in ends[easy] if not rule.holds(record.measured)]
@@ -127,7 +129,8 @@ def _why_open(
         span = f"{reached[0]:.4g}" + (f" to {reached[-1]:.4g}" if reached[0] != reached[-1] else "")
         change = "a higher" if ending[easy] == "high" else "a lower"
         yield (
-            f"{len(failed)} of {n_seeds} seeds did not pass even with {search.axis} = {easy}: {rule.metric} was {span} after "
+            f"{len(failed)} of {n_seeds} seeds did not pass even with {search.axis} = {easy}: "
+            f"{rule.metric} was {span} after "
             f"{max(record.steps for record in failed):,} steps, and {rule} passes. "
             f"Give {change} `{ending[easy]}`, more steps or another learning rate."
         )

@@ -1,4 +1,4 @@
-"""Losses and other measurements of every model of a stack at once."""
+"""Compute losses and other metrics of every model of a stack at once."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from byheart.measure.stack import Stack
 
 Reduction = Literal["mean", "sum"]
 
-# On a GPU a batch is a table of counts over all rows (no gathers, no atomic sums, so the same bits every time) unless
-# the rows are this many times the batch; on a CPU drawn rows are always cheaper.
+# On a GPU, a batch is represented by counts over all rows, unless there are more than this many times as
+# many rows as draws. This avoids gathers and atomic sums, so that results are reproducible to the bit. On a
+# CPU, drawn rows are always cheaper.
 COUNTS_UP_TO = 4
 
 
 class _NegativeLogLikelihood(torch.autograd.Function):
-    """Σ over targets of -weight · log-probability, per model.
+    """The sum over targets of -weight · log-probability, for each model.
 
-    The gradient is row_weight · probabilities minus the weights at the targets: two passes over the logits, where the
-    derivative of a gather would make a table of zeros first.
+    The gradient is row_weight · probabilities minus the weights at the targets. This takes two passes over the
+    logits; the derivative of a gather would first make a table of zeros.
     """
 
     @staticmethod
@@ -47,24 +48,25 @@ class _NegativeLogLikelihood(torch.autograd.Function):
 def negative_log_likelihood(
     logits: Tensor, index: Tensor, weights: Tensor, row_weights: Tensor | None = None
 ) -> Tensor:
-    """Loss of each model, (n_models,); targets are flat indices into (n_rows, n_classes).
+    """Return the loss of each model, (n_models,). Targets are flat indices into (n_rows, n_classes).
 
-    `row_weights` sums the weights of each row's targets; None where every row has one target, in order.
+    `row_weights` is the sum of the weights of each row's targets, or None if every row has exactly one target, in order.
     """
     logits = logits.contiguous()
-    loss: Tensor = _NegativeLogLikelihood.apply(logits, index, weights, row_weights)  # type: ignore[no-untyped-call]  # torch states no types here
+    # type: ignore[no-untyped-call]  # torch states no types here
+    loss: Tensor = _NegativeLogLikelihood.apply(logits, index, weights, row_weights)
     return loss
 
 
 def answers(stack: Stack, flat: Tensor, rows: Tensor | None) -> Tensor:
-    """Outputs of every model; classes a model does not have answer minus infinity."""
+    """Return the outputs of every model. Classes that a model does not have get minus infinity."""
     outputs = stack.family.outputs(stack.weights(flat), stack.tables, rows)
     bias = stack.targets.class_bias
     return outputs if bias is None else outputs + bias
 
 
 def total_losses(stack: Stack, flat: Tensor) -> Tensor:
-    """Summed loss of each model over all its samples, (n_models,)."""
+    """Return the summed loss of each model over all its samples, (n_models,)."""
     outputs, targets = answers(stack, flat, None), stack.targets
     if targets.values is not None:
         return ((outputs.squeeze(2) - targets.values).square() * targets.row_weights).sum(dim=1)
@@ -72,17 +74,18 @@ def total_losses(stack: Stack, flat: Tensor) -> Tensor:
 
 
 def uses_counts(device: torch.device, n_rows: int, batch: int) -> bool:
-    """Whether a drawn batch is evaluated as a table of counts over all rows."""
+    """Return whether a drawn batch is evaluated as counts over all rows."""
     return device.type == "cuda" and n_rows <= COUNTS_UP_TO * batch
 
 
 def batch_losses(stack: Stack, flat: Tensor, rows: Tensor) -> Tensor:
-    """Summed loss of each model over the drawn rows (n_models, n_draws)."""
+    """Return the summed loss of each model over the drawn rows (n_models, n_draws)."""
     targets = stack.targets
     if targets.labels is None:
         raise DataError(
-            "batches are drawn from inputs with one answer each; some inputs of these data have several.\n"
-            "  Set batch = 0 in [training], so that every step sees all samples."
+            "batches can be drawn only if each input has one answer, but some inputs of these data have "
+            "several.\n"
+            "  Set batch = 0 in [training], so that every step uses all samples."
         )
     n_models, n_draws = rows.shape
     if uses_counts(flat.device, targets.labels.shape[1], n_draws):
@@ -104,7 +107,7 @@ def batch_losses(stack: Stack, flat: Tensor, rows: Tensor) -> Tensor:
 def training_losses(
     stack: Stack, flat: Tensor, seeds: Tensor, step: Tensor, places: Tensor | None, reduction: Reduction
 ) -> Tensor:
-    """The loss an optimiser sees at `step`: over all samples, or over the batch drawn at `places`."""
+    """Return the loss that the optimiser minimises at `step`, over all samples or over the batch drawn at `places`."""
     if places is None:
         losses = total_losses(stack, flat)
         return losses / stack.targets.n_samples if reduction == "mean" else losses
@@ -115,9 +118,9 @@ def training_losses(
 
 @torch.no_grad()
 def measure(stack: Stack, flat: Tensor) -> dict[str, Tensor]:
-    """The recorded metrics of each model over all its samples, each (n_models,), in float64.
+    """Return the metrics of each model over all its samples, each (n_models,), in float64.
 
-    loss: mean over samples; gap: summed loss less the data's entropy; relative_gap: gap over entropy;
+    loss: mean over samples; gap: summed loss minus the entropy of the data; relative_gap: gap over entropy;
     accuracy: share of samples answered with their label (for squared error: by sign).
     """
     outputs, targets = answers(stack, flat, None), stack.targets
@@ -135,7 +138,7 @@ def measure(stack: Stack, flat: Tensor) -> dict[str, Tensor]:
         rows = torch.div(targets.pair_index, n_classes, rounding_mode="floor")
         guess = outputs.argmax(dim=2).gather(1, rows)
         right = (guess == targets.pair_index - rows * n_classes).double() * weights
-        # a model that answers NaN has not answered
+        # an output of NaN counts as wrong
         accuracy = torch.where(total.isnan(), torch.zeros_like(total), right.sum(dim=1) / samples)
     gap = total - targets.entropy
     entropy = torch.where(targets.entropy > 0, targets.entropy, torch.nan)

@@ -1,4 +1,4 @@
-"""Adam and AdamW on the flat block of a stack, with a learning rate, warm-up and decay for each model."""
+"""Adam and AdamW for the flat block of a stack, with a separate learning rate, warm-up and weight decay for each model."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # the framework's defaults, which al
 
 
 class Adam:
-    """Adam (Kingma & Ba 2015); AdamW (Loshchilov & Hutter 2019) where a model's decay is not 0.
+    """Adam (Kingma & Ba 2015), or AdamW (Loshchilov & Hutter 2019) for models whose weight decay is not 0.
 
-    State is written in place, and the step count lives on the device, so a step can be captured in a CUDA graph.
+    The state is updated in place and the step count is on the device, so that a step can be captured in a CUDA graph.
     """
 
     def __init__(self, flat: Tensor, trainings: Sequence[Training], mask: Tensor | None) -> None:
@@ -36,7 +36,7 @@ class Adam:
         self.has_decay = any(t.weight_decay for t in trainings)
 
     def update(self, grad: Tensor) -> None:
-        """One step along `grad` (n_models, n_flat)."""
+        """Make one step with the gradient `grad` (n_models, n_flat)."""
         if self.mask is not None:
             grad = grad * self.mask
         self.step.add_(1)
@@ -46,7 +46,7 @@ class Adam:
             rate = rate * 0.5 * (1 + torch.cos(math.pi * torch.clamp(count / self.n_steps, max=1.0)))
         if self.has_decay:
             self.flat.mul_(1 - rate * self.decay)
-        exact = self.step.double()  # 1 - 0.999^t loses half its digits in float32
+        exact = self.step.double()  # computed in float32, 1 - 0.999^t would lose half its digits
         correction_1 = (1 - BETA_1**exact).to(rate.dtype)
         correction_2 = (1 - BETA_2**exact).sqrt().to(rate.dtype)
         self.first.lerp_(grad, 1 - BETA_1)
@@ -55,7 +55,7 @@ class Adam:
         self.flat.sub_(torch.div(self.first, spread, out=spread).mul_(rate / correction_1))
 
     def freeze(self, models: Sequence[int]) -> None:
-        """Stop these models: at rate 0 their weights no longer change."""
+        """Set the learning rate of these models to 0, so that their weights no longer change."""
         self.rate[list(models)] = 0
 
     def take(self, flat: Tensor, models: Tensor, mask: Tensor | None) -> None:

@@ -1,7 +1,8 @@
-"""Models of different sizes in one tensor: padded shapes, a mask, and views into one flat parameter block.
+"""Store models of different sizes in one tensor, with padded shapes, a mask, and views into one flat block of parameters.
 
-A model's weights sit in the low corner of the padded tensors and are zero elsewhere. Gradients are multiplied by the
-mask before an optimiser sees them, so padded entries stay exactly zero, and products with them add exact zeros.
+The weights of a model fill the padded tensors from index 0 of each axis; all other entries are zero. Gradients are
+multiplied by the mask before the optimiser uses them. Padded entries therefore stay exactly zero, and products with
+them add exact zeros.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class ParameterBlock:
-    """Where each parameter of a stack lies in the flat block (n_models, n_flat)."""
+    """The place of each parameter of a stack in the flat block (n_models, n_flat)."""
 
     names: tuple[str, ...]
-    shapes: tuple[tuple[int, ...], ...]  # padded, without the model axis
-    true_shapes: tuple[Shapes, ...]  # one per model
+    shapes: tuple[tuple[int, ...], ...]  # the padded shape, without the axis of models
+    true_shapes: tuple[Shapes, ...]  # the true shapes, one per model
 
     @classmethod
     def of(cls, shapes: Sequence[Shapes]) -> ParameterBlock:
-        """The smallest layout that holds models of these shapes; all have the same names and ranks."""
+        """Return the smallest layout for models of these shapes, which must all have the same names and ranks."""
         names = tuple(shapes[0])
         assert all(tuple(model) == names for model in shapes)
         padded = tuple(
@@ -42,7 +43,7 @@ class ParameterBlock:
 
     @property
     def n_flat(self) -> int:
-        """Entries of one model's block, padding included."""
+        """Number of entries of one model's block, including padding."""
         return sum(self.lengths)
 
     @property
@@ -55,7 +56,7 @@ class ParameterBlock:
         )
 
     def views(self, flat: Tensor) -> dict[str, Tensor]:
-        """Views of shape (n_models, *shape) into the flat block; gradients flow back through them."""
+        """Return views of shape (n_models, *shape) into the flat block, through which gradients flow back."""
         pieces = torch.split(flat, self.lengths, dim=1)
         return {
             name: piece.view(flat.shape[0], *shape)
@@ -63,7 +64,7 @@ class ParameterBlock:
         }
 
     def pack(self, weights: Sequence[Mapping[str, Tensor]]) -> Tensor:
-        """The flat block of models given at their true sizes, zeros elsewhere, in the weights' own number type."""
+        """Return the flat block for models given at their true sizes, padded with zeros, in the number type of the weights."""
         sample = next(iter(weights[0].values()))
         flat = torch.zeros(len(weights), self.n_flat, dtype=sample.dtype)
         for model, tensors in enumerate(weights):
@@ -73,14 +74,14 @@ class ParameterBlock:
         return flat
 
     def unpack(self, flat: Tensor, model: int) -> dict[str, Tensor]:
-        """Copies of one model's weights at their true sizes."""
+        """Return copies of one model's weights at their true sizes."""
         return {
             name: view[0][tuple(slice(size) for size in self.true_shapes[model][name])].clone()
             for name, view in self.views(flat[model : model + 1]).items()
         }
 
     def mask(self) -> Tensor:
-        """Ones on true entries and zeros on padding, (n_models, n_flat), as booleans."""
+        """Return a Boolean mask (n_models, n_flat) that is True at real entries and False at padding."""
         ones = [
             {name: torch.ones(shape, dtype=torch.bool) for name, shape in model.items()}
             for model in self.true_shapes
@@ -88,5 +89,5 @@ class ParameterBlock:
         return self.pack(ones)
 
     def take(self, models: Sequence[int]) -> ParameterBlock:
-        """The layout of some of the models, padded as before."""
+        """Return the layout of some of the models, with the same padding."""
         return ParameterBlock(self.names, self.shapes, tuple(self.true_shapes[model] for model in models))

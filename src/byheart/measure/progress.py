@@ -1,4 +1,4 @@
-"""The progress of a sweep, in words and as a share of the work."""
+"""Describe the progress of a sweep in words and as a share of the work."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable
 from byheart.measure.sweep import SweepState
 from byheart.process.progress import Progress
 
-TOTAL = 1000  # parts the work is divided into
+TOTAL = 1000  # number of parts that the work is divided into
 
 
 def report_to(show: Progress) -> Callable[[SweepState], None]:
-    """A function that a sweep calls with its state, and that reports to `show`."""
+    """Return a function that a sweep calls with its state, and that reports to `show`."""
 
     def report(progress: SweepState) -> None:
         text = ", ".join(f"{name} {value}" for name, value in cells(progress))
@@ -22,7 +22,7 @@ def report_to(show: Progress) -> Callable[[SweepState], None]:
 
 
 def share_done(progress: SweepState) -> float:
-    """Share of the work done, counting the stack in training by its steps."""
+    """Return the share of the work that is done, counting the stack in training by its steps."""
     done = float(progress.n_stored)
     if progress.moment is not None:
         done += progress.moment.n_active * progress.moment.step / progress.moment.n_steps
@@ -30,7 +30,7 @@ def share_done(progress: SweepState) -> float:
 
 
 def cells(progress: SweepState) -> list[tuple[str, str]]:
-    """What is shown, as names and values; time left follows from the share that is done."""
+    """Return the names and values to show. The time left is computed from the share that is done."""
     shown = [("runs", f"{progress.n_stored}/{progress.n_runs}")]
     moment = progress.moment
     if moment is not None:
@@ -44,7 +44,7 @@ def cells(progress: SweepState) -> list[tuple[str, str]]:
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people."""
+    """Format seconds for people."""
     if not math.isfinite(seconds):
         return "?"
     if seconds < 120:

@@ -1,4 +1,6 @@
-"""How a model is trained, and when it has passed: the parts of a run's configuration that the engine reads."""
+"""The training options of a model, and the rule by which it passes: the parts of a run's configuration that the
+engine reads.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ METRICS: tuple[Metric, ...] = ("loss", "gap", "relative_gap", "accuracy")
 
 @dataclass(frozen=True)
 class PassRule:
-    """A model memorised its data when `metric` is at least (accuracy) or below (the others) `threshold`."""
+    """A model passes if the accuracy is at least `threshold` or, for any other metric, if it is below `threshold`."""
 
     metric: Metric
     threshold: float
@@ -31,7 +33,7 @@ class PassRule:
             raise UsageError(f"the threshold of a pass rule must be a finite number; got {self.threshold}.")
 
     def holds(self, measured: Mapping[str, float]) -> bool:
-        """Whether these measurements pass; a NaN never does."""
+        """Return whether these measurements pass. NaN never passes."""
         value = measured[self.metric]
         return value >= self.threshold if self.metric == "accuracy" else value < self.threshold
 
@@ -41,7 +43,7 @@ class PassRule:
 
 @dataclass(frozen=True)
 class Training:
-    """How one model is trained. `batch` = 0 means all samples at every step."""
+    """The training options of one model. `batch` = 0 means that every step uses all samples."""
 
     steps: int
     learning_rate: float = 1e-3
@@ -52,8 +54,8 @@ class Training:
     batch: int = 0
     reduction: Literal["mean", "sum"] = "mean"
     dtype: Literal["float32", "float64"] = "float32"
-    history: int = 20  # pairs that L-BFGS remembers
-    record_every: int = 0  # 0: about a hundred points
+    history: int = 20  # number of pairs in the history of L-BFGS
+    record_every: int = 0  # 0 means about a hundred points
     tail: int = 0  # final steps over which `accuracy_tail` is averaged
     stop: PassRule | None = None
 
@@ -74,16 +76,16 @@ class Training:
                 f" got {self.learning_rate!r} and {self.weight_decay!r}."
             )
         if self.weight_decay and self.optimiser != "adamw":
-            raise UsageError(f"`weight_decay` belongs to the optimiser adamw; got {self.optimiser!r}.")
+            raise UsageError(f"`weight_decay` needs the optimiser adamw; got {self.optimiser!r}.")
         if self.optimiser == "lbfgs" and self.batch:
             raise UsageError("L-BFGS needs all samples at every step: set batch = 0.")
 
     @property
     def stack_key(self) -> tuple[object, ...]:
-        """What models must have in common to be trained in one stack."""
+        """Return the options that must be equal for models to be trained in one stack."""
         return tuple(getattr(self, name) for name in SHARED)
 
     @property
     def record_points(self) -> int:
-        """Steps between two records."""
+        """Number of steps between two records."""
         return self.record_every or max(1, self.steps // 100)

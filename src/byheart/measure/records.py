@@ -18,16 +18,16 @@ import torch
 from byheart.measure.families import ModelConfig, complete_model, family_of
 from byheart.measure.recipe import PassRule, Training
 
-# raised whenever the same configuration would train differently, so that old records are not mistaken
+# increased whenever the same configuration would train differently, so that old records are not reused
 ENGINE = 1
 
 
 @dataclass(frozen=True)
 class Run:
-    """One model to train: what, on which data, how, and with which seed."""
+    """One model to train: the model, the data, the training options and the seed."""
 
     model: ModelConfig
-    data: Mapping[str, Any]  # what `sources.training_set_of` makes the training set from
+    data: Mapping[str, Any]  # the description from which `sources.training_set_of` makes the training set
     training: Training
     seed: int
 
@@ -37,7 +37,7 @@ class Run:
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """The configuration as plain JSON values."""
+        """Return the configuration as JSON values."""
         return {
             "engine": ENGINE,
             "family": self.model.family,
@@ -50,16 +50,16 @@ class Run:
 
     @cached_property
     def key(self) -> str:
-        """SHA-256 of the configuration: the name of the run in every store.
+        """The SHA-256 of the configuration, which identifies the run in every store.
 
-        A file enters by the digest of its content, so its path does not count: it differs from machine to machine.
+        A file is represented by the digest of its content. Its path does not count, because it differs from machine to machine.
         """
         data = {name: value for name, value in self.data.items() if name != "path"}
         return hashlib.sha256(canonical(self.config | {"data": data}).encode()).hexdigest()
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Run:
-        """The run a configuration describes."""
+        """Return the run that a configuration describes."""
         training = dict(config["training"])
         if training.get("stop"):
             training["stop"] = PassRule(**training["stop"])
@@ -69,7 +69,7 @@ class Run:
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """The outcome of one run. Nothing in it changes once it is stored."""
+    """The result of one run, which never changes after it is stored."""
 
     key: str
     config: dict[str, Any]
@@ -87,17 +87,17 @@ class Record:
 
 
 def versions() -> dict[str, str]:
-    """What the numbers depend on besides the configuration."""
+    """Return the versions of the packages that the numbers depend on."""
     return {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
 
 
 def canonical(value: object) -> str:
-    """JSON with sorted keys and no spaces; numbers that JSON lacks become null."""
+    """Return JSON with sorted keys and without spaces. Numbers that JSON lacks become null."""
     return json.dumps(finite(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def finite(value: Any) -> Any:
-    """A value as JSON has it: numbers that are not finite become null, tuples lists."""
+    """Convert a value for JSON: numbers that are not finite become null, and tuples become lists."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):
@@ -108,8 +108,9 @@ def finite(value: Any) -> Any:
 
 
 def pack_curve(steps: np.ndarray, curve: Mapping[str, np.ndarray]) -> bytes:
-    """A curve as compressed bytes; values are kept in float32."""
+    """Return a curve as compressed bytes, with values in float32."""
     buffer = io.BytesIO()
     arrays = {f"curve_{name}": values.astype(np.float32) for name, values in curve.items()}
-    np.savez_compressed(buffer, steps=steps, **arrays)  # type: ignore[arg-type]  # an array is taken for the flag allow_pickle
+    # type: ignore[arg-type]  # an array is taken for the flag allow_pickle
+    np.savez_compressed(buffer, steps=steps, **arrays)
     return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""The tables of a run store, version by version. A store is brought forward when opened, never backward."""
+"""The tables of a run store for each version. An older store is upgraded when it is opened; a store is never downgraded."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import cache
 
-APPLICATION_ID = 0x62796865  # "byhe": tells our stores from other SQLite files
+APPLICATION_ID = 0x62796865  # "byhe", which distinguishes our stores from other SQLite files
 
 _RUNS = """
 CREATE TABLE runs (
@@ -45,13 +45,13 @@ VERSION = len(MIGRATIONS)
 
 
 def version_of(connection: sqlite3.Connection) -> int:
-    """The version of an open store, 0 for an empty file."""
+    """Return the version of an open store, or 0 for an empty file."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Run all statements of the block or none of them; other writers wait meanwhile."""
+    """Run all statements of the block in one transaction, while other writers wait."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -63,10 +63,11 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def migrate(connection: sqlite3.Connection, upto: int = VERSION) -> None:
-    """Bring a store to version `upto`, each version in one transaction: done or not done, never half."""
+    """Upgrade a store to version `upto`, with one transaction per version."""
     while True:
         with transaction(connection):
-            version = version_of(connection)  # read inside: another process may have been quicker
+            # read inside the transaction, because another process may have upgraded the store already
+            version = version_of(connection)
             if version >= upto:
                 return
             for statement in _statements(MIGRATIONS[version]):
@@ -76,14 +77,18 @@ def migrate(connection: sqlite3.Connection, upto: int = VERSION) -> None:
 
 
 def find_strange(connection: sqlite3.Connection) -> str | None:
-    """Name the first part of a store that `migrate` does not make. A view may never end; a trigger may undo what was stored."""
+    """Describe the first part of a store that `migrate` does not make.
+
+    A foreign view may never end, and a foreign trigger may undo what was stored.
+    """
     ours, found = _own_parts(), _parts(connection)
     for name, part in ours.items():
-        is_spare = part[0] == "index" and name not in found  # without it a query is slower, and no different
+        # without an index, a query is slower but gives the same result
+        is_spare = part[0] == "index" and name not in found
         if found.get(name) != part and not is_spare:
-            return f"its {part[0]} {name} is not as byheart makes it"
+            return f"its {part[0]} {name} differs from the one that byheart makes"
     others = [f"{kind} {name}" for name, (kind, _) in found.items() if kind != "table" and name not in ours]
-    return f"byheart makes no {others[0]}" if others else None
+    return f"it contains {others[0]}, which byheart does not make" if others else None
 
 
 @cache
@@ -94,13 +99,13 @@ def _own_parts() -> dict[str, tuple[str, tuple[str, ...]]]:
 
 
 def _parts(connection: sqlite3.Connection) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Tables, views, triggers and indexes by name, each with the SQL statement that made it."""
+    """Return tables, views, triggers and indexes by name, each with the SQL statement that made it."""
     parts = "SELECT name, type, sql FROM sqlite_master WHERE sql IS NOT NULL"
     return {name: (kind, tuple(sql.split())) for name, kind, sql in connection.execute(parts).fetchall()}
 
 
 def _statements(script: str) -> list[str]:
-    """Split a script where SQLite says a statement is complete (a trigger holds semicolons of its own)."""
+    """Split a script into complete statements, as SQLite sees them. A trigger contains semicolons itself."""
     statements, current = [], ""
     for line in script.strip().splitlines():
         current += line + "\n"

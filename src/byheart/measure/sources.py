@@ -1,7 +1,7 @@
-"""From a description of data, as a specification writes it, to the training set a model is trained on.
+"""Make the training set of a model from a description of data in a specification.
 
-A description is plain JSON and goes into the key of every run, so it says all that the data depend on; a file enters by
-its content's digest.
+A description consists of JSON values and is a part of the key of every run, so it must contain everything that the
+data depend on. A file is represented by the digest of its content.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ Maker = Callable[[Description], TrainingSet]
 
 @dataclass(frozen=True)
 class Source:
-    """A kind of data: the fields its description has, with defaults (None: must be given), and how it is made.
+    """A kind of data: the fields of its description, with defaults (None means required), and the function that makes it.
 
-    n_numbers  how many numbers are drawn, known before they are
+    n_numbers  how many numbers will be drawn, computed in advance
     """
 
     fields: Mapping[str, Any]
@@ -57,7 +57,7 @@ SOURCES: dict[str, Source] = {}
 def _source(
     name: str, n_numbers: Callable[[Description], int] = lambda d: 0, **fields: Any
 ) -> Callable[[Maker], Maker]:
-    """Register the decorated function as a kind of data, with the fields of its description and their defaults."""
+    """Register the decorated function as a kind of data, with the fields of the description and their defaults."""
 
     def enter(make: Maker) -> Maker:
         SOURCES[name] = Source(fields, make, n_numbers)
@@ -71,14 +71,15 @@ def _labels(rng: np.random.Generator, n_classes: int, count: int) -> np.ndarray:
 
 
 def _n_associations(d: Description) -> int:
-    # beyond 64 tokens there are more sequences than memory has bytes, so the power is not taken; of one word there is one
+    # beyond 64 tokens, there are more sequences than bytes of memory, so the power is not computed; with
+    # one word, there is one sequence
     n_sequences = 1 if d["n_vocab"] == 1 else d["n_vocab"] ** min(d["seq_len"], 64)
     return int(n_sequences * (d["seq_len"] + 1))
 
 
 @_source("associations", _n_associations, n_vocab=50, seq_len=2)
 def _associations(d: Description) -> TrainingSet:
-    """Every sequence of tokens with a random next token (DPC24)."""
+    """Make every sequence of tokens, each with a random next token (DPC24)."""
     grid = np.indices((d["n_vocab"],) * d["seq_len"]).reshape(d["seq_len"], -1).T
     labels = _labels(np.random.default_rng(d["seed"]), d["n_vocab"], len(grid))
     return training_set_of_labels(grid, labels, n_classes=d["n_vocab"], n_vocab=d["n_vocab"])
@@ -86,7 +87,7 @@ def _associations(d: Description) -> TrainingSet:
 
 @_source("facts", lambda d: d["n_vocab"] + d["n_samples"], n_samples=None, n_vocab=None, n_classes=None)
 def _facts(d: Description) -> TrainingSet:
-    """Single tokens with random labels."""
+    """Make single tokens with random labels."""
     if d["n_samples"] > d["n_vocab"]:
         raise UsageError(
             f"`n_samples` = {d['n_samples']} facts need as many tokens; `n_vocab` is {d['n_vocab']}."
@@ -107,7 +108,7 @@ def _facts(d: Description) -> TrainingSet:
     read="last",
 )
 def _random_tokens(d: Description) -> TrainingSet:
-    """Uniform token sequences with random labels."""
+    """Make uniformly random token sequences with random labels."""
     rng = np.random.default_rng(d["seed"])
     inputs = rng.integers(0, d["n_vocab"], (d["n_samples"], d["seq_len"]))
     _, first, inverse = np.unique(inputs, axis=0, return_index=True, return_inverse=True)
@@ -126,7 +127,7 @@ def _random_tokens(d: Description) -> TrainingSet:
     read="last",
 )
 def _rademacher(d: Description) -> TrainingSet:
-    """Uniform vectors with labels ±1 (KS25's study of the sequence length)."""
+    """Make uniformly random vectors with labels ±1, for KS25's study of the sequence length."""
     rng = np.random.default_rng(d["seed"])
     inputs = rng.random((d["n_samples"], d["seq_len"], d["dim"]))
     return training_set_of_values(inputs, rng.choice([-1.0, 1.0], d["n_samples"]), read=d["read"])
@@ -134,7 +135,10 @@ def _rademacher(d: Description) -> TrainingSet:
 
 @_source("documents", path=None, n_documents=None, n_tokens=10, field="text")
 def _documents(d: Description) -> TrainingSet:
-    """Next tokens of documents (MFT24), shuffled and cut to `n_tokens`; the vocabulary is taken from the subset alone."""
+    """Read documents for next-token prediction (MFT24), shuffled and cut to `n_tokens`.
+
+    The vocabulary is that of the chosen documents.
+    """
     rows = _rows(d["path"], d["sha256"])
     texts = [WORDS.findall(text) for text in _column(rows, d["field"], d["path"])]
     texts = [words[: d["n_tokens"]] for words in texts if len(words) >= d["n_tokens"]]
@@ -158,7 +162,10 @@ def _documents(d: Description) -> TrainingSet:
     ordered=False,
 )
 def _sentences(d: Description) -> TrainingSet:
-    """Labelled texts (KS25) cut to `seq_len` tokens; inputs that occur with two labels are left out, repeats count once."""
+    """Read labelled texts (KS25), cut to `seq_len` tokens.
+
+    Inputs that occur with two labels are left out, and repeats count once.
+    """
     rows = _rows(d["path"], d["sha256"])
     columns = [_column(rows, name, d["path"]) for name in d["field"].split("+")]
     texts = [first_words(" ".join(cells), d["seq_len"]) for cells in zip(*columns, strict=True)]
@@ -179,14 +186,15 @@ def _sentences(d: Description) -> TrainingSet:
 
 @_source("file", path=None, n_samples=0, tokenizer="word", read="last")
 def _file(d: Description) -> TrainingSet:
-    """Samples (0: all) of a data file of any kind that `byheart compile` reads, one answer per sequence."""
+    """Read samples of any data file that `byheart compile` reads, with one answer per sequence. `n_samples` = 0 means all."""
     from byheart.data.dataset import Dataset
     from byheart.data.sequences import TokenSequences
 
     dataset = Dataset.read(d["path"], tokenizer=d["tokenizer"], on_conflict="keep")
     if dataset.task != "next-token":
         raise DataError(
-            f"{d['path']} is of task {dataset.task}; only next-token data can be trained on from a file."
+            f"{d['path']} has the task {dataset.task}; only next-token data can be read from a file for "
+            "training."
         )
     chosen = np.random.default_rng(d["seed"]).permutation(dataset.n_samples)[: d["n_samples"] or None]
     if d["n_samples"] > chosen.size:
@@ -232,7 +240,10 @@ def _label(cell: str, path: str) -> int:
 
 
 def complete_description(data: Description, seed: int, folder: Path) -> dict[str, Any]:
-    """A full description: defaults filled in, the seed set, a file named by its content; a `UsageError` otherwise."""
+    """Return a complete description, with defaults filled in, the seed set, and a file represented by its digest.
+
+    Raise `UsageError` if it is not valid.
+    """
     kind = data.get("kind")
     if kind not in SOURCES:
         raise UsageError(f"no kind of data `{kind}`; there are: {', '.join(SOURCES)}.", kind=kind)
@@ -257,7 +268,8 @@ def complete_description(data: Description, seed: int, folder: Path) -> dict[str
         wanted = type(default) if default is not None else (str if name == "path" else int)
         if type(value) is not wanted or (isinstance(value, int) and wanted is int and value < (default != 0)):
             raise UsageError(
-                f"`{name}` of data of kind {kind} must be a {'positive whole number' if wanted is int else wanted.__name__};"
+                f"`{name}` of data of kind {kind} must be a "
+                f"{'positive whole number' if wanted is int else wanted.__name__};"
                 f" got {value!r}.",
                 name=name,
             )
@@ -276,7 +288,7 @@ def complete_description(data: Description, seed: int, folder: Path) -> dict[str
 
 
 def training_set_of(data: Description) -> TrainingSet:
-    """The training set of a full description; equal descriptions share one training set."""
+    """Return the training set of a complete description. Equal descriptions share one training set."""
     return _problem(json.dumps(dict(data), sort_keys=True))
 
 

@@ -1,6 +1,6 @@
-"""A measurement as a TOML file: model family, grid, data, training, pass rule, seeds, budget, and what to search.
+"""Read the specification of a measurement from TOML: model family, grid, data, training, pass rule, seeds, budget and search.
 
-Any list in [model], [data] or [training] is an axis of the grid; a text that starts with `=` repeats another value of
+Any list in [model], [data] or [training] is an axis of the grid. A text that starts with `=` copies another value of
 [model], as in `head_dim = "=dim"`.
 """
 
@@ -25,14 +25,14 @@ from byheart.records.reader import read_values, within
 
 SECTIONS = ("name", "seeds", "model", "data", "training", "pass", "search", "tuning", "budget")
 MOST_RUNS = 10**6
-"""Runs that a grid may have. Each is made and checked before the first is trained."""
+"""The maximum number of runs in a grid. Each is made and checked before the first is trained."""
 
-MOST = 2**53  # no whole number in a specification comes near
+MOST = 2**53  # the largest whole number allowed in a specification
 
 
 @dataclass(frozen=True)
 class Search:
-    """What to bisect: a field of [model] or [data] between two whole numbers."""
+    """The search to run: bisect a field of [model] or [data] between two whole numbers."""
 
     axis: str  # "model.n_heads", "data.n_samples"
     low: int
@@ -51,10 +51,10 @@ class Search:
 
 @dataclass(frozen=True)
 class TuningPlan:
-    """Ranges that Optuna tunes in, a whole stack of `per_round` trials at a time."""
+    """The ranges in which Optuna tunes, with a stack of `per_round` trials at a time."""
 
     trials: Annotated[int, within(1, MOST_RUNS)]
-    per_round: Annotated[int, within(0, MOST_RUNS)] = 0  # 0: all at once
+    per_round: Annotated[int, within(0, MOST_RUNS)] = 0  # 0 means all at once
     learning_rate: tuple[float, float] | None = None
     warmup: tuple[int, int] | None = None
     seed: Annotated[int, within(0, MOST)] = 0
@@ -64,17 +64,20 @@ class TuningPlan:
             if span is not None and not 0 <= span[0] <= span[1] < math.inf:
                 raise UsageError(f"`{name}` in [tuning] must be a range [least, most]; got {list(span)}.")
         if self.learning_rate is not None and self.learning_rate[0] == 0:
-            raise UsageError("`learning_rate` in [tuning] is tuned in logarithms; it must begin above 0.")
+            raise UsageError(
+                "`learning_rate` in [tuning] is tuned on a logarithmic scale, so its range "
+                "must begin above 0."
+            )
 
     @property
     def round_size(self) -> int:
-        """Trials of one round."""
+        """Number of trials in one round."""
         return self.per_round or self.trials
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits a sweep keeps to."""
+    """The limits of a sweep."""
 
     max_runs: Annotated[int, within(1, MOST)] | None = None
     max_seconds: float | None = None
@@ -87,7 +90,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Specification:
-    """A checked specification. `points` are the grid's settings, without seeds."""
+    """A checked specification. `points` are the settings of the grid, without seeds."""
 
     name: str
     seeds: tuple[int, ...]
@@ -100,7 +103,7 @@ class Specification:
     folder: Path
 
     def run(self, point: Mapping[str, Mapping[str, Any]], seed: int, **training: Any) -> Run:
-        """The run of one grid point and seed; `training` overrides, as tuning does."""
+        """Return the run of one grid point and seed. `training` overrides training options, for tuning."""
         model = dict(point["model"])
         family = family_of(model.pop("family"))
         sizes = {field.name for field in family.size_fields}
@@ -120,12 +123,12 @@ class Specification:
 
     @property
     def runs(self) -> list[Run]:
-        """Every run of the grid, seeds innermost."""
+        """Return every run of the grid, with the seeds of each point together."""
         return [self.run(point, seed) for point in self.points for seed in self.seeds]
 
 
 def read_specification(path: str | Path) -> Specification:
-    """Read and check a specification; relative paths in it are relative to its folder."""
+    """Read and check a specification file. Relative paths in it are relative to its folder."""
     path = Path(path)
     if not path.exists():
         raise UsageError(f"there is no specification {path}.", path=str(path))
@@ -133,7 +136,8 @@ def read_specification(path: str | Path) -> Specification:
         table = tomllib.loads(read_bytes(path, refuse=_refuse).decode("utf-8"))
     except RecursionError:
         raise _refuse(str(path), "its values are nested too deep") from None
-    except ValueError as error:  # not UTF-8, not TOML, or a number of thousands of digits
+    # the file is not UTF-8, not TOML, or contains a number with thousands of digits
+    except ValueError as error:
         raise _refuse(str(path), str(error)) from error
     return specification_of(table, path.parent, default_name=path.stem)
 
@@ -175,8 +179,8 @@ def specification_of(
     if limit is not None and n_runs > limit:
         raise UsageError(f"the grid has {n_runs} runs; [budget] allows max_runs = {limit}.", n_runs=n_runs)
     if n_runs > MOST_RUNS:
-        raise UsageError(f"the grid has {n_runs:,} runs; {MOST_RUNS:,} is the most.", n_runs=n_runs)
-    for point in specification.points:  # every point is checked now, not hours into the sweep
+        raise UsageError(f"the grid has {n_runs:,} runs; at most {MOST_RUNS:,} are allowed.", n_runs=n_runs)
+    for point in specification.points:  # check every point now, rather than hours later during the sweep
         specification.run(point, specification.seeds[0])
     return specification
 
@@ -185,7 +189,7 @@ def _require_known(where: str, table: Mapping[str, Any], names: Any) -> None:
     names = list(names)
     for name in table:
         if name not in names:
-            known = f"{did_you_mean(name, names)}\n  It knows: {', '.join(names)}."
+            known = f"{did_you_mean(name, names)}\n  Choose from: {', '.join(names)}."
             raise UsageError(f"{where} has no field `{name}`.{known}", field=name)
 
 
@@ -207,12 +211,15 @@ def _points(table: Mapping[str, Any], search: Search | None) -> tuple[dict[str, 
             if not _is_plain(value):
                 raise UsageError(
                     f"`{field}` in [{section}] is {show_value(value)};"
-                    " it must be a number (whole ones up to 2^53), a text, true or false, or a list of these.",
+                    " it must be a number (whole ones up to 2^53), a text, true or false, or a list of "
+                    "these.",
                     field=field,
                 )
     n_points = math.prod(len(values) for _, _, values in axes)
     if n_points > MOST_RUNS:
-        raise UsageError(f"the grid has {n_points:,} points; {MOST_RUNS:,} is the most.", n_points=n_points)
+        raise UsageError(
+            f"the grid has {n_points:,} points; at most {MOST_RUNS:,} are allowed.", n_points=n_points
+        )
     points = []
     for choice in itertools.product(*(values for _, _, values in axes)):
         point: dict[str, dict[str, Any]] = {"model": {}, "data": {}, "training": {}}
@@ -229,7 +236,7 @@ def _is_plain(value: object) -> bool:
 
 
 def resolve_references(point: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """`point` with every `=name` replaced by the value of that name in [model]."""
+    """Return `point` with every `=name` replaced by the value of that name in [model]."""
 
     def value_of(value: Any) -> Any:
         if isinstance(value, str) and value.startswith("="):
@@ -245,7 +252,7 @@ def resolve_references(point: dict[str, dict[str, Any]]) -> dict[str, dict[str, 
 def with_searched_value(
     point: dict[str, dict[str, Any]], search: Search, value: int
 ) -> dict[str, dict[str, Any]]:
-    """`point` with the searched field set to `value`."""
+    """Return `point` with the searched field set to `value`."""
     return {
         section: values | ({search.field: value} if section == search.section else {})
         for section, values in point.items()
@@ -257,10 +264,11 @@ def _seeds(value: Any) -> tuple[int, ...]:
         return tuple(range(value))
     if isinstance(value, list) and value and all(type(v) is int and 0 <= v <= MOST for v in value):
         if len(set(value)) < len(value):
-            raise UsageError(f"`seeds` names one seed twice: {value}.")
+            raise UsageError(f"`seeds` lists a seed twice: {value}.")
         return tuple(value)
     raise UsageError(
-        f"`seeds` must be a count of at least 1 and at most {MOST_RUNS:,}, or a list of seeds; got {show_value(value)}."
+        f"`seeds` must be a count of at least 1 and at most {MOST_RUNS:,}, or a list of seeds; got "
+        f"{show_value(value)}."
     )
 
 
@@ -275,7 +283,8 @@ def _rule(table: object) -> tuple[PassRule | None, bool]:
     if table is None:
         return None, False
     found = read_values(table, _PassSection, "[pass]")
-    return PassRule(found.metric, found.threshold), found.stop_early  # type: ignore[arg-type]  # the rule looks at it
+    # type: ignore[arg-type]  # the rule looks at it
+    return PassRule(found.metric, found.threshold), found.stop_early
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Models and their training sets side by side: padded inputs, targets, masks and initial weights on one device."""
+"""Combine models and their training sets in a stack: padded inputs, targets, masks and initial weights on one device."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from byheart.measure.training_set import TrainingSet
 
 @dataclass(frozen=True, eq=False)
 class StackTargets:
-    """What the rows of a stack should answer. Padded rows and targets have weight 0."""
+    """The targets of the rows of a stack. Padded rows and targets have weight 0."""
 
     pair_index: Tensor  # (n_models, n_targets): row · n_classes + class
     pair_weights: Tensor  # (n_models, n_targets)
     row_weights: Tensor  # (n_models, n_rows)
     labels: Tensor | None  # (n_models, n_rows) where every row has one answer, for drawn batches
     values: Tensor | None  # (n_models, n_rows) for squared error
-    class_bias: Tensor | None  # (n_models, 1, n_classes): minus infinity at classes a model does not have
+    # (n_models, 1, n_classes), minus infinity at classes that a model does not have
+    class_bias: Tensor | None
     n_rows: Tensor  # (n_models, 1)
     n_samples: Tensor  # (n_models,)
     entropy: Tensor  # (n_models,)
@@ -32,14 +33,14 @@ class StackTargets:
 
 @dataclass(frozen=True, eq=False)
 class Stack:
-    """Models of one family, and what each is to learn."""
+    """Models of one family with their training sets."""
 
     family: Family
     models: tuple[ModelConfig, ...]
     training_sets: tuple[TrainingSet, ...]
     seeds: tuple[int, ...]
-    layout: ParameterBlock  # of what is trained
-    # frozen weights, (n_models, *padded shape): no optimiser sees them, not even its decay
+    layout: ParameterBlock  # the layout of the trained weights
+    # frozen weights, (n_models, *padded shape), which the optimiser does not change, not even by decay
     fixed: dict[str, Tensor]
     inputs: Inputs
     tables: dict[str, Tensor]
@@ -52,21 +53,21 @@ class Stack:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The number type of weights and activations."""
+        """Number type of weights and activations."""
         return self.inputs.dtype
 
     def initial(self) -> Tensor:
-        """Initial weights (n_models, n_flat), drawn per model from its own seed on the CPU in float64."""
+        """Return initial weights (n_models, n_flat). Each model draws its own from its seed, on the CPU in float64."""
         return _draw_weights(self.family, self.models, self.training_sets, self.seeds, self.layout).to(
             self.device, self.dtype
         )
 
     def weights(self, flat: Tensor) -> dict[str, Tensor]:
-        """All weights by name, those of `flat` and the frozen ones."""
+        """Return all weights by name: those in `flat` and the frozen ones."""
         return self.layout.views(flat) | self.fixed
 
     def n_parameters(self, model: int) -> int:
-        """Trained parameters of one model."""
+        """Return the number of trained parameters of one model."""
         return sum(int(np.prod(shape)) for shape in self.layout.true_shapes[model].values())
 
 
@@ -78,11 +79,13 @@ def make_stack(
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> Stack:
-    """Stack `models`, each with its own training set and seed. Sizes may differ; family and options may not."""
+    """Stack `models`, each with its own training set and seed. Sizes may differ, but family and options must be equal."""
     family = family_of(models[0].family)
     models = tuple(complete_model(family, model) for model in models)
     if len(models) > 1 and not family.is_stacked:
-        raise UsageError(f"models of family {family.name} train one at a time.", family=family.name)
+        raise UsageError(
+            f"models of family {family.name} cannot be stacked; train them one at a time.", family=family.name
+        )
     if any(m.family != family.name or m.options != models[0].options for m in models):
         raise UsageError("models of one stack must share their family and options; only sizes may differ.")
     first = training_sets[0]
@@ -96,7 +99,9 @@ def make_stack(
                 "models of one stack must share the loss, the token read and the kind of inputs."
             )
     if first.n_vocab == 0 and not family.takes_vectors:
-        raise UsageError(f"family {family.name} takes token ids; these data are vectors.", family=family.name)
+        raise UsageError(
+            f"family {family.name} needs token ids, but these data are vectors.", family=family.name
+        )
     shapes = [family.shapes(m, p) for m, p in zip(models, training_sets, strict=True)]
     if any(tuple(shape) != tuple(shapes[0]) for shape in shapes):
         raise UsageError(
@@ -132,7 +137,7 @@ def _draw_weights(
     seeds: Sequence[int],
     layout: ParameterBlock,
 ) -> Tensor:
-    """Initial weights of the names in `layout`, in float64: each model draws all of its weights from its own seed."""
+    """Draw the initial weights of the names in `layout`, in float64. Each model draws all its weights from its own seed."""
     found = []
     for model, training_set, seed in zip(models, training_sets, seeds, strict=True):
         drawn = family.initial(model, training_set, torch.Generator().manual_seed(seed))
@@ -148,7 +153,7 @@ def _is_shared(training_sets: tuple[TrainingSet, ...], array: Callable[[Training
 def _side_by_side(
     training_sets: tuple[TrainingSet, ...], array: Callable[[TrainingSet], np.ndarray], fill: float = 0
 ) -> np.ndarray:
-    """(n_models, *padded shape), or (1, *shape) where all agree."""
+    """Return the arrays as one of shape (n_models, *padded shape), or (1, *shape) if all are equal."""
     if _is_shared(training_sets, array):
         return array(training_sets[0])[None]
     pieces = [array(training_set) for training_set in training_sets]
@@ -193,7 +198,7 @@ def _targets(
     weights = tensor(lambda p: p.weights, dtype)
     rows = torch.div(index, n_classes, rounding_mode="floor")
     row_weights = torch.zeros(n_models, n_rows, dtype=dtype, device=device).scatter_add_(1, rows, weights)
-    # A batch is drawn uniformly over rows, which is right only where every row stands for as many samples.
+    # A batch is drawn uniformly over rows, which is correct only if every row stands for the same number of samples.
     even = all(p.has_one_answer and bool((p.weights == p.weights[0]).all()) for p in training_sets)
     counts = {training_set.n_classes for training_set in training_sets}
     bias = None

@@ -1,4 +1,4 @@
-"""Group runs into stacks: what may train together, what should, and how much fits."""
+"""Group runs into stacks, by which runs can train together, which should, and how many fit in memory."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from byheart.measure.sources import training_set_of
 from byheart.measure.stack import Stack, make_stack
 from byheart.measure.trainer import Outcome
 
-# What a step costs besides its models, in parameters: below these many in a stack, time goes into starting operations.
+# The fixed cost of a step, in parameters: with fewer parameters in a stack, starting operations takes most of the time.
 OVERHEAD = {"cpu": 20_000, "cuda": 2_000_000}
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Runs that train as one stack, and the memory they are expected to take."""
+    """Runs that train as one stack, and the memory that they are expected to take."""
 
     runs: tuple[Run, ...]
     n_bytes: int
@@ -38,12 +38,12 @@ def pack(
     measure: Callable[[Run], int] | None = None,
     overhead: int | None = None,
 ) -> list[Batch]:
-    """Stacks of runs that agree where they must, within `memory` bytes and `most` models.
+    """Group runs that can train together into stacks, within `memory` bytes and `most` models.
 
-    Models are padded to the largest of their stack, so similar sizes go together: the cuts between sizes minimise
-    padded parameters plus overhead. `overhead` says what a stack costs where the device's default is far off, as
-    for deep models with large frozen tables, whose steps are many operations on few weights that move. A run that alone
-    exceeds the memory still gets a stack of its own: it is tried, and fails by itself.
+    Models are padded to the largest of their stack, so similar sizes are grouped: the grouping minimises padded
+        parameters plus overhead. `overhead` is the fixed cost of a stack. It is given if the default of the device is
+        far off, as for deep models with large frozen tables, whose steps are many operations on few trained weights.
+        A run that exceeds the memory alone still gets its own stack, so that it is tried and only this run fails.
     """
     measure = measure or (
         lambda run: bytes_per_model(run.model, training_set_of(run.data), run.training, device)
@@ -60,7 +60,8 @@ def pack(
             [dict(shapes) for shapes, _ in kinds], [len(same) for _, same in kinds], n_together, overhead
         ):
             members = [run for _, same in kinds[segment] for run in same]
-            heaviest = max(measure(kinds[segment][-1][1][0]), 1)  # all are padded to it, so it stands for all
+            # all models are padded to this one, so its memory is that of each
+            heaviest = max(measure(kinds[segment][-1][1][0]), 1)
             size = max(1, min(n_together, memory // heaviest))
             for start in range(0, len(members), size):
                 chosen = tuple(members[start : start + size])
@@ -69,7 +70,7 @@ def pack(
 
 
 def stack_of(runs: Sequence[Run], device: torch.device) -> Stack:
-    """The runs side by side, each with its own training set and seed, in the number type they ask for."""
+    """Stack the runs, each with its own training set and seed, in their number type."""
     return make_stack(
         [run.model for run in runs],
         [training_set_of(run.data) for run in runs],
@@ -80,7 +81,7 @@ def stack_of(runs: Sequence[Run], device: torch.device) -> Stack:
 
 
 def record_of(run: Run, outcome: Outcome, device: torch.device) -> Record:
-    """The record of a run that has just ended on `device`."""
+    """Return the record of a run that has just ended on `device`."""
     found = {name: value for name, value in vars(outcome).items() if name != "weights"}
     return Record(
         key=run.key,
@@ -96,8 +97,10 @@ def record_of(run: Run, outcome: Outcome, device: torch.device) -> Record:
 def _segments(
     shapes: list[dict[str, tuple[int, ...]]], counts: list[int], most: int, overhead: int
 ) -> list[slice]:
-    """Cut a list of sizes into runs of neighbours at the least cost: padded parameters, and overhead for each stack."""
-    best = [(0.0, 0)]  # of the first k sizes: their cost, and where the last segment begins
+    """Split a sorted list of sizes into groups of neighbours with the least cost: padded parameters, plus overhead
+    per group.
+    """
+    best = [(0.0, 0)]  # for the first k sizes: their cost, and where the last group begins
     for end in range(1, len(shapes) + 1):
         widest: dict[str, tuple[int, ...]] = shapes[end - 1]
         n_models, choices = 0, []

@@ -1,4 +1,4 @@
-"""Ways to make training steps: eagerly, as a captured CUDA graph, compiled, or by L-BFGS."""
+"""Run training steps: eagerly, as a captured CUDA graph, compiled, or by L-BFGS."""
 
 from __future__ import annotations
 
@@ -17,16 +17,18 @@ from byheart.measure.stack import Stack
 
 Engine = Literal["auto", "eager", "graph", "compile"]
 
-# Compiling takes 10 to 25 s and makes steps 1.2 to 2.2 times faster, on a GPU as on a CPU: worth it from about here.
+# Compiling takes 10 to 25 s and makes steps 1.2 to 2.2 times faster, on a GPU as on a CPU: worthwhile from
+# about this many steps.
 COMPILE_FROM_STEPS = 20_000
 
-# Processes that share a GPU take turns, a captured graph each, and one of many operations keeps it for milliseconds: long
-# trainings capture several steps at once, up to about this many logits and this many steps, or they would mostly wait.
+# Processes that share a GPU take turns, with one captured graph per turn, and a graph with many operations
+# takes milliseconds. To avoid waiting most of the time, long trainings capture several steps at once, up to
+# about this many logits and steps.
 TURN_LOGITS, TURN_STEPS = 600_000_000, 50
 
 
 class Stepper(Protocol):
-    """Something that moves the weights of a stack."""
+    """An object that trains the weights of a stack."""
 
     @property
     def flat(self) -> Tensor:
@@ -34,7 +36,7 @@ class Stepper(Protocol):
 
     @property
     def is_fixed(self) -> bool:
-        """Whether a change of the stack costs a new capture or compilation."""
+        """Whether a change of the stack needs a new capture or compilation."""
 
     def run(self, steps: int) -> None:
         """Make `steps` steps."""
@@ -43,11 +45,14 @@ class Stepper(Protocol):
         """Stop training these models."""
 
     def take(self, stack: Stack, models: Sequence[int]) -> Stepper:
-        """Continue with only these models, now stacked as `stack`."""
+        """Return a stepper that continues with only these models, which are stacked as `stack`."""
 
 
 def make_stepper(stack: Stack, trainings: Sequence[Training], engine: Engine) -> Stepper:
-    """The stepper for these trainings. `auto`: compiled for long trainings, else a CUDA graph, or eager on a CPU."""
+    """Return the stepper for these trainings.
+
+    `auto` compiles long trainings, and otherwise uses a CUDA graph, or eager steps on a CPU.
+    """
     if trainings[0].optimiser == "lbfgs":
         return LBFGSStepper(stack, trainings[0])
     if engine != "auto":
@@ -62,9 +67,9 @@ def _without_compiling(device: torch.device) -> Engine:
 
 
 class AdamStepper:
-    """Adam or AdamW, one step after another.
+    """Trains with Adam or AdamW.
 
-    With `falls_back`, steps that cannot be compiled (no compiler on the machine) run uncompiled.
+    With `falls_back`, steps run uncompiled if they cannot be compiled, for example because the machine has no compiler.
     """
 
     def __init__(
@@ -88,11 +93,11 @@ class AdamStepper:
 
         self.losses: Callable[[Tensor, Tensor, Tensor], Tensor] = losses
         self.update: Callable[[Tensor], None] = self.adam.update
-        self.graph: torch.cuda.CUDAGraph | None = None  # of one step
-        self.turn_graph: torch.cuda.CUDAGraph | None = None  # of `turn` steps
+        self.graph: torch.cuda.CUDAGraph | None = None  # the captured graph of one step
+        self.turn_graph: torch.cuda.CUDAGraph | None = None  # the captured graph of `turn` steps
         self.turn = steps_of_turn(stack) if plan.steps >= COMPILE_FROM_STEPS else 1
         if self.engine == "compile":
-            # Code is compiled anew for every stack, and after a few times the framework would silently stop compiling it.
+            # Every stack compiles the code again. After a few times, the framework would silently stop compiling it.
             torch.compiler.reset()
             self.losses = torch.compile(losses, dynamic=False)
             self.update = torch.compile(self.adam.update, dynamic=False)
@@ -131,7 +136,10 @@ class AdamStepper:
             self.graph.replay()
 
     def _capture(self, steps: int) -> int:
-        """Capture a step and a turn of steps. A capture needs a few ordinary steps first, which count; returns their number."""
+        """Capture one step, and one turn of steps.
+
+        A capture needs a few ordinary steps first; return their number, since they count.
+        """
         ordinary = min(3, steps)
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch states no types here
         side.wait_stream(torch.cuda.current_stream())
@@ -150,11 +158,11 @@ class AdamStepper:
         return ordinary
 
     def freeze(self, models: Sequence[int]) -> None:
-        """Set their learning rate to zero, in place."""
+        """Set the learning rate of these models to zero, in place."""
         self.adam.freeze(models)
 
     def take(self, stack: Stack, models: Sequence[int]) -> AdamStepper:
-        """Copy the weights and moments of the models that stay."""
+        """Copy the weights and moments of the models that remain."""
         index = torch.tensor(models, device=self.flat.device)
         self.stack = stack
         self.flat = self.flat.detach()[index].clone().requires_grad_()
@@ -164,14 +172,14 @@ class AdamStepper:
 
 
 def steps_of_turn(stack: Stack) -> int:
-    """How many steps of this stack a GPU makes before another process gets its turn."""
+    """Return how many steps of this stack a GPU makes before another process gets its turn."""
     rows = stack.targets.row_weights
     n_logits = rows.numel() * max(training_set.n_classes for training_set in stack.training_sets)
     return max(1, min(TURN_STEPS, TURN_LOGITS // max(n_logits, 1)))
 
 
 class LBFGSStepper:
-    """Full-batch L-BFGS; a step is one evaluation."""
+    """Trains with full-batch L-BFGS. A step is one evaluation."""
 
     is_fixed = False
 
@@ -199,11 +207,11 @@ class LBFGSStepper:
         self.lbfgs.run(steps)
 
     def freeze(self, models: Sequence[int]) -> None:
-        """Accept no further step of these models."""
+        """Stop accepting steps of these models."""
         self.lbfgs.freeze(models)
 
     def take(self, stack: Stack, models: Sequence[int]) -> LBFGSStepper:
-        """Copy the state of the models that stay."""
+        """Copy the state of the models that remain."""
         index = torch.tensor(models, device=stack.device)
         self.lbfgs.take(self.lbfgs.flat[index], index)
         self.stack = stack

@@ -20,9 +20,9 @@ from byheart.measure.records import Record, canonical, pack_curve
 from byheart.measure.stored_record import COLUMNS, DOCUMENTS, read_row
 from byheart.process.liveness import is_running, start_of
 
-LEASE_SECONDS = 300.0  # after which a claim of a process we cannot look at counts as lost
-BUSY_SECONDS = 60.0  # how long a writer waits for another
-MOST_BYTES = 2**26  # of one value of a store, or of a list of a million keys
+LEASE_SECONDS = 300.0  # time after which a claim counts as lost, if its process cannot be checked
+BUSY_SECONDS = 60.0  # how long a writer waits for another writer
+MOST_BYTES = 2**26  # maximum size of one value of a store, or of a list of a million keys
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -33,17 +33,17 @@ class CorruptStore(DoesNotHold):
 
 
 class NewerStore(UsageError):
-    """The store was written by a newer version."""
+    """The store was written by a newer version of byheart."""
 
 
 class StoreStopped(ByheartError):
-    """The store cannot be written just now (disk full, no permission, locked); what it holds is intact."""
+    """The store cannot be written at present (disk full, no permission, locked). Its contents are intact."""
 
     exit_status = ExitStatus.STOPPED
 
 
 def _explain(method: Callable[Concatenate[Store, _P], _T]) -> Callable[Concatenate[Store, _P], _T]:
-    """Turn SQLite's errors into ours, which say what to do."""
+    """Convert errors of SQLite to errors of byheart, which say what to do."""
 
     @wraps(method)
     def call(self: Store, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -62,25 +62,26 @@ def _explaining(path: Path) -> Iterator[None]:
             raise _corrupt(path, str(error)) from error
         raise StoreStopped(
             f"the run store {path} cannot be used: {error}.\n"
-            "  Records stored so far are intact. Free disk space or fix permissions and run the same command again:"
-            " finished runs are not repeated.",
+            "  Stored records are intact. Free disk space or fix permissions, and run the same command "
+            "again. Finished runs are not repeated.",
             path=str(path),
         ) from error
-    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # a text in it may not be UTF-8
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # a text in the store may not be UTF-8
         raise _corrupt(path, str(error)) from error
 
 
 def _corrupt(path: Path, reason: str) -> CorruptStore:
     return CorruptStore(
         f"{path} is damaged or is not a run store: {reason}.\n"
-        f"  It was left as it is. Save what can be read with `sqlite3 {path} .recover | sqlite3 rescued.sqlite`, or"
+        f"  The file was not changed. Save what can be read with `sqlite3 {path} .recover | sqlite3 "
+        "rescued.sqlite`, or"
         " name another file with --store.",
         path=str(path),
     )
 
 
 def _file_at(path: Path) -> tuple[int, int] | None:
-    """Which file has this name now."""
+    """Return the identity of the file that has this name now."""
     try:
         found = path.stat()
     except OSError:
@@ -89,7 +90,10 @@ def _file_at(path: Path) -> tuple[int, int] | None:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    """Open a store. SQLite needs files beside it even for reading; in a read-only folder it is told not to make them."""
+    """Open a store.
+
+    SQLite makes files beside the store even for reading, so in a read-only folder it is opened without them.
+    """
     place, is_fixed = str(path), not os.access(path.parent, os.W_OK)
     if is_fixed:
         without_log = not path.with_name(f"{path.name}-wal").exists()
@@ -101,7 +105,7 @@ class Store:
     """An open run store. Use it from one thread; open it again in each process."""
 
     def __init__(self, path: str | Path, *, create: bool = True) -> None:
-        """Open or make the store at `path`, bringing an older one up to date."""
+        """Open or make the store at `path`. An older store is upgraded."""
         self.path = Path(path)
         if not create and not self.path.exists():
             raise UsageError(f"there is no run store at {self.path}.", path=str(self.path))
@@ -121,8 +125,9 @@ class Store:
         version = schema.version_of(self.connection)
         if version > schema.VERSION:
             raise NewerStore(
-                f"{self.path} has schema version {version}; this byheart knows versions up to {schema.VERSION}.\n"
-                "  Update byheart, or name another file with --store. The store was not changed.",
+                f"{self.path} has schema version {version}; this version of byheart knows versions up to "
+                f"{schema.VERSION}.\n"
+                "  Update byheart, or give another file with --store. The store was not changed.",
                 path=str(self.path),
                 version=version,
             )
@@ -135,7 +140,7 @@ class Store:
             raise _corrupt(self.path, str(answer))
         if os.access(self.path.parent, os.W_OK):
             self.connection.execute("PRAGMA journal_mode = WAL")
-            # a record reported as stored survives a power cut
+            # a record that was reported as stored survives a power failure
             self.connection.execute("PRAGMA synchronous = FULL")
         if version < schema.VERSION:
             schema.migrate(self.connection)
@@ -156,10 +161,11 @@ class Store:
 
     @_explain
     def add(self, record: Record) -> bool:
-        """Store a record and give up its claim; False if the run already has a record, which is kept."""
-        if _file_at(self.path) != self._file:  # SQLite would write on into a file without a name
+        """Store a record and release its claim. Return False if the run already has a record, which is kept."""
+        if _file_at(self.path) != self._file:  # SQLite would continue to write to the deleted file
             raise StoreStopped(
-                f"the run store {self.path} was removed or replaced while it was in use; its records are lost.\n"
+                f"the run store {self.path} was removed or replaced while it was in use; its records are "
+                "lost.\n"
                 "  Run the same command again: it trains the runs that are missing from the file.",
                 path=str(self.path),
             )
@@ -173,12 +179,12 @@ class Store:
 
     @_explain
     def stored_keys(self, keys: Iterable[str]) -> set[str]:
-        """The keys among `keys` that have a record."""
+        """Return those of `keys` that have a record."""
         return self._present("runs", keys)
 
     @_explain
     def records(self, keys: Iterable[str] | None = None, *, family: str | None = None) -> list[Record]:
-        """Records in order of creation: all, those of `keys`, or those of one family."""
+        """Return records in order of creation: all, those of `keys`, or those of one family."""
         query, values = "SELECT * FROM runs WHERE true", []
         if keys is not None:
             query += " AND key IN (SELECT value FROM json_each(?))"
@@ -191,7 +197,7 @@ class Store:
         ]
 
     def records_of(self, keys: Sequence[str]) -> list[Record]:
-        """The records of `keys`, in their order; those that have none are left out."""
+        """Return the records of `keys`, in the order of the keys. Keys without a record are skipped."""
         found = {record.key: record for record in self.records(keys)}
         return [found[key] for key in keys if key in found]
 
@@ -203,14 +209,17 @@ class Store:
 
     @_explain
     def count(self) -> int:
-        """How many records there are."""
+        """Return the number of records."""
         return int(self.connection.execute("SELECT count(*) FROM runs").fetchone()[0])
 
-    # --- claims: who is training what -----------------------------------------------------------------------
+    # --- claims: which process trains which runs -----------------------------------------------------------------------
 
     @_explain
     def claim(self, keys: Sequence[str], owner: str | None = None, limit: int | None = None) -> list[str]:
-        """Take up to `limit` of `keys` for training: those neither stored nor claimed by a living owner."""
+        """Claim up to `limit` of `keys` for training and return them.
+
+        Keys that are stored, or claimed by a living owner, are skipped.
+        """
         owner = owner or this_process()
         with schema.transaction(self.connection):
             self._drop_lost_claims()
@@ -223,7 +232,7 @@ class Store:
 
     @_explain
     def renew(self, owner: str | None = None) -> None:
-        """Record that the owner is alive, so that its claims stay valid."""
+        """Record that the owner is alive, which keeps its claims valid."""
         expires = time.time() + LEASE_SECONDS
         self.connection.execute(
             "UPDATE claims SET expires = ? WHERE owner = ?", (expires, owner or this_process())
@@ -231,7 +240,7 @@ class Store:
 
     @_explain
     def release(self, owner: str | None = None) -> None:
-        """Give up every claim of the owner."""
+        """Release every claim of the owner."""
         self.connection.execute("DELETE FROM claims WHERE owner = ?", (owner or this_process(),))
 
     def _drop_lost_claims(self) -> None:
@@ -250,12 +259,12 @@ def _own_name(pid: int) -> str:
 
 
 def this_process() -> str:
-    """A name for this process that no other process on this machine has had."""
+    """Return a name for this process that is unique on this machine, even among ended processes."""
     return _own_name(os.getpid())
 
 
 def _has_died(owner: str) -> bool:
-    """Whether the owner was a process of this machine that has ended. Owners on other machines are judged by their lease."""
+    """Return whether the owner was a process of this machine that has ended. The claims of other machines expire instead."""
     host, _, rest = owner.rpartition(":")[0].rpartition(":")
     started = owner.rpartition(":")[2]
     if host != socket.gethostname() or not rest.isdigit():

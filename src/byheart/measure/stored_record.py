@@ -1,6 +1,6 @@
-"""A row of a run store, read as if it were hostile: the file may come from anyone.
+"""Read a row of a run store as if it were hostile, because the file may come from anyone.
 
-Written out here, because a bare machine that trains has neither msgspec nor the readers of data files.
+This module does not use the package's other readers, because machines that only train lack msgspec.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SECTIONS = ("sizes", "options", "data", "training")
 
 
 def read_row(row: Sequence[Any]) -> Record:
-    """The record in a row of the table; raises `DataError` with the run and the field where it is not one."""
+    """Return the record in a row of the table. Raise `DataError`, naming the run and the field, if it is not valid."""
     values = dict(zip(COLUMNS, row, strict=True))
     run = f"run {str(values['key'])[:12]}"
     for name, kind in COLUMNS.items():
@@ -59,7 +59,7 @@ def read_row(row: Sequence[Any]) -> Record:
 
 
 def read_curve(packed: bytes, where: str = "a stored curve") -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """The inverse of `records.pack_curve`."""
+    """Unpack a curve of `records.pack_curve`."""
     try:
         arrays = read_npz(Path(where), content=io.BytesIO(packed))
         steps = arrays.pop("steps")
@@ -67,7 +67,7 @@ def read_curve(packed: bytes, where: str = "a stored curve") -> tuple[np.ndarray
             raise ValueError("its arrays are not lists of numbers")
     except (ByheartError, MemoryError):
         raise
-    except Exception as error:  # zipfile, zlib, tokenize and numpy raise what they happen to raise
+    except Exception as error:  # zipfile, zlib, tokenize and numpy raise many types of exceptions
         raise DataError(f"{where} cannot be read: {error or type(error).__name__}.") from error
     return steps, {name.removeprefix("curve_"): values for name, values in arrays.items()}
 
@@ -82,7 +82,7 @@ def _document(text: str, run: str, name: str) -> dict[str, Any]:
 
 
 def _is_number(value: object) -> bool:
-    """Whether a value is a number that a float can hold."""
+    """Return whether a value is a number that a float can represent."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2.0**1023
 
 

@@ -1,7 +1,7 @@
-"""Running many runs into a store: resumable, several processes at a time, nothing trained twice.
+"""Train many runs into a store. A sweep can be resumed, several processes can share it, and no run is trained twice.
 
-A process claims the runs of a stack, trains them and stores each as soon as it ends. If it dies, its claims lapse and the
-unfinished runs are claimed by the next process.
+A process claims the runs of a stack, trains them, and stores each as soon as it ends. If the process dies, its claims
+expire, and another process claims the unfinished runs.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from byheart.measure.trainer import Moment, Outcome, train
 
 RENEW_SECONDS = 10.0
 WAIT_SECONDS = 0.5
-PACE_STEPS = 0.05  # of a stack's steps tell its pace
+PACE_STEPS = 0.05  # number of steps of a stack that are used to measure its speed
 
 
 @dataclass(frozen=True)
 class SweepState:
-    """The state of a sweep; `moment` is that of the stack in training."""
+    """The state of a sweep. `moment` is the progress of the stack in training."""
 
     n_runs: int
     n_stored: int
@@ -36,26 +36,27 @@ class SweepState:
 
 @dataclass(frozen=True)
 class SweepReport:
-    """What a sweep did. `is_complete` is false if it ran out of time."""
+    """The result of a sweep. `is_complete` is false if it ran out of time."""
 
     n_runs: int
-    n_found: int  # already stored when it began
-    n_trained: int  # stored by this process
+    n_found: int  # number of runs already stored at the start
+    n_trained: int  # number of runs stored by this process
     seconds: float
     is_complete: bool
 
 
 class _TooLate(Exception):
-    """A stack that cannot end in time."""
+    """Raised for a stack that cannot end in time."""
 
 
 @dataclass(eq=False)
 class Sweep:
-    """Trains every run that the store lacks, in stacks, and stores each record as its model ends.
+    """Trains every run that is not in the store, in stacks, and stores each record as soon as its model ends.
 
-    After `max_seconds` nothing new begins; with `gives_up`, a stack that cannot end by then is given up as soon as its pace
-    shows that, and stacks that fit come next. With `wait`, `run` returns only when every run is stored, by this process or by
-    others at work on the same store. `overhead` is what a stack costs, as `pack` counts it.
+    After `max_seconds`, no new stack begins. With `gives_up`, a stack is abandoned as soon as its speed shows that it
+    cannot end by then, and stacks that can are trained instead. With `wait`, `run` returns only when every run is
+    stored, by this process or by others that use the same store. `overhead` is the fixed cost of a stack, as in
+    `pack`.
     """
 
     runs: Sequence[Run]
@@ -76,7 +77,8 @@ class Sweep:
         self.place = choose_device(self.device)
         self.by_key = {run.key: run for run in self.runs}
         self.n_trained = self.n_stored = 0
-        self.paced: tuple[float, int] | None = None  # when the stack's first steps were seen, and how many
+        # the time at which the first steps of the stack were done, and their number
+        self.paced: tuple[float, int] | None = None
         self.bytes: dict[str, int] = {}
         self.given_up: set[str] = set()
 
@@ -113,7 +115,7 @@ class Sweep:
         return SweepReport(len(self.by_key), n_found, self.n_trained, seconds, not pending)
 
     def _bytes(self, run: Run) -> int:
-        """Memory of a run, measured once: this is asked repeatedly while other processes work."""
+        """Return the memory of a run, measured only once, because it is needed repeatedly while other processes work."""
         if run.key not in self.bytes:
             self.bytes[run.key] = bytes_per_model(
                 run.model, training_set_of(run.data), run.training, self.place
@@ -143,7 +145,7 @@ class Sweep:
     def _tell(self, moment: Moment | None) -> None:
         now = time.monotonic()
         if self.gives_up and self.deadline is not None and moment is not None and moment.step > 0:
-            # the first steps compile or capture, so the pace is that of the steps after them
+            # the first steps compile or capture, so the speed is measured on the steps after them
             self.paced = self.paced or (now, moment.step)
             since, first = self.paced
             if moment.step >= first + PACE_STEPS * moment.n_steps:

@@ -1,4 +1,4 @@
-"""Records as flat rows: filtered, written to CSV or Parquet, and compared setting by setting over seeds."""
+"""Convert records to flat rows, filter them, write them to CSV or Parquet, and compare settings over seeds."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from byheart.measure.records import Record
 
 Row = dict[str, Any]
 FORMATS = (".csv", ".parquet")
-SIGNS = {"!=": ne, "<=": le, ">=": ge, "=": eq, "<": lt, ">": gt}  # longer ones first
+SIGNS = {"!=": ne, "<=": le, ">=": ge, "=": eq, "<": lt, ">": gt}  # longer operators first
 
 
 def row_of(record: Record) -> Row:
-    """One record as flat columns such as `sizes.n_heads`, `training.steps`, `measured.accuracy`."""
+    """Return one record as flat columns, such as `sizes.n_heads`, `training.steps` and `measured.accuracy`."""
     config = record.config
     row: Row = {"key": record.key, "family": config["family"], "seed": config["seed"]}
     for section in ("sizes", "options", "data", "training"):
@@ -41,7 +41,7 @@ def _flat(value: Any) -> Any:
 
 
 def columns_of(rows: Iterable[Row]) -> list[str]:
-    """All columns, in order of first appearance."""
+    """Return all columns, in order of first appearance."""
     return list(dict.fromkeys(name for row in rows for name in row))
 
 
@@ -51,7 +51,7 @@ def _require_column(name: str, known: Sequence[str]) -> None:
 
 
 def filter_rows(rows: Sequence[Row], conditions: Sequence[str]) -> list[Row]:
-    """Rows that meet every condition: `column=value`, or with `!=`, `<`, `<=`, `>`, `>=`."""
+    """Return the rows that meet every condition: `column=value`, or with `!=`, `<`, `<=`, `>`, `>=`."""
     kept = list(rows)
     for condition in conditions:
         name, sign, text = _parse(condition)
@@ -72,12 +72,12 @@ def _parse(condition: str) -> tuple[str, str, str]:
 def _meets(value: Any, sign: str, text: str) -> bool:
     try:
         return bool(SIGNS[sign](float(value), float(text)))
-    except (TypeError, ValueError):  # texts are equal or not, and none is the smaller
+    except (TypeError, ValueError):  # texts can be equal, but are not ordered
         return sign in ("=", "!=") and bool(SIGNS[sign](str(value), text))
 
 
 def export(rows: Sequence[Row], path: Path) -> None:
-    """Write rows to a .csv or .parquet file, whole or not at all."""
+    """Write rows to a .csv or .parquet file, atomically."""
     if path.suffix not in FORMATS:
         raise UsageError(f"{path} must end in {' or '.join(FORMATS)}.", path=str(path))
     columns = columns_of(rows)
@@ -104,17 +104,17 @@ def _parquet(rows: Sequence[Row], columns: list[str]) -> bytes:
 
 @dataclass(frozen=True)
 class Compared:
-    """Records that agree in the columns compared by, and their mean with a 95% interval over seeds."""
+    """Records with equal values in the columns to compare by, and their mean with a 95% interval over seeds."""
 
     setting: dict[str, Any]
     n_records: int
     mean: float
     interval: tuple[float, float] | None
-    n_without: int  # records whose metric is no number
+    n_without: int  # number of records whose metric is not a number
 
 
 def compare(rows: Sequence[Row], by: Sequence[str], metric: str) -> list[Compared]:
-    """Group rows by columns and average `metric`; by default by all columns that differ, except seeds and outcomes."""
+    """Group rows by columns and average `metric`. By default, group by all columns that differ, except seeds and results."""
     known = columns_of(rows)
     if metric not in known:
         metric = f"measured.{metric}"
@@ -132,7 +132,7 @@ def compare(rows: Sequence[Row], by: Sequence[str], metric: str) -> list[Compare
 
 
 def points(rows: Sequence[Row], x: str, y: str) -> tuple[list[float], list[float]]:
-    """Two columns as numbers, for a fit: rows that lack one of them are left out; texts are refused."""
+    """Return two columns as numbers, for a fit. Rows that lack one of them are left out, and texts are refused."""
     known = columns_of(rows)
     found: list[tuple[float, float]] = []
     names = [name if name in known else f"measured.{name}" for name in (x, y)]
@@ -148,7 +148,7 @@ def points(rows: Sequence[Row], x: str, y: str) -> tuple[list[float], list[float
 
 
 def labels(rows: Sequence[Row]) -> tuple[str, list[str]]:
-    """What the rows have in common, and what distinguishes each, as short texts for people."""
+    """Return short texts for people: what all rows have in common, and what distinguishes each row."""
     apart = differing_columns(rows)
     shared = [
         f"{name.partition('.')[2]}={value}"
@@ -161,7 +161,7 @@ def labels(rows: Sequence[Row]) -> tuple[str, list[str]]:
 
 
 def differing_columns(rows: Sequence[Row]) -> list[str]:
-    """Columns of the configuration that are not the same in every row, except seeds."""
+    """Return the columns of the configuration, except seeds, that differ between rows."""
     sections = ("family", "sizes.", "options.", "data.", "training.")
     return [
         name

@@ -1,8 +1,8 @@
-"""Texts cut to their first tokens: words, distinct texts, and the papers' collections as small arrays of token ids.
+"""Cut texts to their first tokens, find distinct texts, and read the papers' collections as small arrays of token ids.
 
-One file holds, for each collection and sampling seed, the first tokens of shuffled texts; `byheart.reproduce.samples` makes it
-where the texts are, and it can then be copied to other machines. A run takes the first `n_samples` texts and renumbers their
-tokens, so its vocabulary is that of its subset.
+One file holds the first tokens of shuffled texts, for each collection and sampling seed. `byheart.reproduce.samples`
+makes it on a machine with the texts, and it can be copied to other machines. A run takes the first `n_samples` texts
+and renumbers their tokens, so that its vocabulary is that of its subset.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Kind = Literal["documents", "labels"]
 
 @dataclass(frozen=True)
 class Collection:
-    """Texts of a paper and how they are cut. `hub` is where they live on the Hugging Face hub: (name, config, split)."""
+    """Texts of a paper and how they are cut. `hub` is their place on the Hugging Face hub: (name, config, split)."""
 
     name: str
     kind: Kind
@@ -40,18 +40,18 @@ class Collection:
     label: str | None
     n_classes: int
     hub: tuple[str, str | None, str]
-    whole_only: bool = False  # keep rows that say `whole` is true, where rows say so
-    texts: str = ""  # the collection whose texts these are, where it is another's
-    sub_words: bool = False  # a class token, then sub-words, as in BERT-style tokenizers
+    whole_only: bool = False  # keep only rows whose field `whole` is true, if rows have this field
+    texts: str = ""  # the name of another collection, if its texts are used
+    sub_words: bool = False  # use a class token and then sub-words, as in BERT-style tokenizers
 
     @property
     def source(self) -> str:
-        """The name of its texts."""
+        """The name of the collection whose texts are used."""
         return self.texts or self.name
 
     @property
     def in_sub_words(self) -> Collection:
-        """The same texts, cut into sub-words."""
+        """The same collection, split into sub-words."""
         return replace(self, name=f"{self.name}-sub-words", texts=self.name, sub_words=True)
 
 
@@ -73,7 +73,7 @@ COLLECTIONS = {
 
 
 def text_rows(raw: bytes, path: str | Path) -> list[dict[str, Any]]:
-    """The objects of a file of JSON lines; `MalformedFile` names the line that is not an object."""
+    """Yield the objects of a JSON lines file. Raise `MalformedFile`, naming the line, if a line is not an object."""
     rows = []
     for number, line in enumerate(raw.split(b"\n"), start=1):
         try:
@@ -87,24 +87,29 @@ def text_rows(raw: bytes, path: str | Path) -> list[dict[str, Any]]:
 
 
 def first_words(text: str, n_tokens: int) -> list[str]:
-    """The first `n_tokens` words and runs of punctuation of `text`."""
+    """Return the first `n_tokens` words and runs of punctuation of `text`."""
     return [match.group() for _, match in zip(range(n_tokens), WORDS.finditer(text), strict=False)]
 
 
 def number_words(texts: Sequence[Sequence[str]]) -> tuple[np.ndarray, int]:
-    """Texts of one length as ids, their words numbered in alphabetical order, and how many words there are."""
+    """Convert texts of equal length to ids, with words numbered in alphabetical order.
+
+    Also return the number of distinct words.
+    """
     number = {word: i for i, word in enumerate(sorted({word for text in texts for word in text}))}
     return np.array([[number[word] for word in text] for text in texts], dtype=np.int64), len(number)
 
 
 def visible_text(words: Sequence[str], place: int, *, ordered: bool = False) -> tuple[str, ...]:
-    """What a model can see of a text: all of it, or the token read at `place` and the multiset of the rest."""
+    """Return the part of a text that a model can distinguish: all of it, or the token at `place` and the multiset of
+    the rest.
+    """
     return tuple(words) if ordered else (words[place], *sorted([*words[:place], *words[place + 1 :]]))
 
 
 @dataclass(frozen=True)
 class DistinctTexts:
-    """Texts that can be memorised: `chosen` in order, each once; those seen with two labels are left out."""
+    """Texts that can be memorised. `chosen` lists them in order, each once. Texts with two labels are left out."""
 
     chosen: list[int]
     n_conflicting: int
@@ -114,7 +119,7 @@ class DistinctTexts:
 def distinct_texts(
     order: Sequence[int], visible: Mapping[int, tuple[str, ...]], labels: Sequence[int]
 ) -> DistinctTexts:
-    """The texts in `order` whose visible part has only one label; of equal ones, the first."""
+    """Return the texts in `order` whose visible part has only one label. Of equal texts, the first is kept."""
     seen: dict[tuple[str, ...], set[int]] = {}
     first: dict[tuple[str, ...], int] = {}
     for i in order:
@@ -133,23 +138,23 @@ class Samples:
 
     @classmethod
     def at(cls, folder: Path) -> Samples:
-        """The samples in `folder`; a `UsageError` says how to make them."""
+        """Open the samples in `folder`. If there are none, raise `UsageError`, which says how to make them."""
         path = folder / FILE
         if not path.is_file():
             raise UsageError(
                 f"there are no prepared samples at {path}.\n"
-                f"  Fetch the texts with `byheart reproduce NAME --texts hub --samples {folder}`, or name a folder of them:"
-                " `--texts FOLDER`.",
+                f"  Download the texts with `byheart reproduce NAME --texts hub --samples {folder}`, or "
+                "give a folder of texts: `--texts FOLDER`.",
                 path=str(path),
             )
         return cls(path)
 
     def ids(self, collection: str, sample: int) -> np.ndarray:
-        """Token ids (n_samples, n_tokens) of the sample drawn with seed `sample`."""
+        """Return the token ids (n_samples, n_tokens) of the sample drawn with seed `sample`."""
         return _arrays(str(self.path), collection, sample)[0]
 
     def describe(self, collection: str, n_samples: int, sample: int) -> dict[str, Any]:
-        """Data of a run: the first `n_samples` texts of the sample drawn with seed `sample`."""
+        """Return the description of a run's data: the first `n_samples` texts of the sample drawn with seed `sample`."""
         return {
             "kind": "prepared",
             "path": str(self.path),
@@ -162,7 +167,7 @@ class Samples:
 
 @lru_cache(maxsize=1024)
 def _digest(path: str, collection: str, n_samples: int, sample: int) -> str:
-    """The digest of the first texts of a sample, cached because thousands of runs ask for it."""
+    """Return the digest of the first texts of a sample. It is cached, because thousands of runs need it."""
     ids, labels = _arrays(path, collection, sample)
     if n_samples > len(ids):
         raise DataError(
@@ -178,7 +183,8 @@ def _arrays(path: str, collection: str, sample: int) -> tuple[np.ndarray, np.nda
     ids, labels = (arrays[name] for name in names)
     if ids.ndim != 2 or labels.shape != ids.shape[:1] or not {ids.dtype.kind, labels.dtype.kind} <= set("iu"):
         raise DataError(
-            f"{path}: {names[0]} must be whole numbers, a row for each text, and {names[1]} a number for each;"
+            f"{path}: {names[0]} must be whole numbers, a row for each text, and {names[1]} a number for "
+            "each;"
             f" their shapes are {ids.shape} and {labels.shape}.",
             path=path,
         )
@@ -186,7 +192,7 @@ def _arrays(path: str, collection: str, sample: int) -> tuple[np.ndarray, np.nda
 
 
 def training_set_of_sample(d: Mapping[str, Any]) -> TrainingSet:
-    """The training set of a description that `Samples.describe` made."""
+    """Return the training set of a description that `Samples.describe` made."""
     ids, labels = _arrays(d["path"], d["collection"], d["seed"])
     ids, labels = ids[: d["n_samples"]], labels[: d["n_samples"]]
     if hashlib.sha256(ids.tobytes() + labels.tobytes()).hexdigest() != d["sha256"]:

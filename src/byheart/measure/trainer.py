@@ -1,4 +1,4 @@
-"""Training a stack: rounds between records, early stops per model, finished models taken out.
+"""Train a stack in rounds between records. Each model can stop early, and finished models are removed from the stack.
 
 The result of a model depends only on its own configuration and seed, up to the rounding of matrix products, and not on
 the other models of the stack.
@@ -24,13 +24,13 @@ from byheart.measure.stack import Stack, StackTargets
 from byheart.measure.steppers import Engine, Stepper, make_stepper
 
 Status = Literal["done", "passed", "diverged"]
-DIVERGED = 100.0  # times the loss it began with: no such model has learnt anything
-TAIL_SAMPLES = 20  # evaluations among the final `tail` steps
+DIVERGED = 100.0  # a loss this many times the initial loss counts as diverged
+TAIL_SAMPLES = 20  # number of evaluations in the final `tail` steps
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The outcome of one model. `seconds` is its share of the stack's time."""
+    """The result of one model. `seconds` is its share of the stack's time."""
 
     status: Status
     steps: int
@@ -55,7 +55,7 @@ class Moment:
 
 
 def has_diverged(first_loss: float, loss: float) -> bool:
-    """Whether training diverged: the loss is not finite, or far above the one at the start."""
+    """Return whether training diverged, which means that the loss is not finite, or far above the initial loss."""
     return not loss <= DIVERGED * max(first_loss, 1.0)
 
 
@@ -71,9 +71,9 @@ def train(
 ) -> list[Outcome]:
     """Train every model of `stack`; `on_finish(model, outcome)` is called as soon as each ends.
 
-    Models may differ in learning rate, warm-up, weight decay and pass rule; the rest must agree. On a CPU the step runs
-    on `n_threads`: products this small lose more to waiting than a second thread gains, and collapse when the machine is
-    busy; more cores are better used by more processes on one store.
+    Models may differ in learning rate, warm-up, weight decay and pass rule; all other options must be equal. On a
+    CPU, the step uses `n_threads` threads. For products this small, a second thread costs more than it gains,
+    especially on a busy machine. To use more cores, run more processes on one store.
     """
     if len({t.stack_key for t in trainings}) != 1:
         raise UsageError(
@@ -106,7 +106,7 @@ class _Loop:
 
     def __post_init__(self) -> None:
         self.stepper: Stepper = make_stepper(self.stack, self.trainings, self.engine)
-        # models still in the stack, by their number at the start
+        # the models that are still in the stack, by their original index
         self.members = list(range(len(self.trainings)))
         self.running = set(self.members)
         self.curves: list[list[dict[str, float]]] = [[] for _ in self.trainings]
@@ -128,7 +128,7 @@ class _Loop:
         return [self.outcomes[model] for model in range(len(self.trainings))]
 
     def _look(self, step: int) -> None:
-        """Measure, record, stop models that are done, and remove them."""
+        """Measure and record all models, then stop and remove those that are done."""
         plan = self.trainings[0]
         values = {name: column.tolist() for name, column in measure(self.stack, self.stepper.flat).items()}
         before, self.clock = self.clock, time.perf_counter()
@@ -181,7 +181,7 @@ class _Loop:
             self.on_finish(model, outcome)
 
     def _compact(self) -> None:
-        """Drop finished models; where a step was captured or compiled, only once half of them are done."""
+        """Remove finished models. If the step was captured or compiled, wait until half of the models are done."""
         ended = [slot for slot, model in enumerate(self.members) if model not in self.running]
         if not ended or not self.running:
             return
@@ -195,11 +195,11 @@ class _Loop:
 
 
 def take(stack: Stack, models: Sequence[int]) -> Stack:
-    """The stack of some of the models, padded as before."""
+    """Return the stack of some of the models, with the same padding."""
     index = torch.tensor(models, device=stack.device)
 
     def some(value: Any) -> Any:
-        """The entries of these models, from anything with one entry per model."""
+        """Return the entries of these models from a tensor with one entry per model."""
         if isinstance(value, Tensor):
             return value[index] if value.dim() and value.shape[0] == len(stack.models) else value
         if isinstance(value, tuple):
@@ -212,7 +212,7 @@ def take(stack: Stack, models: Sequence[int]) -> Stack:
 
 
 def _milestones(plan: Training) -> list[int]:
-    """Steps at which the stack is measured: every record, the end, and some near the end."""
+    """Return the steps at which the stack is measured: at every record, at the end, and at some steps near the end."""
     points = set(range(plan.record_points, plan.steps, plan.record_points)) | {plan.steps}
     if plan.tail:
         start = max(plan.steps - plan.tail, 0)

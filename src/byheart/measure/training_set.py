@@ -1,6 +1,6 @@
-"""What one model is trained on, as plain arrays: distinct inputs, and weighted targets for each of them.
+"""The training set of one model as arrays: distinct inputs, and weighted targets for each input.
 
-The loss over all samples equals a weighted loss over distinct inputs, so duplicates are collapsed here, once.
+The loss over all samples equals a weighted loss over distinct inputs, so duplicates are merged here.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ class TrainingSet:
     """Distinct inputs and their weighted targets.
 
     `inputs` holds token ids (n_rows, seq_len), padded on the right where `lengths` is shorter, or vectors
-    (n_rows, seq_len, dim). A target t says: row `rows[t]` should answer `classes[t]`, `weights[t]` times over; for
-    squared error `values[row]` is the number wanted instead. `read` names the token whose output is the answer.
+    (n_rows, seq_len, dim). A target t means that row `rows[t]` should answer `classes[t]`, with weight `weights[t]`.
+    For squared error, `values[row]` is the number to predict instead. `read` names the token whose output is the
+    answer.
     """
 
     inputs: np.ndarray
@@ -56,17 +57,17 @@ class TrainingSet:
 
     @property
     def n_rows(self) -> int:
-        """Distinct inputs."""
+        """Number of distinct inputs."""
         return len(self.inputs)
 
     @property
     def seq_len(self) -> int:
-        """Tokens of the longest input."""
+        """Number of tokens of the longest input."""
         return int(self.inputs.shape[1])
 
     @property
     def dim(self) -> int:
-        """Length of a token vector, 0 for token ids."""
+        """Dimension of a token vector, or 0 for token ids."""
         return int(self.inputs.shape[2]) if self.inputs.ndim == 3 else 0
 
     @property
@@ -76,12 +77,12 @@ class TrainingSet:
 
     @cached_property
     def n_samples(self) -> float:
-        """Samples before duplicates were collapsed: the sum of the weights."""
+        """Number of samples before duplicates were merged, which is the sum of the weights."""
         return math.fsum(self.weights.tolist())
 
     @cached_property
     def entropy(self) -> float:
-        """Σ over samples of -log of the empirical probability of their label, in nats: the least possible loss."""
+        """The entropy of the labels given the inputs, in nats, summed over samples. It is the smallest possible loss."""
         if self.loss == "squared":
             return 0.0
         per_row = np.bincount(self.rows, weights=self.weights, minlength=self.n_rows)
@@ -98,7 +99,7 @@ def training_set_of_labels(
     lengths: np.ndarray | None = None,
     read: Read = "last",
 ) -> TrainingSet:
-    """A classification training set; equal inputs become one row, with one target per distinct label."""
+    """Make a training set for classification. Equal inputs become one row, with one target per distinct label."""
     n_samples = len(inputs)
     if n_samples == 0:
         raise DataError("a training set needs at least one sample; this one has none.")
@@ -119,7 +120,7 @@ def training_set_of_labels(
 
 
 def training_set_of_values(inputs: np.ndarray, values: np.ndarray, *, read: Read = "last") -> TrainingSet:
-    """A regression training set on vectors (n_samples, seq_len, dim): squared error, one output."""
+    """Make a training set for regression on vectors (n_samples, seq_len, dim), with squared error and one output."""
     n_samples = len(inputs)
     return TrainingSet(
         inputs=np.ascontiguousarray(inputs, dtype=np.float64),
@@ -136,7 +137,9 @@ def training_set_of_values(inputs: np.ndarray, values: np.ndarray, *, read: Read
 
 
 def training_set_of_documents(documents: np.ndarray, n_vocab: int) -> TrainingSet:
-    """Next-token prediction on documents (n_documents, n_tokens), collapsed to distinct contexts (MFT24 section 7)."""
+    """Make a training set for next-token prediction on documents (n_documents, n_tokens), merged to distinct contexts
+    (MFT24 section 7).
+    """
     n_documents, n_tokens = documents.shape
     inputs = np.zeros((n_documents * (n_tokens - 1), n_tokens - 1), dtype=np.int64)
     lengths = np.tile(np.arange(1, n_tokens), n_documents)
@@ -147,7 +150,7 @@ def training_set_of_documents(documents: np.ndarray, n_vocab: int) -> TrainingSe
 
 
 def _distinct_rows(inputs: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The number of each sample's distinct input, in order of first appearance, and the first sample of each."""
+    """Return the number of each sample's distinct input, in order of first appearance, and the first sample of each input."""
     keyed = np.ascontiguousarray(np.concatenate([inputs.reshape(len(inputs), -1), lengths[:, None]], axis=1))
     keys = keyed.view(np.dtype((np.void, keyed.dtype.itemsize * keyed.shape[1]))).reshape(-1)
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)

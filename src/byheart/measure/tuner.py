@@ -1,8 +1,8 @@
-"""Learning rate and warm-up tuned by Optuna's ask and tell, a whole stack of trials per round.
+"""Tune learning rate and warm-up with the ask-and-tell interface of Optuna, one stack of trials per round.
 
-One study per setting and seed. A round asks every study for several trials at once and trains all of them together. The
-sampler is seeded and trials are keyed runs, so a tuning that was interrupted asks the same questions again and finds
-their answers in the store.
+There is one study per setting and seed. A round asks every study for several trials and trains all of them together.
+The sampler is seeded and trials are stored runs, so a tuning that was interrupted asks for the same trials again and
+finds their results in the store.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from byheart.measure.records import Record, Run
 from byheart.measure.specification import Specification, TuningPlan
 
 Point = Mapping[str, Mapping[str, Any]]
-# trains what its store lacks; records in the order of the runs
+# a function that trains the runs that are not in its store, and returns the records in the order of the runs
 Trainer = Callable[[Sequence[Run]], Sequence[Record]]
-WORST = 1e30  # what a diverged trial tells the sampler
+WORST = 1e30  # the loss that is reported to the sampler for a diverged trial
 
 
 def tune(
     specification: Specification, settings: Sequence[tuple[Point, int]], trainer: Trainer
 ) -> list[list[Record]]:
-    """Records of all trials of each (point, seed), in the order they were asked."""
+    """Return the records of all trials of each (point, seed), in the order in which they were drawn."""
     tuning = specification.tuning
     assert tuning is not None
     studies = [_study(tuning, point, seed) for point, seed in settings]
@@ -51,7 +51,7 @@ def tune(
 
 
 def best(records: Sequence[Record]) -> Record:
-    """The trial with the least loss; those that diverged come last."""
+    """Return the trial with the smallest loss. A diverged trial is chosen only if all diverged."""
     return min(
         records, key=lambda record: (not math.isfinite(record.measured["loss"]), record.measured["loss"])
     )
@@ -60,7 +60,8 @@ def best(records: Sequence[Record]) -> Record:
 def _study(tuning: TuningPlan, point: Point, seed: int) -> Any:
     optuna = import_extra("optuna", "measure", "tuning the learning rate")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    # Neighbouring settings should not walk through the same trials, and Python's own hash changes every time.
+    # The seed depends on the setting, so that different settings do not draw the same trials. Python's own
+    # hash differs between processes.
     mixed = hashlib.sha256(f"{tuning.seed} {seed} {sorted(point['model'].items())}".encode()).digest()
     sampler = optuna.samplers.TPESampler(
         seed=int.from_bytes(mixed[:4], "big"), constant_liar=tuning.round_size > 1

@@ -1,4 +1,4 @@
-"""Several processes on one machine that share one store. Each takes new runs when it has finished its own."""
+"""Train with several processes on one machine that share one store. Each claims new runs when it has finished its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from byheart.process.task_runner import helpers
 
 
 class BudgetSpent(ByheartError):
-    """The specification's time limit passed before every run was trained; finished runs are stored."""
+    """The time limit of the specification passed before all runs were trained. Finished runs are stored."""
 
     exit_status = ExitStatus.STOPPED
 
@@ -31,7 +31,7 @@ def make_trainer(
     cluster: str | None = None,
     on_progress: Callable[[SweepState], None] | None = None,
 ) -> Callable[[Sequence[Run]], list[Record]]:
-    """A function that trains runs into the store, here or on a cluster, within the specification's budget."""
+    """Return a function that trains runs into the store, here or on a cluster, within the budget of the specification."""
     from byheart.measure.cluster import train_on_cluster
 
     budget = specification.budget
@@ -54,7 +54,8 @@ def make_trainer(
             )
         if len(records) < len({run.key for run in runs}):
             raise BudgetSpent(
-                f"the budget of {budget.max_seconds:g} s is spent: {len(records)} of {len(runs)} runs are stored.\n"
+                f"the budget of {budget.max_seconds:g} s is spent: {len(records)} of {len(runs)} runs are "
+                "stored.\n"
                 "  Run the same command again to continue."
             )
         return records
@@ -73,10 +74,12 @@ def train_here(
     max_seconds: float | None = None,
     on_progress: Callable[[SweepState], None] | None = None,
 ) -> list[Record]:
-    """Train the runs that are not in the store with `n_workers` processes, this one included; records in the order of the runs.
+    """Train the runs that are not in the store with `n_workers` processes, including this one.
 
-    Runs left over when the time is up have no record. A helper that dies leaves its runs to the others, who see it
-    at their next claim; helpers end with this process, however it ends.
+    Return the records in the order of the runs.
+
+    Runs that are not finished in time have no record. If a helper process dies, the others take over its runs at
+    their next claim. When this process ends, for whatever reason, its helpers end too.
     """
     settings: dict[str, Any] = {"device": device, "engine": engine, "most": most, "max_seconds": max_seconds}
     lacking = {run.key for run in runs} - store.stored_keys(run.key for run in runs)

@@ -1,4 +1,4 @@
-"""From a specification, as a file or as a table, to what was measured: what `byheart.measure(...)` and `byheart measure` run."""
+"""Carry out a specification, given as a file or a dictionary. `byheart.measure(...)` and `byheart measure` call this module."""
 
 from __future__ import annotations
 
@@ -31,21 +31,22 @@ def measure(
     cluster: str | None = None,
     on_progress: Callable[[SweepState], None] | None = None,
 ) -> Measurement:
-    """Train every model that a specification asks for and the store lacks.
+    """Train every model of a specification that is not in the store yet.
 
     spec      a TOML file, or its content as a dictionary, where `family` in `model` may also be a function that makes a module
-    store     an SQLite file that keeps every finished run; without it nothing is kept
-    families  functions that make modules, which the specification calls by MODULE:FUNCTION; see `families.own_module`
+    store     an SQLite file that stores every finished run; by default, runs are not kept
+    families  functions that make modules, which the specification names as MODULE:FUNCTION; see `families.own_module`
     workers, cluster
-              processes to train with, and the address of a Ray cluster; modules of your own train in this process only
+              number of processes to train with, and the address of a Ray cluster; your own modules train in this process only
 
-    The result is a sequence of runs as dictionaries; its method `frame()` makes a pandas DataFrame of it.
+    The result is a sequence of runs as dictionaries; its method `frame()` returns it as a pandas DataFrame.
     """
     specification = read(spec, families)
     own = {point["model"]["family"] for point in specification.points if not _is_stacked(point)}
     if own and (workers > 1 or cluster is not None):
         raise UsageError(
-            f"models of {', '.join(sorted(own))} train one at a time, in this process: leave out workers and cluster.",
+            f"models of {', '.join(sorted(own))} train one at a time, in this process: leave out workers "
+            "and cluster.",
             families=sorted(own),
         )
     with _opened(store) as opened:
@@ -64,7 +65,7 @@ def measure(
 def read(
     spec: str | Path | Mapping[str, Any] | Specification, families: Sequence[Factory] = ()
 ) -> Specification:
-    """A checked specification; functions given as a family become families of this process."""
+    """Read and check a specification. Functions that are given as families are registered in this process."""
     for factory in families:
         add_family(factory)
     if isinstance(spec, Specification):
@@ -83,7 +84,7 @@ def read(
 
 
 def load_factory(text: str) -> Factory:
-    """The function that FILE.py:FUNCTION names. The file is run, so it must be one that the user named."""
+    """Load the function FILE.py:FUNCTION. The file is executed, so the user must have named it."""
     path, colon, name = text.rpartition(":")
     if not colon or not path.endswith(".py") or not Path(path).is_file():
         raise UsageError(
@@ -118,7 +119,7 @@ def _is_stacked(point: Mapping[str, Mapping[str, Any]]) -> bool:
 
 @contextmanager
 def _opened(store: str | Path | None) -> Iterator[Store]:
-    """The store at a path, or a temporary one."""
+    """Open the store at a path, or a temporary one."""
     if store is not None:
         with Store(Path(store)) as opened:
             yield opened

@@ -1,1 +1,1 @@
-"""Tables and figures: first a small record of what is shown, then its drawing."""
+"""Make tables and figures. Each is first computed as a small record and then drawn."""

@@ -1,4 +1,4 @@
-"""Figures of what was recorded: how constructions grow, and the capacity plan. The suffix of a file says what it is."""
+"""Draw recorded numbers: how constructions grow, capacity plans and comparisons. The suffix of a file selects its format."""
 
 from __future__ import annotations
 
@@ -18,35 +18,39 @@ from byheart.report.growth import Crossover, Growth, GrowthCurve
 _COLOURS = (
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c564b", "#7f7f7f", "#9467bd", "#bcbd22"
 )  # fmt: skip
-_MARKERS = "osD^v<>Ph*"  # of another number than the colours, so that no pair comes twice
+# their number differs from that of the colours, so that no pair of colour and marker repeats soon
+_MARKERS = "osD^v<>Ph*"
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 SUFFIXES = (".png", ".svg", ".pdf")
 _MOST_TICKS = 12
 
 
 def new_figure(path: Path, size: tuple[float, float], **settings: Any) -> Any:
-    """A figure to be saved at `path`; `UsageError` for another suffix, `MissingExtra` without matplotlib."""
+    """Make a figure to save at `path`. Raise `UsageError` for an unknown suffix, and `MissingExtra` without matplotlib."""
     if path.suffix not in SUFFIXES:
-        raise UsageError(f"{path}: a figure is written as one of {', '.join(SUFFIXES)}.", path=str(path))
-    # pyplot would take as long to import as all the rest
+        raise UsageError(
+            f"{path}: the file of a figure must end in one of {', '.join(SUFFIXES)}.", path=str(path)
+        )
+    # pyplot is not used, because importing it takes as long as everything else
     return import_extra("matplotlib.figure", "figures", "Drawing a figure").Figure(figsize=size, **settings)
 
 
 def save_figure(figure: Any, path: Path) -> None:
-    """Write the figure, whole or not at all."""
+    """Write the figure to a file, atomically."""
     write_whole(path, lambda file: figure.savefig(file, format=path.suffix[1:], dpi=150))
 
 
 def draw_growth(records: Sequence[Growth], path: str | Path) -> None:
-    """One panel for each record: sizes as built (solid) and as estimated (dotted), crossovers marked.
+    """Draw one panel per record, with sizes as built (solid) and as estimated (dotted), and with crossovers marked.
 
-    A cross is where a construction began to refuse; filled circles are where the smallest one changes.
+    A cross marks the size from which a construction refuses the data. A filled circle marks where the smallest
+    construction changes.
 
     The suffix of `path` chooses the format: .png, .svg or .pdf. Needs the `figures` extra.
     """
     figure = new_figure(Path(path), (6.8 * len(records), 5.2), layout="constrained")
     panels = figure.subplots(1, len(records), squeeze=False)[0]
-    # a colour and a marker for each construction, the same in all panels
+    # each construction has the same colour and marker in all panels
     methods = dict.fromkeys(curve.method for record in records for curve in record.curves)
     colours = {method: number for number, method in enumerate(methods)}
     for axes, record in zip(panels, records, strict=True):
@@ -56,7 +60,7 @@ def draw_growth(records: Sequence[Growth], path: str | Path) -> None:
 
 def _draw_panel(axes: Any, record: Growth, colours: dict[str, int]) -> None:
     for rank, curve in enumerate(record.curves):
-        # the later the thinner, so that of two equal curves both are seen
+        # later curves are thinner, so that two equal curves are both visible
         _draw_curve(axes, curve, colours[curve.method], width=2.8 - 1.8 * rank / len(record.curves))
     for crossover in record.crossovers:
         _mark(axes, crossover)
@@ -83,7 +87,7 @@ def _mark(axes: Any, crossover: Crossover) -> None:
 
 
 def in_words(number: float) -> str:
-    """Two digits: 28, 1,100, then 1.5·10⁸."""
+    """Write a number with two digits, such as 28, 1,100 or 1.5·10⁸."""
     exponent = int(f"{number:.1e}".partition("e")[2])
     if exponent < 4:
         return f"{float(f'{number:.1e}'):,.0f}"
@@ -96,7 +100,7 @@ def _draw_curve(axes: Any, curve: GrowthCurve, number: int, width: float) -> Non
     style = {"color": colour, "lw": width}
     axes.plot(n_built, built, marker + "-", label=f"{curve.method} ({curve.precision})", ms=4, **style)
     last = curve.built[-1]
-    if curve.is_refused:  # a cross: from here on it refuses such data
+    if curve.is_refused:  # a cross: from here on, the construction refuses such data
         axes.plot(*last, "x", color=colour, ms=10)
     n_planned, planned = zip(*curve.points[len(curve.built) - 1 :], strict=True)
     axes.plot(n_planned, planned, ":", **style)
@@ -107,28 +111,29 @@ def _describe(shape: DataShape) -> str:
     return f"{shape.task}, n = {shape.seq_len}, {kind}, C = {shape.n_classes:,}"
 
 
-STYLES: dict[str, dict[str, Any]] = {  # kinds differ without colour too
+STYLES: dict[str, dict[str, Any]] = {  # kinds can be distinguished without colour too
     "estimate": {"linestyle": "-", "color": "#0072b2"},
     "theorem": {"linestyle": "--", "color": "#aa4499"},
     "trained": {"linestyle": "-.", "color": "#d55e00"},
     "floor": {"linestyle": ":", "color": "#555555"},
 }
 MEANING = {"estimate": "estimate", "theorem": "promised", "trained": "trained", "floor": "floor"}
-_LABEL_STEP = 0.033  # of the height of the axes, between two names
+_LABEL_STEP = 0.033  # distance between two names, as a share of the height of the axes
 
 
 def draw_plan(curves: Sequence[Curve], title: str, path: Path) -> None:
-    """Draw the lines of `bounds.curves` on two logarithmic axes and save them; the suffix chooses the format.
+    """Draw the lines of `bounds.curves` on two logarithmic axes and save the figure in the format of the suffix.
 
-    Each line has its name at its end, and the smallest of what was built, promised and trained, half way along, is thick.
+    Each line has its name at its end. The thick line is the smallest of the built, promised and trained ones in the
+    middle of the range.
     """
     figure = new_figure(path, (9.6, 5.4))
-    axes = figure.add_axes((0.07, 0.1, 0.6, 0.83))  # names stand on the right
+    axes = figure.add_axes((0.07, 0.1, 0.6, 0.83))  # room for the names on the right
     ends = {curve.name: curve.points[-1] for curve in curves}
     last = max((facts for facts, _ in ends.values()), default=0)
     whole = [curve for curve in curves if ends[curve.name][0] == last]
     least = {kind: min((c for c in whole if c.kind == kind), key=_middle, default=None) for kind in STYLES}
-    least["floor"] = None  # every floor holds
+    least["floor"] = None  # lower bounds are never drawn thick
     for curve in curves:
         facts, parameters = zip(*curve.points, strict=True)
         is_least = curve is least[curve.kind]
@@ -139,7 +144,7 @@ def draw_plan(curves: Sequence[Curve], title: str, path: Path) -> None:
     axes.margins(x=0.02)
     low, high = (math.log10(limit) for limit in axes.get_ylim())
     for curve in curves:
-        if curve not in whole:  # its name is where it ends
+        if curve not in whole:  # the name is at the end of the line
             at = [float(value) for value in ends[curve.name]]
             text, colour = f" {MEANING[curve.kind]}: {curve.name}", STYLES[curve.kind]["color"]
             axes.plot(*at, "o", ms=3, color=colour)
@@ -175,16 +180,18 @@ def _middle(curve: Curve) -> float:
 
 @dataclass(frozen=True)
 class ComparedLine:
-    """One line of a comparison: settings that differ in the first column alone. Points are (x, mean, low, high)."""
+    """One line of a comparison: settings that differ only in the first column. Points are (x, mean, low, high)."""
 
     label: str
     points: tuple[tuple[Any, float, float, float], ...]
 
 
 def compared_lines(found: Sequence[Compared]) -> tuple[ComparedLine, ...]:
-    """The lines of `byheart runs compare --figure`: the first column is the x axis, the others tell the lines apart.
+    """Return the lines of `byheart runs compare --figure`.
 
-    Settings without a mean are left out; where there is no interval, its ends are the mean.
+    The first column is the x axis, and the others distinguish the lines.
+
+    Settings without a mean are left out. If there is no interval, both ends are the mean.
     """
     lines: dict[str, list[tuple[Any, float, float, float]]] = {}
     for group in found:
@@ -197,10 +204,12 @@ def compared_lines(found: Sequence[Compared]) -> tuple[ComparedLine, ...]:
 
 
 def draw_comparison(found: Sequence[Compared], metric: str, path: Path) -> None:
-    """Draw means with their intervals over seeds and save them; the suffix chooses the format."""
+    """Draw means with their intervals over seeds, and save the figure in the format of the suffix."""
     figure = new_figure(path, (6.4, 4.2), layout="constrained")
     if not found or not found[0].setting:
-        raise UsageError("there is nothing to draw: all runs have the same setting. Name a column with --by.")
+        raise UsageError(
+            "there is nothing to draw, because all runs have the same setting. Choose a column with --by."
+        )
     lines = compared_lines(found)
     axes, x_label = figure.subplots(), next(iter(found[0].setting))
     is_number = all(isinstance(point[0], int | float) for line in lines for point in line.points)
@@ -224,7 +233,7 @@ def draw_comparison(found: Sequence[Compared], metric: str, path: Path) -> None:
     places = sorted({point[0] for line in lines for point in line.points}) if is_number else []
     if 0 < len(places) <= _MOST_TICKS:
         axes.set_xticks(places)
-    if metric.endswith("accuracy"):  # Student's interval of a share may reach beyond what a share can be
+    if metric.endswith("accuracy"):  # Student's interval of a share may exceed 0 to 1
         axes.set_ylim(-0.02, 1.05)
     axes.set(xlabel=x_label, ylabel=f"mean {metric}, 95% interval over seeds")
     axes.grid(alpha=0.2)

@@ -1,4 +1,4 @@
-"""How constructions grow with the number of samples: a record of sizes, built and estimated, and where curves cross."""
+"""Compute how constructions grow with the number of samples: built and estimated sizes, and where their curves cross."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from byheart.records.json_record import JsonRecord
 
 LARGEST = 10**12
 LEVELS = 1 << 12
-"""Coordinates of random vectors are whole numbers below this, so that constructions in floats take them too."""
+"""Coordinates of random vectors are whole numbers below this limit, so that constructions in floats can memorise them too."""
 
 SIZES = (10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000)
-"""Numbers of samples that are built, as long as it does not take too long."""
+"""The numbers of samples to build for, as long as building is fast enough."""
 
 
 def random_data(shape: DataShape, seed: int) -> Dataset:
-    """Random sequences of this shape with random labels."""
+    """Return random sequences of this shape with random labels."""
     if shape.vocab is None:
         sizes = (shape.n_samples, shape.seq_len, shape.dim or 1, shape.n_classes)
         return grid_vectors(*sizes, levels=LEVELS, seed=seed, task=shape.task)
@@ -36,9 +36,9 @@ def random_data(shape: DataShape, seed: int) -> Dataset:
 
 @dataclass(frozen=True)
 class GrowthCurve:
-    """One construction: (samples, dense parameters) as built and verified, and as estimated.
+    """The sizes of one construction: (samples, dense parameters) as built and verified, and as estimated.
 
-    ended       why nothing larger was built: a refusal in words, or the time it took
+    ended       why nothing larger was built: the text of a refusal, or the time that the last size took
     is_refused  whether it was a refusal
     """
 
@@ -51,12 +51,12 @@ class GrowthCurve:
 
     @property
     def points(self) -> tuple[tuple[int, int], ...]:
-        """The sizes as built, continued by the estimates."""
+        """The built sizes, followed by the estimates."""
         last = self.built[-1][0] if self.built else 0
         return (*self.built, *(point for point in self.planned if point[0] > last))
 
     def at(self, n_samples: float) -> float | None:
-        """The size at a number of samples, interpolated linearly on a log-log plot; None outside its range."""
+        """Return the size at a number of samples, interpolated linearly on a log-log scale, or None outside the range."""
         for (n_low, low), (n_high, high) in pairwise(self.points):
             if n_low <= n_samples <= n_high:
                 share = log(n_samples / n_low) / log(n_high / n_low)
@@ -66,9 +66,9 @@ class GrowthCurve:
 
 @dataclass(frozen=True)
 class Crossover:
-    """Where two constructions are equally large; `larger` is the larger one from there on.
+    """A number of samples at which two constructions have the same size. Beyond it, `larger` is the larger one.
 
-    on_envelope  whether no other construction is smaller there
+    on_envelope  whether no other construction is smaller at this point
     """
 
     n_samples: float
@@ -80,9 +80,9 @@ class Crossover:
 
 @dataclass(frozen=True)
 class Growth(JsonRecord):
-    """What the figure shows for data of this shape and any number of samples.
+    """The contents of the figure for data of this shape with any number of samples.
 
-    refused  constructions that do not take such data, each with its reason
+    refused  constructions that do not accept such data, each with the reason
     """
 
     shape: DataShape
@@ -101,10 +101,10 @@ def growth(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Growth:
-    """Build every construction that takes such data at growing sizes, and estimate the rest up to `largest`.
+    """Build every construction that accepts such data at increasing sizes, and estimate larger sizes up to `largest`.
 
-    sizes: numbers of samples to build, `SIZES` unless given. A construction is not built any larger once it has
-        refused, or once building and verifying took `seconds`.
+    sizes: numbers of samples to build for (default: `SIZES`). A construction is not built for more samples once it
+        has refused, or once building and verifying took `seconds`.
     """
     tried = []
     for name in names() if methods is None else methods:
@@ -148,20 +148,20 @@ def _curve(
 
 
 def _estimates(method: Method, shape: DataShape, largest: int) -> tuple[tuple[int, int], ...]:
-    """Estimated sizes, one per decade, as far as the construction can be estimated."""
+    """Return estimated sizes, one per power of ten, as far as the construction can be estimated."""
     points = []
     n_samples = 10
     while n_samples <= largest:
         try:
             points.append((n_samples, method.estimate(replace(shape, n_samples=n_samples)).parameters_dense))
-        except ByheartError:  # data of this size are beyond it
+        except ByheartError:  # the construction does not accept data of this size
             break
         n_samples *= 10
     return tuple(points)
 
 
 def crossovers(curves: Sequence[GrowthCurve]) -> tuple[Crossover, ...]:
-    """Where two curves cross, interpolated linearly on a log-log plot."""
+    """Return where two curves cross, interpolated linearly on a log-log scale."""
     found = []
     for left, right in combinations(curves, 2):
         places = sorted({n for curve in (left, right) for n, _ in curve.points})

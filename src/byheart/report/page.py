@@ -1,4 +1,7 @@
-"""One HTML page with every stored figure: verdicts first, then each figure with its numbers. It needs no network."""
+"""Write one HTML page with every stored figure: first the verdicts, then each figure with its numbers.
+
+The page works without a network.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +27,19 @@ PAPERS = {
     "beyond": "Beyond the papers",
 }
 INTRODUCTION = (
-    "Every number was trained by byheart. A verdict compares it with the paper's conclusion and, where the authors stored"
-    " theirs, with their points. One rule decides on each claim, under the paper's own condition; variations and checks beside it"
-    " have no part in the verdict. Bands are 95% intervals (Student's) over seeds. <code>byheart report --recompute</code>"
+    "Every number was trained by byheart. A verdict compares it with the paper's conclusion and, where "
+    "the authors stored"
+    " theirs, with their points. One rule decides on each claim, under the paper's own condition; "
+    "variations and checks beside it"
+    " have no part in the verdict. Bands are 95% intervals (Student's) over seeds. <code>byheart report "
+    "--recompute</code>"
     " computes every number again from the seeds' values in the records."
 )
 CLASSES = {"holds": "yes", "does not hold as the paper has it": "no", "not settled": "open"}
 
 
 def read_results(folder: Path) -> list[FigureRecord]:
-    """Every record in `folder`, in the order of the papers' figures; a `UsageError` where there is none."""
+    """Return every record in `folder`, in the order of the papers' figures. Raise `UsageError` if there is none."""
     paths = {name: folder / f"{name}.json" for name in FIGURES}
     found = [read_record(path) for path in paths.values() if path.is_file()]
     if not found:
@@ -45,12 +51,12 @@ def read_results(folder: Path) -> list[FigureRecord]:
 
 
 def read_passes(folder: Path) -> list[Pass]:
-    """How long training took, where it was noted beside the records."""
+    """Return how long training took, if this is recorded beside the figures."""
     return read(folder / FILE)
 
 
 def write_page(records: Sequence[FigureRecord], folder: Path, passes: Sequence[Pass] = ()) -> Path:
-    """Write index.html into `folder`, under another name until it is whole."""
+    """Write index.html to `folder`, atomically."""
     path, text = folder / "index.html", page(records, passes)
     write_whole(path, lambda file: file.write(text.encode()))
     return path
@@ -100,12 +106,12 @@ def _overview(records: Sequence[FigureRecord]) -> str:
 
 
 def _text(words: str) -> str:
-    """Words as HTML, names in backticks as code."""
+    """Convert text to HTML, with names in backticks as code."""
     return re.sub("`([^`]+)`", r"<code>\1</code>", escape(words))
 
 
 def _details(record: FigureRecord) -> str:
-    """For a claim that fails, when it does hold or what is open; nothing for one that holds."""
+    """For a claim that fails or is open, return when it holds or what is missing. For a claim that holds, return nothing."""
     verdict = record.verdict
     if verdict.outcome == "not settled":
         return verdict.summary
@@ -113,7 +119,7 @@ def _details(record: FigureRecord) -> str:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") -> str:
-    """A table of cells that are HTML already."""
+    """Return a table of cells that are already HTML."""
     head = "".join(f"<th>{escape(word)}</th>" for word in heads)
     body = "".join(
         "<tr>"
@@ -123,7 +129,10 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") 
         + "</tr>"
         for row in rows
     )
-    return f'<div class="scroll"><table class="{kind}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    return (
+        '<div class="scroll"><table '
+        f'class="{kind}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    )
 
 
 def _mark(holds: bool | None) -> str:
@@ -153,7 +162,8 @@ def _section(record: FigureRecord) -> str:
     numbers = escape(json.dumps(record.numbers, indent=1, ensure_ascii=False))
     return (
         f'<section id="{escape(record.figure)}"><h3>{escape(record.title)} {_badge(record)}</h3>'
-        f'<p class="claim">{_text(record.claim)}</p><p>The paper&#x27;s own condition: {_text(record.own)}</p>'
+        f'<p class="claim">{_text(record.claim)}</p><p>The paper&#x27;s own condition: '
+        f"{_text(record.own)}</p>"
         f"<p>Rule: {_text(record.rule)}</p>"
         f'<div class="figure{" wide" if len(record.panels) > 1 else ""}">{drawn}</div>'
         f"<p>{escape(verdict.summary)}</p><p>Best counter-argument: {_text(record.counter)}</p>"

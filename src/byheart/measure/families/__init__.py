@@ -1,4 +1,4 @@
-"""The model families of the papers, each with a leading model axis."""
+"""The model families of the papers, whose weights have a leading axis of models."""
 
 from __future__ import annotations
 
@@ -34,20 +34,24 @@ __all__ = [
 
 
 def add_family(factory: Factory) -> Family:
-    """Register the modules that `factory` makes as a family of this process; specifications use the family's name."""
+    """Register a function that makes modules as a family of this process. Specifications refer to it by the family's name."""
     family = OwnModuleFamily(factory)
     if family.name in FAMILIES:
-        raise UsageError(f"there is a family called {family.name} already.", family=family.name)
+        raise UsageError(
+            f"a family named {family.name} already exists; rename the function.", family=family.name
+        )
     _OWN[family.name] = family
     return family
 
 
 def family_of(name: str) -> Family:
-    """The family of that name. Otherwise raises `UsageError` with the names of all families."""
+    """Return the family with this name. If there is none, raise `UsageError` with the names of all families."""
     family = (FAMILIES.get(name) or _OWN.get(name)) if isinstance(name, str) else None
     if family is None:
         hint = (
-            "\n  A module of your own must be named on the command line, since it is a program: --family FILE.py:FUNCTION."
+            "\n"
+            "  Your own module must also be given on the command line, because it is code that will be "
+            "run: --family FILE.py:FUNCTION."
             if ":" in str(name)
             else ""
         )

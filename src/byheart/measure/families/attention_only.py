@@ -1,16 +1,18 @@
-"""DPC24's attention-only Transformer, by its equations (1)-(2) or by its code, with or without an MLP.
+"""The attention-only Transformer of DPC24, as in its equations (1)-(2) or as in its code, with or without an MLP.
 
 Notation: e = embedding of a token, pos = its position, res = the residual stream, U = unembedding, h a head.
 
 as-written       res = e + pos in R^d;  T = U (res + Σ_h O_h V_h Σ_s softmax_s(resᵀ Q_hᵀ K_h res_s / √d_h) res_s).
-as-coded         res = e, and the position lives in R^{d_h}: every head sees z = C e + pos and is d_h x d_h; the heads' sum goes
-                 through a second shared map D and is added to e. Where d = d_h there are no shared maps: z = e + pos, D = 1.
-layer-norm       the code of August 2024, which made Figures 1a and 2b: as-coded, with z = LN(C e) + pos, LN without weight or bias.
-maps-always      the code of September 2024, which made Figures 1b, 2a, 4 and the MLPs of Figure 3: as-coded, with the shared maps
-                 present even where d = d_h. Where d ≠ d_h it is as-coded itself.
-position-first   another model, close to as-coded: the position lives in R^d and is added before the shared map, z = C (e + pos),
-                 with both maps present even where d = d_h.
-The scale 1/√d_h is the code's; equation (1) has none, and a trained Q absorbs it.
+as-coded         res = e, and the position is a vector of R^{d_h}. Every head is d_h x d_h and sees z = C e + pos. The
+                 sum of the heads goes through a second shared map D and is added to e. If d = d_h, there are no
+                 shared maps: z = e + pos, D = 1.
+layer-norm       the code of August 2024, which made Figures 1a and 2b: as-coded, with z = LN(C e) + pos, LN without
+                 weight or bias.
+maps-always      the code of September 2024, which made Figures 1b, 2a, 4 and the MLPs of Figure 3: as-coded, but with
+                 the shared maps even if d = d_h. If d ≠ d_h, it equals as-coded.
+position-first   another model, similar to as-coded: the position is a vector of R^d and is added before the shared
+                 map, z = C (e + pos), with both maps even if d = d_h.
+The scale 1/√d_h is from the code. Equation (1) has none, but a trained Q can absorb it.
 """
 
 from __future__ import annotations
@@ -29,15 +31,16 @@ from byheart.measure.matmul import bmm
 from byheart.measure.parameter_block import Shapes
 from byheart.measure.training_set import TrainingSet
 
-# The table form computes all n_vocab² pairs; below this share of pairs asked for, sample by sample is cheaper.
+# The table form computes all n_vocab² pairs. If the data use a smaller share of the pairs than this,
+# computing each sample is cheaper.
 TABLE_SHARE = 0.2
 # Versions of the authors' code: every head is d_h x d_h and the position is added in R^{d_h}.
 CODED = ("as-coded", "layer-norm", "maps-always")
-TINY = 1e-20  # added to a variance: the authors add 1e-10 to its root
+TINY = 1e-20  # added to the variance; the authors add 1e-10 to its square root
 
 
 class AttentionOnlyFamily(Family):
-    """One attention layer with `n_heads` heads and no normalisation, the answer read at the last token."""
+    """One attention layer with `n_heads` heads and without normalisation. The answer is read at the last token."""
 
     name = "attention-only"
     source = "DPC24 equations (1)-(2) and its code"
@@ -51,14 +54,18 @@ class AttentionOnlyFamily(Family):
         OptionField(
             "variant",
             ("as-written", "as-coded", "position-first", "layer-norm", "maps-always"),
-            "the paper's equations, its code of 2025, that with the position added before the shared map, and its code of"
+            "the paper's equations, its code of 2025, that with the position added before the shared map, "
+            "and its code of"
             " August and September 2024",
         ),
         OptionField("form", ("auto", "table", "direct"), "all pairs of tokens at once, or sample by sample"),
     )
 
     def shapes(self, model: ModelConfig, training_set: TrainingSet) -> Shapes:
-        """Maps are stored as (outputs, inputs), one per head where there are heads."""
+        """Return the shapes of the weights.
+
+        Maps are stored as (outputs, inputs), with one map per head where there are heads.
+        """
         size = model.sizes
         dim, head_dim, n_heads, width = (size[k] for k in ("dim", "head_dim", "n_heads", "mlp_width"))
         variant = model.options["variant"]
@@ -85,9 +92,9 @@ class AttentionOnlyFamily(Family):
     def initial(
         self, model: ModelConfig, training_set: TrainingSet, generator: torch.Generator
     ) -> dict[str, Tensor]:
-        """Uniform on ±1/√fan_in, where embedding, unembedding and positions are weights of maps from their own width.
+        """Draw weights uniformly from ±1/√fan_in. For embedding, unembedding and positions, fan_in is their own width.
 
-        In the authors' code Q, K and V of a head are the rows of one Xavier-uniform (3·d_h, d_h) matrix: ±√(6 / (4·d_h)).
+        As in the authors' code, Q, K and V of a head are the rows of one Xavier-uniform (3·d_h, d_h) matrix: ±√(6 / (4·d_h)).
         """
         shapes = self.shapes(model, training_set)
         dim, head_dim = model.sizes["dim"], model.sizes["head_dim"]
@@ -99,14 +106,14 @@ class AttentionOnlyFamily(Family):
         return {name: uniform(generator, shape, fan_in[name]) for name, shape in shapes.items()}
 
     def tables(self, models: Sequence[ModelConfig], inputs: Inputs) -> Tables:
-        """The scale of each model and, in table form, where each row lies in the table of pairs."""
+        """Return the scale of each model and, in table form, the index of each row in the table of pairs."""
         assert inputs.tokens is not None
         tokens, form = inputs.tokens, models[0].options["form"]
         n_vocab = max(training_set.n_vocab for training_set in inputs.training_sets)
         scale = per_model(models, "head_dim", inputs).rsqrt().view(-1, 1, 1, 1)
         tables = {"scale": scale}
         if any(model.sizes["mlp_width"] for model in models):
-            tables["has_mlp"] = scale  # what counts is that the name is there
+            tables["has_mlp"] = scale  # only the presence of the name matters
         if models[0].options["variant"] == "layer-norm":
             counts = per_model(models, "head_dim", inputs).view(-1, 1, 1)
             tables["normed"] = (
@@ -139,18 +146,21 @@ class AttentionOnlyFamily(Family):
 
 
 def _rejoin(weights: Weights, residual: Tensor, mixed: Tensor) -> Tensor:
-    """Residual stream after the attention."""
+    """Return the residual stream after the attention."""
     return residual + (bmm(weights["expand"], mixed) if "expand" in weights else mixed)
 
 
 def _layer_norm(vectors: Tensor, share: Tensor) -> Tensor:
-    """Mean 0 and population variance 1 over the features; `share` is one over their number, and 0 where a width is padded."""
+    """Normalise to mean 0 and population variance 1 over the features.
+
+    `share` is one over the number of features, and 0 at padding.
+    """
     centred = (vectors - (vectors * share).sum(dim=1, keepdim=True)) * (share > 0)
     return centred * ((centred.square() * share).sum(dim=1, keepdim=True) + TINY).rsqrt()
 
 
 def _place(weights: Weights, tables: Tables, vectors: Tensor, place: slice) -> tuple[Tensor, Tensor]:
-    """Embeddings at some positions, as the residual stream holds them and as the heads see them."""
+    """Return embeddings at some positions, both as the residual stream holds them and as the heads see them."""
     if "inner_positions" in weights:
         reduced = bmm(weights["reduce"], vectors) if "reduce" in weights else vectors
         if "normed" in tables:
@@ -163,11 +173,11 @@ def _place(weights: Weights, tables: Tables, vectors: Tensor, place: slice) -> t
 
 
 def _by_table(weights: Weights, tables: Tables, rows: Tensor | None) -> Tensor:
-    """Residual stream (n_models, dim, n_rows) for pairs of tokens.
+    """Return the residual stream (n_models, dim, n_rows) for pairs of tokens.
 
     A softmax over two scores is a logistic function of their difference, p_h(a, b). The attention's output is
-    Σ_h p_h(a, b) (u_h(a, first) - u_h(b, last)) + u_h(b, last) with u_h = O_h V_h z: products of small tables, with no
-    gather per sample and head.
+    Σ_h p_h(a, b) (u_h(a, first) - u_h(b, last)) + u_h(b, last) with u_h = O_h V_h z: these are products of small
+    tables, without a gather per sample and head.
     """
     n_models, _, n_vocab = weights["embedding"].shape
     n_heads, head_dim, inner = weights["query"].shape[1:]
@@ -218,7 +228,7 @@ def _by_table(weights: Weights, tables: Tables, rows: Tensor | None) -> Tensor:
 
 
 def _directly(weights: Weights, tables: Tables, rows: Tensor | None) -> Tensor:
-    """Residual stream (n_models, dim, n_rows) for sequences of any length, sample by sample."""
+    """Return the residual stream (n_models, dim, n_rows) for sequences of any length, computed sample by sample."""
     tokens, lengths = take_rows(tables["tokens"], rows), take_rows(tables["lengths"], rows)
     embedding = weights["embedding"]
     n_models, n_rows, seq_len = tokens.shape

@@ -1,4 +1,4 @@
-"""Which model to train: a family by name, its sizes and its options, completed and checked against what the family knows."""
+"""The configuration of a model: the name of a family, with sizes and options that the family checks and completes."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class SizeField:
-    """A whole number that a family can be sized by."""
+    """A size of a family, which is a whole number."""
 
     name: str
-    default: int | None  # None: it must be given
+    default: int | None  # None means that it must be given
     least: int
     meaning: str
 
 
 @dataclass(frozen=True)
 class OptionField:
-    """A choice a family offers; the first is the default.
+    """An option of a family. The first choice is the default.
 
-    An option that was added later `is_implied` at its default: the configuration leaves it out, so that older runs keep their keys.
+    If `is_implied`, the configuration leaves the option out at its default. This is for options that were added
+    later, so that older runs keep their keys.
     """
 
     name: str
@@ -45,7 +46,7 @@ class OptionField:
 
 
 def complete_model(family: Family, model: ModelConfig) -> ModelConfig:
-    """`model` with defaults filled in; raises `UsageError` if it has names that the family does not know."""
+    """Return `model` with defaults filled in. Raise `UsageError` if it has names that the family does not know."""
     sizes = {f.name: f.default for f in family.size_fields if f.default is not None} | dict(model.sizes)
     options = {o.name: o.choices[0] for o in family.option_fields} | dict(model.options)
     known = {f.name for f in family.size_fields} | {o.name for o in family.option_fields}
@@ -57,7 +58,9 @@ def complete_model(family: Family, model: ModelConfig) -> ModelConfig:
     for name in [*model.sizes, *model.options]:
         if name not in known:
             names = ", ".join(sorted(known))
-            raise refuse(name, f"family {family.name} has no size or option `{name}`.\n  It knows: {names}.")
+            raise refuse(
+                name, f"family {family.name} has no size or option `{name}`.\n  Choose from: {names}."
+            )
     missing = [size for size in family.size_fields if sizes.get(size.name) is None]
     if missing:
         named = ", ".join(f"`{size.name}` ({size.meaning})" for size in missing)

@@ -1,10 +1,11 @@
-"""MFT24's one-layer decoder: embedding, sinusoidal positions, one causal head with biases, one hidden layer.
+"""The one-layer decoder of MFT24: embedding, sinusoidal positions, one causal head with biases, and one hidden layer.
 
-No residual, no normalisation. (m + 17)(ω + 17) + 799 parameters at width 16, m hidden units and ω tokens.
+It has no residual connection and no normalisation. With width 16, m hidden units and ω tokens, it has (m + 17)(ω +
+17) + 799 parameters.
 
-Only the last position of a context is asked for, so the head is evaluated for one query per distinct context. The
-query is carried to the tokens, (Kᵀq)·x instead of q·(Kx), and the values' map is applied after mixing: the gathered
-tokens are read once and no key or value per token is formed.
+Only the answer at the last position of a context is needed, so the head is evaluated for one query per distinct
+context. Scores are computed as (Kᵀq)·x instead of q·(Kx), and the value map is applied after averaging. The gathered
+tokens are therefore read once, and no key or value per token is computed.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class OneLayerDecoderFamily(Family):
     )
 
     def shapes(self, model: ModelConfig, training_set: TrainingSet) -> Shapes:
-        """Maps are stored as (inputs, outputs)."""
+        """Return the shapes of the weights. Maps are stored as (inputs, outputs)."""
         dim, hidden = model.sizes["dim"], model.sizes["hidden_width"]
         shapes: dict[str, tuple[int, ...]] = {"embedding": (training_set.n_vocab, dim)}
         for name in ("query", "key", "value", "output"):
@@ -66,7 +67,9 @@ class OneLayerDecoderFamily(Family):
     def initial(
         self, model: ModelConfig, training_set: TrainingSet, generator: torch.Generator
     ) -> dict[str, Tensor]:
-        """Framework defaults: embedding standard normal, maps and biases uniform on ±1/√fan_in."""
+        """Draw the framework's default initialisation: a standard normal embedding, and maps and biases uniform on
+        ±1/√fan_in.
+        """
         shapes = self.shapes(model, training_set)
         weights = {"embedding": normal(generator, shapes["embedding"])}
         for name in ("query", "key", "value", "output", "hidden", "logits"):
@@ -76,14 +79,14 @@ class OneLayerDecoderFamily(Family):
         return weights
 
     def frozen_names(self, model: ModelConfig) -> frozenset[str]:
-        """The embedding and the head, if the option asks for it: the authors' second experiment trains only the rest."""
+        """Return the embedding and the head if the option is set. The authors' second experiment trains only the rest."""
         if model.options["attention"] == "trained":
             return frozenset()
         maps = ("query", "key", "value", "output")
         return frozenset({"embedding", *maps, *(f"{name}_bias" for name in maps)})
 
     def tables(self, models: Sequence[ModelConfig], inputs: Inputs) -> Tables:
-        """Tokens, where contexts end, and the positions of every model's width."""
+        """Return the tokens, the ends of contexts, and the positional vectors of every model's width."""
         assert inputs.tokens is not None
         seq_len = inputs.tokens.shape[2]
         widest = max(model.sizes["dim"] for model in models)
@@ -109,7 +112,7 @@ class OneLayerDecoderFamily(Family):
 
         query = linear("query", own) * tables["scale"]
         carried = bmm(query, weights["key"].transpose(1, 2))
-        # q·b_K is the same for every token of a context; it is kept so that the model is the paper's
+        # q·b_K is the same for every token of a context; it is kept so that the model equals that of the paper
         offset = (query * weights["key_bias"]).sum(dim=2, keepdim=True)
         scores = (placed * carried.unsqueeze(2)).sum(dim=3) + offset
         shares = torch.softmax(scores.masked_fill(beyond, -torch.inf), dim=2)
@@ -119,7 +122,7 @@ class OneLayerDecoderFamily(Family):
 
 
 def sinusoids(seq_len: int, dim: int) -> Tensor:
-    """Sines in even and cosines in odd columns, wavelengths from 2π to 10000·2π (float64)."""
+    """Return sines in even and cosines in odd columns, with wavelengths from 2π to 10000·2π, in float64."""
     place = torch.arange(seq_len, dtype=torch.float64).view(-1, 1)
     pair = torch.arange(dim, dtype=torch.float64) // 2
     angle = place * torch.exp(-math.log(10000.0) * 2 * pair / dim)

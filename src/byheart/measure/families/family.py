@@ -1,4 +1,4 @@
-"""What a family of models is: sizes and options it knows, initial weights, and a forward pass with a model axis."""
+"""The interface of a model family: its sizes and options, initial weights, and a forward pass with an axis of models."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from byheart.measure.training_set import TrainingSet
 
 
 class Family(ABC):
-    """A model family of the papers, with a leading model axis on every weight and activation."""
+    """A model family. Every weight and activation has a leading axis of models."""
 
-    name: str  # what specifications call it
-    source: str  # where it is defined
-    takes_vectors: bool = False  # inputs may be real vectors; token ids are always taken
+    name: str  # its name in specifications
+    source: str  # where the papers define it
+    takes_vectors: bool = False  # whether inputs may be real vectors; token ids are always allowed
     is_stacked: bool = True  # whether several models train as one computation
     size_fields: tuple[SizeField, ...]
     option_fields: tuple[OptionField, ...] = ()
 
     @abstractmethod
     def shapes(self, model: ModelConfig, training_set: TrainingSet) -> Shapes:
-        """True shape of each weight; every axis may be padded at its end."""
+        """Return the true shape of each weight. Every axis may be padded at its end."""
 
     @abstractmethod
     def initial(
         self, model: ModelConfig, training_set: TrainingSet, generator: torch.Generator
     ) -> dict[str, Tensor]:
-        """Initial weights of one model, float64, at their true shapes."""
+        """Return the initial weights of one model, in float64, with their true shapes."""
 
     def frozen_names(self, model: ModelConfig) -> frozenset[str]:
-        """Names of weights that are not trained."""
+        """Return the names of weights that are not trained."""
         return frozenset()
 
     def for_stack(self, models: Sequence[ModelConfig], inputs: Inputs) -> Family:
-        """The family as one stack runs it: itself, unless it keeps something for each stack."""
+        """Return the family object for one stack. This is the same object, unless the family stores something per stack."""
         return self
 
     @abstractmethod
     def tables(self, models: Sequence[ModelConfig], inputs: Inputs) -> Tables:
-        """Everything the forward pass needs that no weight changes, computed once."""
+        """Return everything that the forward pass needs and that does not depend on weights. It is computed once."""
 
     @abstractmethod
     def outputs(self, weights: Weights, tables: Tables, rows: Tensor | None) -> Tensor:
-        """Answers (n_models, n_rows, n_outputs) for all rows, or for the drawn `rows` (n_models, n_draws)."""
+        """Return outputs (n_models, n_rows, n_outputs) for all rows, or for the drawn `rows` (n_models, n_draws)."""

@@ -24,7 +24,7 @@ from byheart.measure.matmul import bmm
 from byheart.measure.parameter_block import Shapes
 from byheart.measure.training_set import TrainingSet
 
-EPSILON = 1e-5  # of the normalisation, the framework's default
+EPSILON = 1e-5  # epsilon of the normalisation, the framework's default
 SCALE = 0.02  # standard deviation of initial weights, as in GPT-2
 
 
@@ -42,7 +42,10 @@ class SmallGPTFamily(Family):
     )
 
     def shapes(self, model: ModelConfig, training_set: TrainingSet) -> Shapes:
-        """Blocks are stacked along their own axis; maps are stored as (inputs, outputs)."""
+        """Return the shapes of the weights.
+
+        Blocks are stacked along an axis of their own, and maps are stored as (inputs, outputs).
+        """
         dim, n_layers, n_heads, head_dim, hidden = (
             model.sizes[k] for k in ("dim", "n_layers", "n_heads", "head_dim", "hidden_width")
         )
@@ -74,7 +77,7 @@ class SmallGPTFamily(Family):
     def initial(
         self, model: ModelConfig, training_set: TrainingSet, generator: torch.Generator
     ) -> dict[str, Tensor]:
-        """Maps and embeddings normal with deviation 0.02, gains one, biases zero."""
+        """Draw maps and embeddings from N(0, 0.02²). Gains are one and biases zero."""
         shapes = self.shapes(model, training_set)
         weights = {}
         for name, shape in shapes.items():
@@ -87,7 +90,7 @@ class SmallGPTFamily(Family):
         return weights
 
     def tables(self, models: Sequence[ModelConfig], inputs: Inputs) -> Tables:
-        """Tokens, ends of contexts, the causal mask, and each model's true width."""
+        """Return the tokens, the ends of contexts, the causal mask, and each model's true width."""
         assert inputs.tokens is not None
         seq_len = inputs.tokens.shape[2]
         dims = per_model(models, "dim", inputs)
@@ -96,7 +99,8 @@ class SmallGPTFamily(Family):
         return {
             "tokens": inputs.tokens,
             "end": inputs.lengths - 1,
-            "future": future.unsqueeze(0),  # every table has a model axis, here one for all
+            # every table has an axis of models; here it has length one, for all models
+            "future": future.unsqueeze(0),
             "dim": dims.view(-1, 1, 1),
             "inside": inside.to(inputs.dtype).unsqueeze(1),
             "scale": per_model(models, "head_dim", inputs).rsqrt().view(-1, 1, 1),
@@ -117,7 +121,7 @@ _OUTSIDE = frozenset({"embedding", "positions", "norm", "norm_bias", "unembeddin
 
 
 def _normalise(stream: Tensor, gain: Tensor, bias: Tensor, tables: Tables) -> Tensor:
-    """Layer normalisation over each model's true width."""
+    """Apply layer normalisation over each model's true width."""
     mean = stream.sum(dim=2, keepdim=True) / tables["dim"]
     centred = (stream - mean) * tables["inside"]
     variance = centred.square().sum(dim=2, keepdim=True) / tables["dim"]

@@ -1,4 +1,4 @@
-"""Initial weights, drawn in float64."""
+"""Draw initial weights in float64."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from torch import Tensor
 
 
 def uniform(generator: torch.Generator, shape: tuple[int, ...], fan_in: float) -> Tensor:
-    """Uniform on ±1/√fan_in, the framework's default for linear maps."""
+    """Draw uniformly from ±1/√fan_in, the framework's default for linear maps."""
     drawn = torch.rand(shape, generator=generator, dtype=torch.float64)
     return (2 * drawn - 1) / math.sqrt(max(fan_in, 1))
 
 
 def normal(generator: torch.Generator, shape: tuple[int, ...], scale: float = 1.0) -> Tensor:
-    """Normal with standard deviation `scale`."""
+    """Draw from a normal distribution with standard deviation `scale`."""
     return torch.randn(shape, generator=generator, dtype=torch.float64) * scale

@@ -1,4 +1,4 @@
-"""What enters a stack of models; rows, places and embeddings taken from tensors with a model axis."""
+"""The inputs of a stack of models, and functions that take rows, places and embeddings from tensors with an axis of models."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ Weights = Mapping[str, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """The inputs of a stack on its device, padded to common lengths; a shared training set is expanded, not copied."""
+    """The inputs of a stack on its device, padded to common lengths.
+
+    A training set that all models share is expanded without copying.
+    """
 
     tokens: Tensor | None  # (n_models, n_rows, seq_len)
     vectors: Tensor | None  # (n_models, n_rows, seq_len, dim)
@@ -32,12 +35,12 @@ class Inputs:
 
 
 def per_model(models: Sequence[ModelConfig], size: str, inputs: Inputs) -> Tensor:
-    """One size of every model, (n_models,), in the number type of the stack."""
+    """Return one size of every model, (n_models,), in the number type of the stack."""
     return torch.tensor([model.sizes[size] for model in models], dtype=inputs.dtype, device=inputs.device)
 
 
 def take_rows(table: Tensor, rows: Tensor | None) -> Tensor:
-    """`table` (n_models, n_rows, ...) at the drawn rows, or whole."""
+    """Return the drawn rows of `table` (n_models, n_rows, ...), or all rows."""
     if rows is None:
         return table
     index = rows.view(*rows.shape, *(1 for _ in table.shape[2:])).expand(*rows.shape, *table.shape[2:])
@@ -45,7 +48,7 @@ def take_rows(table: Tensor, rows: Tensor | None) -> Tensor:
 
 
 def embed_tokens(embedding: Tensor, tokens: Tensor) -> Tensor:
-    """Rows of each model's table (n_models, n_vocab, dim) for its tokens (n_models, n_rows, seq_len)."""
+    """Look up each model's tokens (n_models, n_rows, seq_len) in its embedding (n_models, n_vocab, dim)."""
     n_models, n_vocab, dim = embedding.shape
     offsets = torch.arange(n_models, device=tokens.device).view(-1, 1) * n_vocab
     found = embedding.reshape(-1, dim).index_select(0, (tokens.flatten(1) + offsets).flatten())
@@ -53,6 +56,6 @@ def embed_tokens(embedding: Tensor, tokens: Tensor) -> Tensor:
 
 
 def take_places(stream: Tensor, places: Tensor) -> Tensor:
-    """The vector of each row of `stream` (n_models, n_rows, seq_len, dim) at its place."""
+    """Return the vector of each row of `stream` (n_models, n_rows, seq_len, dim) at its place."""
     index = places.view(*places.shape, 1, 1).expand(-1, -1, 1, stream.shape[3])
     return stream.gather(2, index).squeeze(2)

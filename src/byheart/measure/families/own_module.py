@@ -1,13 +1,15 @@
-"""A user's own `torch.nn.Module` as a family: a function that makes it, whose whole-number parameters are the sizes.
+"""Use a user's own `torch.nn.Module` as a family.
+
+The user gives a function that makes it; its integer parameters are the sizes.
 
     def make(n_vocab: int, n_classes: int, seq_len: int, width: int, depth: int = 1) -> nn.Module: ...
 
-The module maps token ids (batch, seq_len), or vectors (batch, seq_len, input_dim), to answers (batch, n_classes), or to answers for
-each token (batch, seq_len, n_classes), of which the one at the last token of an input counts (the first where the data
-say so).
+The module maps token ids (batch, seq_len), or vectors (batch, seq_len, input_dim), to outputs (batch, n_classes), or
+to outputs per token (batch, seq_len, n_classes). In the second case, the output at the last token of an input counts,
+or at the first if the data say so.
 
-A module has no axis of models, so each trains alone. Runs are keyed by the name of the function and a digest of the file that
-defines it: after a change of the file they are other runs.
+Such a module has no axis of models, so each model trains alone. The key of a run contains the name of the function
+and a digest of the file that defines it, so a change of the file makes new runs.
 """
 
 from __future__ import annotations
@@ -33,22 +35,22 @@ from byheart.measure.training_set import TrainingSet
 
 Factory = Callable[..., nn.Module]
 OF_DATA = ("n_vocab", "n_classes", "seq_len", "input_dim")
-"""Parameters of a function that are told from the data, where it has them."""
+"""Parameters of the function that are set from the data, if it has them."""
 
 _BUFFER = "buffer of the module: "
 
 
 class OwnModuleFamily(Family):
-    """Modules that one function makes."""
+    """The family of the modules that one function makes."""
 
     takes_vectors = True
     is_stacked = False
-    module: nn.Module  # of one stack
+    module: nn.Module  # the module of one stack
     takes_lengths: bool
     reads_first: bool
 
     def __init__(self, factory: Factory) -> None:
-        """Raises `UsageError` where the parameters of the function or its source cannot be read."""
+        """Read the parameters and the source of the function. Raise `UsageError` if that fails."""
         self.factory = factory
         module = _module_name(factory)
         self.name = f"{module}:{getattr(factory, '__qualname__', type(factory).__qualname__)}"
@@ -58,7 +60,7 @@ class OwnModuleFamily(Family):
         self.option_fields = (*options, OptionField("source", (_digest(factory, self.name),), meaning))
 
     def build(self, model: ModelConfig, training_set: TrainingSet) -> nn.Module:
-        """A new module with these sizes, for these data."""
+        """Make a new module with these sizes for these data."""
         told = {
             "n_vocab": training_set.n_vocab,
             "n_classes": 1 if training_set.loss == "squared" else training_set.n_classes,
@@ -85,7 +87,7 @@ class OwnModuleFamily(Family):
         return inspect.signature(self.factory).parameters
 
     def shapes(self, model: ModelConfig, training_set: TrainingSet) -> Shapes:
-        """Shapes of the parameters; weights that a module shares occur once."""
+        """Return the shapes of the parameters. A weight that the module uses more than once is listed once."""
         module = self._seeded(model, training_set, 0)
         return {name: tuple(each.shape) for name, each in module.named_parameters()}
 
@@ -97,12 +99,12 @@ class OwnModuleFamily(Family):
     def initial(
         self, model: ModelConfig, training_set: TrainingSet, generator: torch.Generator
     ) -> dict[str, Tensor]:
-        """The module's own initial weights, made with the seed of the run."""
+        """Return the module's own initial weights, made with the seed of the run."""
         module = self._seeded(model, training_set, generator.initial_seed())
         return {name: each.detach().to(torch.float64) for name, each in module.named_parameters()}
 
     def for_stack(self, models: Sequence[ModelConfig], inputs: Inputs) -> Family:
-        """The same family with its own module, so that runs do not share buffers."""
+        """Return the same family with its own module, so that runs do not share buffers."""
         (model,), (training_set,) = models, inputs.training_sets
         bound = copy(self)
         bound.module = self._seeded(model, training_set, 0).to(inputs.device)
@@ -110,14 +112,14 @@ class OwnModuleFamily(Family):
         bound.reads_first = training_set.read == "first"
         if not bound.takes_lengths and bool((inputs.lengths != training_set.seq_len).any()):
             raise UsageError(
-                f"these inputs differ in length; {self.name} must know where each ends.\n"
-                "  Give the module's forward a parameter `lengths`: inputs are padded on the right.",
+                f"these inputs differ in length, so {self.name} must know where each ends.\n"
+                "  Add a parameter `lengths` to the module's forward; inputs are padded on the right.",
                 family=self.name,
             )
         return bound
 
     def tables(self, models: Sequence[ModelConfig], inputs: Inputs) -> Tables:
-        """The inputs, and the buffers of the module in the number type of the run."""
+        """Return the inputs, and the buffers of the module in the number type of the run."""
         buffers = {
             _BUFFER + name: each.clone().to(inputs.dtype if each.is_floating_point() else each.dtype)
             for name, each in self.module.named_buffers()
@@ -127,7 +129,7 @@ class OwnModuleFamily(Family):
         return {"inputs": given, "lengths": inputs.lengths, **buffers}
 
     def outputs(self, weights: Weights, tables: Tables, rows: Tensor | None) -> Tensor:
-        """Answers (1, n_rows, n_outputs). Where nothing is trained the module is in its evaluation mode."""
+        """Return outputs (1, n_rows, n_outputs). Outside training, the module is in evaluation mode."""
         given, lengths = (take_rows(tables[name], rows)[0] for name in ("inputs", "lengths"))
         state = {name: each[0] for name, each in weights.items()}
         state |= {
@@ -142,7 +144,7 @@ class OwnModuleFamily(Family):
         if not isinstance(found, Tensor) or found.ndim != 2 or len(found) != len(given):
             shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
             raise UsageError(
-                f"a module of {self.name} answered {shape}; it must answer (batch, n_classes) "
+                f"a module of {self.name} returned {shape}; it must return (batch, n_classes) "
                 "or (batch, seq_len, n_classes).",
                 family=self.name,
             )
@@ -151,14 +153,14 @@ class OwnModuleFamily(Family):
 
 def _module_name(factory: Factory) -> str:
     name = str(getattr(factory, "__module__", "") or "")
-    if name == "__main__":  # a script is called by its file
+    if name == "__main__":  # a script is named by its file
         file = getattr(sys.modules.get("__main__"), "__file__", None)
         return Path(file).stem if file else "notebook"
     return name
 
 
 def _fields(factory: Factory, name: str) -> tuple[tuple[SizeField, ...], tuple[OptionField, ...]]:
-    """Sizes and options from the parameters of a function: whole numbers, and choices between texts."""
+    """Return the sizes and options of a family from the parameters of a function: whole numbers, and choices between texts."""
     try:
         parameters = inspect.signature(factory).parameters.values()
         hints = get_type_hints(
@@ -180,8 +182,10 @@ def _fields(factory: Factory, name: str) -> tuple[tuple[SizeField, ...], tuple[O
             sizes.append(SizeField(each.name, default, 0, "a parameter of the model's own"))
         elif default is None:
             raise UsageError(
-                f"`{each.name}` of {name} is neither a whole number nor a choice (Literal) of texts, and has no default.\n"
-                f"  The function may also take these parameters, which the data set: {', '.join(OF_DATA)}.",
+                f"`{each.name}` of {name} is neither a whole number nor a choice (Literal) of texts, and "
+                "has no default.\n"
+                "  The function may also have these parameters, which are set from the data: "
+                f"{', '.join(OF_DATA)}.",
                 family=name,
                 name=each.name,
             )
@@ -189,12 +193,13 @@ def _fields(factory: Factory, name: str) -> tuple[tuple[SizeField, ...], tuple[O
 
 
 def _digest(factory: Factory, name: str) -> str:
-    """The digest of the file that defines the model. In a notebook, which is not a file, the digest of its source."""
+    """Return the digest of the file that defines the model or, in a notebook, of its source code."""
     try:
         text = _source(factory)
     except (OSError, TypeError) as error:
         raise UsageError(
-            f"the source of {name} cannot be read, so its runs could not be distinguished from those of another model.\n"
+            f"the source of {name} cannot be read, so its runs could not be distinguished from those of "
+            "another model.\n"
             "  Define it in a file and import it.",
             family=name,
         ) from error
@@ -202,7 +207,10 @@ def _digest(factory: Factory, name: str) -> str:
 
 
 def _source(factory: Factory) -> str:
-    """The file that defines it, or its own source in a notebook. A class there has none, but its functions have."""
+    """Return the text of the file that defines the model.
+
+    In a notebook, return its own source; a class has no source there, but its functions have.
+    """
     if inspect.isclass(factory) and not hasattr(inspect.getmodule(factory), "__file__"):
         functions = [each for each in vars(factory).values() if inspect.isfunction(each)]
         if not functions:

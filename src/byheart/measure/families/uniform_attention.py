@@ -1,8 +1,11 @@
-"""KS25 equation (165): E_out ∘ FF2 ∘ uniform attention ∘ FF1 ∘ E_in, FF1 and FF2 of `n_blocks` residual blocks each.
+"""The model of KS25 equation (165):
 
-Left open by the paper and chosen here: tokens are embedded by a trained table straight into the stream (`embedding =
-learned`), or by a fixed random one of width `dim` followed by a trained E_in (`frozen`); no positions unless asked for;
-head size s = m; framework default initialisation with embeddings standard normal, or all weights from N(0, 0.02²) with zero
+E_out ∘ FF2 ∘ uniform attention ∘ FF1 ∘ E_in, where FF1 and FF2 have `n_blocks` residual blocks each.
+
+The paper leaves some choices open. Here, tokens are embedded by a trained table straight into the stream (`embedding =
+learned`), or by a fixed random one of width `dim` followed by a trained E_in (`frozen`); there are no positions
+unless the option is set; the head size is s = m; weights have the framework's default initialisation with embeddings
+standard normal, or all weights from N(0, 0.02²) with zero
 biases (`initialisation = normal-0.02`), as BERT-style code does.
 """
 
@@ -25,7 +28,7 @@ SMALL = 0.02  # standard deviation of BERT-style initial weights
 
 
 class UniformAttentionFamily(Family):
-    """Token-wise residual ReLU blocks, one averaging layer, more blocks; the answer is read at one token."""
+    """Token-wise residual ReLU blocks, then one averaging layer, then more blocks. The answer is read at one token."""
 
     name = "uniform-attention"
     source = "KS25 equation (165)"
@@ -50,7 +53,10 @@ class UniformAttentionFamily(Family):
     )
 
     def shapes(self, model: ModelConfig, training_set: TrainingSet) -> Shapes:
-        """Blocks are stacked along their own axis, so depth is padded like a width."""
+        """Return the shapes of the weights.
+
+        Blocks are stacked along an axis of their own, so that depth is padded like a width.
+        """
         size = model.sizes
         width, hidden, n_blocks = size["width"], size["hidden_width"], size["n_blocks"]
         shapes: dict[str, tuple[int, ...]] = {}
@@ -78,7 +84,7 @@ class UniformAttentionFamily(Family):
     def initial(
         self, model: ModelConfig, training_set: TrainingSet, generator: torch.Generator
     ) -> dict[str, Tensor]:
-        """Embeddings standard normal, maps and biases uniform on ±1/√fan_in; or as BERT-style code has it."""
+        """Draw standard normal embeddings, and maps and biases uniform on ±1/√fan_in; or use the BERT-style initialisation."""
         shapes = self.shapes(model, training_set)
         if "initialisation" in model.options:
             return {
@@ -97,11 +103,11 @@ class UniformAttentionFamily(Family):
         }
 
     def frozen_names(self, model: ModelConfig) -> frozenset[str]:
-        """The embedding, if the option asks for it."""
+        """Return the embedding if the option freezes it."""
         return frozenset({"embedding"}) if model.options["embedding"] == "frozen" else frozenset()
 
     def tables(self, models: Sequence[ModelConfig], inputs: Inputs) -> Tables:
-        """Which distinct items (tokens, with their place where it counts) each row holds, and how many."""
+        """Return the distinct items (tokens, with their place if positions are used) of each row, and how often each occurs."""
         n_rows, seq_len = inputs.lengths.shape[1], 0
         place = (
             inputs.lengths - 1 if inputs.training_sets[0].read == "last" else torch.zeros_like(inputs.lengths)
@@ -124,7 +130,7 @@ class UniformAttentionFamily(Family):
         return tables | {"share": share}
 
     def outputs(self, weights: Weights, tables: Tables, rows: Tensor | None) -> Tensor:
-        """Logits or values (n_models, n_rows, n_outputs)."""
+        """Return logits or values (n_models, n_rows, n_outputs)."""
         stream = _stream(weights, tables)
         if "positions" in weights:
             place = tables["item_place"].unsqueeze(1)
@@ -148,7 +154,7 @@ class UniformAttentionFamily(Family):
 
 
 def _items(keys: Tensor, tokens: Tensor, spots: Tensor, is_shared: bool) -> Tables:
-    """Distinct keys of each model, padded to a common number, and the item at every (row, place)."""
+    """Return the distinct keys of each model, padded to a common number, and the item at every (row, place)."""
     n_models = keys.shape[0]
     pieces = []
     for model in range(1 if is_shared else n_models):
@@ -168,7 +174,7 @@ def _items(keys: Tensor, tokens: Tensor, spots: Tensor, is_shared: bool) -> Tabl
 
 
 def _stream(weights: Weights, tables: Tables) -> Tensor:
-    """E_in of every distinct item, (n_models, width, n_items)."""
+    """Return E_in of every distinct item, (n_models, width, n_items)."""
     if "columns" in tables:
         return bmm(weights["embed_in"], tables["columns"])
     table = weights["embedding"]
@@ -178,7 +184,7 @@ def _stream(weights: Weights, tables: Tables) -> Tensor:
 
 
 def _blocks(weights: Weights, part: str, stream: Tensor) -> Tensor:
-    """z <- z + W2 ReLU(W1 z + b1) + b2, block after block (KS25 equation 3)."""
+    """Apply z <- z + W2 ReLU(W1 z + b1) + b2, block after block (KS25 equation 3)."""
     w1, b1, w2, b2 = (weights[f"{part}_{name}"].unbind(1) for name in ("w1", "b1", "w2", "b2"))
     for up, up_bias, down, down_bias in zip(w1, b1, w2, b2, strict=True):
         hidden = torch.relu(bmm(up, stream) + up_bias)
