@@ -1,1 +1,4 @@
-"""The figures of the three papers, each from fresh runs: specification, computed record, drawing, verdict."""
+"""Reproduce the figures of the three papers from new runs.
+
+Each has a specification, a computed record, a drawing and a verdict.
+"""

@@ -1,8 +1,9 @@
-"""Beyond the papers: theory's limit, compiled models and trained models on one axis, bits memorised against parameters.
+"""Beyond the papers: compare the limit of theory, compiled models and trained models by memorised bits against parameters.
 
 The data are DPC24's: pairs of 50 tokens with random next tokens. A trained model memorises N (log2 C - loss / ln 2) bits, as
-in Morris et al. (2025): the bits it saves in describing every label. A compiled model memorises all N log2 C. Bits are compared per
-parameter; parameters differ in their precision, so the share of the stored bits that hold labels is shown beside it.
+in Morris et al. (2025): the bits it saves in describing every label. A compiled model memorises all N log2 C bits.
+Bits are compared per parameter. Because parameters differ in precision, the share of the stored bits that hold labels
+is shown too.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from byheart.reproduce.dana_2024 import runs
 from byheart.reproduce.observation import Observation
 from byheart.reproduce.registry import figure_of
 
-COMPILED: dict[str, tuple[fig.Style, int]] = {  # bits of a stored weight; 0: as many as it needs
+COMPILED: dict[str, tuple[fig.Style, int]] = {  # bits of a stored weight; 0 means as many as it needs
     "retrieval": ("closed-form", 64),
     "dana-2024": ("fourth", 64),
     "kajitsuka-sato-2025": ("third", 0),
@@ -33,15 +34,18 @@ COUNTS = (10, 30, 100, 300, 1000, 2500)
 
 
 def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
-    """The runs of Figures 1a, 2b and 3, which cover small to large models; of 1a alone at laptop scale."""
+    """Return the runs of Figures 1a, 2b and 3, which cover small to large models.
+
+    At laptop scale, return only those of Figure 1a.
+    """
     names = ("dana-2024-fig1a", "dana-2024-fig2b", "dana-2024-fig3")
     figures = map(figure_of, names if scale != "laptop" else names[:1])
     return [stage for figure in figures for stage in figure.stages(scale, samples)]
 
 
 def gather_facts(scale: fig.Scale, observations: Sequence[Observation], samples: Samples | None) -> fig.Facts:
-    """Dense parameters of the constructions for growing numbers of such facts."""
-    from byheart.construct.registry import get  # not on a bare machine
+    """Return the dense parameters of the constructions for increasing numbers of such facts."""
+    from byheart.construct.registry import get  # not available on a machine that only trains
     from byheart.data.shape import DataShape
 
     n_vocab = int(observations[0].config["data"]["n_vocab"])
@@ -54,14 +58,16 @@ def gather_facts(scale: fig.Scale, observations: Sequence[Observation], samples:
 
 
 def memorised_bits(one: Observation) -> float:
-    """Bits saved in describing every label, at least 0."""
+    """Return the number of bits that the model saves in describing the labels, at least 0."""
     data = one.config["data"]
     saved = math.log2(data.get("n_classes", data["n_vocab"])) - one.measured["loss"] / math.log(2)
     return max(0.0, saved) * one.n_samples if math.isfinite(saved) else 0.0
 
 
 def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
-    """Every trained model as a point, each construction's size by number of facts, and the limit of 32 bits per parameter."""
+    """Compute the figure: every trained model as a point, the size of each construction by number of facts, and the
+    limit of 32 bits per parameter.
+    """
     n_vocab = int(observations[0].config["data"]["n_vocab"])
     bits = math.log2(n_vocab)
     drawn, rows, trials = [], [], []
@@ -126,7 +132,7 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
 
 
 def _counter(compiled: float, trained: float) -> str:
-    """The same comparison per stored bit."""
+    """Return the counter-argument: the same comparison per stored bit."""
     word = "other way round" if trained > compiled else "same"
     return (
         f"Per stored bit it is the {word}: `retrieval` stores 64-bit weights and holds labels in {compiled:.4f} of"
@@ -136,7 +142,7 @@ def _counter(compiled: float, trained: float) -> str:
 
 
 def _frontier(label: str, style: fig.Style, observations: Sequence[Observation]) -> fig.Series:
-    """The most bits any model of at most that many parameters memorised."""
+    """Return the most bits that any model of at most this many parameters memorised."""
     points = [(0.0, 0.0)]
     for one in observations:
         bits = memorised_bits(one)

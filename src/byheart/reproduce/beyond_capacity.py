@@ -1,10 +1,12 @@
-"""Beyond the papers: bits per parameter of trained models at our sizes, found by a search over the size of the data or model.
+"""Beyond the papers: measure bits per parameter of trained models at our sizes, by a search over the size of the data
+or the model.
 
-Two searches with one pass rule, 99% of the labels right, everything trained by L-BFGS:
+There are two searches. In both, models are trained by L-BFGS and pass if 99% of the labels are right:
 - the most samples that a small GPT memorises: four tokens out of 64, a random answer out of 64 (6 bits);
 - the fewest heads with which DPC24's model memorises all 2,500 pairs of 50 tokens.
 All sizes of a search train in one stack, since a GPU takes no longer for all of them than for one round of bisection.
-Beside the search is what Morris et al. (2025) measure: the most bits N (log2 C - loss / ln 2) over all sizes of the data.
+The figure also shows what Morris et al. (2025) measure: the most bits N (log2 C - loss / ln 2) over all sizes of the
+data.
 """
 
 from __future__ import annotations
@@ -28,10 +30,10 @@ from byheart.reproduce.seed_values import SeedValues, series
 PASSES = PassRule("accuracy", 0.99)
 N_VOCAB, SEQ_LEN = 64, 4
 WIDTHS: dict[fig.Scale, tuple[int, ...]] = {"smoke": (4,), "laptop": (8,), "paper": (8, 16, 32)}
-DENSITIES = (0.8, 1.0, 1.2, 1.4, 1.7, 2.0, 2.4, 2.8, 3.4)  # bits of the data per parameter
+DENSITIES = (0.8, 1.0, 1.2, 1.4, 1.7, 2.0, 2.4, 2.8, 3.4)  # bits of data per parameter
 HEADS: dict[fig.Scale, tuple[int, ...]] = {"smoke": (1, 3), "laptop": (20, 30), "paper": (16, 21, 26, 31, 36)}
 DIM = 10
-# bits of a parameter: L-BFGS trains in float64, Morris et al. in float32 (and bf16, 16)
+# bits per stored parameter: L-BFGS trains in float64, Morris et al. in float32 (and in bfloat16, with 16 bits)
 OUR_BITS, GPT_BITS = 64, 32
 VARIANTS: tuple[dana.Variant, ...] = ("as-coded", "as-written")
 N_SEEDS: dict[fig.Scale, int] = {"smoke": 1, "laptop": 1, "paper": 3}
@@ -39,7 +41,7 @@ EVALUATIONS: dict[fig.Scale, int] = {"smoke": 20, "laptop": 600, "paper": 2000}
 
 
 def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
-    """Every GPT with every number of samples, then the attention-only models; smaller GPTs share a stack."""
+    """Return every GPT with every number of samples, then the attention-only models. Smaller GPTs share a stack."""
     largest = max(WIDTHS[scale])
     found = [
         fig.TrainingStage(
@@ -64,7 +66,9 @@ def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.Trainin
 
 
 def gpt_parameters(width: int) -> int:
-    """Parameters of the one-block GPT: embeddings in and out, positions, attention, a layer of 4 widths, normalisations."""
+    """Return the number of parameters of the one-block GPT: input and output embeddings, positions, attention, a
+    hidden layer of four times the width, and normalisations.
+    """
     block = 4 * width * width + 4 * width + 8 * width * width + 5 * width + 4 * width
     return 2 * N_VOCAB * width + SEQ_LEN * width + block + 2 * width
 
@@ -101,7 +105,9 @@ def data_bits(one: Observation) -> float:
 
 
 def bracket(passed: Mapping[int, bool], *, goal: str) -> Bracket:
-    """The result of a search over all sizes, from the easiest on: the last that passes before the first that fails."""
+    """Return the result of a search over all sizes, ordered from the easiest: the last size that passes before the
+    first that fails.
+    """
     rungs = sorted(passed, reverse=goal == "smallest")
     good: int | None = None
     for rung in rungs:
@@ -112,8 +118,8 @@ def bracket(passed: Mapping[int, bool], *, goal: str) -> Bracket:
 
 
 def gather_facts(scale: fig.Scale, observations: Sequence[Observation], samples: Samples | None) -> fig.Facts:
-    """Dense parameters of `retrieval` for as many samples of the GPTs' kind as were tried."""
-    from byheart.construct.registry import get  # not on a bare machine
+    """Return the dense parameters of `retrieval` for the numbers of samples that were tried with GPTs."""
+    from byheart.construct.registry import get  # not available on a machine that only trains
     from byheart.data.shape import DataShape
 
     counts = sorted({max(1, round(data_bits(one) / math.log2(N_VOCAB))) for one in observations})
@@ -123,7 +129,9 @@ def gather_facts(scale: fig.Scale, observations: Sequence[Observation], samples:
 
 
 def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
-    """Bits per parameter of each search with intervals over seeds, beside 3.6 and beside `retrieval` on the same data."""
+    """Compute the bits per parameter of each search, with intervals over seeds, to compare with 3.6 and with
+    `retrieval` on the same data.
+    """
     gpts = [one for one in observations if one.config["family"] == "gpt"]
     heads = [one for one in observations if one.config["family"] != "gpt"]
     numbers: dict[str, Any] = {}
@@ -197,7 +205,9 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
 def _gpt_values(
     observations: Sequence[Observation], numbers: dict[str, Any]
 ) -> tuple[SeedValues, SeedValues]:
-    """By width: the result of the search and the most bits saved, per parameter, for each seed. x is the mean number of bits."""
+    """Return, for each width and seed, the result of the search and the most bits saved, per parameter. x is the mean
+    number of bits.
+    """
     recalled: list[tuple[float, float]] = []
     saved: list[tuple[float, float]] = []
     for width in sorted({one.sizes["dim"] for one in observations}):
@@ -227,7 +237,7 @@ def _gpt_values(
 def _head_values(
     observations: Sequence[Observation], numbers: dict[str, Any]
 ) -> list[tuple[str, fig.Style, SeedValues]]:
-    """The fewest heads that memorise all pairs, as bits per parameter, in both readings of the model."""
+    """Return the fewest heads that memorise all pairs, as bits per parameter, for both readings of the model."""
     found: list[tuple[str, fig.Style, SeedValues]] = []
     styles: tuple[fig.Style, fig.Style] = ("fourth", "fifth")
     for variant, style in zip(VARIANTS, styles, strict=True):

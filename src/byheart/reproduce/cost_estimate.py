@@ -15,7 +15,9 @@ from byheart.reproduce.runner import stages_of
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """Runs of a figure, those already stored, the time the others will take, and how many of them could not be timed here."""
+    """The number of runs of a figure, the number already stored, the time for the others, and how many of them could
+    not be timed here.
+    """
 
     figure: str
     n_runs: int
@@ -34,7 +36,7 @@ def estimates(
     device: str = "auto",
     on_figure: Callable[[str], None] = lambda name: None,
 ) -> list[CostEstimate]:
-    """One estimate per figure; runs shared with an earlier figure count once."""
+    """Return one estimate per figure. Runs that an earlier figure shares are counted once."""
     chosen = choose_device(device)
     seen: set[str] = set()
     found = []

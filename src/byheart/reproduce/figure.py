@@ -1,4 +1,4 @@
-"""What a reproduction is: stages of runs, what is kept of them, every number drawn, and the verdict of the deciding rule."""
+"""The types of a reproduction: stages of runs, stored observations, every number in the figure, and the verdict of the rule."""
 
 from __future__ import annotations
 
@@ -17,25 +17,30 @@ Style = Literal[
     "measured", "second", "third", "fourth", "fifth", "sixth", "seventh", "published", "fit", "fit2", "bound", "bound2",
     "closed-form",
 ]  # fmt: skip
-Line = Literal["usual", "solid", "dashed", "points"]  # what joins the points, where the style does not say it
+Line = Literal["usual", "solid", "dashed", "points"]  # how points are joined, if the style does not define it
 Outcome = Literal["holds", "does not hold as the paper has it", "not settled"]
 
 
 @dataclass(frozen=True)
 class TrainingStage:
-    """A part of a figure's work that makes sense by itself; lower priorities are worth more and come first."""
+    """A part of a figure's runs that is useful by itself.
+
+    Stages with lower priority numbers are more important and come first.
+    """
 
     name: str
     priority: int
     runs: tuple[Run, ...]
-    together: str = ""  # stages of one priority with the same word here train in the same stacks
-    engine: Engine = "graph"  # on a GPU; `auto` compiles, which pays for long trainings alone
-    overhead: int | None = None  # on a GPU, what a stack costs in parameters, where the default is far off
+    together: str = ""  # stages with the same priority and the same word here train in the same stacks
+    # the engine on a GPU; `auto` compiles, which is worthwhile only for long trainings
+    engine: Engine = "graph"
+    # the fixed cost of a stack on a GPU, in parameters, if the default is far off
+    overhead: int | None = None
 
 
 @dataclass(frozen=True)
 class Series:
-    """One line or set of points of a panel; `low` and `high` are 95% intervals over seeds, NaN where there is none."""
+    """One line or set of points of a panel. `low` and `high` are 95% intervals over seeds, or NaN if there is none."""
 
     label: str
     style: Style
@@ -53,7 +58,7 @@ class Series:
 
 
 def series_of(label: str, style: Style, points: Iterable[tuple[float, float]]) -> Series:
-    """A line through (x, y) points that have no intervals."""
+    """Make a line through (x, y) points without intervals."""
     listed = [(float(x), float(y)) for x, y in points]
     return Series(label, style, tuple(x for x, _ in listed), tuple(y for _, y in listed))
 
@@ -68,19 +73,19 @@ class Panel:
     series: tuple[Series, ...] = ()
     x_scale: Literal["linear", "log"] = "linear"
     y_scale: Literal["linear", "log"] = "linear"
-    columns: tuple[float, ...] = ()  # heat map: what x counts
-    rows: tuple[float, ...] = ()  # heat map: what y counts
-    cells: tuple[tuple[float, ...], ...] = ()  # heat map, a tuple per row
-    y_range: tuple[float, ...] = ()  # what y can be at all, where bands would reach beyond
+    columns: tuple[float, ...] = ()  # heat map: the values of x
+    rows: tuple[float, ...] = ()  # heat map: the values of y
+    cells: tuple[tuple[float, ...], ...] = ()  # heat map: the cells, one tuple per row
+    y_range: tuple[float, ...] = ()  # the possible range of y, if bands would exceed it
 
     def __post_init__(self) -> None:
         if {len(row) for row in self.cells} - {len(self.columns)} or len(self.cells) != len(self.rows):
-            raise ValueError(f"cells of {self.title!r} are not as many as its rows and columns")
+            raise ValueError(f"the number of cells of {self.title!r} does not match its rows and columns")
 
 
 @dataclass(frozen=True)
 class Table:
-    """Numbers that are read rather than drawn."""
+    """Numbers that are shown as a table rather than drawn."""
 
     title: str
     heads: tuple[str, ...]
@@ -88,22 +93,22 @@ class Table:
 
     def __post_init__(self) -> None:
         if {len(row) for row in self.rows} - {len(self.heads)}:
-            raise ValueError(f"rows of {self.title!r} are longer or shorter than its heads")
+            raise ValueError(f"rows of {self.title!r} do not have as many cells as the header")
 
 
 @dataclass(frozen=True)
 class ConditionResult:
-    """The deciding rule applied under one condition. `holds` is None where the runs cannot tell."""
+    """The result of the rule under one condition. `holds` is None if the runs do not decide it."""
 
     condition: str
     found: str
     holds: bool | None
-    is_own: bool = True  # a condition of the paper itself, not a variation of ours
-    claim: str = ""  # which claim, in a few words, where a figure makes several
+    is_own: bool = True  # whether the condition is the paper's own and not one of our variations
+    claim: str = ""  # the claim in a few words, if a figure makes several
 
     @property
     def name(self) -> str:
-        """The claim, where there are several, and the condition."""
+        """The claim, if there are several, and the condition."""
         return f"{self.claim}: {self.condition}" if self.claim else self.condition
 
 
@@ -119,7 +124,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the deciding rule says of the paper's claim. The paper's own conditions decide; variations are reported beside them."""
+    """The verdict of the rule on the paper's claim. The paper's own conditions decide, and variations are only reported."""
 
     outcome: Outcome
     summary: str
@@ -127,7 +132,7 @@ class Verdict:
 
     @property
     def headline(self) -> str:
-        """The outcome. Where a claim fails, also the variations under which it holds."""
+        """The outcome. If the claim fails, also the variations under which it holds."""
         failed = {trial.claim for trial in self.trials if trial.is_own and not trial.holds}
         when = "; ".join(
             trial.name for trial in self.trials if trial.holds and not trial.is_own and trial.claim in failed
@@ -141,9 +146,9 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Computed:
-    """What a figure computes from its observations.
+    """Everything that a figure computes from its observations.
 
-    `counter` is the best argument against the verdict, in a sentence; `missing` says what would settle one that is open.
+    `counter` is the best argument against the verdict, in one sentence. `missing` says which runs would decide an open claim.
     """
 
     panels: tuple[Panel, ...]
@@ -158,10 +163,10 @@ class Computed:
 
 @dataclass(frozen=True)
 class FigureRecord:
-    """Everything drawn or said of a figure, and the observations and facts it is computed from.
+    """Everything that is drawn or said about a figure, with the observations and facts that it is computed from.
 
-    `budget` says how long models were trained and how many seeds there were. Without observations (older files) nothing
-    can be computed again.
+    `budget` says how long models were trained, and with how many seeds. Older files have no observations, so they
+    cannot be computed again.
     """
 
     figure: str
@@ -180,8 +185,8 @@ class FigureRecord:
     choices: tuple[str, ...]
     counter: str
     seeds: tuple[int, ...]
-    runs: Mapping[str, Any]  # how many, on what, when, for how long
-    facts: Mapping[str, Any]  # what was computed of the data, apart from the runs
+    runs: Mapping[str, Any]  # the number of runs, their devices, dates and times
+    facts: Mapping[str, Any]  # what was computed from the data, independently of the runs
     observations: tuple[Observation, ...] = ()
 
 
@@ -192,13 +197,13 @@ Facts = Mapping[str, Any]
 class Figure:
     """A figure of a paper.
 
-    own       the paper's own condition, under which the claim is judged, as far as its text and its authors' code state it
-    rule      decides the claim; it is written down here before anything is trained, and kept in the record
-    stages    what to train
-    compute   what is drawn, from observations and facts alone: the same numbers give the same record
-    facts     what else is computed of the samples or the constructions, once, and stored
-    curves    of which runs the training curve is kept
-    measured  which measurements are kept, where not all
+    own       the paper's own condition, under which the claim is judged, as far as the text and the authors' code state it
+    rule      the rule that decides the claim; it is fixed before anything is trained, and stored in the record
+    stages    the runs to train
+    compute   computes the record from observations and facts only, so that the same numbers give the same record
+    facts     computes further numbers from the samples or the constructions, which are stored
+    curves    selects the runs whose training curve is stored
+    measured  the measurements that are stored, if not all
     """
 
     name: str
@@ -217,9 +222,10 @@ class Figure:
 
 
 def decide(scale: Scale, trials: Sequence[ConditionResult], missing: str = "") -> Verdict:
-    """What the trials say together: the paper's own conditions decide, whatever the variations do.
+    """Return the verdict from all trials. Only the paper's own conditions decide, not the variations.
 
-    not settled                         a condition of the paper's own was not tried, or the runs cannot tell; smoke runs never can
+    not settled                         a condition of the paper's own was not tried, or the runs cannot tell; smoke
+    runs never can
     holds                               under every condition of the paper's own
     does not hold as the paper has it   under some of them it does not; the variations under which it holds are named
     """

@@ -1,4 +1,4 @@
-"""From stored runs to a figure's record, from the record to its files, and from a file to the same record again."""
+"""Compute the record of a figure from stored runs, write the record to files, and read it back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from byheart.reproduce.runner import stored_records
 
 SCHEMA = 3
 OPTIMISERS = {"adam": "Adam", "adamw": "AdamW", "lbfgs": "L-BFGS"}
-MOST_PANELS, MOST_SERIES, MOST_CELLS = 32, 64, 4096  # of a record: drawing takes milliseconds for each
+# the maximum number in a record, because drawing takes milliseconds for each
+MOST_PANELS, MOST_SERIES, MOST_CELLS = 32, 64, 4096
 AGREES = 1e-9  # relative, or absolute below 1
 
 
@@ -31,8 +32,8 @@ def make_record(
 ) -> FigureRecord:
     """Compute a figure from the runs in the store; raise `DataError` if there are none.
 
-    With `earlier`, a record of the figure whose runs the store no longer holds: their observations stay, and those of the store
-    are added. A run that both have is the store's.
+    `earlier` is a record of the figure with runs that the store no longer holds. Its observations are kept, and those
+    of the store are added. If both have a run, the one in the store is used.
     """
     records = stored_records(name, scale, samples, store)
     if not records and earlier is None:
@@ -48,7 +49,7 @@ def make_record(
         before, runs, facts = read_observations(earlier, scale)
         found = {**{_identity(one): one for one in before}, **found}
         parts.insert(0, runs)
-    # in the order in which they are stored, so that what is computed from the file is the same
+    # in the order in which they are stored, so that computing from the file gives the same record
     kept = from_groups(to_groups(_trimmed(figure, one) for one in found.values()))
     if figure.facts is not None and (samples is not None or not figure.needs_samples):
         facts = finite(figure.facts(scale, kept, samples))
@@ -56,7 +57,7 @@ def make_record(
 
 
 def _trimmed(figure: Figure, one: Observation) -> Observation:
-    """What the figure keeps of a run."""
+    """Return the parts of an observation that the figure stores."""
     measured = {
         name: value for name, value in one.measured.items() if name in (figure.measured or one.measured)
     }
@@ -65,14 +66,14 @@ def _trimmed(figure: Figure, one: Observation) -> Observation:
 
 
 def _identity(one: Observation) -> str:
-    """What distinguishes a run from others of its figure: its configuration, except the path of its data."""
+    """Return what identifies a run within its figure: its configuration without the path of the data."""
     config = {name: value for name, value in one.config.items() if name != "engine"}
     config["data"] = {key: value for key, value in config["data"].items() if key not in ("path", "sha256")}
     return json.dumps(config, sort_keys=True)
 
 
 def read_observations(path: Path, scale: Scale) -> tuple[tuple[Observation, ...], dict[str, Any], Facts]:
-    """The observations, runs and facts of a record of this scale, also of one that an earlier version wrote."""
+    """Read the observations, runs and facts of a record of this scale, which may be from an earlier version."""
     from byheart.records.json_file import read_json
     from byheart.records.reader import read_values
     from byheart.records.refusals import refuse_file
@@ -90,7 +91,7 @@ def read_observations(path: Path, scale: Scale) -> tuple[tuple[Observation, ...]
 
 
 def _joined(parts: Sequence[Mapping[str, Any]], kept: Sequence[Observation]) -> dict[str, Any]:
-    """The summary of the runs of several records together."""
+    """Return the summary of the runs of several records."""
     versions = {json.dumps(row, sort_keys=True): row for part in parts for row in part["versions"]}
     return {
         "count": len(kept),
@@ -106,7 +107,10 @@ def _joined(parts: Sequence[Mapping[str, Any]], kept: Sequence[Observation]) -> 
 def assemble(
     name: str, scale: Scale, observations: Sequence[Observation], facts: Facts, runs: Mapping[str, Any]
 ) -> FigureRecord:
-    """The record that follows from observations and facts: a pure function, so a stored one can be checked."""
+    """Return the record that follows from observations and facts.
+
+    This is a pure function, so that a stored record can be checked.
+    """
     figure = figure_of(name)
     computed = figure.compute(scale, observations, facts)
     return FigureRecord(
@@ -131,7 +135,7 @@ def assemble(
 
 
 def _runs(records: Sequence[Record]) -> dict[str, Any]:
-    """The number of runs, their outcomes, machines, dates, and the total of their training times."""
+    """Return the number of runs, their outcomes, machines and dates, and their total training time."""
     return {
         "count": len(records),
         "diverged": sum(observe(record).status == "diverged" for record in records),
@@ -146,7 +150,7 @@ def _runs(records: Sequence[Record]) -> dict[str, Any]:
 
 
 def _budget(observations: Sequence[Observation]) -> str:
-    """Seeds per setting and steps per model, in words."""
+    """Describe the number of seeds per setting and steps per model."""
     counts = sorted({len(row["seeds"]) for row in to_groups(observations)[1:]}) or [0]
     plans = sorted(
         {(one.config["training"]["optimiser"], one.config["training"]["steps"]) for one in observations}
@@ -160,7 +164,7 @@ def _budget(observations: Sequence[Observation]) -> str:
 
 
 def recompute(record: FigureRecord) -> list[str]:
-    """Where a stored record differs from what follows from its own observations; empty where it agrees."""
+    """Return the differences between a stored record and the record that follows from its observations. Empty if they agree."""
     with blaming(record):
         again = assemble(record.figure, record.scale, record.observations, record.facts, record.runs)
         return list(_differences(_document(record), _document(again), ""))
@@ -196,12 +200,12 @@ def _document(record: FigureRecord) -> dict[str, Any]:
 
 
 def to_json(record: FigureRecord) -> str:
-    """The record as JSON, lists of plain values on one line; numbers that JSON lacks become null."""
+    """Return the record as JSON, with each list of plain values on one line. Numbers that JSON lacks become null."""
     return _text(_document(record), "") + "\n"
 
 
 def _text(value: Any, indent: str) -> str:
-    """JSON with objects and lists of them spread out, and each group of observations on a line of its own."""
+    """Return JSON with objects and lists of objects on several lines, and each group of observations on one line."""
     if isinstance(value, dict) and value and not ({"setting", "common"} & set(value)):
         inner = ",\n".join(
             f"{indent} {json.dumps(name, ensure_ascii=False)}: {_text(item, indent + ' ')}"
@@ -216,7 +220,7 @@ def _text(value: Any, indent: str) -> str:
 
 @dataclass(frozen=True)
 class _StoredRuns:
-    """What `runs` of a record holds."""
+    """The fields of `runs` in a record."""
 
     count: int
     diverged: int
@@ -228,7 +232,7 @@ class _StoredRuns:
 
 
 def read_record(path: Path) -> FigureRecord:
-    """A record as `to_json` wrote it; a `MalformedFile` otherwise."""
+    """Read a record that `to_json` wrote. Raise `MalformedFile` if it is not valid."""
     from byheart.records.json_file import read_json
     from byheart.records.reader import read_values
     from byheart.records.refusals import refuse_file
@@ -251,7 +255,7 @@ def read_record(path: Path) -> FigureRecord:
     sizes += [(sum(map(len, panel.cells)), "cells in a panel", MOST_CELLS) for panel in record.panels]
     for number, what, most in sizes:
         if number > most:
-            raise refuse_file(str(path), f"it has {number:,} {what}, more than the {most:,} that are drawn")
+            raise refuse_file(str(path), f"it has {number:,} {what}, more than the limit of {most:,}")
     if record.paper != figure_of(record.figure).paper:
         raise refuse_file(str(path), f"{record.figure} is not a figure of {record.paper}")
     try:
@@ -263,7 +267,7 @@ def read_record(path: Path) -> FigureRecord:
 
 
 def _with_nan(value: Any) -> Any:
-    """Panels read from JSON, with NaN for null, which only replaces numbers there."""
+    """Return panels that were read from JSON with NaN for null, which stands only for numbers there."""
     if isinstance(value, dict):
         return {name: _with_nan(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -273,14 +277,14 @@ def _with_nan(value: Any) -> Any:
 
 @contextmanager
 def blaming(record: FigureRecord) -> Iterator[None]:
-    """Report any failure while a stored record is drawn or computed again as a fault of the record."""
+    """While the block draws or recomputes a stored record, report any failure as a fault of the record."""
     try:
         yield
     except ByheartError:
         raise
     except (
         Exception
-    ) as error:  # numbers of a record may be anything, and so may what they do to numpy and matplotlib
+    ) as error:  # the numbers of a record are arbitrary, so numpy and matplotlib may raise any exception
         raise MalformedFile(
             f"the record of {record.figure} cannot be drawn: {type(error).__name__}: {error}\n"
             f"  Make it again with `byheart reproduce {record.figure} --draw-only`.",
@@ -316,7 +320,7 @@ def verdict_text(record: FigureRecord) -> str:
 
 
 def run_sentence(record: FigureRecord) -> str:
-    """How many runs, which seeds, on what, for how long."""
+    """Describe the number of runs, their seeds, devices and total time."""
     runs = record.runs
     seeds = ", ".join(map(str, record.seeds))
     return (

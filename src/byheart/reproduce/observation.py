@@ -1,7 +1,7 @@
-"""What a figure keeps of a run, and a compact form for many of them.
+"""The observation that a figure stores of a run, and a compact form for many observations.
 
-An observation holds the run's configuration and what was measured, to nine digits. Figures are computed from observations
-alone, before and after they are stored, so that every stored number can be computed again from the file that holds it.
+An observation holds the configuration of the run and its measurements, rounded to nine digits. Figures are computed
+only from observations, so that every stored number can be computed again from the file that holds it.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from byheart.measure.trainer import has_diverged
 
 DIGITS = 9
 CURVE_POINTS, CURVE_DIGITS = 51, 4
-THRESHOLD = 0.01  # of `first_within`: MFT24's share of the entropy
-# Told by the seed (a seed draws the data too), or by the machine.
+THRESHOLD = 0.01  # the share of the entropy for `first_within`, as in MFT24
+# Left out, because the seed determines them (a seed draws the data too), or the machine.
 LEFT_OUT = {"seed", "data.seed", "data.path", "data.sha256", "engine"}
 
 
 @dataclass(frozen=True)
 class Observation:
-    """One run: its configuration as stored, its measurements, and its curve where the figure draws it.
+    """One run: its configuration, its measurements, and its curve if the figure draws it.
 
-    Besides what training measures, `best_accuracy` is the highest on the way, and `first_within` the first recorded step at
-    which the loss was within 1% of the data's entropy (NaN: never).
+    In addition to the measurements of training, `best_accuracy` is the highest accuracy at any time, and
+    `first_within` is the first recorded step at which the loss was within 1% of the entropy of the data, or NaN if it
+    never was.
     """
 
     config: Mapping[str, Any]
@@ -50,12 +51,12 @@ class Observation:
 
     @property
     def loss(self) -> float:
-        """Mean training loss at the end; infinite where training diverged."""
+        """Mean training loss at the end; infinite if training diverged."""
         return math.inf if self.status == "diverged" else self.measured["loss"]
 
 
 def observe(record: Record) -> Observation:
-    """What is kept of a record, curve included."""
+    """Return the observation of a record, including its curve."""
     measured = {name: _round(value, DIGITS) for name, value in record.measured.items()}
     losses = np.asarray(record.curve["loss"], dtype=np.float64)
     entropy = record.measured["loss"] * record.n_samples - record.measured["gap"]
@@ -84,11 +85,11 @@ def _round(value: float, digits: int) -> float:
     return float(f"{value:.{digits}g}") if math.isfinite(value) else value
 
 
-# In files: runs that differ in their seed alone share a line, and what was not measured of any of them is left out.
+# In files, runs that differ only in their seed share a line, and measurements that none of them has are left out.
 
 
 def to_groups(observations: Iterable[Observation]) -> list[dict[str, Any]]:
-    """Plain values; the first entry holds what all configurations have in common."""
+    """Convert observations to JSON values. The first entry holds what all configurations have in common."""
     groups: dict[str, tuple[dict[str, Any], list[Observation]]] = {}
     for one in observations:
         setting = {name: value for name, value in _flat(one.config).items() if name not in LEFT_OUT}
@@ -150,7 +151,7 @@ def from_groups(groups: Sequence[Mapping[str, Any]]) -> tuple[Observation, ...]:
 
 
 def _once(values: list[Any]) -> Any:
-    """Write a value that is equal for every seed once."""
+    """Replace a list by its value if the value is equal for every seed."""
     return values[0] if all(value == values[0] for value in values) else values
 
 
@@ -163,7 +164,7 @@ def _number(value: float | None) -> float:
 
 
 def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A configuration with dotted names."""
+    """Return a configuration with dotted names."""
     found: dict[str, Any] = {}
     for name, value in config.items():
         found |= (

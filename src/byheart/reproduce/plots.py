@@ -1,7 +1,7 @@
-"""Draw a record, whatever its figure: panels of lines and points, or heat maps, at the size they are printed.
+"""Draw the record of any figure: panels of lines and points, or heat maps, at print size.
 
-Panels with the same axes share them, legends are below the axes and never on the data, and the colours are Okabe and Ito's,
-which colour-blind readers can distinguish; markers and dashes distinguish lines without colour.
+Panels with the same axes share them. Legends are below the axes and never cover data. The colours are those of Okabe
+and Ito, which colour-blind readers can distinguish, and markers and dashes distinguish lines without colour.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from byheart.errors import import_extra
 from byheart.files.whole_file import write_whole
 from byheart.reproduce.figure import FigureRecord, Panel, Series, Style
 
-LOOKS: dict[Style, tuple[str, str]] = {  # colour, marker and line
+LOOKS: dict[Style, tuple[str, str]] = {  # colour, marker and line style
     "measured": ("#0072b2", "o-"),
     "second": ("#d55e00", "s-"),
     "third": ("#56b4e9", "^--"),
@@ -34,11 +34,11 @@ LOOKS: dict[Style, tuple[str, str]] = {  # colour, marker and line
     "closed-form": ("#882255", "*:"),
 }
 LINES = {"solid": "o-", "dashed": "s--", "points": "x"}
-CELLS = (1e-3, 1e4)  # ends of a heat map's colours
-MANY = 40  # points beyond which markers are left out
+CELLS = (1e-3, 1e4)  # the ends of the colour scale of a heat map
+MANY = 40  # with more points than this, markers are left out
 PER_ROW = 3
-WIDTHS = {1: 4.6, 2: 7.2, 3: 9.6}  # inches, by panels in a row
-TITLE_LETTERS = {1: 60, 2: 46, 3: 38}  # of a line
+WIDTHS = {1: 4.6, 2: 7.2, 3: 9.6}  # width in inches, by number of panels in a row
+TITLE_LETTERS = {1: 60, 2: 46, 3: 38}  # width of a line
 SETTINGS: dict[Any, Any] = {
     "font.size": 8,
     "axes.titlesize": 8.5,
@@ -46,13 +46,13 @@ SETTINGS: dict[Any, Any] = {
     "axes.spines.right": False,
     "legend.fontsize": 7.5,
     "legend.frameon": False,
-    "svg.fonttype": "none",  # text stays text
-    "text.parse_math": False,  # a dollar sign in a name is a dollar sign
+    "svg.fonttype": "none",  # keep text as text, not as paths
+    "text.parse_math": False,  # a dollar sign in a name does not start a formula
 }
 
 
 def draw(record: FigureRecord, folder: Path) -> list[Path]:
-    """Write NAME.png and NAME.svg into `folder`, each whole or not at all."""
+    """Write NAME.png and NAME.svg to `folder`, each atomically."""
     paths = [folder / f"{record.figure}{suffix}" for suffix in (".png", ".svg")]
     with _settings(record):
         figure = _figure(record)
@@ -63,7 +63,7 @@ def draw(record: FigureRecord, folder: Path) -> list[Path]:
 
 
 def as_svg(record: FigureRecord) -> str:
-    """The figure as one SVG element, for a page that carries everything in itself."""
+    """Return the figure as one SVG element, for a self-contained page."""
     buffer = io.StringIO()
     with _settings(record):
         _figure(record).savefig(buffer, format="svg", metadata={"Date": None})
@@ -72,7 +72,7 @@ def as_svg(record: FigureRecord) -> str:
 
 
 def _settings(record: FigureRecord) -> Any:
-    """Names in the SVG come from the record, so that the same record gives the same file."""
+    """Return settings under which the same record gives the same SVG file."""
     mpl = import_extra("matplotlib", "figures", "Drawing a figure")
     return mpl.rc_context({**SETTINGS, "svg.hashsalt": record.figure})
 
@@ -110,25 +110,25 @@ def _figure(record: FigureRecord) -> Any:
 
 
 def _shared_labels(panels: Sequence[Panel]) -> list[str]:
-    """The labels of all lines where one legend serves all panels: a label means one look, and they are few."""
+    """Return the labels of all lines if one legend can serve all panels. This needs few labels, each with one style."""
     looks = {(one.label, one.style) for panel in panels for one in panel.series}
     labels = list(dict.fromkeys(one.label for panel in panels for one in panel.series))
     return labels if len(looks) == len(labels) <= 12 else []
 
 
 def _legend_columns(labels: Sequence[str], width: float) -> int:
-    """As many columns as fit: a letter takes some 0.06 inches, a handle and its space 0.45."""
+    """Return the number of columns that fit. A letter takes about 0.06 inches, and a handle with its space 0.45 inches."""
     widest = 0.45 + 0.06 * max((len(label) for label in labels), default=1)
     return max(1, min(len(labels), int(width / widest)))
 
 
 def _axes_of(panel: Panel) -> tuple[str, ...]:
-    """The key of the axes: panels with equal keys share their axes."""
+    """Return a key of the axes. Panels with equal keys share their axes."""
     return (panel.x_label, panel.y_label, panel.x_scale, panel.y_scale)
 
 
 def _y_limits(panels: Sequence[Panel]) -> tuple[float, ...]:
-    """Limits of logarithmic axes: around what is drawn, since a band that reaches to 0 would fill the picture."""
+    """Return limits of logarithmic axes around the drawn points, since a band that reaches to 0 would fill the picture."""
     drawn = [y for panel in panels for one in panel.series for y in one.y if 0 < y < math.inf]
     return (min(drawn) / 2, max(drawn) * 2) if drawn and panels[0].y_scale == "log" else ()
 
@@ -150,7 +150,10 @@ def _lines(axes: Any, panel: Panel, y_limits: tuple[float, ...], *, has_legend: 
 
 
 def _ticks(axis: Any) -> None:
-    """Plain numbers at 1, 2 and 5 on a short logarithmic axis, otherwise powers of ten. (matplotlib writes both as formulas.)"""
+    """Set plain numbers at 1, 2 and 5 on a short logarithmic axis, and powers of ten on a longer one.
+
+    (matplotlib would write both as formulas.)
+    """
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     low, high = axis.get_view_interval()
@@ -164,7 +167,7 @@ def _ticks(axis: Any) -> None:
 
 
 def power_of_ten(value: float) -> str:
-    """10⁻³ for 0.001; nothing for any other number."""
+    """Write a power of ten, such as 10⁻³ for 0.001. Return an empty text for any other number."""
     exponent = round(math.log10(value)) if value > 0 else 0
     if value <= 0 or not math.isclose(value, 10.0**exponent, rel_tol=1e-6):
         return ""
@@ -203,7 +206,7 @@ def _heat_map(figure: Any, axes: Any, panel: Panel) -> None:
 
 
 def brief(value: float) -> str:
-    """A positive number in at most four letters: 7.9k, 147, 8.3, .02, 5e-4."""
+    """Write a positive number in at most four characters, such as 7.9k, 147, 8.3, .02 or 5e-4."""
     if value >= 999.5:
         return f"{value / 1000:.1f}k" if value < 9950 else f"{value / 1000:.0f}k"
     if value >= 9.95:

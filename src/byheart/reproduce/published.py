@@ -1,4 +1,4 @@
-"""The numbers the papers' authors stored, beside which ours are drawn."""
+"""Read the numbers that the authors of the papers stored, for comparison with ours."""
 
 from __future__ import annotations
 
@@ -35,26 +35,29 @@ class StoredCapacity:
 
 @lru_cache
 def stored_tables(file: str = "published.json") -> dict[str, Any]:
-    """The tables of a file beside this one."""
+    """Return the tables of a file beside this one."""
     return dict(json.loads(Path(__file__).with_name(file).read_text(encoding="utf-8")))
 
 
 def dana_2024(figure: str) -> tuple[StoredAccuracy, ...]:
-    """DPC24's stored accuracies: `fig1a_fig2b`, `fig1b`, `fig2a`, `fig3` (its MLPs; its heads are those of 2b) or `fig4`."""
+    """Return the stored accuracies of DPC24:
+
+    `fig1a_fig2b`, `fig1b`, `fig2a`, `fig3` (its MLPs; its heads are those of 2b) or `fig4`.
+    """
     return tuple(
         StoredAccuracy(**row) for row in stored_tables()["dana_2024_accuracies"] if row["figure"] == figure
     )
 
 
 def madden_2024() -> tuple[StoredCapacity, ...]:
-    """MFT24's stored capacities."""
+    """Return the stored capacities of MFT24."""
     return tuple(StoredCapacity(**row) for row in stored_tables()["madden_2024_capacity"])
 
 
 def madden_2024_gaps() -> dict[tuple[int, int], tuple[float, float]]:
-    """MFT24's map: the gap of every (stories, width), in nats and as a share of the entropy.
+    """Return the map of MFT24: the gap of every (stories, width), in nats and as a share of the entropy.
 
-    Read off the colours of the authors' published plot, whose steps are 7% apart; they stored no numbers.
+    The authors stored no numbers, so the gaps were read from the colours of their published plot, whose steps are 7% apart.
     """
     entropy = {row.n_stories: row.entropy_nats for row in madden_2024()}
     return {

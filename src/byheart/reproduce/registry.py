@@ -1,4 +1,7 @@
-"""The figures by name. Specifications need torch and numpy alone; what computes and draws is imported when asked for."""
+"""The figures by name.
+
+Their specifications need only torch and numpy; the code that computes and draws is imported when needed.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from importlib import import_module
 from byheart.errors import UsageError, did_you_mean
 from byheart.reproduce.figure import Figure
 
-# Each module has a tuple FIGURES. In the order of their worth when time is short.
+# Each module has a tuple FIGURES. The order is that of importance, for when time is short.
 FIGURES = {
     "dana-2024-fig1a": "dana_2024.size_sweeps",
     "dana-2024-fig2b": "dana_2024.slope_law",
@@ -27,7 +30,7 @@ FIGURES = {
 
 
 def figure_of(name: str) -> Figure:
-    """The figure of that name. Otherwise raises `UsageError` with the names of all figures."""
+    """Return the figure with this name. If there is none, raise `UsageError` with the names of all figures."""
     if name not in FIGURES:
         hint = did_you_mean(name, FIGURES)
         raise UsageError(f"there is no figure `{name}`.{hint}\n  Figures: {', '.join(FIGURES)}.", figure=name)

@@ -1,4 +1,7 @@
-"""Run the stages of figures: the most valuable first, within a time limit, resumable. Needs only torch and numpy."""
+"""Run the stages of figures, the most important first, within a time limit.
+
+The work can be resumed. Only torch and numpy are needed.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ TELL_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Done(SweepReport):
-    """The outcome of a group of stages."""
+    """The result of a group of stages."""
 
     name: str
     error: str = ""
@@ -35,9 +38,9 @@ def work(
     on_progress: Callable[[SweepState], None] | None = None,
     goes_on: bool = False,
 ) -> list[Done]:
-    """Train the runs of `stages` that are not in the store, in order of priority; start nothing new after `seconds`.
+    """Train the runs of `stages` that are not in the store, in order of priority. After `seconds`, start nothing new.
 
-    With `goes_on`, a stage that fails is reported and skipped, and stacks that cannot end within `seconds` are given up.
+    With `goes_on`, a stage that fails is reported and skipped, and stacks that cannot end within `seconds` are abandoned.
     """
     began = time.monotonic()
     is_cuda = choose_device(device).type == "cuda"
@@ -78,7 +81,7 @@ def work(
 
 
 def group_stages(stages: Sequence[TrainingStage]) -> list[tuple[str, list[TrainingStage]]]:
-    """Stages in order of priority, those that go together in one group, each group under a name."""
+    """Return the stages in order of priority, in named groups of stages that train together."""
     groups: dict[tuple[object, ...], list[TrainingStage]] = {}
     for number, stage in sorted(enumerate(stages), key=lambda pair: (pair[1].priority, pair[0])):
         key = (stage.priority, stage.together or number)
@@ -87,7 +90,7 @@ def group_stages(stages: Sequence[TrainingStage]) -> list[tuple[str, list[Traini
 
 
 def runs_of(group: Sequence[TrainingStage]) -> list[Run]:
-    """The runs of several stages, each once."""
+    """Return the runs of several stages, each once."""
     return list({run.key: run for stage in group for run in stage.runs}.values())
 
 
@@ -109,7 +112,7 @@ def _teller(told: Callable[[str], None], began: float) -> Callable[[SweepState],
 
 
 def stages_of(names: Sequence[str], scale: Scale, samples: Samples | None) -> list[TrainingStage]:
-    """The stages of several figures, each run once."""
+    """Return the stages of several figures, with each run only once."""
     found, seen = [], set()
     for name in names:
         for stage in figure_of(name).stages(scale, samples):
@@ -121,7 +124,7 @@ def stages_of(names: Sequence[str], scale: Scale, samples: Samples | None) -> li
 
 
 def stored_records(name: str, scale: Scale, samples: Samples | None, store: Store) -> list[Record]:
-    """What the store holds of a figure's runs, in the order of the runs."""
+    """Return the stored records of a figure's runs, in the order of the runs."""
     stages = figure_of(name).stages(scale, samples)
     keys = list(dict.fromkeys(run.key for stage in stages for run in stage.runs))
     return store.records_of(keys)

@@ -1,4 +1,6 @@
-"""The papers' texts, from local files or the Hugging Face hub, cut into the small file of token ids that runs train on."""
+"""Prepare the texts of the papers, from local files or the Hugging Face hub, as a small file of token ids that runs
+train on.
+"""
 
 from __future__ import annotations
 
@@ -22,18 +24,17 @@ from byheart.measure.text_samples import (
     visible_text,
 )
 
-MOST_FROM_HUB = 50_000  # rows read of a split; far more than are sampled
+MOST_FROM_HUB = 50_000  # number of rows to read from a split; far more than are sampled
 
 
 def local_texts(folder: Path) -> dict[str, Sequence[dict[str, Any]]]:
-    """Rows of NAME.jsonl for every kind of texts; a `UsageError` names a file that is missing."""
+    """Read the rows of NAME.jsonl for every collection of texts. Raise `UsageError`, naming the file, if one is missing."""
     found: dict[str, Sequence[dict[str, Any]]] = {}
     for name in dict.fromkeys(collection.source for collection in COLLECTIONS.values()):
         path = folder / f"{name}.jsonl"
         if not path.is_file():
             raise UsageError(
-                f"there is no file {path}.\n  Name the folder of the texts with --texts, or fetch them with"
-                " --texts hub.",
+                f"there is no file {path}.\n  Give the folder of the texts with --texts, or download them with --texts hub.",
                 path=str(path),
             )
         found[name] = text_rows(path.read_bytes(), path)
@@ -41,7 +42,7 @@ def local_texts(folder: Path) -> dict[str, Sequence[dict[str, Any]]]:
 
 
 def hub_texts() -> dict[str, Sequence[dict[str, Any]]]:
-    """The first rows of every collection's split on the Hugging Face hub."""
+    """Download the first rows of every collection's split from the Hugging Face hub."""
     datasets = import_extra("datasets", "hub", "Fetching texts from the Hugging Face hub")
     found: dict[str, Sequence[dict[str, Any]]] = {}
     for collection in COLLECTIONS.values():
@@ -56,7 +57,7 @@ N_MADE_UP, N_WORDS = 120, 300
 
 
 def made_up_texts() -> dict[str, Sequence[dict[str, Any]]]:
-    """Random words with random labels, enough for the smoke scale, which only shows that figures can be made."""
+    """Return random words with random labels, for the smoke scale, which only shows that figures can be made."""
     rng = np.random.default_rng(0)
     found: dict[str, Sequence[dict[str, Any]]] = {}
     for name, collection in COLLECTIONS.items():
@@ -78,7 +79,7 @@ SEEDS = (0, 1, 2, 3, 4)
 
 @dataclass(frozen=True)
 class Prepared:
-    """What preparing one collection found, for the record."""
+    """Statistics from the preparation of one collection, for the record."""
 
     collection: str
     n_texts: int
@@ -88,12 +89,12 @@ class Prepared:
 
 
 CLASS_TOKEN = "[CLS]"
-N_SUB_WORDS = 4000  # entries of the tokenizer trained on a collection's own texts
+N_SUB_WORDS = 4000  # vocabulary size of the tokenizer that is trained on the texts of a collection
 
 
 def first_sub_words(texts: Sequence[str], n_tokens: int) -> list[list[str]]:
-    """A class token and the first sub-words of every text, by a byte-pair encoding trained on these texts."""
-    # where texts are prepared, not where models train
+    """Return a class token and the first sub-words of every text, by a byte-pair encoding trained on these texts."""
+    # needed where texts are prepared, not where models are trained
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE(unk_token="[UNK]"))
@@ -106,10 +107,10 @@ def first_sub_words(texts: Sequence[str], n_tokens: int) -> list[list[str]]:
 def sample_texts(
     rows: Sequence[dict[str, Any]], collection: Collection, seed: int
 ) -> tuple[np.ndarray, np.ndarray, Prepared]:
-    """Token ids (n_samples, n_tokens) and labels of shuffled texts, and what was left out.
+    """Return the token ids (n_samples, n_tokens) and labels of shuffled texts, and what was left out.
 
-    Labelled texts are read as (first token, multiset of the rest), which is all that averaging attention sees: those that
-    occur with two labels cannot be memorised and are left out, repeats count once.
+    Averaging attention sees a labelled text only as (first token, multiset of the rest). Texts that occur with two
+    labels in this form cannot be memorised and are left out. Repeats count once.
     """
     if collection.whole_only and any("whole" in row for row in rows):
         rows = [row for row in rows if row.get("whole")]
@@ -136,7 +137,7 @@ def sample_texts(
 
 
 def prepare(texts: dict[str, Sequence[dict[str, Any]]], folder: Path) -> list[Prepared]:
-    """Write the samples of every collection of `texts` into `folder`, and say what was left out."""
+    """Write the samples of every collection of `texts` to `folder`, and return what was left out."""
     arrays: dict[str, np.ndarray] = {}
     found = []
     for name, collection in COLLECTIONS.items():
@@ -148,5 +149,6 @@ def prepare(texts: dict[str, Sequence[dict[str, Any]]], folder: Path) -> list[Pr
             if seed == SEEDS[0]:
                 found.append(report)
     folder.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(folder / FILE, **arrays)  # type: ignore[arg-type]  # an array is taken for the flag allow_pickle
+    # type: ignore[arg-type]  # an array is taken for the flag allow_pickle
+    np.savez_compressed(folder / FILE, **arrays)
     return found

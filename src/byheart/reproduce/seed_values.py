@@ -1,4 +1,4 @@
-"""Values of several seeds at each setting: means, intervals, fits, and how they are drawn and written."""
+"""Handle the values of several seeds at each setting: compute means, intervals and fits, and format them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from byheart.measure.fits import CutOff, Fit, fit, law_of, mean_interval
 from byheart.reproduce.figure import Series, Style
 from byheart.reproduce.observation import Observation
 
-N_DRAWN = 41  # points of a fitted curve
+N_DRAWN = 41  # number of points of a fitted curve
 
 
 @dataclass(frozen=True)
 class SeedValues:
-    """Several values, one per seed, at each x in rising order."""
+    """Several values, one per seed, at each x. x is in ascending order."""
 
     x: tuple[float, ...]
     values: tuple[tuple[float, ...], ...]
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[float, float]]) -> SeedValues:
-        """Gather (x, value) pairs by x."""
+        """Group (x, value) pairs by x."""
         groups: dict[float, list[float]] = {}
         for x, value in pairs:
             groups.setdefault(x, []).append(value)
@@ -38,12 +38,12 @@ class SeedValues:
 
     @property
     def intervals(self) -> tuple[tuple[float, float], ...]:
-        """Student's 95% interval of the mean at each x; NaN for one seed."""
+        """Student's 95% interval of the mean at each x, or NaN for a single seed."""
         return tuple(mean_interval(at) for at in self.values)
 
     @property
     def flat(self) -> tuple[list[float], list[float]]:
-        """Every value with its x, for fits."""
+        """All values, each with its x, for fits."""
         pairs = [(x, value) for x, at in zip(self.x, self.values, strict=True) for value in at]
         return [x for x, _ in pairs], [value for _, value in pairs]
 
@@ -55,20 +55,20 @@ class SeedValues:
         return bool(self.x)
 
     def at(self, x: float) -> float | None:
-        """The mean at `x`, if there is one."""
+        """Return the mean at `x`, or None if there is none."""
         return dict(zip(self.x, self.means, strict=True)).get(x)
 
 
 def gather(
     observations: Iterable[Observation], x: Callable[[Observation], float], y: Callable[[Observation], float]
 ) -> SeedValues:
-    """Observations by x, their seeds in the same order at every x; values that are not finite are left out."""
+    """Group observations by x, with seeds in the same order at every x. Values that are not finite are left out."""
     ordered = sorted(observations, key=lambda one: one.seed)
     return SeedValues.of((x(one), value) for one in ordered if math.isfinite(value := y(one)))
 
 
 def series(label: str, style: Style, found: SeedValues) -> Series:
-    """Values as they are drawn."""
+    """Return the values as a series to draw."""
     ends = found.intervals
     return Series(
         label,
@@ -82,7 +82,7 @@ def series(label: str, style: Style, found: SeedValues) -> Series:
 
 
 def fitted_line(label: str, style: Style, found: Fit | None, ends: tuple[float, float]) -> list[Series]:
-    """A fitted law as it is drawn between two x, or nothing where it could not be fitted."""
+    """Return a fitted law as a line between two x, or nothing if it could not be fitted."""
     if found is None:
         return []
     law = law_of(found.law)
@@ -98,7 +98,7 @@ def try_fit(
     *,
     n_spare: int = 1,
 ) -> Fit | None:
-    """The law fitted to every value; None where fewer than `n_spare` values of x are left to judge the fit by."""
+    """Fit the law to all values. Return None if fewer than `n_spare` values of x remain to judge the fit."""
     try:
         result = fit(*found.flat, law, cut_off=cut_off)
     except UsageError:
@@ -107,7 +107,7 @@ def try_fit(
 
 
 def format_estimate(found: Fit | None, name: str) -> str:
-    """A fitted number with its interval, in words."""
+    """Format a fitted number with its interval."""
     if found is None:
         return "not fitted"
     estimate = found.coefficients[name]
@@ -115,7 +115,7 @@ def format_estimate(found: Fit | None, name: str) -> str:
 
 
 def fit_numbers(found: Fit | None) -> dict[str, object] | None:
-    """A fit as plain numbers, for the record."""
+    """Return a fit as plain numbers, for the record."""
     if found is None:
         return None
     return {

@@ -1,4 +1,4 @@
-"""How long training took: a file beside the store has one line for every command that trained into it."""
+"""Record how long training took, in a file beside the store with one line per command that trained runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from byheart.records import json_file
 from byheart.records.refusals import refuse_file
 
-FILE = "passes.jsonl"  # beside records of figures
+FILE = "passes.jsonl"  # the file beside records of figures
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class Pass:
 
 
 def beside(store: Path) -> Path:
-    """Where the passes of a store are noted."""
+    """Return the path of the file beside a store."""
     return store.with_name(f"{store.name}.{FILE}")
 
 
 def note(path: Path, one: Pass) -> None:
-    """Add a pass; one that trained nothing is left out."""
+    """Append a pass to the file, unless it trained nothing."""
     if one.n_trained == 0:
         return
     with path.open("a", encoding="utf-8") as file:
@@ -44,7 +44,7 @@ def note(path: Path, one: Pass) -> None:
 
 
 def read(path: Path) -> list[Pass]:
-    """The recorded passes, or none if the file does not exist."""
+    """Return the recorded passes, or none if the file does not exist."""
     if not path.is_file():
         return []
     lines = json_file.read_bytes(path).split(b"\n")
@@ -54,7 +54,10 @@ def read(path: Path) -> list[Pass]:
 
 
 def _read_pass(line: bytes, where: str) -> Pass:
-    """A pass as `note` wrote it; read by hand, since the machine that trains may have nothing but torch and numpy."""
+    """Read a pass that `note` wrote.
+
+    This does not use the package's reader, since machines that train may have only torch and numpy.
+    """
     table = json_file.parse_json(line, where)
     kinds: dict[str, type | tuple[type, ...]] = {
         "began": str,
@@ -76,12 +79,12 @@ def _read_pass(line: bytes, where: str) -> Pass:
     except (
         ValueError,
         OverflowError,
-    ) as error:  # a date that is none, a year that no clock shows, no seconds
+    ) as error:  # an invalid date, an impossible year, or an invalid number of seconds
         raise refuse_file(where, str(error)) from error
 
 
 def wall_clock(passes: Sequence[Pass]) -> float:
-    """Seconds during which at least one pass was running: passes that overlap count once."""
+    """Return the number of seconds during which at least one pass was running. Overlapping passes count once."""
     seconds, until = 0.0, 0.0
     for began, lasted in sorted(
         (datetime.fromisoformat(one.began).timestamp(), one.seconds) for one in passes
@@ -92,7 +95,7 @@ def wall_clock(passes: Sequence[Pass]) -> float:
 
 
 def in_words(passes: Sequence[Pass]) -> str:
-    """The wall-clock of all passes, device by device."""
+    """Describe the wall-clock time of all passes, by device."""
     parts = []
     for device in dict.fromkeys(one.device for one in passes):
         mine = [one for one in passes if one.device == device]

@@ -1,4 +1,4 @@
-"""What DPC24's figures share when their observations are read: curves, the papers' bounds, agreement with the stored points."""
+"""Functions that the figures of DPC24 share: curves, the bounds of the papers, and agreement with the stored points."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from byheart.reproduce.published import dana_2024
 from byheart.reproduce.seed_values import SeedValues, gather, series
 
 TOLERANCE = 0.06
-AGREEING = 0.8  # of the stored points
+AGREEING = 0.8  # the share of stored points that must agree
 AGREEMENT = "stored points met, of"
 CHOICES = (
     "Every step draws a fresh batch of 1,024 pairs; the paper reshuffles 1,024,000 drawn pairs each epoch.",
@@ -47,13 +47,14 @@ LABELS: dict[Way, tuple[str, fig.Style]] = {
 
 
 def cut_off() -> CutOff:
-    """The paper fits up to the first accuracy above 0.95."""
+    """Return the cut-off of the paper, which fits up to the first accuracy above 0.95."""
     return up_to_first_above(0.95)
 
 
 def is_of(one: Observation, way: Way) -> bool:
-    """Whether a run is of this model, trained in this way; where d ≠ d_h the code versions of September 2024 and 2025 are the
-    same.
+    """Return whether a run is of this model, trained in this way.
+
+    If d ≠ d_h, the code versions of September 2024 and 2025 are equal.
     """
     variant, how = way
     if runs.how_trained(one) != how:
@@ -65,7 +66,7 @@ def is_of(one: Observation, way: Way) -> bool:
 
 
 def curve(observations: Iterable[Observation], way: Way, x: str, **fixed: int) -> SeedValues:
-    """Accuracy against one size, of one way whose other sizes are `fixed`."""
+    """Return the accuracy by one size, with the other sizes `fixed`, for one way of training."""
     chosen = [
         one
         for one in observations
@@ -77,7 +78,7 @@ def curve(observations: Iterable[Observation], way: Way, x: str, **fixed: int) -
 def curves(
     observations: Sequence[Observation], ways: Sequence[Way], x: str, **fixed: int
 ) -> dict[Way, SeedValues]:
-    """The curve of each of these ways that has runs."""
+    """Return the curve of each of these ways of training that has runs."""
     found = {way: curve(observations, way, x, **fixed) for way in ways}
     return {way: at for way, at in found.items() if at}
 
@@ -87,7 +88,7 @@ def n_vocab_of(observations: Sequence[Observation]) -> int:
 
 
 def bound_sizes(x: Sequence[int], sizes: Mapping[str, int], name: str) -> list[tuple[int, int, int]]:
-    """(d, d_h, H) along x, where x is the size called `name`."""
+    """Return (d, d_h, H) for each x, where x is the size called `name`."""
     return [
         (sized["dim"], sized["head_dim"], sized["n_heads"])
         for sized in ({**sizes, name: value} for value in x)
@@ -97,8 +98,9 @@ def bound_sizes(x: Sequence[int], sizes: Mapping[str, int], name: str) -> list[t
 def bounds(
     x: Sequence[int], sizes: Mapping[str, int], name: str, n_vocab: int
 ) -> tuple[fig.Series, fig.Series]:
-    """Corollary 2 (repaired) and MLT23's bound along x, where x is the size called `name`."""
-    from byheart.bounds.dana_2024 import AttentionOnlyShape, corollary_2  # not on a bare machine
+    """Return Corollary 2 (repaired) and the bound of MLT23 for each x, where x is the size called `name`."""
+    # not available on a machine that only trains
+    from byheart.bounds.dana_2024 import AttentionOnlyShape, corollary_2
 
     ours, theirs = [], []
     for at, (d, head_dim, n_heads) in zip(x, bound_sizes(x, sizes, name), strict=True):
@@ -109,12 +111,15 @@ def bounds(
 
 
 def with_chance(memorised: float, n_vocab: int) -> float:
-    """The accuracy of a model that memorises that many of the N² pairs and guesses the others: 1/N + (1 - 1/N) memorised/N²."""
+    """Return the accuracy of a model that memorises `memorised` of the N² pairs and guesses the others:
+
+    1/N + (1 - 1/N) memorised/N².
+    """
     return 1 / n_vocab + (1 - 1 / n_vocab) * min(1.0, memorised / n_vocab**2)
 
 
 def associations(slope: float, n_vocab: int) -> float:
-    """The number of associations that a slope of accuracy amounts to; the inverse of `with_chance`."""
+    """Convert a slope of accuracy to a number of associations; the inverse of `with_chance`."""
     return slope * n_vocab**2 / (1 - 1 / n_vocab)
 
 
@@ -126,7 +131,7 @@ def panel(
     scale: fig.Scale,
     limits: Iterable[fig.Series],
 ) -> fig.Panel:
-    """Our curves, the stored points where they are comparable, and bounds."""
+    """Return a panel with our curves, the stored points if they are comparable, and bounds."""
     return fig.Panel(
         title,
         x_label,
@@ -141,7 +146,7 @@ def panel(
 
 
 def stored_points(figure: str, by: str, **fixed: int) -> SeedValues:
-    """The stored accuracies of a figure along one size."""
+    """Return the stored accuracies of a figure by one size."""
     return SeedValues.of(
         (getattr(point, by), point.accuracy)
         for point in dana_2024(figure)
@@ -150,13 +155,13 @@ def stored_points(figure: str, by: str, **fixed: int) -> SeedValues:
 
 
 def differences(found: SeedValues, published: SeedValues) -> list[tuple[float, float]]:
-    """Our accuracy minus the stored one, with its x, at every stored point that we trained."""
+    """Return our accuracy minus the stored one, with its x, at every stored point that we trained."""
     pairs = [(x, found.at(x), mean) for x, mean in zip(published.x, published.means, strict=True)]
     return [(x, ours - theirs) for x, ours, theirs in pairs if ours is not None]
 
 
 def agreement(gaps: Sequence[tuple[str, float]], n_stored: int) -> tuple[fig.Check, fig.Table]:
-    """How many of the stored points are met within the tolerance, and the others by name."""
+    """Count the stored points that agree within the tolerance, and list the others by name."""
     far = [(name, gap) for name, gap in gaps if abs(gap) > TOLERANCE]
     close, _ = within(gaps, n_stored)
     mean = sum(gap for _, gap in gaps) / len(gaps) if gaps else float("nan")
@@ -173,12 +178,15 @@ def agreement(gaps: Sequence[tuple[str, float]], n_stored: int) -> tuple[fig.Che
 
 
 def within(gaps: Sequence[tuple[str, float]], n_stored: int) -> list[int]:
-    """How many stored points are met within the tolerance, of how many."""
+    """Return how many stored points agree within the tolerance, and how many there are."""
     return [sum(abs(gap) <= TOLERANCE for _, gap in gaps), n_stored]
 
 
 def agreement_in_words(records: Iterable[fig.FigureRecord]) -> str:
-    """The stored points met within the tolerance over all figures; Figure 1a's are a part of Figure 2b's and count once."""
+    """Describe the agreement with the stored points over all figures.
+
+    The points of Figure 1a are part of Figure 2b and count once.
+    """
     found = {
         record.title.partition(":")[0]: _counts(record) for record in records if AGREEMENT in record.numbers
     }
@@ -194,7 +202,7 @@ def agreement_in_words(records: Iterable[fig.FigureRecord]) -> str:
 
 
 def _counts(record: fig.FigureRecord) -> tuple[int, int]:
-    """How many points agree, and how many are stored."""
+    """Return how many points agree, and how many are stored."""
     match record.numbers[AGREEMENT]:
         case [int(met), int(stored)] if 0 <= met <= stored and stored > 0:
             return met, stored
@@ -206,5 +214,8 @@ def _counts(record: fig.FigureRecord) -> tuple[int, int]:
 
 
 def can_compare(scale: fig.Scale) -> bool:
-    """Smoke runs use another vocabulary, so the stored points say nothing about them."""
+    """Return whether runs of this scale can be compared with the stored points.
+
+    Smoke runs cannot, because they use another vocabulary.
+    """
     return scale != "smoke"

@@ -1,4 +1,6 @@
-"""The laws that DPC24 reads off its curves, each judged on seeds' values: lines against parabolas by AICc, bends, rates."""
+"""Judge the laws that DPC24 reads from its curves, using the values of the seeds: lines or parabolas by AICc, bends,
+and rates.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,14 @@ from byheart.reproduce import figure as fig
 from byheart.reproduce.dana_2024 import curves as dana
 from byheart.reproduce.seed_values import SeedValues, fit_numbers, fitted_line, format_estimate, try_fit
 
-R_SQUARED = 0.99  # of the parabola of Figure 1b; the authors' stored points reach 0.998
+R_SQUARED = 0.99  # the R² that the parabola of Figure 1b must reach; the authors' stored points reach 0.998
 LEAD = "line's AICc less parabola's"
 EVIDENCE = 2.0  # a law with an AICc lower by more than this is preferred
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """Whether one claim holds, what was found, and the fits that it rests on."""
+    """Whether one claim holds, what was found, and the fits that the judgement is based on."""
 
     claim: str
     holds: bool | None
@@ -31,7 +33,7 @@ class Judgement:
 
 
 Judge = Callable[[Mapping[str, int], SeedValues, int], list[Judgement]]
-"""Of the sizes that are fixed, the values and the vocabulary."""
+"""A function of the fixed sizes, the values and the vocabulary that returns a judgement."""
 
 
 def _ends(found: SeedValues) -> tuple[float, float]:
@@ -39,7 +41,7 @@ def _ends(found: SeedValues) -> tuple[float, float]:
 
 
 def _judge_straight(found: SeedValues, cut: CutOff, claim: str, unit: str) -> Judgement:
-    """Whether a parabola is preferred to the line: how much lower its AICc is, and how the slope changes."""
+    """Judge whether a parabola is better than the line. Report how much lower its AICc is, and how the slope changes."""
     line, bent = try_fit(found, "linear", cut), try_fit(found, "parabola", cut)
     if line is None or bent is None or not math.isfinite(bent.aicc):
         return Judgement(claim, None, "too few points to tell a line from a parabola")
@@ -62,7 +64,7 @@ def _kept(found: SeedValues, cut: CutOff) -> tuple[list[float], list[bool]]:
 
 
 def judge_line(sizes: Mapping[str, int], found: SeedValues, n_vocab: int) -> list[Judgement]:
-    """Figure 1a: a straight line, steeper than Corollary 2's d_h associations per head."""
+    """Judge Figure 1a: a straight line that is steeper than the d_h associations per head of Corollary 2."""
     line = try_fit(found, "linear", dana.cut_off())
     straight = _judge_straight(found, dana.cut_off(), "linear in H", "head")
     if line is None:
@@ -75,7 +77,7 @@ def judge_line(sizes: Mapping[str, int], found: SeedValues, n_vocab: int) -> lis
 
 
 def judge_parabola(sizes: Mapping[str, int], found: SeedValues, n_vocab: int) -> list[Judgement]:
-    """Figure 1b: a parabola rather than a line."""
+    """Judge Figure 1b: a parabola rather than a line."""
     parabola, line = (try_fit(found, law, dana.cut_off()) for law in ("quadratic", "linear"))
     if parabola is None or line is None:
         return [Judgement("", None, "too few points for a law")]
@@ -93,7 +95,7 @@ def judge_parabola(sizes: Mapping[str, int], found: SeedValues, n_vocab: int) ->
 
 
 def judge_bend(sizes: Mapping[str, int], found: SeedValues, n_vocab: int) -> list[Judgement]:
-    """Figure 2a: steeper up to d = d_h than beyond, and straight up to it."""
+    """Judge Figure 2a: a straight line up to d = d_h, and a smaller slope beyond."""
     bend, end = sizes["head_dim"], 10 * sizes["head_dim"]
     below, above = (try_fit(found, "linear", between(*ends)) for ends in ((0, bend), (bend, end)))
     numbers = {"up to d_h": fit_numbers(below), "beyond d_h": fit_numbers(above)}
@@ -113,7 +115,7 @@ def judge_bend(sizes: Mapping[str, int], found: SeedValues, n_vocab: int) -> lis
 
 
 def judge_rate(sizes: Mapping[str, int], found: SeedValues, n_vocab: int) -> list[Judgement]:
-    """Figure 4: more than d_h associations per head."""
+    """Judge Figure 4: more than d_h associations per head."""
     line = try_fit(found, "linear", dana.cut_off())
     if line is None:
         return [Judgement("", None, "too few points for a line")]

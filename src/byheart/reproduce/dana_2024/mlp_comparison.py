@@ -1,4 +1,4 @@
-"""DPC24 Figure 3 and section 4.2.1: attention alone against one head and an MLP, at equal numbers of parameters."""
+"""DPC24 Figure 3 and section 4.2.1: compare attention alone with one head and an MLP, at equal numbers of parameters."""
 
 from __future__ import annotations
 
@@ -29,18 +29,19 @@ WAYS: tuple[dana.Way, ...] = (
     ("as-coded", "longest"),
 )
 DIMS: dict[fig.Scale, tuple[int, ...]] = {"smoke": (7,), "laptop": (7,), "paper": (7, 10, 13)}
-# The authors' widths stand for H - 1 heads of 4d² weights by 2dw = 4d²(H - 1), biases not counted; d = 5 is stored, not drawn.
+# The authors' MLP widths w replace H - 1 heads of 4d² weights each: 2dw = 4d²(H - 1), without biases. d = 5
+# is stored, but not drawn.
 STORED_DIMS: dict[fig.Scale, tuple[int, ...]] = {"smoke": (7,), "laptop": (7,), "paper": (7, 10, 13, 5)}
 STYLES: dict[int, fig.Style] = {5: "sixth", 7: "measured", 10: "second", 13: "fifth"}  # a colour for each d
 
 
 def matched_width(dim: int, n_heads: int) -> int:
-    """The MLP width whose 2dw + w parameters are nearest to those of the n_heads - 1 heads it replaces, 4d² each."""
+    """Return the MLP width w whose 2dw + w parameters are nearest to those of the n_heads - 1 heads it replaces, 4d² each."""
     return round(4 * dim * dim * (n_heads - 1) / (2 * dim + 1))
 
 
 def stored_heads(dim: int) -> tuple[int, ...]:
-    """The numbers of heads that the authors' MLPs replace: 1, 6, ..., 26 at d = 7, else 2, 7, ..., 27."""
+    """Return the numbers of heads that the authors' MLPs replace: 1, 6, ..., 26 if d = 7, and otherwise 2, 7, ..., 27."""
     return tuple(n if dim == 7 else n + 1 for n in runs.HEADS)
 
 
@@ -96,7 +97,7 @@ EQUAL = "both with maps, as coded in September 2024"
 
 @realises("DPC24-F3", "DPC24-S4.2.1")
 def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
-    """Accuracy by parameters of both kinds of model, and their difference at equal parameters, seed by seed."""
+    """Compute the accuracy of both kinds of model by parameters, and their difference at equal parameters for each seed."""
     sides: dict[str, tuple[dana.Way, dana.Way, bool]] = {  # heads, MLPs, whether widths are the authors'
         AS_DRAWN: (dana.AUGUST, dana.SEPTEMBER, True),
         EQUAL: (dana.SEPTEMBER, dana.SEPTEMBER, True),
@@ -165,7 +166,7 @@ def _heads(one: Observation) -> int:
 
 
 def _is_mlp(one: Observation, dim: int, *, is_stored: bool) -> bool:
-    """One of the MLPs: with one of the authors' widths (including 0 at d = 7) or one of ours."""
+    """Return whether a run is one of the MLPs, with one of the authors' widths (including 0 at d = 7) or one of ours."""
     width, heads = one.sizes["mlp_width"], one.sizes["n_heads"]
     if is_stored:
         return heads == 1 and width in {2 * dim * (n - 1) for n in stored_heads(dim)}
@@ -173,7 +174,7 @@ def _is_mlp(one: Observation, dim: int, *, is_stored: bool) -> bool:
 
 
 def differences(heads: SeedValues, mlps: SeedValues, dim: int, *, is_stored: bool) -> list[float]:
-    """For every seed the accuracy of its MLPs minus that of the heads they replace, averaged over the widths."""
+    """Return, for each seed, the accuracy of the MLPs minus that of the heads they replace, averaged over the widths."""
     if len(heads.x) < 2 or len(mlps.x) < 2:
         return []
     n_seeds = min(len(values) for values in (*heads.values, *mlps.values))
@@ -190,12 +191,15 @@ def differences(heads: SeedValues, mlps: SeedValues, dim: int, *, is_stored: boo
 
 
 def paper_count(dim: int, n_heads: float, mlp_width: float) -> float:
-    """Parameters as the paper counts them, for 50 tokens."""
+    """Return the number of parameters as the paper counts them, for 50 tokens."""
     return 4 * dim * dim * n_heads + 2 * dim * mlp_width + 2 * dim * (runs.N_VOCAB + 1)
 
 
 def _drawn(dim: int, heads: SeedValues, mlps: SeedValues, scale: fig.Scale) -> list[fig.Series]:
-    """Heads dashed and MLPs solid in the colour of their d, as the paper draws them; the authors' points where they compare."""
+    """Return the lines as the paper draws them: heads dashed and MLPs solid, in one colour per d.
+
+    Add the authors' points if they are comparable.
+    """
     style = STYLES[dim]
 
     def at(label: str, found: SeedValues, line: fig.Line, is_mlp: bool) -> fig.Series:
@@ -210,7 +214,7 @@ def _drawn(dim: int, heads: SeedValues, mlps: SeedValues, scale: fig.Scale) -> l
 
 
 def _to_stored(observations: Sequence[Observation], dim: int) -> list[tuple[float, float]]:
-    """Our accuracy minus the authors' for every stored MLP."""
+    """Return our accuracy minus that of the authors, for every stored MLP."""
     mine = [one for one in observations if dana.is_of(one, dana.SEPTEMBER) and one.sizes["n_heads"] == 1]
     at = gather(
         [one for one in mine if one.sizes["dim"] == dim == one.sizes["head_dim"]],
@@ -221,7 +225,7 @@ def _to_stored(observations: Sequence[Observation], dim: int) -> list[tuple[floa
 
 
 def _counter(numbers: Mapping[str, Any], dims: Sequence[int]) -> str:
-    """The counter-argument: the result where both sides are the same model."""
+    """Return the counter-argument: the result if both sides use the same version of the model."""
     found = {
         name: [
             numbers[f"{name}, d = {d}"]["MLP less attention"][0]

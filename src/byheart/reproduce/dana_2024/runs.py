@@ -1,6 +1,6 @@
-"""DPC24's models and training, which its figures share.
+"""The models and the training of DPC24, which its figures share.
 
-50 tokens, pairs of them, one uniformly random next token for each of the 2,500 pairs. The paper trains on 1,000 batches of
+The data are all 2,500 pairs of 50 tokens, each with one uniformly random next token. The paper trains on 1,000 batches of
 1,024 drawn pairs, reshuffled for each of 10 epochs, by Adam at 1e-3; here every step draws a fresh batch. Accuracy is over
 all pairs, averaged over the last 100 steps. A seed draws the labels, the weights and the batches.
 
@@ -24,17 +24,18 @@ from byheart.reproduce.observation import Observation
 
 Variant = Literal["as-coded", "as-written", "position-first", "layer-norm", "maps-always"]
 How = Literal["adam", "longer", "longest", "lbfgs"]
-"""The paper's Adam; the same for 4 and for 16 times the steps; L-BFGS."""
+"""The ways of training: the paper's Adam, the same with 4 and 16 times the steps, and L-BFGS."""
 
 N_VOCAB = 50
-MEASURED = ("loss", "accuracy", "accuracy_tail")  # what figures need of a run
+MEASURED = ("loss", "accuracy", "accuracy_tail")  # the measurements that figures need
 HEADS = (1, 6, 11, 16, 21, 26)  # the paper's grid
 DENSE = tuple(sorted({*range(1, 26, 2), *HEADS}))
 DIMS = tuple(range(3, 14))
 TIMES: dict[How, int] = {"adam": 1, "longer": 4, "longest": 16}
 LBFGS_EVALUATIONS = 1500
-EPOCHS: dict[Variant, int] = {"layer-norm": 5}  # where a version of the code has its own; of 1,000 batches
-PLANS: dict[tuple[Variant, How], tuple[int, int]] = {  # priority, and the most seeds
+# epochs of 1,000 batches, for versions of the code that differ
+EPOCHS: dict[Variant, int] = {"layer-norm": 5}
+PLANS: dict[tuple[Variant, How], tuple[int, int]] = {  # the priority, and the maximum number of seeds
     ("layer-norm", "adam"): (0, 10),
     ("maps-always", "adam"): (0, 10),
     ("layer-norm", "longer"): (4, 3),
@@ -50,7 +51,10 @@ PLANS: dict[tuple[Variant, How], tuple[int, int]] = {  # priority, and the most 
 
 
 def seeds(scale: Scale, variant: Variant = "as-coded", how: How = "adam", most: int = 10) -> range:
-    """The seeds of a scale. At the paper's scale: `most` for the paper's own model and training, fewer for variations."""
+    """Return the seeds of a scale.
+
+    At the paper's scale, there are `most` seeds for the paper's own model and training, and fewer for variations.
+    """
     if scale != "paper":
         return range({"smoke": 2, "laptop": 1}[scale])
     _, fewer = PLANS.get((variant, how), (0, most))
@@ -58,7 +62,9 @@ def seeds(scale: Scale, variant: Variant = "as-coded", how: How = "adam", most: 
 
 
 def heads_at(scale: Scale, variant: Variant, how: How, dim: int = 10) -> tuple[int, ...]:
-    """Numbers of heads to try: the paper's (up to 31 for d = 11 to 13), more, or only those before saturation."""
+    """Return the numbers of heads to try: those of the paper (up to 31 for d = 11 to 13), more, or only those before
+    saturation.
+    """
     if scale != "paper":
         return thin(HEADS, scale)
     if how == "longest" or (variant, how) == ("layer-norm", "longer"):
@@ -68,7 +74,7 @@ def heads_at(scale: Scale, variant: Variant, how: How, dim: int = 10) -> tuple[i
 
 
 def training(scale: Scale, how: How, epochs: int = 10) -> Training:
-    """The paper's Adam, the same for longer, or full-batch L-BFGS."""
+    """Return the training options: the paper's Adam, the same for longer, or full-batch L-BFGS."""
     steps = {"smoke": 60, "laptop": 1000 * epochs, "paper": 1000 * epochs}[scale]
     if how == "lbfgs":
         evaluations = {"smoke": 30, "laptop": 400, "paper": LBFGS_EVALUATIONS}[scale]
@@ -92,11 +98,11 @@ def run(
     how: How = "adam",
     epochs: int = 10,
 ) -> Run:
-    """One model of the paper; at `smoke` the vocabulary is a fifth."""
+    """Return the run of one model of the paper. At scale `smoke`, the vocabulary is a fifth."""
     if scale == "smoke":
         n_vocab = max(5, n_vocab // 5)
     if variant == "maps-always" and dim != head_dim:
-        variant = "as-coded"  # the same model by its older name
+        variant = "as-coded"  # the same model under its older name
     epochs = EPOCHS.get(variant, epochs)
     return Run(
         ModelConfig(
@@ -114,7 +120,10 @@ KEPT: dict[Scale, int] = {"smoke": 3, "laptop": 4}
 
 
 def thin(values: Iterable[int], scale: Scale, keep: int | None = None) -> tuple[int, ...]:
-    """All values at the paper's scale; below it at most `keep` or as many as usual, ends included, evenly spread."""
+    """Return all values at the paper's scale.
+
+    At other scales, return at most `keep` of them, or the usual number, evenly spread and including the ends.
+    """
     chosen = tuple(values)
     keep = keep or KEPT.get(scale, len(chosen))
     if scale == "paper" or len(chosen) <= keep:
@@ -131,7 +140,7 @@ WAYS_WITH_MAPS: tuple[tuple[Variant, How], ...] = (
     ("position-first", "adam"),
     ("as-coded", "lbfgs"),
 )
-"""Where d ≠ d_h the place at which the position enters makes a difference."""
+"""The versions to train if d ≠ d_h, where it matters at which place the position is added."""
 
 
 def stages(
@@ -143,9 +152,10 @@ def stages(
     most_seeds: int = 10,
     later: int = 0,
 ) -> list[TrainingStage]:
-    """A stage for each reading of the model and way of training; a run belongs to the first stage that names it.
+    """Return a stage for each reading of the model and way of training. A run belongs to the first stage that lists it.
 
-    At laptop scale only the versions that stored the authors' points; 4 and 16 times the steps only at the paper's scale.
+    At laptop scale, only the versions that stored the authors' points are trained. 4 and 16 times the steps are only
+    trained at the paper's scale.
     """
     found, seen = [], set[str]()
     for variant, how in ways:
@@ -172,14 +182,14 @@ def stages(
 
 
 def how_trained(one: Observation) -> How:
-    """The way in which a run was trained."""
+    """Return the way in which a run was trained."""
     plan = one.config["training"]
     if plan["optimiser"] == "lbfgs":
         return "lbfgs"
-    usual = 15 * 1000  # the most of the paper's figures
+    usual = 15 * 1000  # the largest number of steps in the paper's figures
     return "adam" if plan["steps"] <= usual else "longer" if plan["steps"] <= usual * 4 else "longest"
 
 
 def accuracy(one: Observation) -> float:
-    """The paper's accuracy: over the last 100 steps where it was recorded, else at the end."""
+    """Return the paper's accuracy: over the last 100 steps if this was recorded, otherwise at the end."""
     return one.measured.get("accuracy_tail", one.measured["accuracy"])

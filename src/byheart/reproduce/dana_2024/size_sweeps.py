@@ -1,4 +1,4 @@
-"""DPC24 Figures 1a, 1b, 2a and 4: accuracy along one size of the model, with the law the paper reads off it."""
+"""DPC24 Figures 1a, 1b, 2a and 4: accuracy by one size of the model, with the law that the paper reads from the curve."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from byheart.theorems import realises
 
 @dataclass(frozen=True)
 class SizeSweep:
-    """One figure: models whose `sizes` are fixed except for the one called `x`, and the rule that judges the curve."""
+    """One figure: models whose `sizes` are fixed except the size called `x`, and the rule that judges the curve."""
 
     name: str
     x: str
@@ -38,7 +38,7 @@ class SizeSweep:
     values: Callable[[fig.Scale, dana.Way], tuple[int, ...]]
     judge: Judge
     own: dana.Way  # the version of the code that stored the figure's points
-    counter: Callable[[Mapping[str, Any]], str]  # of the numbers by way
+    counter: Callable[[Mapping[str, Any]], str]  # the key of the numbers by way of training
     stored: str  # the name of the authors' points
     n_vocab: int = runs.N_VOCAB
     epochs: int = 10
@@ -48,7 +48,7 @@ class SizeSweep:
     )
 
     def stages(self, scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
-        """Every value of the varied size, in every way of the figure."""
+        """Return the stages with every value of the varied size, in every way of training of the figure."""
         return runs.stages(
             self.name,
             scale,
@@ -76,7 +76,7 @@ class SizeSweep:
 def compute(
     sweep: SizeSweep, scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts
 ) -> fig.Computed:
-    """The curve of every way beside the stored points and both bounds; the rule decides on each."""
+    """Compute the curve of every way of training, with the stored points and both bounds, and apply the rule to each."""
     here = dana.curves(observations, sweep.ways, sweep.x, mlp_width=0, **sweep.sizes)
     n_vocab, stored = dana.n_vocab_of(observations), sweep.stored_points()
     trials, checks, tables = [], [], []

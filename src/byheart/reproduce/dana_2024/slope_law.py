@@ -1,4 +1,4 @@
-"""DPC24 Figure 2b: the slope of accuracy per head against d = d_h, which the paper finds cubic; and where the law ends."""
+"""DPC24 Figure 2b: the slope of accuracy per head by d = d_h, which the paper finds to be cubic, and where this law ends."""
 
 from __future__ import annotations
 
@@ -36,12 +36,14 @@ WAYS: tuple[dana.Way, ...] = (
     ("as-coded", "longer"),
     ("as-coded", "longest"),
 )
-FEWER_SEEDS = 3  # of 16 times the steps, at those d where it was trained last
-LOCAL = ((3, 7), (7, 10), (10, 13))  # ranges of d for local exponents; two places in each are enough
+FEWER_SEEDS = 3  # the numbers of heads for 16 times the steps, at the d that were trained last
+LOCAL = ((3, 7), (7, 10), (10, 13))  # ranges of d for local exponents; two values in each suffice
 
 
 def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
-    """Numbers of heads for every d = d_h, in every version of the code and as written; some for 4 and 16 times the steps."""
+    """Return the stages: numbers of heads for every d = d_h, in every version of the code and as written, and some
+    with 4 and 16 times the steps.
+    """
 
     def at(dims: Sequence[int]) -> Callable[[runs.Variant, runs.How, int], list[Run]]:
         return lambda variant, how, seed: [
@@ -65,8 +67,9 @@ def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.Trainin
 class Contest:
     """The paper's comparison of a + b·d² and a + b·d³, each fitted by least squares to the slopes.
 
-    The residuals are those of the mean slopes. `lead` is how far the residuals of the square law exceed those of the cubic law,
-    averaged over the seeds that have every d, with its interval: above 0 the growth is cubic, below 0 it is quadratic.
+    `residuals` are computed from the mean slopes. `lead` is the difference between the residuals of the square law
+    and of the cubic law, averaged over the seeds that have every d, with its interval. If it is above 0, the growth
+    is cubic; if it is below 0, quadratic.
     """
 
     dims: tuple[float, ...]
@@ -77,7 +80,7 @@ class Contest:
 
     @property
     def is_cubic(self) -> bool | None:
-        """Whether the growth is cubic; None where the interval contains 0."""
+        """Whether the growth is cubic; None if the interval contains 0."""
         _, low, high = self.lead
         return True if low > 0 else False if high < 0 else None
 
@@ -93,7 +96,7 @@ class Contest:
 
 
 def contest(found: SeedValues) -> Contest | None:
-    """Both fits to these slopes; None where fewer than four values of d have a slope."""
+    """Fit both laws to these slopes. Return None if fewer than four values of d have a slope."""
     means = SeedValues(found.x, tuple((mean,) for mean in found.means))
     square, cube = (try_fit(means, law, n_spare=2) for law in ("quadratic", "cubic"))
     if square is None or cube is None:
@@ -107,7 +110,7 @@ def contest(found: SeedValues) -> Contest | None:
 
 
 def _residuals(found: SeedValues) -> tuple[float, float]:
-    """Sums of squared residuals of both laws, each fitted to these values."""
+    """Return the sums of squared residuals of both laws, each fitted to these values."""
     x, y = (np.asarray(values) for values in found.flat)
     ends = []
     for name in ("quadratic", "cubic"):
@@ -118,7 +121,7 @@ def _residuals(found: SeedValues) -> tuple[float, float]:
 
 @realises("DPC24-F2b")
 def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
-    """The slope of accuracy per head for every d = d_h, with the paper's fits, beside the slopes of the stored points."""
+    """Compute the slope of accuracy per head for every d = d_h, with the paper's fits, and the slopes of the stored points."""
     here = {way: found for way in WAYS if (found := slopes(observations, way))}
     stored = published_slopes()
     contests = {way: contest(found) for way, found in here.items()}
@@ -185,7 +188,7 @@ def _row(label: str, one: Contest | None, power: Fit | None, n_dims: int) -> tup
 
 
 def _on_equal_dims(here: dict[dana.Way, SeedValues]) -> fig.Table:
-    """Every way on the values of d that all ways have, so that exponents can be compared."""
+    """Return the slopes of every way of training at the values of d that all ways have, so that exponents can be compared."""
     shared = set.intersection(*(set(found.x) for found in here.values()))
     rows = []
     for way, found in here.items():
@@ -197,7 +200,7 @@ def _on_equal_dims(here: dict[dana.Way, SeedValues]) -> fig.Table:
 
 
 def _counter(powers: Mapping[dana.Way, Fit | None], contests: Mapping[dana.Way, Contest | None]) -> str:
-    """What longer training does to the law."""
+    """Return the counter-argument: how longer training changes the law."""
     said = [
         f"{dana.LABELS[way][0]}: {format_estimate(powers[way], 'exponent')}, {_winner(one)}"
         for way in WAYS
@@ -209,7 +212,7 @@ def _counter(powers: Mapping[dana.Way, Fit | None], contests: Mapping[dana.Way, 
 def _panels(
     scale: fig.Scale, here: dict[dana.Way, SeedValues], stored: SeedValues, own: Contest | None
 ) -> list[fig.Panel]:
-    """As the paper draws it, with its fits; and the versions and budgets, on logarithmic axes."""
+    """Return the panels: the figure as the paper draws it, with its fits, and the versions and budgets on logarithmic axes."""
     published = [series("the authors' points", "published", stored)] if dana.can_compare(scale) else []
     mine = here.get(dana.AUGUST)
     ends = (float(stored.x[0]), float(stored.x[-1])) if mine is None else (mine.x[0], mine.x[-1])
@@ -253,7 +256,7 @@ def _local_exponents(here: dict[dana.Way, SeedValues], stored: SeedValues) -> fi
 
 
 def slopes(observations: Sequence[Observation], way: dana.Way) -> SeedValues:
-    """For every d, the slope over heads of each seed, up to the first accuracy above 0.95."""
+    """Return, for every d and seed, the slope over heads up to the first accuracy above 0.95."""
     groups: dict[tuple[int, int], list[Observation]] = {}
     for one in observations:
         if dana.is_of(one, way):
@@ -272,7 +275,7 @@ def _slope(found: SeedValues) -> float | None:
 
 
 def _differences(observations: Sequence[Observation]) -> tuple[list[tuple[str, float]], int]:
-    """Our accuracy minus every stored one, by name, and how many are stored."""
+    """Return our accuracy minus every stored one, by name, and the number of stored points."""
     found, n_stored = [], 0
     for dim in runs.DIMS:
         stored = dana.stored_points("fig1a_fig2b", "n_heads", dim=dim)
@@ -283,7 +286,7 @@ def _differences(observations: Sequence[Observation]) -> tuple[list[tuple[str, f
 
 
 def published_slopes() -> SeedValues:
-    """The same slopes for the stored points, whose seeds are already averaged."""
+    """Return the slopes of the stored points, whose seeds are already averaged."""
     found = ((d, _slope(dana.stored_points("fig1a_fig2b", "n_heads", dim=d))) for d in runs.DIMS)
     return SeedValues.of((d, slope) for d, slope in found if slope is not None)
 

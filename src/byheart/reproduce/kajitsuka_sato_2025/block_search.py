@@ -1,4 +1,4 @@
-"""KS25 Figure 3: the smallest number of blocks that memorises MultiNLI, N = 600 to 1700."""
+"""KS25 Figure 3: find the smallest number of blocks that memorises MultiNLI, for N = 600 to 1700."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from byheart.reproduce.observation import Observation
 from byheart.reproduce.seed_values import SeedValues, fit_numbers, format_estimate, gather, series, try_fit
 from byheart.theorems import realises
 
-WIDEST = 0.5  # an interval of the exponent that still tells something
+WIDEST = 0.5  # the widest interval of the exponent that is still informative
 SIZES: dict[fig.Scale, tuple[int, ...]] = {
     "smoke": (20, 40),
     "laptop": (600, 1100),
     "paper": tuple(range(600, 1701, 100)),
 }
-SMALL = (600, 1400)  # where the paper sees √N
-BLOCKS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15)  # every number up to 8, then steps of a quarter
-# Tried all at once, not bisected: deeper models train worse, so passing is not monotone in the blocks.
+SMALL = (600, 1400)  # the sizes at which the paper sees √N
+BLOCKS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15)  # every number up to 8, then steps of about 25%
+# All numbers are tried without bisection, because deeper models train worse, so passing is not monotone in
+# the number of blocks.
 Ladder = tuple[tuple[int, ...], tuple[int, ...]]  # sizes, numbers of blocks
-LADDERS: dict[fig.Scale, dict[int, Ladder]] = {  # by width of the frozen table; these settle the figure
+LADDERS: dict[fig.Scale, dict[int, Ladder]] = {  # by width of the frozen table; these runs decide the figure
     "smoke": {16: ((20, 40), (1, 2))},
     "laptop": {},
     "paper": {
@@ -35,16 +36,16 @@ LADDERS: dict[fig.Scale, dict[int, Ladder]] = {  # by width of the frozen table;
         256: ((600, 700, 800, 900), BLOCKS),
     },
 }
-# the better of 0.01, 0.03 and 0.1 at N = 1000, width 512 and 1700, 768; and the next
+# the best of 0.01, 0.03 and 0.1 at N = 1000 with width 512 and at N = 1700 with width 768, and the next best
 RATE, OTHER_RATE = 0.03, 0.01
-# Under the paper's likely reading; at larger rates few blocks are enough.
+# For the paper's likely reading. At larger rates, few blocks suffice.
 BERT_BLOCKS: dict[fig.Scale, tuple[tuple[int, ...], tuple[int, ...]]] = {
     "smoke": ((1, 2), (1,)),
     "laptop": ((1, 3, 5), (1, 2)),
     "paper": ((1, 2, 3, 4, 5, 6, 8, 12, 18), (1, 2, 3, 4, 5, 6, 8)),
 }
-STACK_COST = 200_000_000  # steps of many small operations: as dear as updating so many weights
-# With a trained table: few, since one block turns out to be enough.
+STACK_COST = 200_000_000  # a step has many small operations, which cost as much as updating this many weights
+# With a trained table, few numbers of blocks, since one block turns out to suffice.
 LEARNED: dict[fig.Scale, tuple[tuple[int, ...], tuple[int, ...]]] = {
     "smoke": ((20, 40), (1,)),
     "laptop": ((), ()),
@@ -53,7 +54,9 @@ LEARNED: dict[fig.Scale, tuple[tuple[int, ...], tuple[int, ...]]] = {
 
 
 def stages(scale: fig.Scale, samples: Samples | None) -> list[fig.TrainingStage]:
-    """Every size with every number of blocks, with fixed word tables of several widths; then some with a trained table."""
+    """Return every size with every number of blocks, with fixed word tables of several widths, and then some with a
+    trained table.
+    """
     assert samples is not None
 
     def of(
@@ -130,20 +133,24 @@ def stages(scale: fig.Scale, samples: Samples | None) -> list[fig.TrainingStage]
 
 @dataclass(frozen=True)
 class Search:
-    """The fewest blocks that memorised for every (size, seed), None where none did, and the ladder that was tried."""
+    """The fewest blocks that memorised for every (size, seed), or None if none did, and the numbers of blocks that
+    were tried.
+    """
 
     found: Mapping[tuple[int, int], int | None]
     ladder: tuple[int, ...]
 
     @classmethod
     def of(cls, observations: Sequence[Observation], memorised: Callable[[Observation], bool]) -> Search:
-        """The searches of these runs."""
+        """Return the search results of these runs."""
         ladder = tuple(sorted({runs.n_blocks(one) for one in observations}))
         return cls(runs.fewest_blocks(observations, size_of, memorised), ladder)
 
     @property
     def best_of_seeds(self) -> Search:
-        """The fewest over all seeds, as if they were trials of one search, although each seed draws its own sample."""
+        """Return the fewest blocks over all seeds, as if they were trials of one search, although each seed draws its
+        own sample.
+        """
         found: dict[tuple[int, int], int | None] = {}
         for (size, _), blocks in self.found.items():
             before = found.get((size, 0))
@@ -152,36 +159,39 @@ class Search:
 
     @property
     def by_size(self) -> SeedValues:
-        """The searches that ended."""
+        """The results of the searches that succeeded, by size."""
         return SeedValues.of((size, float(b)) for (size, _), b in sorted(self.found.items()) if b is not None)
 
     @property
     def small(self) -> Search:
-        """The searches at the sizes where the paper sees √N."""
+        """The results at the sizes where the paper sees √N."""
         return Search(
             {key: b for key, b in self.found.items() if SMALL[0] <= key[0] <= SMALL[1]}, self.ladder
         )
 
     @property
     def n_open(self) -> int:
-        """Number of searches in which no number of blocks sufficed: the answer is more than was tried."""
+        """Number of searches in which no number of blocks sufficed, so the answer is more than was tried."""
         return sum(blocks is None for blocks in self.found.values())
 
     @property
     def n_floors(self) -> int:
-        """Number of searches in which the smallest number of blocks sufficed: the answer may be less than one block."""
+        """Number of searches in which the smallest number of blocks sufficed, so the real answer may be less than one block."""
         return sum(blocks == 1 for blocks in self.found.values())
 
     @property
     def exponent(self) -> Fit | None:
-        """The exponent of a power law through the answers; None where some answers are floors or open, which would distort it."""
+        """The exponent of a power law through the answers; None if some answers are open or at the smallest number of
+        blocks, which would distort it.
+        """
         return None if self.n_open or self.n_floors else try_fit(self.by_size, "power")
 
     @property
     def beyond(self) -> list[float]:
-        """For every seed, the fewest blocks at the large sizes divided by what the √N law of the small sizes predicts.
+        """Return, for every seed, the fewest blocks at the large sizes divided by the prediction of the √N law of the
+        small sizes.
 
-        A search without an answer counts as the most blocks tried, for small and large sizes.
+        For small and large sizes, a search without an answer counts as the most blocks tried.
         """
         by_seed: dict[int, list[tuple[float, float]]] = {}
         for (size, seed), blocks in self.found.items():
@@ -205,12 +215,12 @@ class Search:
 
 
 ROOT, SHARP = "√N up to 1400", "faster beyond 1400"  # the paper's two claims
-ENDS = (runs.SMALL_RATE, 4e-4, 6e-4, runs.LARGE_RATE)  # of the ranges of rates
+ENDS = (runs.SMALL_RATE, 4e-4, 6e-4, runs.LARGE_RATE)  # the upper ends of the ranges of rates
 
 
 @realises("KS25-F3")
 def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
-    """The fewest blocks for every size and reading, with power laws over N = 600 to 1400."""
+    """Compute the fewest blocks for every size and reading, with power laws over N = 600 to 1400."""
     own = runs.likely_up_to(runs.SMALL_RATE)
     readings = runs.readings(observations, ENDS)
     searches = {name: Search.of(mine, _loss_is_small) for name, mine in readings.items()}
@@ -264,7 +274,10 @@ def _loss_is_small(one: Observation) -> bool:
 
 
 def _judge_root(search: Search) -> tuple[bool | None, str]:
-    """√N: every search ends, and the exponent's interval contains 0.5 and neither 0 nor 1; None where that is undecided."""
+    """Judge the √N law: every search must succeed, and the interval of the exponent must contain 0.5 and neither 0 nor 1.
+
+    Return None if this is undecided.
+    """
     n = len(search.found)
     said = f"{n - search.n_open} of {n} searches memorised"
     if search.n_open:
@@ -285,7 +298,9 @@ def _judge_root(search: Search) -> tuple[bool | None, str]:
 
 
 def _judge_beyond(search: Search) -> tuple[bool | None, str]:
-    """More blocks beyond N = 1400 than the √N law predicts: the interval of that ratio over seeds lies above 1."""
+    """Judge whether more blocks are needed beyond N = 1400 than the √N law predicts: the interval of this ratio over
+    seeds must be above 1.
+    """
     ratios = search.beyond
     if not ratios:
         return None, "no sizes beyond 1400"
@@ -299,7 +314,10 @@ def _judge_beyond(search: Search) -> tuple[bool | None, str]:
 
 
 def _panels(searches: Mapping[str, Search], readings: Mapping[str, Sequence[Observation]]) -> list[fig.Panel]:
-    """The fewest blocks under the likely reading, as the paper draws them, and the lowest losses; the table has the variations."""
+    """Return panels of the fewest blocks under the likely reading, as the paper draws them, and of the lowest losses.
+
+    Variations are only in the table.
+    """
     styles = dict(zip((name for name in searches if "BERT" in name), runs.CURVE_STYLES, strict=False))
     answers = [
         _with_range(series(name, style, at), at)
@@ -326,7 +344,7 @@ def _panels(searches: Mapping[str, Search], readings: Mapping[str, Sequence[Obse
 
 
 def _counter(searches: Mapping[str, Search], own: str) -> str:
-    """The counter-argument: the curve's height depends on the largest learning rate."""
+    """Return the counter-argument: the height of the curve depends on the largest learning rate."""
     pooled, far = searches.get(f"{own}, best of all seeds"), searches.get(runs.likely_up_to(runs.LARGE_RATE))
     if pooled is None or far is None:
         return ""
@@ -340,7 +358,7 @@ def _counter(searches: Mapping[str, Search], own: str) -> str:
 
 
 def _is_whole(scale: fig.Scale, observations: Sequence[Observation]) -> bool:
-    """Whether every size was tried with every number of blocks of the ladder."""
+    """Return whether every size was tried with every number of blocks."""
     tried = {(size_of(one), runs.n_blocks(one)) for one in observations}
     return {(size, blocks) for size in SIZES[scale] for blocks in BERT_BLOCKS[scale][0]} <= tried
 
@@ -350,7 +368,9 @@ def size_of(one: Observation) -> int:
 
 
 def _with_range(drawn: fig.Series, found: SeedValues) -> fig.Series:
-    """The smallest and largest over seeds instead of an interval, which says nothing for a few whole numbers."""
+    """Replace the intervals by the smallest and largest value over seeds, because an interval of a few whole numbers
+    is not informative.
+    """
     return replace(
         drawn,
         low=tuple(min(values) for values in found.values),
@@ -359,13 +379,15 @@ def _with_range(drawn: fig.Series, found: SeedValues) -> fig.Series:
 
 
 def _surely(found: Mapping[tuple[int, int], int | None]) -> int:
-    """The largest N for which every seed memorised, at this and at every smaller size; 0 where there is none."""
+    """Return the largest N such that every seed memorised at this and every smaller size, or 0 if there is none."""
     limit = min((size for (size, _), blocks in found.items() if blocks is None), default=None)
     return max((size for size, _ in found if limit is None or size < limit), default=0)
 
 
 def beyond(found: SeedValues) -> float | None:
-    """The fewest blocks at the large sizes divided by what the √N law of the small sizes predicts, on average."""
+    """Return the average, over the large sizes, of the fewest blocks divided by the prediction of the √N law of the
+    small sizes.
+    """
     low = [(x, y) for x, y in zip(found.x, found.means, strict=True) if x <= SMALL[1]]
     high = [(x, y) for x, y in zip(found.x, found.means, strict=True) if x > SMALL[1]]
     if not low or not high:

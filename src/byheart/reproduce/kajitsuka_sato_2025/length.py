@@ -1,4 +1,4 @@
-"""KS25's study of the sequence length: the smallest number of blocks for n = 10 to 10,000 at N = 500."""
+"""KS25's study of the sequence length: find the smallest number of blocks for n = 10 to 10,000 at N = 500."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from byheart.reproduce.observation import Observation
 from byheart.reproduce.seed_values import gather, series
 from byheart.theorems import realises
 
-ASKED = 4  # the paper's answer
+ASKED = 4  # the answer of the paper
 
-COMPILED_FROM = 10_000  # tokens: steps of a tenth of a second, of operations that compiling joins
+COMPILED_FROM = 10_000  # from this many tokens on, a step takes a tenth of a second and is faster compiled
 
 N_SAMPLES: dict[fig.Scale, int] = {"smoke": 12, "laptop": 200, "paper": 500}
 
@@ -29,8 +29,8 @@ class LengthPart:
     n_seeds: int
     rates: tuple[float, ...]
     priority: int
-    width: int = 2  # of the stream, m
-    longer: int = 1  # times the paper's epochs
+    width: int = 2  # width of the stream, m
+    longer: int = 1  # multiple of the paper's number of epochs
     initialisation: runs.Initialisation = "framework"
 
     @property
@@ -71,7 +71,7 @@ PARTS: dict[fig.Scale, tuple[LengthPart, ...]] = {
 
 
 def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
-    """Every length with its numbers of blocks; the longest, and ten times the epochs, come last."""
+    """Return every length with its numbers of blocks. The longest lengths, and ten times the epochs, come last."""
     return [
         fig.TrainingStage(
             f"KS25 length, {part.name}",
@@ -115,7 +115,7 @@ class Condition:
 
     @property
     def is_own(self) -> bool:
-        """The paper states m = 2 and 1,000 epochs, and no initialisation."""
+        """Whether this is the paper's own condition. The paper states m = 2 and 1,000 epochs, but no initialisation."""
         return (self.width, self.longer, self.initialisation) == (2, 1, "framework")
 
     def is_of(self, one: Observation, scale: fig.Scale) -> bool:
@@ -129,7 +129,7 @@ class Condition:
 
 @realises("KS25-length")
 def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
-    """The fewest blocks for every length, and the error by length and blocks, for every width and initialisation."""
+    """Compute the fewest blocks for every length, and the error by length and blocks, for every width and initialisation."""
     panels, trials, rows = [], [], []
     numbers: dict[str, Any] = {}
     lacking = []
@@ -150,7 +150,7 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
         passing: dict[int, int | None] = {}
         for n in lengths:
             at = [one for one in mine if length(one) == n]
-            # the paper's search: the fewest blocks some trial of which memorises
+            # the paper's search: the fewest blocks with which some trial memorises
             passing[n] = min((runs.n_blocks(one) for one in at if _memorises(one)), default=None)
             by_seed = runs.fewest_blocks(at, length)
             four = [one.loss for one in best if length(one) == n and runs.n_blocks(one) == ASKED]
@@ -230,7 +230,7 @@ def _panel(name: str, best: Sequence[Observation], lengths: Sequence[int]) -> fi
         tuple(
             series(
                 f"n = {n:,}",
-                runs.CURVE_STYLES[len(str(n)) - 1],  # one colour for each power of ten
+                runs.CURVE_STYLES[len(str(n)) - 1],  # one colour per power of ten
                 gather([one for one in best if length(one) == n], runs.n_blocks, lambda one: one.loss),
             )
             for n in lengths
@@ -240,7 +240,7 @@ def _panel(name: str, best: Sequence[Observation], lengths: Sequence[int]) -> fi
 
 
 def _counter(numbers: Mapping[str, Any]) -> str:
-    """The counter-argument: the effect of a wider stream."""
+    """Return the counter-argument: the effect of a wider stream."""
     wide = numbers.get(Condition(6, 1, "framework").name)
     if wide is None:
         return ""
@@ -261,7 +261,10 @@ def _trial(one: Observation) -> tuple[int, float, int]:
 def _shared_trials(
     observations: Sequence[Observation], lengths: Sequence[int]
 ) -> set[tuple[int, float, int]]:
-    """The trials that every length has. Long sequences have fewer trials, which would favour short ones."""
+    """Return the trials that every length has.
+
+    Long sequences have fewer trials, so using all trials would favour short ones.
+    """
     tried = [{_trial(one) for one in observations if length(one) == n} for n in lengths]
     return set.intersection(*tried) if tried else set()
 

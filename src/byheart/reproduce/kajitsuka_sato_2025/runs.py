@@ -1,4 +1,4 @@
-"""KS25's models, training (Appendix H) and best trials, which its figures share.
+"""The models, the training (Appendix H) and the best trials of KS25, which its figures share.
 
 Stated: E_out ∘ FF2 ∘ uniform attention ∘ FF1 ∘ E_in with m = 2, q = 8, full-batch AdamW, 1,000 epochs, learning rate and
 warm-up tuned. Left open and chosen here:
@@ -29,16 +29,16 @@ from byheart.reproduce.observation import Observation
 
 Embedding = Literal["frozen", "learned"]
 EMBEDDINGS: tuple[Embedding, ...] = ("frozen", "learned")
-WIDTH = 256  # of the frozen table of words in Figures 1 and 2
-SUB_WORD_WIDTH = 768  # and of sub-words, whose tokenizer and class token are BERT's way
+WIDTH = 256  # width of the frozen table of words in Figures 1 and 2
+SUB_WORD_WIDTH = 768  # and of sub-words, with a tokenizer and class token as in BERT
 
-MEASURED = ("loss", "accuracy", "best_accuracy")  # measurements that figures need
+MEASURED = ("loss", "accuracy", "best_accuracy")  # the measurements that figures need
 PASSES = PassRule("loss", 0.01)
 RATES = (1e-3, 3e-3, 1e-2, 3e-2)
 Initialisation = Literal["framework", "normal-0.02"]
 BERT: Initialisation = "normal-0.02"
-# With BERT-style weights: what is usually searched goes from 1e-5 or 1e-4 to 3e-4 or 1e-3.
-SMALL_RATE, LARGE_RATE = 3e-4, 1e-3  # ends of the two ranges
+# For BERT-style weights, the usual ranges go from 1e-5 or 1e-4 to 3e-4 or 1e-3.
+SMALL_RATE, LARGE_RATE = 3e-4, 1e-3  # the upper ends of the two ranges
 BERT_RATES = (1e-4, 2e-4, 3e-4, 6e-4, 1e-3)
 TEN_RATES = (1e-4, 1.5e-4, 2e-4, 2.5e-4, 3e-4, 4e-4, 5e-4, 6e-4, 8e-4, 1e-3)  # Figure 3's ten trials
 N_SEEDS: dict[Scale, int] = {"smoke": 1, "laptop": 1, "paper": 3}
@@ -75,14 +75,14 @@ CURVE_STYLES: tuple[Style, ...] = (
 
 
 def seeds(scale: Scale) -> range:
-    """The seeds of a scale; a seed draws the sample, the weights and, for `frozen`, the table."""
+    """Return the seeds of a scale. A seed draws the sample, the weights and, for `frozen`, the table."""
     return range(N_SEEDS[scale])
 
 
 def training(
     scale: Scale, rate: float, *, stops: bool, initialisation: Initialisation = "framework"
 ) -> Training:
-    """Full-batch AdamW for 1,000 epochs."""
+    """Return the training options: full-batch AdamW for 1,000 epochs."""
     warmup = 50 if initialisation == BERT else 100
     return Training(
         steps={"smoke": 30, "laptop": 1000, "paper": 1000}[scale],
@@ -109,7 +109,7 @@ def text_runs(
     initialisation: Initialisation = "framework",
     n_seeds: int | None = None,
 ) -> list[Run]:
-    """One run per seed and learning rate; `width` is that of a frozen table."""
+    """Return one run per seed and learning rate. `width` is the width of a frozen table."""
     sizes = {"n_blocks": n_blocks} | ({"dim": width} if embedding == "frozen" else {})
     options = {"embedding": embedding, "initialisation": initialisation}
     return [
@@ -136,7 +136,7 @@ def vector_runs(
     width: int = 2,
     initialisation: Initialisation = "framework",
 ) -> list[Run]:
-    """The study of the sequence length: uniform vectors in [0, 1)^6, labels ±1, squared error; q = 4m."""
+    """Return runs for the study of the sequence length: uniform vectors in [0, 1)^6, labels ±1, squared error, and q = 4m."""
     plans = [training(scale, rate, stops=True, initialisation=initialisation) for rate in rates]
     if longer > 1:
         plans = [
@@ -152,7 +152,7 @@ def vector_runs(
 
 
 def vectors(n_samples: int, seq_len: int, seed: int) -> dict[str, Any]:
-    """The data of the study of the sequence length."""
+    """Return the description of the data for the study of the sequence length."""
     return {
         "kind": "rademacher-vectors",
         "n_samples": n_samples,
@@ -164,12 +164,12 @@ def vectors(n_samples: int, seq_len: int, seed: int) -> dict[str, Any]:
 
 
 def rates_of(scale: Scale) -> tuple[float, ...]:
-    """The learning rates tried."""
+    """Return the learning rates to try."""
     return RATES[1:3] if scale == "smoke" else RATES
 
 
 def is_likely(one: Observation) -> bool:
-    """Whether a run is of the paper's likely reading: BERT-style initial weights."""
+    """Return whether a run belongs to the paper's likely reading, which has BERT-style initial weights."""
     return bool(one.config["options"].get("initialisation", "framework") == BERT)
 
 
@@ -178,12 +178,14 @@ def rate_of(one: Observation) -> float:
 
 
 def likely_up_to(rate: float) -> str:
-    """The paper's likely reading with the rates searched up to this one, in words."""
+    """Describe the paper's likely reading with learning rates up to `rate`."""
     return f"BERT-style weights, rates up to {rate:g}"
 
 
 def readings(observations: Sequence[Observation], ends: Sequence[float]) -> dict[str, list[Observation]]:
-    """The runs of every reading by name: the likely one for each range of rates, by its upper end; then the variations."""
+    """Return the runs of every reading by name: the likely reading for each range of rates, given by its upper end,
+    and then the variations.
+    """
     found = {
         likely_up_to(end): [
             one for one in observations if is_likely(one) and rate_of(one) <= end * (1 + 1e-9)
@@ -197,7 +199,7 @@ def readings(observations: Sequence[Observation], ends: Sequence[float]) -> dict
 
 
 def _variation(one: Observation) -> str:
-    """The tokens and their table in words: whether it was trained, or fixed and of what width."""
+    """Describe the tokens and their table: trained, or fixed with a certain width."""
     options, collection = one.config["options"], str(one.config["data"]["collection"])
     table = (
         "learned table" if options["embedding"] == "learned" else f"frozen table of width {one.sizes['dim']}"
@@ -210,14 +212,16 @@ def n_blocks(one: Observation) -> int:
 
 
 def nearly_all_right(one: Observation) -> bool:
-    """The other reading of "training error below 0.01": at some time less than 1% of the labels were wrong."""
+    """Return whether less than 1% of the labels were wrong at some time, which is the other reading of "training
+    error below 0.01".
+    """
     return one.measured["best_accuracy"] > 0.99
 
 
 def best_trials(
     observations: Iterable[Observation], setting: Callable[[Observation], tuple[object, ...]]
 ) -> list[Observation]:
-    """For every setting and seed the trial with the least loss, over learning rates."""
+    """Return, for every setting and seed, the trial with the smallest loss over learning rates."""
     best: dict[tuple[object, ...], Observation] = {}
     for one in observations:
         key = (*setting(one), one.seed)
@@ -231,7 +235,7 @@ def fewest_blocks(
     setting: Callable[[Observation], int],
     memorised: Callable[[Observation], bool] = lambda one: PASSES.holds(one.measured),
 ) -> dict[tuple[int, int], int | None]:
-    """For every (setting, seed) the fewest blocks with which some trial memorised; None where none did."""
+    """Return, for every (setting, seed), the fewest blocks with which some trial memorised, or None if none did."""
     found: dict[tuple[int, int], int | None] = {}
     for one in observations:
         key = (setting(one), one.seed)

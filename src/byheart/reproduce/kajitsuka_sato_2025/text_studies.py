@@ -17,7 +17,7 @@ from byheart.theorems import realises
 
 LIKELY_SEEDS: dict[fig.Scale, int] = {"smoke": 1, "laptop": 2, "paper": 5}
 NEAR_ONE, MEMORISED = 0.95, 0.99  # accuracies
-AXIS_END = 0.25  # of the loss in the paper's Figure 1
+AXIS_END = 0.25  # the end of the loss axis in the paper's Figure 1
 MORE, ENOUGH = "more blocks bring it near one", "uniform attention suffices"  # the paper's two claims
 FROZEN = (
     f"The fixed table of words is of width {runs.WIDTH}, picked at N = 600 among 6, 64, 128 and 256, the only one memorised with.",
@@ -27,7 +27,7 @@ FROZEN = (
 
 @dataclass(frozen=True)
 class TextStudy:
-    """One of the two figures: its texts, how many of them, and the numbers of blocks at each scale."""
+    """One of the two figures: its texts, their number, and the numbers of blocks at each scale."""
 
     name: str
     collection: str
@@ -36,9 +36,9 @@ class TextStudy:
     blocks: Mapping[fig.Scale, tuple[int, ...]]
 
     def stages(self, scale: fig.Scale, samples: Samples | None) -> list[fig.TrainingStage]:
-        """Every number of blocks under the paper's likely reading; then with the words' table fixed, and trained.
+        """Return every number of blocks under the paper's likely reading, and then with a fixed and a trained table of words.
 
-        Few and many blocks are separate stages; sub-words come last.
+        Few and many blocks are separate stages. Sub-words come last.
         """
         assert samples is not None
         likely = [
@@ -93,7 +93,7 @@ class TextStudy:
 def compute(
     study: TextStudy, scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts
 ) -> fig.Computed:
-    """Curves of the best trials of the first seed, and final loss and accuracy by blocks, for every reading."""
+    """Compute the curves of the best trials of the first seed, and the final loss and accuracy by blocks, for every reading."""
     panels, trials, checks, rows = [], [], [], []
     numbers: dict[str, Any] = {}
     own, other = (runs.likely_up_to(end) for end in (runs.SMALL_RATE, runs.LARGE_RATE))
@@ -141,7 +141,9 @@ def compute(
 
 
 def _judge(accuracy: SeedValues, losses: SeedValues) -> tuple[bool | None, str]:
-    """More blocks help: the largest number beats one block beyond the intervals, and some number reaches an accuracy near 1."""
+    """Judge whether more blocks help: the largest number must be better than one block beyond the intervals, and some
+    number must reach an accuracy near 1.
+    """
     if accuracy.x[0] != 1 or len(accuracy.x) < 2 or accuracy.n_seeds < 2:
         return None, "too few numbers of blocks, or seeds"
     top = max(accuracy.means[1:])
@@ -160,7 +162,7 @@ def _interval(found: SeedValues, place: int) -> str:
 
 
 def _suffices(found: Mapping[str, Sequence[Observation]]) -> fig.ConditionResult:
-    """Whether a model with one layer of uniform attention memorises, in every seed of some reading."""
+    """Judge whether uniform attention suffices: in some reading, a model with one layer must memorise with every seed."""
     best = {
         reading: [one.measured["accuracy"] for one in runs.best_trials(mine, lambda one: ())]
         for reading, mine in found.items()
@@ -171,7 +173,7 @@ def _suffices(found: Mapping[str, Sequence[Observation]]) -> fig.ConditionResult
 
 
 def _counter(numbers: Mapping[str, Any], own: str, other: str) -> str:
-    """The counter-argument: one block with larger learning rates."""
+    """Return the counter-argument: the result of one block with larger learning rates."""
     if own not in numbers or other not in numbers:
         return ""
     ends = {
@@ -187,13 +189,16 @@ def _counter(numbers: Mapping[str, Any], own: str, other: str) -> str:
 
 
 def split(values: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Separate small and large values, since each model of a stack costs as much as the largest one."""
+    """Split values into small and large ones, since each model of a stack costs as much as the largest."""
     middle = len(values) // 2
     return [part for part in (values[:middle], values[middle:]) if part]
 
 
 def _panels(best: Sequence[Observation], reading: str, *, has_curves: bool) -> list[fig.Panel]:
-    """Final accuracy by blocks; for the paper's likely reading also the curves of the first seed, as the paper draws them."""
+    """Return panels of the final accuracy by blocks.
+
+    For the paper's likely reading, add the curves of the first seed, as the paper draws them.
+    """
     first = sorted((one for one in best if one.curve), key=runs.n_blocks) if has_curves else []
     accuracy = gather(best, runs.n_blocks, lambda one: one.measured["accuracy"])
     curves = [

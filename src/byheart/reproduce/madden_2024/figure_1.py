@@ -35,15 +35,18 @@ CHOICES = (
     "Frozen attention: embedding and head keep their initial weights, the authors' second experiment.",
     "The authors' map is read off the colours of their published plot; they stored no numbers of it.",
 )
-CHANCE = 0.05  # of a sign test: as many falling neighbours by chance
-COMPARED = 0.001  # gaps below this share of the entropy are not told apart
-R_SQUARED = 0.9  # the authors' points: 0.955
+CHANCE = 0.05  # the significance level of the sign test
+COMPARED = 0.001  # gaps below this share of the entropy are treated as equal
+R_SQUARED = 0.9  # the authors' points reach 0.955
 LINES: tuple[fig.Style, ...] = ("measured", "second", "fifth")
 
 
 @realises("MFT24-F1 left")
 def compute_map(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
-    """Final loss minus entropy for every width and number of contexts, averaged over seeds; the paper says it falls along both."""
+    """Compute the final loss minus the entropy for every width and number of contexts, averaged over seeds.
+
+    The paper says that it falls along both.
+    """
     found = cells(observations, facts)
     panels, trials, rows = [], [], []
     numbers: dict[str, Any] = {}
@@ -94,7 +97,7 @@ def compute_map(scale: fig.Scale, observations: Sequence[Observation], facts: fi
 
 
 def _steps(mean: dict[tuple[int, int], tuple[float, float]]) -> dict[str, tuple[int, int, float]]:
-    """Along widths and along contexts: how many neighbours fall, of how many, and the probability of that under a fair coin."""
+    """Return, along widths and along contexts, how many of the neighbours fall, and the probability of this by a fair coin."""
     found = {along: falls(mean, along=along) for along in ("width", "stories")}
     return {
         along: (n_good, n_all, sum(math.comb(n_all, k) for k in range(n_good, n_all + 1)) / 2**n_all)
@@ -103,7 +106,10 @@ def _steps(mean: dict[tuple[int, int], tuple[float, float]]) -> dict[str, tuple[
 
 
 def same_share(first: tuple[int, int], second: tuple[int, int]) -> float:
-    """Fisher's exact test of two shares (good, all): the probability of a table at most as likely, if both shares are equal."""
+    """Compare two shares, each given as (good, all), with Fisher's exact test.
+
+    Return the probability of a table that is at most as likely, if the shares are equal.
+    """
     good, n = first[0] + second[0], first[1] + second[1]
 
     def chance(k: int) -> float:
@@ -115,7 +121,7 @@ def same_share(first: tuple[int, int], second: tuple[int, int]) -> float:
 
 
 def _against_the_authors(numbers: dict[str, Any]) -> list[fig.Check]:
-    """Whether our share of falling steps differs from the authors'."""
+    """Check whether our share of falling steps differs from that of the authors."""
     checks = []
     for along in ("width", "stories"):
         if "trained throughout" not in numbers:
@@ -134,7 +140,7 @@ def _against_the_authors(numbers: dict[str, Any]) -> list[fig.Check]:
 
 
 def _map_counter(numbers: dict[str, Any]) -> str:
-    """The counter-argument: how weak the trend along the contexts is."""
+    """Return the counter-argument: how weak the trend along the contexts is."""
     if "the authors' map" not in numbers or "trained throughout" not in numbers:
         return ""
     (ours, n_ours, _), (theirs, n_theirs, _) = (
@@ -148,7 +154,7 @@ def _map_counter(numbers: dict[str, Any]) -> str:
 
 
 def _mean_contexts(found: Sequence[TrainedCell]) -> dict[int, float]:
-    """Distinct contexts of every number of stories, mean over seeds."""
+    """Return the number of distinct contexts for every number of stories, averaged over seeds."""
     groups: dict[int, set[tuple[int, int]]] = {}
     for cell in found:
         groups.setdefault(cell.subset.n_stories, set()).add((cell.subset.seed, cell.subset.n_contexts))
@@ -157,7 +163,7 @@ def _mean_contexts(found: Sequence[TrainedCell]) -> dict[int, float]:
 
 @realises("MFT24-F1 right")
 def compute_capacity(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
-    """The smallest passing width of every subset, on the paper's grid and on a finer one, as parameters."""
+    """Compute the smallest passing width of every subset, on the paper's grid and on a finer one, as a number of parameters."""
     found = cells(observations, facts)
     trained = [cell for cell in found if cell.attention == "trained"]
     widths = sorted({cell.width for cell in trained})
@@ -239,7 +245,7 @@ def compute_capacity(scale: fig.Scale, observations: Sequence[Observation], fact
 
 
 def mean_gaps(found: Sequence[TrainedCell]) -> dict[tuple[int, int], tuple[float, float]]:
-    """(stories, width): the mean gap over seeds, in nats and as a share of the entropy."""
+    """Return the mean gap over seeds of every (stories, width), in nats and as a share of the entropy."""
     return {
         key: (fmean(cell.gap for cell in group), fmean(cell.relative_gap for cell in group))
         for key, group in _by_cell(found).items()
@@ -247,7 +253,9 @@ def mean_gaps(found: Sequence[TrainedCell]) -> dict[tuple[int, int], tuple[float
 
 
 def falls(mean: dict[tuple[int, int], tuple[float, float]], *, along: str) -> tuple[int, int]:
-    """How many neighbouring cells have the smaller gap where the paper says so, and how many pairs could be compared."""
+    """Return how many pairs of neighbouring cells have the order of gaps that the paper claims, and how many pairs
+    could be compared.
+    """
     axis = 1 if along == "width" else 0
     groups: dict[int, list[tuple[int, int]]] = {}
     for key in sorted(mean):
@@ -264,7 +272,7 @@ def falls(mean: dict[tuple[int, int], tuple[float, float]], *, along: str) -> tu
 
 
 def _by_cell(found: Sequence[TrainedCell]) -> dict[tuple[int, int], list[TrainedCell]]:
-    """The seeds of every (stories, width)."""
+    """Group the seeds of every (stories, width)."""
     groups: dict[tuple[int, int], list[TrainedCell]] = {}
     for cell in found:
         groups.setdefault((cell.subset.n_stories, cell.width), []).append(cell)
@@ -277,7 +285,7 @@ def _percent(interval: tuple[float, float]) -> str:
 
 
 def _line_counter() -> str:
-    """The counter-argument: the points behind the authors' line."""
+    """Return the counter-argument: the points behind the authors' line."""
     stored = madden_2024()
     usual = max((row.min_hidden_width for row in stored), key=[row.min_hidden_width for row in stored].count)
     same = [row for row in stored if row.min_hidden_width == usual]
@@ -290,7 +298,7 @@ def _line_counter() -> str:
 def _heat_map(
     mean: dict[tuple[int, int], tuple[float, float]], contexts: dict[int, float], title: str
 ) -> fig.Panel:
-    """As the paper draws it: widths across, contexts upwards, the gap in nats."""
+    """Return the heat map as the paper draws it: widths on the x axis, contexts on the y axis, and the gap in nats."""
     stories, widths = sorted({n for n, _ in mean}), sorted({m for _, m in mean})
     return fig.Panel(
         title,
@@ -316,7 +324,7 @@ def _by_width(found: Sequence[TrainedCell], facts: fig.Facts) -> fig.Panel:
 
 
 def _lacking(scale: fig.Scale, found: Sequence[TrainedCell]) -> str:
-    """What is missing from the paper's grid, not counting its widest models."""
+    """Describe what is missing from the paper's grid, except its widest models."""
     if scale != "paper":
         return ""
     mean = mean_gaps([cell for cell in found if cell.attention == "trained"])
@@ -352,7 +360,7 @@ def _parameters(smallest: dict[Subset, int | None]) -> SeedValues:
 
 
 def _lines_by_seed(name: str, smallest: dict[Subset, int | None]) -> list[tuple[str, ...]]:
-    """R² computed like the authors' own points, from one training per subset."""
+    """Return R² computed as for the authors' points, from one training per subset."""
     found: list[tuple[str, ...]] = []
     for seed in sorted({subset.seed for subset in smallest}):
         curve = _parameters({s: width for s, width in smallest.items() if s.seed == seed})
@@ -364,7 +372,7 @@ def _lines_by_seed(name: str, smallest: dict[Subset, int | None]) -> list[tuple[
 
 
 def _open_subsets(scale: fig.Scale, columns: dict[str, dict[Subset, int | None]]) -> str:
-    """Subsets whose smallest passing width on the paper's grid is not known."""
+    """Describe the subsets whose smallest passing width on the paper's grid is not known."""
     if scale != "paper":
         return ""
     own = next(iter(columns.values()))
@@ -387,7 +395,7 @@ def _width_check(smallest: dict[Subset, int | None]) -> list[fig.Check]:
 
 
 def _bound(subsets: Sequence[Subset]) -> fig.Series:
-    from byheart.bounds.madden_2024 import theorem_1_parameters  # not on a bare machine
+    from byheart.bounds.madden_2024 import theorem_1_parameters  # not available on a machine that only trains
 
     chosen = [s for s in subsets if s.seed == 0]
     points = [(s.n_contexts, float(theorem_1_parameters(s.n_contexts, s.vocab).value)) for s in chosen]

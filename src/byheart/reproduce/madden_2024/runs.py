@@ -1,8 +1,8 @@
-"""MFT24's models and training, which both panels of its Figure 1 share.
+"""The models and the training of MFT24, which both panels of its Figure 1 share.
 
 Stories cut to 10 tokens, embedding width 16, Adam at 1e-4 on the summed loss over all positions, 50,000 steps, float32. A
-model passes when its final loss is within 1% of the data's entropy. Only distinct contexts are trained on, weighted by how
-often they occur, which gives the same loss and gradient.
+model passes when its final loss is within 1% of the data's entropy. Models are trained on distinct contexts, weighted
+by how often they occur, which gives the same loss and gradient.
 
 Every model is trained to the end: its final loss decides. A seed draws the stories and the weights; there are three.
 """
@@ -25,7 +25,7 @@ FROZEN_STORIES = (100, 400, 700, 1000)
 
 
 def training(scale: Scale) -> Training:
-    """The paper's training; at smoke and laptop scale a faster one to the same loss."""
+    """Return the paper's training options or, at smoke and laptop scale, faster ones that reach the same loss."""
     if scale == "paper":
         return Training(steps=50_000, learning_rate=1e-4, reduction="sum")
     steps = {"smoke": 150, "laptop": 2000}[scale]
@@ -35,7 +35,7 @@ def training(scale: Scale) -> Training:
 def run(
     scale: Scale, samples: Samples, seed: int, n_stories: int, width: int, attention: str = "trained"
 ) -> Run:
-    """One model on the first `n_stories` of the sample drawn with `seed`."""
+    """Return the run of one model on the first `n_stories` of the sample drawn with `seed`."""
     return Run(
         ModelConfig("one-layer-decoder", {"hidden_width": width}, {"attention": attention}),
         samples.describe("tinystories", n_stories, seed),
@@ -45,7 +45,7 @@ def run(
 
 
 def stages(scale: Scale, samples: Samples | None) -> list[TrainingStage]:
-    """The paper's grid, its frozen variant and the finer search; sizes that cost little to pad train side by side."""
+    """Return the paper's grid, its frozen variant and the finer search. Sizes that need little padding train in one stack."""
     assert samples is not None
     if scale != "paper":
         stories: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""MFT24's subsets of stories, and what training and the closed form reach on them."""
+"""The subsets of stories of MFT24, and the results of training and of the closed form on them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from byheart.reproduce.figure import Facts, Scale
 from byheart.reproduce.madden_2024.runs import PASSES
 from byheart.reproduce.observation import Observation
 
-MOST_CONTEXTS = 3000  # the solve is cubic in them
-SOLVER = "random-features"  # the paper's embedding width of 16, as many neurons as contexts
+MOST_CONTEXTS = 3000  # the maximum number of contexts, because solving takes cubic time
+SOLVER = "random-features"  # the paper's embedding width of 16, with as many neurons as contexts
 
 
 @dataclass(frozen=True)
 class ClosedForm:
-    """What the construction reached on one subset."""
+    """The result of the construction on one subset."""
 
     n_contexts: int
     n_parameters: int
@@ -31,20 +31,22 @@ class ClosedForm:
 
 
 def closed_forms(samples: Samples, subsets: Sequence[tuple[int, int]]) -> list[ClosedForm]:
-    """The construction on the first, the middle and the last of these (stories, contexts) that are small enough."""
+    """Build the construction on the first, the middle and the last of these subsets (stories, contexts) that are
+    small enough.
+    """
     chosen = [n_stories for n_stories, n_contexts in subsets if n_contexts <= MOST_CONTEXTS]
     return [closed_form(samples, n_stories, 0) for n_stories in ends_and_middle(chosen)]
 
 
 def ends_and_middle(values: Sequence[int]) -> list[int]:
-    """The first, the middle and the last of these, each once."""
+    """Return the first, the middle and the last value, each once."""
     places = sorted({0, (len(values) - 1) // 2, len(values) - 1}) if values else []
     return [values[place] for place in places]
 
 
 @lru_cache(maxsize=32)
 def closed_form(samples: Samples, n_stories: int, seed: int) -> ClosedForm:
-    """Build a decoder of as many neurons as contexts, run it in float64 on every context, and measure its gap."""
+    """Build a decoder with as many neurons as contexts, run it in float64 on every context, and measure its gap."""
     from byheart.construct.registry import get
     from byheart.data.dataset import Dataset
     from byheart.network.decoder.architecture import Decoder
@@ -99,7 +101,7 @@ def parameters(width: int, vocab: int) -> int:
 
 
 def gather_facts(scale: Scale, observations: Sequence[Observation], samples: Samples | None) -> Facts:
-    """Contexts, vocabulary and entropy of every subset, and the closed form on three of them."""
+    """Compute the contexts, vocabulary and entropy of every subset, and the closed form on three of them."""
     assert samples is not None
     keys = sorted({(int(one.config["data"]["n_samples"]), one.seed) for one in observations})
     found = []
@@ -112,7 +114,7 @@ def gather_facts(scale: Scale, observations: Sequence[Observation], samples: Sam
 
 
 def cells(observations: Sequence[Observation], facts: Facts) -> list[TrainedCell]:
-    """Every observation as a cell, by stories, seed and width."""
+    """Return every observation as a cell, by stories, seed and width."""
     rows: list[dict[str, Any]] = facts["subsets"]
     subsets = {(row["n_stories"], row["seed"]): Subset(**row) for row in rows}
     found = [
@@ -129,9 +131,9 @@ def cells(observations: Sequence[Observation], facts: Facts) -> list[TrainedCell
 
 
 def smallest_width(found: Sequence[TrainedCell], subset: Subset, widths: Sequence[int]) -> int | None:
-    """The smallest of `widths` that passes on `subset`.
+    """Return the smallest of `widths` that passes on `subset`.
 
-    None where none passed, or where a smaller one was not tried.
+    Return None if none passed, or if a smaller one was not tried.
     """
     mine = {cell.width: cell for cell in found if cell.subset == subset}
     for width in sorted(widths):
