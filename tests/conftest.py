@@ -18,6 +18,10 @@ from jaxtyping import install_import_hook
 
 ROOT = Path(__file__).resolve().parents[1]
 
+# The workers of a parallel run use all cores already. Threads of their own would only wait for each other, and burn time doing so.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # Every call into a module that states the shapes of its arrays has them checked, and its types; mypy alone checks the others.
 # byheart.network.exact.limbs holds numba kernels, which a wrapper would keep from compiling, so byheart.network is left out,
 # and so is the search for a layout of `retrieval`, which calls small functions of plain numbers a million times.

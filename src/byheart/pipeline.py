@@ -53,8 +53,7 @@ def compile(
 ) -> Model:
     """Compile `data` into a Transformer that memorises it, and verify every sample.
 
-    data: a `Dataset`, the path of a file, (input, label) pairs, a dictionary, a data frame (pandas or polars), or a
-        pair of arrays.
+    data: a `Dataset`, the path of a file, (input, label) pairs, a dictionary, a data frame (pandas or polars), or a pair of arrays.
     labels: the label of each input, if `data` holds only inputs. `Model.predict` answers with labels of their original type.
     method: the name of a construction, or `auto` (see `byheart.construct.choice`). The model's record says why it was chosen.
     precision: the number type of the weights; by default, the first that the method offers.
@@ -89,9 +88,8 @@ def compile_in_shards(
 ) -> Model:
     """Compile a data file, which may be larger than memory, with `retrieval`, in `n_shards` shards that are solved separately.
 
-    The weights equal those of `compile` with the option `shards`. Each worker holds one piece of the file or one
-    shard in memory. Finished parts are stored in the folder `work`, so that the same call continues after an
-    interruption.
+    The weights equal those of `compile` with the option `shards`. Each worker holds one piece of the file or one shard in memory.
+    Finished parts are stored in the folder `work`, so that the same call continues after an interruption.
     sample: check only this many samples; the certificate says so. reading: options of `Dataset.read`.
     workers: processes of this machine or a Ray cluster, all of which can access `work`; by default, this process.
     """
