@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,6 +27,8 @@ FACTS = [
     ("capital of Peru", "Lima"),
     ("river of Egypt", "Nile"),
 ]
+
+FIXTURES = Path(__file__).parents[1] / "storage" / "fixtures"
 
 
 @pytest.fixture(scope="module", params=["retrieval", "kajitsuka-sato-2025", "kajitsuka-sato-2025-bits"])
@@ -172,3 +175,9 @@ def test_a_llama_is_followed_through_its_answer() -> None:
     assert model.trace("capital of Egypt").answer is None
     with refused(UnknownToken):
         model.trace("☃")
+
+
+def test_the_page_says_that_a_llama_is_traced_in_python() -> None:
+    with pytest.raises(UsageError) as caught:
+        draw_trace(bh.load(FIXTURES / "llama-facts"), "capital of France")
+    assert caught.value.facts == {"family": "llama"}

@@ -13,6 +13,7 @@ from byheart.inspect.lookups import bump_interval
 from byheart.inspect.stages import Stage
 from byheart.inspect.trace import Trace
 from byheart.model import Model
+from byheart.network.llama.architecture import Llama
 from byheart.network.transformer.architecture import Transformer
 from byheart.program.gadgets import HIT, KEY, VALUE
 from byheart.program.lookup import KEYS_HIGH, LABELS_HIGH, X
@@ -26,8 +27,11 @@ def draw_trace(model: Model, text: str) -> dict[str, Any]:
     """Trace `text` through the network, and return what the page draws."""
     network = model.network
     if not isinstance(network, Transformer):
+        followed = f"  In Python: `byheart.load(DIR).trace({text!r})`." if isinstance(network, Llama) else ""
         raise UsageError(
-            f"only networks of KS25's family can be drawn; this one is of the family {network.spec.family}."
+            "this page draws models of `retrieval` and of KS25's theorems; this model is of the family "
+            f"{network.spec.family}.\n{followed}".rstrip(),
+            family=network.spec.family,
         )
     if (len(network.layers) + 1) * network.model_width > MOST_VALUES:
         raise UsageError("this network is too large to be drawn.")

@@ -40,6 +40,9 @@ export function field(label, control, hint) {
 }
 
 // Tells a screen reader what changed.
+// What stands between backticks, as code.
+export const worded = (text) => (text ?? "").split("`").map((part, at) => (at % 2 ? h("code", {}, part) : part));
+
 export function say(text) {
   const live = document.getElementById("live");
   live.textContent = "";
@@ -54,7 +57,7 @@ export function card(title, ...children) {
 export function problem(error) {
   const lines = String(error.message ?? error).split("\n");
   return h("div", { class: "problem", role: "alert" },
-    h("strong", {}, `${error.kind ?? "Error"}: `), lines[0], lines.slice(1).map((line) => h("div", { class: "advice" }, line)));
+    h("strong", {}, `${error.kind ?? "Error"}: `), worded(lines[0]), lines.slice(1).map((line) => h("div", { class: "advice" }, worded(line))));
 }
 
 export function table(headers, rows, { numbers = [], caption, empty = "Nothing here." } = {}) {

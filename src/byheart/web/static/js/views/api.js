@@ -1,6 +1,6 @@
 // The API, as its own OpenAPI document describes it.
 
-import { h, card, table } from "../dom.js";
+import { h, card, table, worded } from "../dom.js";
 import { get } from "../api.js";
 
 const COLOUR = { get: "read", post: "write", delete: "remove" };
@@ -34,7 +34,6 @@ function describe({ path, method, operation }, schemas) {
 }
 
 // Text in which what stands between backticks is code.
-const worded = (text) => (text ?? "").split("`").map((part, at) => (at % 2 ? h("code", {}, part) : part));
 
 function limits(schema) {
   if (!schema) return "";

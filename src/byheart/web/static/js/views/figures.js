@@ -1,6 +1,6 @@
 // Figures and runs: the reproductions with their verdicts, and the run store while it is written to.
 
-import { h, fill, field, card, problem, say, table } from "../dom.js";
+import { h, fill, field, card, problem, worded, say, table } from "../dom.js";
 import { get, serverState } from "../api.js";
 import { count, plural, ratio, short } from "../format.js";
 import { params, setParams } from "../state.js";
@@ -19,7 +19,7 @@ export default async function figures(room, { signal }) {
   const shown = h("div");
   const { figures: found } = await get("/api/figures", { signal });
   if (found.length > 0) room.append(gallery(found, show), shown);
-  room.append(state.has_store ? runs(signal) : card("Runs", h("p", { class: "hint" }, "Start the page with --store runs.sqlite to see the runs that `byheart measure` stores, while it stores them.")));
+  room.append(state.has_store ? runs(signal) : card("Runs", h("p", { class: "hint" }, worded("Start the page with `--store runs.sqlite` to see the runs that `byheart measure` stores, while it stores them."))));
 
   async function show(name) {
     setParams({ figure: name });
@@ -54,8 +54,8 @@ function drawing(record, Plot, signal) {
   });
   const { verdict } = record;
   return card(record.title,
-    h("p", { class: "lead" }, record.claim),
-    h("p", {}, h("span", { class: `verdict-mark ${verdictClass(verdict.outcome)}` }, verdict.outcome), " ", verdict.because),
+    h("p", { class: "lead" }, worded(record.claim)),
+    h("p", {}, h("span", { class: `verdict-mark ${verdictClass(verdict.outcome)}` }, verdict.outcome), " ", worded(verdict.because)),
     h("div", { class: panels.length > 1 ? "panels many" : "panels" }, panels),
     verdict.checks?.length > 0 && h("details", {}, h("summary", {}, plural(verdict.checks.length, "comparison")),
       table(["what", "found", "wanted", ""], verdict.checks.map((check) => [check.name, check.found, check.wanted, check.holds ? "holds" : "does not hold"]), { caption: "Comparisons behind the verdict" })));
