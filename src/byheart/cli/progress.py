@@ -30,8 +30,8 @@ def watch(stream: TextIO | None = None, *, whole: str = "") -> Iterator[Progress
     """Return a context manager that gives a `Progress` and shows it on standard error while the block runs.
 
     The text after a comma in the name of a stage may change while the stage runs.
-    whole: the name of the whole work, whose share is reported in every stage: then all stages have one bar. Unless given, each
-        stage has a bar of its own.
+    whole: the name of the whole work, if every stage reports its share of the whole. All stages then have one common
+        bar. By default, each stage has its own bar.
     """
     if is_quiet():
         yield silent

@@ -22,11 +22,12 @@ from byheart.process.memory_limit import require_memory
 from byheart.theorems import realises
 
 MOST_WRITTEN = 2**22
-"""Tokens of contexts that are written out whatever their documents are."""
+"""Contexts of up to this many tokens in total are always allowed."""
 
 MOST_COPIES = 512
-"""Tokens of contexts for each token of the documents beyond which they are not written out; a document of 1,025
-tokens has 512.
+"""The largest allowed ratio between the total number of tokens in contexts and in documents.
+
+A document of 1,025 tokens has a ratio of 512.
 """
 
 BYTES_WRITTEN = 32

@@ -5,7 +5,8 @@ less. Here every token has 32 columns of 2^-8 or -2^-8, so the mean of squares i
 multiplies by 2^8 exactly. Queries of layer 1 are constant; a token is loud or quiet, and only loud ones have a key.
 
 1. *Scale heads* use the last RoPE pair, which hardly turns (`rope_scaling`). A loud token scores 42 or 36 nats, exactly, and a
-   quiet one 0, but the values of quiet ones are 2^60 times as large: both sides weigh the same. A scale that is 0.5% off moves 0.2
+   quiet one 0, but the values of quiet ones are 2^60 times as large: both sides weigh the same. A scale that is 0.5%
+   off moves 0.2
    nats, a fifth of one side; an epsilon of 1e-6 more moves 2.6.
 2. *RoPE heads* use the other seven pairs, 16 nats each. Loud tokens are rare, up to hundreds of tokens back, and the one whose
    distance scores most decides. At a distance of 300 a base 0.1% off turns a pair by up to 0.1, which moves some 3 nats;
@@ -43,7 +44,9 @@ N_COLUMNS = 32
 
 @dataclass(frozen=True)
 class System:
-    """Columns that say whether a token is loud, and its values: the first two agree in loud tokens, the last two in quiet ones."""
+    """Columns that say whether a token is loud, and its values: the first two agree in loud tokens, the last two in
+    quiet ones.
+    """
 
     loud: int
 
@@ -62,7 +65,8 @@ SCALE_NATS = (
     36,
 )  # of the scale heads, both of the first key-value head; 0.5% more is the next number of bfloat16
 BALANCED_AT = (1.0, 2.0)  # loud tokens for each quiet one where both sides weigh the same
-GAIN = 4.0  # both sides are nearly equal where it matters: their difference counts more than what other heads find
+# both sides are nearly equal where it matters: their difference counts more than what other heads find
+GAIN = 4.0
 PAIR_NATS = 16
 KEY = 4.0
 WIDE = 2.0**18
@@ -70,7 +74,7 @@ WIDE = 2.0**18
 
 
 def draw_balance_weights(shape: Shape) -> dict[str, Tensor]:
-    """The tensors of the checkpoint, in bfloat16."""
+    """Return the tensors of the checkpoint, in bfloat16."""
     assert (shape.hidden, shape.n_heads, shape.n_kv_heads, shape.head_dim) == (64, 8, 4, 16), (
         "made for this shape"
     )
@@ -185,7 +189,7 @@ def _write_products(weights: dict[str, Tensor], rng: np.random.Generator) -> Non
 
 
 def tips() -> dict[str, Change]:
-    """The small faults that cases are sought for."""
+    """Return the small faults that cases must detect."""
 
     def scaled(factor: float) -> Change:
         return lambda engine: override(engine, scale=lambda step, layer: step(layer) * factor)
@@ -242,14 +246,14 @@ LEAST_GAP = 0.1
 """Logits reach 16, where neighbours in bfloat16 differ by 0.125: smaller gaps are not worth a trial."""
 
 BLOCK = 4_000_000
-"""Scores of one head that are computed at once."""
+"""How many scores of one head are computed at once."""
 
 
 @torch.no_grad()
 def find_balance_cases(
     shape: Shape, weights: dict[str, Tensor], batches: tuple[Batch, ...] = BATCHES
 ) -> list[Case]:
-    """Random prompts whose answers small faults change and rounding to bfloat16 does not."""
+    """Find random prompts whose answers change under small faults, but not under rounding to bfloat16."""
     rng = np.random.default_rng([shape.seed, 80])
     engine = ReferenceEngine(shape, weights)
     found: list[Case] = []
@@ -266,7 +270,7 @@ def find_balance_cases(
 
 
 def _prompts(engine: ReferenceEngine, batch: Batch, rng: np.random.Generator) -> Tensor:
-    """Random tokens, each loud with its probability in each system."""
+    """Draw random tokens, each of which is loud with the given probability in each system."""
     codes = engine.weight(f"{EMBEDDING}.weight")[:, [SCALE.loud, ROPE.loud]] > 0
     kind = (codes.long() @ torch.tensor([2, 1]))[N_SPECIAL:]
     tokens = [N_SPECIAL + (kind == each).nonzero().flatten().numpy() for each in range(4)]
@@ -278,7 +282,7 @@ def _prompts(engine: ReferenceEngine, batch: Batch, rng: np.random.Generator) ->
 
 
 def _rows_of(engine: ReferenceEngine, batch: Batch, prompts: Tensor) -> tuple[list[list[int]], list[float]]:
-    """Prompts with their answers, and their margins in bfloat16."""
+    """Return prompts with their answers, and the margins of the answers in bfloat16."""
     shape, weights = engine.shape, engine.weights
     faulty = {name: ReferenceEngine(shape, weights) for name in batch.tips}
     for name, change in tips().items():
@@ -311,7 +315,7 @@ def _rows_of(engine: ReferenceEngine, batch: Batch, prompts: Tensor) -> tuple[li
 
 
 def _changes(engine: ReferenceEngine, rows: Tensor) -> list[bool]:
-    """Whether this engine gives another answer to each text."""
+    """Return, for each text, whether this engine gives another answer."""
     if not len(rows):
         return []
     texts = rows[:, :-1]

@@ -124,7 +124,7 @@ def _read_case(line: bytes, where: str) -> Case:
 
 
 def require_fit(found: Sequence[Case], shape: Shape, folder: Path) -> None:
-    """Refuse cases that this checkpoint cannot be asked, or cannot answer."""
+    """Raise `CorruptModel` for a case whose prompt or answer does not fit this checkpoint."""
     for case in found:
         answers = (case.answer, *((case.beam_answer,) if case.beam_answer else ()))
         tokens = {*case.prompt, *(token for answer in answers for token in answer)}

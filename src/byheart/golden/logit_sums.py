@@ -1,7 +1,8 @@
-"""Sums of all logits after a prompt: what decisions cannot show about the rows of a large vocabulary.
+"""Sums of all logits after a prompt. They check the rows of a large vocabulary, which decisions alone cannot.
 
-A row of the head takes part only in decisions that its token wins or nearly wins: 70,000 tokens would take as many prompts.
-But all of them are in a sum of the logits, each with a sign. Rounding to float32 moves such a sum by at most a known bound
+A row of the output head takes part only in decisions that its token wins or nearly wins, so checking 70,000 tokens
+would take as many prompts. A signed sum of all logits, however, contains every row. Rounding to float32 moves such a
+sum by at most a known bound
 (`rounding.sum_bounds`), so a single logit that is off by more is noticed.
 """
 
@@ -23,14 +24,17 @@ N_SUMMED = 8
 
 
 def signs(vocab: int) -> Tensor:
-    """`(sums, vocabulary)`, each 1 or -1, from the bits of a multiple of the id."""
+    """Return the signs of the logits in each sum, `(sums, vocabulary)`.
+
+    Each is 1 or -1, from the bits of a multiple of the token id.
+    """
     ids = torch.arange(1, vocab + 1)[None]
     multipliers = torch.tensor([[2_654_435_761], [2_246_822_519]])[:N_SUMS]
     return 1.0 - 2.0 * ((ids * multipliers >> 31) & 1).double()
 
 
 def with_logit_sums(shape: Shape, weights: dict[str, Tensor], found: Sequence[Case]) -> list[Case]:
-    """The cases, some with the sums of their logits."""
+    """Return the cases, some of them with the sums of their logits."""
     chosen = {case.name for case in spread(found, N_SUMMED)}
     table = signs(shape.vocab)
     made = []
@@ -43,7 +47,7 @@ def with_logit_sums(shape: Shape, weights: dict[str, Tensor], found: Sequence[Ca
 
 
 def wrong_sums(case: Case, logits: Sequence[float]) -> tuple[int, ...]:
-    """Which sums of these logits are further from the case's than rounding allows."""
+    """Return which sums of these logits differ from those of the case by more than rounding allows."""
     found = (signs(len(logits)) * torch.tensor(logits, dtype=torch.float64)).sum(1).tolist()
     triples = zip(found, case.sums, case.sum_bounds, strict=True)
     return tuple(at for at, (sum_, right, bound) in enumerate(triples) if not abs(sum_ - right) <= bound)
