@@ -139,7 +139,7 @@ def theorem_5_parameters(n_contexts: int, vocab: int, seq_len: int, n_outputs: i
 @realises("MFT24-T7")
 @takes_numbers
 def theorem_7(hidden_width: int) -> Bound:
-    """The same capacity m, with weighted token averaging in place of attention."""
+    """A decoder that averages tokens, with weights, in place of attention also holds any m contexts with m neurons."""
     form = "token averaging in place of attention"
     sentence = f"Token averaging with {spell(hidden_width)} neurons holds any {spell(hidden_width)} contexts."
     return THEOREM_7.bound("contexts", "lower", hidden_width, (ANALYTIC, REAL, form), sentence)

@@ -19,7 +19,7 @@ ALLOWED_DIVERGENCE = 1e-3
 ALLOWED_GAP = 0.01
 """How far the loss may exceed the entropy, as a share of the entropy: MFT24's own rule."""
 
-N_LOOKED_AT_TWICE = 8
+N_RECHECKED_CONTEXTS = 8
 """The number of contexts that the second evaluator checks again."""
 
 
@@ -49,7 +49,7 @@ def check_distributions(
         logits = memoriser.network.compute_logits(asked.encoded, device=device, progress=progress)
         found[asked.asked] = _divergences(memoriser, dataset, contexts, asked, logits)
         is_other_token[asked.asked] = _other_tokens(memoriser, dataset, contexts, asked, logits)
-        drawn = draw_samples(len(asked.asked), N_LOOKED_AT_TWICE)
+        drawn = draw_samples(len(asked.asked), N_RECHECKED_CONTEXTS)
         n_rechecked, problems = len(drawn), _disagreements(memoriser, dataset, contexts, asked, logits, drawn)
     entropy = contexts.entropy_nats
     gap = float(contexts.counts @ found)

@@ -33,7 +33,7 @@ from byheart.program.targets import ALLOWED_DIVERGENCE, LOGIT_MARGIN, NextTokenT
 from byheart.theorems import realises
 
 DRAWS = 8
-MOST_SEEN_TWICE = 4096
+MOST_RECHECKED = 4096
 """Up to this many contexts, labels are also checked with the equations, which are slower than the module."""
 
 LARGEST_RESIDUAL = 1e-2
@@ -109,7 +109,7 @@ def _require_right(name: str, decoder: Decoder, targets: NextTokenTargets, preci
     """Reject data whose contexts are so close that this precision answers some of them wrongly."""
     encoded = targets.contexts.pad(decoder.pad, decoder.seq_len)
     is_wrong = decoder.compute_logits(encoded).argmax(axis=1) != targets.next_tokens
-    if len(targets) <= MOST_SEEN_TWICE:  # a lead within the rounding error may be lost in another program
+    if len(targets) <= MOST_RECHECKED:  # a lead within the rounding error may be lost in another program
         is_wrong |= decoder.bound_logits(encoded).value.argmax(axis=1) != targets.next_tokens
     wrong = int(is_wrong.sum())
     if wrong:

@@ -1,4 +1,4 @@
-"""MFT24 Theorem 7: the same capacity with weighted token averaging in place of attention."""
+"""MFT24 Theorem 7: the capacity of Theorem 5, with weighted token averaging in place of attention."""
 
 from byheart.construct.madden_2024.size import method
 

@@ -59,7 +59,7 @@ def rows_needed(layout: RetrievalLayout, windows: tuple[int, ...], has_margins: 
     more columns everywhere, or margins: rows at the edges in which no key begins (`margins_needed`). They are not counted here.
     """
     k, n_channels = layout.n_segments, layout.n_channels
-    columns = max(_columns_for_all(layout), _columns_for_lonely(layout))
+    columns = max(_columns_for_all(layout), _columns_for_single_channels(layout))
     rows = ceil((columns / n_channels + k - 1) / k)
     window = sum(max(2, min(1 << w, rows)) for w in windows) * n_channels
     spare = log(max(2.0, k * rows * _n_systems(layout) / 0.3)) / (2 * window)
@@ -122,13 +122,13 @@ def _columns_for_all(layout: RetrievalLayout) -> float:
     return _fullest_system(layout) / rank_limit(mean_words(layout)) + spare
 
 
-def _columns_for_lonely(layout: RetrievalLayout) -> float:
+def _columns_for_single_channels(layout: RetrievalLayout) -> float:
     """Return the columns needed by keys that use one channel of the first group and no other. They must fit into that
     channel."""
     n_patterns = prod(layout.choices) ** (2 if isinstance(layout, DualTable) else 1)
-    lonely = _fullest_system(layout, n_patterns)
+    n_single = _fullest_system(layout, n_patterns)
     spare = SPARE_COLUMNS * (layout.n_keys > 4)
-    return layout.n_channels * (lonely / rank_limit(float(layout.n_segments)) + spare)
+    return layout.n_channels * (n_single / rank_limit(float(layout.n_segments)) + spare)
 
 
 def rank_limit(n_words: float) -> float:

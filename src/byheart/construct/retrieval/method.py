@@ -25,9 +25,9 @@ from byheart.construct.retrieval.shard import (
 )
 from byheart.construct.retrieval.size import (
     MANTISSA_BITS,
+    MIXING_FOLDS,
     NAME,
     ROBUST_FOLDS,
-    STIRRED_FOLDS,
     RetrievalOptions,
     Tokens,
     layout_of,
@@ -44,9 +44,9 @@ THEOREM = "retrieval structure in the weights (no theorem of the papers)"
 
 STAGES = (
     ("usual hash", 0, 1.0, 24),
-    ("stirred hash", STIRRED_FOLDS, 1.0, 12),
+    ("mixed hash", MIXING_FOLDS, 1.0, 12),
     ("robust hash", ROBUST_FOLDS, 1.0, 24),
-    ("robust hash, roomy tables", ROBUST_FOLDS, 1.5, 24),
+    ("robust hash, larger tables", ROBUST_FOLDS, 1.5, 24),
 )
 """The hashes that are tried: for each, its extra reflections that mix the tokens, a factor for the table size, and the number
 of draws."""

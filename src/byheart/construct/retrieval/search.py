@@ -143,9 +143,9 @@ def _starts(
         for n_segments in _SEGMENTS[: 2 if n_keys <= _FEW and not reject_bits else None]:
             yield Chain(entering, *rest, n_segments, 1, 0, 0, mantissa_bits)
         if allow_dual and n_keys >= _LEAST_DUAL:
-            stirred = replace(entering, n_folds=max(1, entering.n_folds))
+            with_folds = replace(entering, n_folds=max(1, entering.n_folds))
             for n_digits in _DIGITS:
-                yield DualTable(stirred, *rest, 2, 1, 0, 0, mantissa_bits, n_digits=n_digits)
+                yield DualTable(with_folds, *rest, 2, 1, 0, 0, mantissa_bits, n_digits=n_digits)
 
 
 def _smallest(found: _Found, ranked: list[Ranked], prune: bool) -> _Found:

@@ -31,7 +31,7 @@ MANTISSA_BITS: dict[Precision, int] = {
 For exact networks these are candidates, and the one with the smallest network is used.
 """
 
-STIRRED_FOLDS, ROBUST_FOLDS = 2, 6
+MIXING_FOLDS, ROBUST_FOLDS = 2, 6
 """Extra reflections, for similar inputs and for very similar ones."""
 
 USUAL_REJECT_BITS = tuple({"reject_bits": bits} for bits in (16, 12, 8, 4, 0))
