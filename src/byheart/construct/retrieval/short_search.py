@@ -170,7 +170,7 @@ def _words(
 
 
 def _groups(start: DualTable) -> Iterator[tuple[int, ...]]:
-    """Yield numbers of bits that select a channel of each group, as even as possible. Few keys do not need many channels."""
+    """Yield, for each number of groups, how many bits select a channel of each group. Few keys do not need many channels."""
     most_channels = max(_FEW_IN_PARTS if start.n_parts > 1 else _FEW_CHANNELS, isqrt(start.n_keys))
     for n_groups in range(1, _MOST_GROUPS + 1):
         for bits in _GROUP_BITS:
