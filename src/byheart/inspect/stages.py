@@ -142,7 +142,7 @@ def _slots(network: Transformer, notes: Mapping[str, Any]) -> tuple[str, tuple[s
 def _slots_of_parts(
     network: Transformer, notes: Mapping[str, Any], n_parts: int
 ) -> tuple[str, tuple[str, ...]] | None:
-    """The same where each part of a label has a table of its own."""
+    """Return the layout and registers of a `retrieval` network in which each part of a label has its own table."""
     constant = (ONE,) if network.precision == "bfloat16" else ()
     choices = tuple(f"choice {group}" for group in range(notes["groups"] - 1))
     sums = tuple(f"sum {part}" for part in range(n_parts))
