@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from byheart.errors import UsageError
 from byheart.golden.case import N_NEW, Case, cases, require_fit, shapes
 from byheart.golden.diagnosis import EXACT_LOGITS, LOGIT_SUMS, Outcome, Suspicion, diagnose
 from byheart.golden.engines.engine import LONG_TEXT, Engine, FunctionEngine, Generate, ShowsLogits
@@ -119,6 +120,12 @@ def check(
                 outcomes += compare_logits(session, mine, driver.number_type)
         finally:
             session.close()
+    if not outcomes:
+        raise UsageError(
+            f"none of the cases asked for can be run in {driver.number_type}.\n"
+            "  Choose another number type, or more checkpoints.",
+            number_type=driver.number_type,
+        )
     suspicions = diagnose(outcomes, known, read_signatures(root))
     return Report(driver.name, driver.number_type, tuple(outcomes), left_out, tuple(suspicions))
 
