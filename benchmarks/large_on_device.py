@@ -1,15 +1,16 @@
 """A hundred million facts on a machine with many cores and a GPU: compiled out of core, killed half way, gone on with, all asked.
 
-    python benchmarks/large_on_device.py OUT --bundle FOLDER
+    python benchmarks/large_on_device.py OUT --bundle FOLDER [--precision float64 int8 bfloat16] [--uninterrupted]
 
     make      the facts of `large.py`, on disk
     compile   `byheart compile --shards`, its whole process group killed (-9) when half of the shards are solved
-    resume    the same command again, to the end
+    resume    the same command again, to the end; with --uninterrupted nothing is killed, and this is left out
     check     every fact asked on the GPU, or as many as the time allows
 
-OUT receives large_on_device.json, rewritten after every step, and what the commands said. FOLDER holds `site.tar.xz`, packages that
-the machine lacks (numba, msgspec, click, rich), and `numpy.tar.xz`, taken only if numba refuses the machine's own. Steps that are
-done are not done again: the same call goes on where the last one ran out of time, as long as --work is still there.
+With several precisions these steps are done for each, one after the other. OUT receives large_on_device.json, rewritten after every
+step, and what the commands said. FOLDER holds `site.tar.xz`, packages that the machine lacks (numba, msgspec, click, rich), and
+`numpy.tar.xz`, taken only if numba refuses the machine's own. Steps that are done are not done again: the same call goes on where
+the last one ran out of time, as long as --work is still there.
 """
 
 from __future__ import annotations
@@ -195,12 +196,18 @@ def prepare(machine: Machine) -> None:
         machine.keep("make", {**made, "seconds": round(time.monotonic() - START, 1)})
 
 
-def compile_facts(machine: Machine, name: str, stop_at: int | None) -> None:
+def named(step: str, precision: str) -> str:
+    """The name of a step, or of a folder."""
+    return step if precision == "float64" else f"{step}-{precision}"
+
+
+def compile_facts(machine: Machine, step: str, precision: str, stop_at: int | None) -> None:
     """Run the command until `stop_at` shards are solved, then kill all of it; to the end without."""
-    given, unfinished = machine.given, machine.work / "unfinished"
+    given, unfinished = machine.given, machine.work / named("unfinished", precision)
+    name, model = named(step, precision), machine.work / named("model", precision)
     before = {path: path.stat().st_mtime_ns for path in unfinished.glob("solution/draw-*/shard-*.npz")}
     command = ["-c", "from byheart.cli.main import main; main()", "compile", machine.work / "facts.npz"]
-    command += ["-o", machine.work / "model", "--method", "retrieval", "--reject-bits", 0]
+    command += ["-o", model, "--method", "retrieval", "--reject-bits", 0, "--precision", precision]
     command += ["--shards", given.shards]
     command += ["--work", unfinished, "--workers", given.workers, "--sample", given.sample]
     process = machine.start(*command)
@@ -228,23 +235,24 @@ def compile_facts(machine: Machine, name: str, stop_at: int | None) -> None:
     found = watched.summary()
     found |= {"killed": was_killed, "exit_status": process.returncode, "shards": given.shards}
     found["shards_kept_untouched"] = sum(path.stat().st_mtime_ns == then for path, then in before.items())
-    found["model_folder_there"] = (machine.work / "model").exists()
+    found["model_folder_there"] = model.exists()
     is_done = was_killed if stop_at is not None else process.returncode == 0
     machine.keep(name if is_done else f"{name}, cut short", found)
     if not is_done:
         raise SystemExit(f"{name} did not end as it should; see said.txt.")
 
 
-def check(machine: Machine) -> None:
+def check(machine: Machine, precision: str) -> None:
     """Ask the facts that no earlier call asked; with half the batch if it does not fit."""
     batch, n_facts = machine.given.batch, int(float(machine.given.facts))
-    parts = machine.found.get("check", [])
+    name, model = named("check", precision), machine.work / named("model", precision)
+    parts = machine.found.get(name, [])
     n_asked = sum(part["asked"] for part in parts)
-    target = machine.out / "check.json"
+    target = machine.out / f"{name}.json"
     while n_asked < n_facts and machine.seconds_left > 20 and batch >= 1024:
         say("checking from fact", n_asked, "in batches of", batch)
         process = machine.start(
-            *("benchmarks/large.py", "check", machine.work / "model", machine.given.facts, "-o", target),
+            *("benchmarks/large.py", "check", model, machine.given.facts, "-o", target),
             *("--first", n_asked // STEP, "--device", machine.given.device, "--batch", batch),
             *("--seconds", machine.seconds_left - 15),
         )
@@ -256,11 +264,14 @@ def check(machine: Machine) -> None:
                 say(target.read_text().replace("\n", ""))
         process.kill()
         if target.exists():
-            machine.keep("check", [*parts, {**json.loads(target.read_text()), "batch": batch}])
+            machine.keep(name, [*parts, {**json.loads(target.read_text()), "batch": batch}])
             break
         batch //= 2
-    parts = machine.found.get("check", [])
-    say(*(f"{name} {sum(part[name] for part in parts)}," for name in ("asked", "wrong")), "of", n_facts)
+    parts = machine.found.get(name, [])
+    say(precision, *(f"{of} {sum(part[of] for part in parts)}," for of in ("asked", "wrong")), "of", n_facts)
+    certificate = json.loads((model / "certificate.json").read_text())
+    found = {of: certificate.get(of) for of in ("holds", "checked", "size")}
+    machine.keep(named("certificate", precision), found)
 
 
 def main() -> None:
@@ -269,6 +280,8 @@ def main() -> None:
     parser.add_argument("--bundle", type=Path)
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "large")
     parser.add_argument("--facts", default="1e8")
+    parser.add_argument("--precision", nargs="+", default=["float64"])
+    parser.add_argument("--uninterrupted", action="store_true")
     parser.add_argument("--shards", type=int, default=64)
     parser.add_argument("--workers", type=int, default=14)
     parser.add_argument("--sample", type=int, default=20_000)
@@ -279,13 +292,13 @@ def main() -> None:
     say(platform.platform(), os.cpu_count(), "cores", Path("/proc/meminfo").read_text().split("\n")[0])
     subprocess.run(["df", "-h", machine.work], check=False)
     prepare(machine)
-    if "compile" not in machine.found:
-        compile_facts(machine, "compile", machine.given.shards // 2)
-    if "resume" not in machine.found:
-        compile_facts(machine, "resume", None)
-    check(machine)
-    certificate = json.loads((machine.work / "model" / "certificate.json").read_text())
-    machine.keep("certificate", {name: certificate.get(name) for name in ("holds", "checked", "size")})
+    for precision in machine.given.precision:
+        stop_at = None if machine.given.uninterrupted else machine.given.shards // 2
+        if named("compile", precision) not in machine.found:
+            compile_facts(machine, "compile", precision, stop_at)
+        if stop_at is not None and named("resume", precision) not in machine.found:
+            compile_facts(machine, "resume", precision, None)
+        check(machine, precision)
 
 
 if __name__ == "__main__":
