@@ -152,6 +152,14 @@ def test_a_specification_alone_runs_no_program(tmp_path: Path) -> None:
     assert not marker.exists()
 
 
+@pytest.mark.parametrize("program", ["raise SystemExit(0)", "def f(:", "1 / 0", "f = 3", "\0"])
+def test_a_file_that_is_no_family_is_refused(tmp_path: Path, program: str) -> None:
+    """A file that ends the program ended `byheart measure`, with the status of a closed pipe."""
+    (tmp_path / "own.py").write_text(program)
+    with refused(UsageError, path=str(tmp_path / "own.py")):
+        load_factory(f"{tmp_path / 'own.py'}:f")
+
+
 def test_other_processes_do_not_have_the_function() -> None:
     with refused(UsageError, "families"):
         bh.measure(table(width=4), workers=2)

@@ -98,7 +98,7 @@ def load_factory(text: str) -> Factory:
     sys.modules.setdefault(stem, module)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UsageError(f"{path} cannot be run: {type(error).__name__}: {error}", path=path) from error
     factory = getattr(module, name, None)
     if not callable(factory):
