@@ -56,6 +56,18 @@ class Deadly(Villain):
             pass
 
 
+class Slow(Villain):
+    """Works for a while, then waits without end."""
+
+    def attack(self, random: Random, folder: Path) -> str:
+        Villain.case += 1
+        while Villain.case % 2 and time.process_time() < 0.8:
+            pass
+        if not Villain.case % 2:
+            time.sleep(600)
+        return "taken"
+
+
 def test_the_fuzzer_finds_what_it_is_there_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(children, "TARGETS", (Villain(),))
     monkeypatch.setattr(children, "RESIDENT_BYTES", 100 << 20)
@@ -82,6 +94,18 @@ def test_the_fuzzer_outlives_its_children(tmp_path: Path, monkeypatch: pytest.Mo
     found = list(children.run_cases(0, iter(range(8)), tmp_path / "case", tmp_path / "out", late))
     assert [outcome["number"] for outcome in found] == list(range(8))
     assert {outcome["kind"] for outcome in found} == {"death-villain", "hang-villain"}
+
+
+def test_a_case_that_works_on_is_told_from_one_that_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine a case may take long and work little."""
+    monkeypatch.setattr(children, "TARGETS", (Slow(),))
+    monkeypatch.setattr(children, "WALL_SECONDS", 0.3)
+    monkeypatch.setattr(children, "LEAST_WORK", 0.02)
+    late = time.monotonic() + 600
+    found = list(children.run_cases(0, iter(range(2)), tmp_path / "case", tmp_path / "out", late))
+    assert [outcome.get("kind", outcome["outcome"]) for outcome in found] == ["taken", "hang-villain"]
 
 
 @pytest.mark.parametrize("n_cases", [120, pytest.param(300, marks=pytest.mark.slow)])

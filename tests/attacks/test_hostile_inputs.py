@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 
 from byheart.errors import ExitStatus
-from tests.attacks.hostile_inputs import CASES, measure
+from tests.attacks.hostile_inputs.case import CASES
+from tests.attacks.hostile_inputs.measurement import measure
 
 SAMPLE = (
     ".csv: an open quote",
     ".jsonl: a number of 10^7 digits",
+    ".csv: one cell of 1 MiB",
+    ".txt: a model of one line of 64 KiB",
     ".npz: 2^30 rows of nothing",
     ".npz: claims 2^60 numbers",
     ".npz: questions that expand",
@@ -24,6 +27,10 @@ SAMPLE = (
     "store: a view without end",
     "specification: 100,000 levels",
     "figure: five million brackets",
+    "host: 2^40 positions",
+    "GGUF host: 2^60 bytes in a list",
+    "server: an answer without end",
+    "page: a question of 4 MiB",
     "numbers: 1e999999999 facts",
 )
 ADDRESS_BYTES = 2**29  # beyond what the process has mapped already
@@ -49,5 +56,7 @@ def test_what_takes_much_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setitem(CASES, "honest", make)
     assert measure("honest", tmp_path / "case", ADDRESS_BYTES).status == ExitStatus.HOLDS
-    monkeypatch.setattr("tests.attacks.hostile_inputs.run", lambda _: len(b"x" * 2**30) and 3)
+    monkeypatch.setattr(
+        "tests.attacks.hostile_inputs.measurement.run_case", lambda *_: len(b"x" * 2**30) and 3
+    )
     assert measure("honest", tmp_path / "case", ADDRESS_BYTES).status == ExitStatus.CRASH

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -13,7 +14,8 @@ import pytest
 
 from byheart.errors import UsageError
 from byheart.golden.engines import server as engine
-from byheart.golden.engines.server import Completion, ServerEngine, request_json
+from byheart.golden.engines.server import Completion, ServerEngine, ServerSession, request_json
+from tests.golden.test_hostile_cases import SHAPE
 from tests.refusal import refused
 
 MODELS = json.dumps({"data": [{"id": "llama"}]}).encode()
@@ -134,6 +136,16 @@ class _Drip:
 def test_a_connection_that_breaks_is_said_so(how: dict[str, Any]) -> None:
     with serving(**how) as address, pytest.raises(UsageError):
         ServerEngine(address, "float32")
+
+
+def test_little_of_what_a_server_says_is_shown() -> None:
+    models = json.dumps({"data": [{"id": f"model-{number}"} for number in range(10**4)]}).encode()
+    answer = json.dumps({"choices": [{"text": "x" * 10**5}]}).encode()
+    with serving(models, answer) as address:
+        with refused(UsageError, "served") as raised:
+            ServerEngine(address, "float32").open(SHAPE, Path())
+        assert len(str(raised.value)) < 500
+        assert len(ServerSession(address, SHAPE, "model-1").complete([0, 5], 5)) == 6
 
 
 def test_a_refusal_is_quoted_in_part() -> None:

@@ -38,7 +38,10 @@ from tests.attacks.fuzz.work_folders import WorkFolders
 CPU_SECONDS = (
     30.0  # of one case; the longest honest one, a search that ends with "no layout fits", takes half of it
 )
-WALL_SECONDS = 300.0  # the same, where it waits instead of working; generous, for the machine may be busy
+WALL_SECONDS = 300.0  # the same, where it waits instead of working
+LEAST_WORK = (
+    0.5  # seconds of processor time in that time that tell working from waiting, however busy the machine is
+)
 ADDRESS_BYTES = 3 << 30  # that a child may map beyond what its parent has
 RESIDENT_BYTES = 1 << 30  # that it may use beyond that
 CASES_PER_CHILD = 200
@@ -121,11 +124,14 @@ def _one_child(seed: int, numbers: list[int], scratch: Path, out: Path, deadline
         finally:
             os._exit(status)
     os.close(writer)
-    begun, buffer, is_hanging = None, b"", False
+    begun, buffer, is_hanging, worked = None, b"", False, 0.0
     try:
         while True:
             ready, _, _ = select.select([reader], [], [], WALL_SECONDS)
             if not ready:
+                before, worked = worked, _processor_seconds(child)
+                if worked - before >= LEAST_WORK:
+                    continue  # `CPU_SECONDS` ends it
                 is_hanging = True
                 os.kill(child, signal.SIGKILL)
                 break
@@ -163,6 +169,12 @@ def _one_child(seed: int, numbers: list[int], scratch: Path, out: Path, deadline
         }
         _keep(seed, found, scratch, out)
         yield found
+
+
+def _processor_seconds(process: int) -> float:
+    """How long a process has worked."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 def _keep(seed: int, found: Outcome, scratch: Path, out: Path) -> None:

@@ -105,11 +105,11 @@ class PageRequests(Target):
         app.include_router(make_router(folders, Jobs(), Questions(), limits, "0"))
         self.app = Guard(app, limits, "127.0.0.1", 8000, None)
         for path in ("/api/models", "/api/models/retrieval-float64", "/api/runs"):
-            assert self._send("GET", path, "", b"")[0] == 200, path
+            assert self.send("GET", path, "", b"")[0] == 200, path
         for path in ("trace", "predict", "fact"):
             body = {"texts": ["ab"]} if path == "predict" else {"text": "ab"}
             address = f"/api/models/retrieval-float64/{path}"
-            assert self._send("POST", address, "", json.dumps(body).encode())[0] == 200, path
+            assert self.send("POST", address, "", json.dumps(body).encode())[0] == 200, path
 
     def attack(self, random: Random, folder: Path) -> str:
         question = random.choice(("ab", "b", "d", "1 2 3", random.choice(TEXTS)))
@@ -129,12 +129,12 @@ class PageRequests(Target):
         asked = [(random.choice(QUERIES), random.choice(values)) for _ in range(random.choice((0, 1, 2)))]
         request = [method, path, asked, body.decode("latin-1")]
         (folder / "request.json").write_text(json.dumps(request))
-        status, answer = self._send(method, path, urlencode(asked), body)
+        status, answer = self.send(method, path, urlencode(asked), body)
         if status >= 500 and status != 503:
             raise Wrong(f"{method} {path} {asked} was answered {status}: {answer[:2000]!r}")
         return f"answered {status // 100}xx"
 
-    def _send(self, method: str, path: str, query: str, body: bytes) -> tuple[int, bytes]:
+    def send(self, method: str, path: str, query: str, body: bytes) -> tuple[int, bytes]:
         answers: list[Any] = []
         sent = iter([body])
 

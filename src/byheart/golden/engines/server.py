@@ -31,6 +31,7 @@ T = TypeVar("T")
 TIMEOUT_SECONDS = 120
 N_CONCURRENT = 8
 MOST_BYTES = 2**22
+SHOWN = 8  # models that a refusal names
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,9 @@ class ServerEngine:
     def _model(self, name: str) -> str:
         found = self._match(name)
         if found is None:
+            others = f" and {len(self.served) - SHOWN:,} more" if len(self.served) > SHOWN else ""
             raise UsageError(
-                f"{self.url} serves {', '.join(self.served) or 'no model'}, which is not the checkpoint "
+                f"{self.url} serves {', '.join(self.served[:SHOWN]) or 'no model'}{others}, which is not the checkpoint "
                 f"{name}.\n"
                 "  Name the checkpoint that it serves with --only NAME --model ID.",
                 served=self.served,
@@ -132,7 +134,10 @@ class ServerSession:
 
     def _ask(self, document: dict[str, Any]) -> list[int]:
         answer = request_json(f"{self.url}/v1/completions", document, Completion)
-        return [token_of(self.shape.vocab, character) for character in answer.choices[0].text]
+        text = answer.choices[0].text[
+            : document["max_tokens"] + 1
+        ]  # one more than asked for is wrong, whatever follows
+        return [token_of(self.shape.vocab, character) for character in text]
 
 
 def request_json(url: str, document: dict[str, Any] | None, kind: type[T]) -> T:
