@@ -353,17 +353,7 @@ def have_an_odd_longest_text(folder: Path) -> None:
     change_json(folder, "tokenizer_config.json", model_max_length={"a": 1})
 
 
-def claim_endless_texts(folder: Path) -> None:
-    change_json(folder, "config.json", max_position_embeddings=10**13)
-
-
-def say_no_longest_text(folder: Path) -> None:
-    change_json(folder, "config.json", max_position_embeddings=None)
-
-
 HOSTILE = [
-    claim_endless_texts,
-    say_no_longest_text,
     have_an_odd_longest_text,
     lie_about_shapes,
     be_a_pickle,
