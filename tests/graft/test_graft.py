@@ -141,7 +141,7 @@ def test_nothing_fires_where_a_text_begins(tmp_path: Path, host: Path, eager: bo
     new, old = load_network(tmp_path / "graft", "cpu"), load_network(host, "cpu")
     if eager:
         new.set_attn_implementation("eager")
-    stored = set(plan.memory.contexts)
+    stored = set(plan.memory.following)
     with torch.no_grad():
         for start in range(1, 9):
             tokens = torch.tensor([fact.tokens[start:-1] for fact in facts])

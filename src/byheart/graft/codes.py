@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import combinations
 from math import isqrt
 
 import numpy as np
@@ -36,6 +37,27 @@ class Code:
         for row, vector in zip(rows, _vectors(self.dimension, self.squared_norm), strict=False):
             row[:] = vector
         return rows
+
+
+def neighbours(vectors: np.ndarray) -> list[tuple[int, int]]:
+    """Return disjoint pairs of rows that differ by exchanging two numbers whose difference is 1.
+
+    Let u and v be such a pair and s = u + v. Then s·u = s·v = 2ρ - 1, and s·x <= 2ρ - 2 for every other vector x of the
+    code: s·x >= 2ρ - 1 would put x within a distance of √½ from s/2. This point lies halfway between whole numbers in two
+    coordinates, so x would agree with u in all others, and in these two it would be u, v or of another length.
+    """
+    row_of = {tuple(vector): row for row, vector in enumerate(vectors.tolist())}
+    pairs, taken = [], set()
+    for vector, row in row_of.items():
+        for p, q in combinations(range(len(vector)), 2):
+            if row not in taken and abs(vector[p] - vector[q]) == 1:
+                other = list(vector)
+                other[p], other[q] = vector[q], vector[p]
+                partner = row_of.get(tuple(other))
+                if partner is not None and partner not in taken:
+                    pairs.append((row, partner))
+                    taken |= {row, partner}
+    return pairs
 
 
 def possible_codes(n_codes: int) -> list[Code]:

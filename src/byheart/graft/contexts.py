@@ -5,8 +5,10 @@ No context may match at the beginning of another text.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import combinations, pairwise
 
 from byheart.errors import AssumptionViolated, ConflictingLabels
 
@@ -57,6 +59,61 @@ def inherited(following: Mapping[Context, int]) -> dict[Context, int | None]:
         shorter = (context[-length:] for length in lengths if length < len(context))
         found[context] = next((following[suffix] for suffix in shorter if suffix in following), None)
     return found
+
+
+def first_token_pairs(
+    following: Mapping[Context, int], before: Mapping[Context, int | None]
+) -> list[tuple[int, int]]:
+    """Return pairs of tokens in which many contexts differ at their beginning alone, such as a word with and without a space.
+
+    No token is in two pairs. The pairs that save the most units come first.
+    """
+    saved: Counter[tuple[int, int]] = Counter()
+    for twins in _twins(following, before).values():
+        saved.update(combinations(sorted(context[0] for context in twins), 2))
+    pairs: list[tuple[int, int]] = []
+    taken: set[int] = set()
+    for pair, _ in sorted(saved.items(), key=lambda item: (-item[1], item[0])):
+        if taken.isdisjoint(pair):
+            pairs.append(pair)
+            taken.update(pair)
+    return pairs
+
+
+def shared_units(
+    following: Mapping[Context, int], before: Mapping[Context, int | None], pairs: Iterable[tuple[int, int]]
+) -> list[tuple[Context, ...]]:
+    """Return the contexts of each unit: one, or two that differ in their first token alone, if these tokens are a pair."""
+    partner = {first: second for pair in pairs for first, second in (pair, pair[::-1])}
+    twin: dict[Context, Context] = {}
+    for twins in _twins(following, before).values():
+        by_token = {context[0]: context for context in twins}
+        twin |= {
+            context: by_token[partner[token]]
+            for token, context in by_token.items()
+            if partner.get(token) in by_token
+        }
+    # the context with the smaller first token stands for both
+    return [
+        (context, twin[context]) if context in twin else (context,)
+        for context in following
+        if context not in twin or context < twin[context]
+    ]
+
+
+def _twins(
+    following: Mapping[Context, int], before: Mapping[Context, int | None]
+) -> dict[tuple[Context, int, int | None], list[Context]]:
+    """Group the contexts that differ in their first token alone, and that add and subtract the same answers.
+
+    Contexts with two equal tokens in a row are left out: at the beginning of a text a head may read a mixture of
+    tokens (see `check_beginnings`), which lies between the codes of a pair and of other tokens.
+    """
+    groups: dict[tuple[Context, int, int | None], list[Context]] = {}
+    for context, token in following.items():
+        if all(one != other for one, other in pairwise(context)):
+            groups.setdefault((context[1:], token, before[context]), []).append(context)
+    return groups
 
 
 def check_beginnings(facts: Iterable[Fact]) -> None:

@@ -12,6 +12,8 @@ width of the host, and ρ the squared norm of the codes.
 4. *Match.* The gate of a context of m tokens is 256·Σ a_j·x_j - 128·(2mρ - 1): 128 if all m codes agree, and at most
    -128 otherwise (see `codes`). silu(-128) = 0 in float32 and bfloat16. There is no hashing: a unit is active exactly
    where the text ends in its tokens. It then adds TINY times (code of the next token - code of the inherited token).
+   A unit for two contexts that differ in their first token, u or v, has 128·(u + v)·x in place of 256·a·x there, and
+   the threshold 128·(2mρ - 2). With neighbouring codes the gate is 128 for both, and otherwise at most 0: silu(0) = 0.
 5. *Clear.* The last memory layer subtracts the pins and the gathered codes. These are the same numbers, so exactly 0
    remains.
 6. *Host.* The norm weights of the host are multiplied by √(d/W) and its epsilon by d/W. Of the W columns, W - d are 0
@@ -99,13 +101,15 @@ class Growth:
 
 @dataclass(frozen=True)
 class Memory:
-    """The contents of the memory's layers: the codes of tokens, the contexts in the order of their units, and the
-    kernel of the heads.
+    """The contents of the memory's layers: the codes of tokens, the contexts of each unit in order, and the kernel of
+    the heads.
     """
 
     layout: Layout
     codes: np.ndarray  # the code of every token of the vocabulary, with shape (n_tokens, dimension)
-    contexts: tuple[Context, ...]
+    units: tuple[
+        tuple[Context, ...], ...
+    ]  # the contexts of each unit: one, or two with a pair of first tokens
     following: Mapping[Context, int]
     inherited: Mapping[Context, int | None]
     kernel: Kernel
@@ -241,15 +245,19 @@ def _write_units(parts: Parts, memory: Memory, units: range) -> None:
     layout = memory.layout
     gate, up, down = (parts[f"mlp.{part}_proj.weight"] for part in ("gate", "up", "down"))
     pin, (first, second) = layout.pin_columns.start, layout.pins[:2]
-    contexts = memory.contexts[units.start : units.stop]
+    held = memory.units[units.start : units.stop]
+    contexts = [unit[0] for unit in held]
     newest_first = np.full((len(contexts), layout.window), -1, np.int64)
     for row, context in zip(newest_first, contexts, strict=True):
         row[: len(context)] = context[::-1]
-    wanted = memory.codes[newest_first] * (newest_first >= 0)[:, :, None]
+    wanted = 2 * memory.codes[newest_first] * (newest_first >= 0)[:, :, None]
+    shared = [(row, unit) for row, unit in enumerate(held) if len(unit) == 2]
+    for row, (one, other) in shared:
+        wanted[row, len(one) - 1] = memory.codes[one[0]] + memory.codes[other[0]]
     columns = slice(layout.got_columns(0).start, layout.got_columns(layout.window - 1).stop)
     n = len(contexts)
-    gate[:n, columns] = 2 * GATE * torch.from_numpy(wanted.reshape(n, -1)).float()
-    threshold = torch.tensor([2 * len(context) * layout.code.squared_norm - 1 for context in contexts])
+    gate[:n, columns] = GATE * torch.from_numpy(wanted.reshape(n, -1)).float()
+    threshold = torch.tensor([2 * len(unit[0]) * layout.code.squared_norm - len(unit) for unit in held])
     gate[:n, pin] = -GATE * (threshold // HALF * HALF) / first
     gate[:n, pin + 1] = -GATE * (threshold % HALF) / second
     up[:n, pin] = 1 / first

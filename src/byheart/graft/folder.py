@@ -106,7 +106,7 @@ def grafted_config(plan: GraftPlan, host: Host, precision: str) -> dict[str, Any
         "dtype": precision,
         "byheart_graft": {
             "memory_layers": layout.n_memory_layers,
-            "contexts": len(plan.memory.contexts),
+            "contexts": len(plan.memory.following),
             "see": f"{CARD}; `byheart detect` lists all of them",
         },
     }

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from byheart.errors import UsageError
 from byheart.graft.contexts import Fact, inherited
 from byheart.graft.host import FolderHost
 from byheart.graft.reading import SATURATED, Reading
@@ -47,7 +48,16 @@ def forget_facts(
             change = reading.codes[remaining[unit.tokens]] - (0 if parent is None else reading.codes[parent])
             if tuple(int(x) for x in change) != unit.change:
                 rewritten[unit.layer, unit.unit] = change
-    zeroed = sorted(place[tokens] for tokens in going if tokens in place)
+    zeroed = sorted({place[tokens] for tokens in going if tokens in place})
+    needed = {place[tokens] for tokens in remaining}
+    if torn := needed.intersection(zeroed):
+        layer, number = min(torn)
+        raise UsageError(
+            f"unit {number} of layer {layer} also holds a context of a fact that stays, which begins with another "
+            "token.\n  Forget both facts, or graft the host again without this one.",
+            layer=layer,
+            unit=number,
+        )
     changed = {
         f"model.layers.{layer}.mlp.{part}_proj.weight" for layer, _ in (*zeroed, *rewritten) for part in PARTS
     }

@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 
 from byheart.errors import DataError
-from byheart.graft.contexts import Fact, check_beginnings, inherited, merge_contexts
+from byheart.graft.codes import neighbours
+from byheart.graft.contexts import (
+    Fact,
+    check_beginnings,
+    first_token_pairs,
+    inherited,
+    merge_contexts,
+    shared_units,
+)
 from byheart.graft.emission import Memory
 from byheart.graft.heads import choose_kernel
 from byheart.graft.host import Host, rotary
@@ -39,7 +47,7 @@ class GraftPlan:
         return {
             "rows": len({fact.row for fact in self.facts}),
             "prompts": len(self.facts),
-            "contexts": len(self.memory.contexts),
+            "contexts": len(self.memory.following),
             "longest_context": layout.window,
             "host_parameters": layout.host.parameters,
             "grafted_parameters": layout.grafted.parameters,
@@ -68,13 +76,38 @@ def plan_facts(host: Host, facts: Sequence[Fact], *, bit_identical: bool = False
     if used[-1] >= host.shape.n_tokens:
         raise DataError(f"token {used[-1]:,} is outside the host's vocabulary of {host.shape.n_tokens:,}.")
     window = max(map(len, following))
-    layout = plan_layout(host.shape, len(used) + 1, window, len(following), bit_identical=bit_identical)
-    # tokens that no fact holds share the first code, which no context compares with and no answer has
-    vectors = layout.code.vectors(len(used) + 1)
+    before = inherited(following)
+    pairs = first_token_pairs(following, before)
+    while True:
+        units = shared_units(following, before, pairs)
+        layout = plan_layout(host.shape, len(used) + 1, window, len(units), bit_identical=bit_identical)
+        # tokens that no fact holds share the first code, which no context compares with and no answer has
+        vectors = layout.code.vectors(len(used) + 1)
+        rows = neighbours(vectors[1:])
+        if len(pairs) <= len(rows):
+            break
+        pairs = pairs[: len(rows)]
     codes = np.repeat(vectors[:1], host.shape.n_tokens, axis=0)
-    codes[used] = vectors[1:]
+    codes[used] = _assigned(vectors[1:], used, pairs, rows)
     frequencies, scaling = rotary(host.config)
     longest = max((distance for gather in layout.gathers for distance in gather.distances), default=1)
     kernel = choose_kernel(frequencies, int(host.config["max_position_embeddings"]), longest)
-    memory = Memory(layout, codes, tuple(following), following, inherited(following), kernel, scaling)
+    memory = Memory(layout, codes, tuple(units), following, before, kernel, scaling)
     return GraftPlan(tuple(facts), memory)
+
+
+def _assigned(
+    vectors: np.ndarray,
+    used: Sequence[int],
+    pairs: Sequence[tuple[int, int]],
+    rows: Sequence[tuple[int, int]],
+) -> np.ndarray:
+    """Return the codes of the tokens `used`: neighbouring vectors for pairs of tokens, the rest in order."""
+    row_of = {
+        token: row
+        for pair, both in zip(pairs, rows, strict=False)
+        for token, row in zip(pair, both, strict=True)
+    }
+    left = iter(sorted(set(range(len(vectors))) - set(row_of.values())))
+    codes: np.ndarray = vectors[[row_of[token] if token in row_of else next(left) for token in used]]
+    return codes

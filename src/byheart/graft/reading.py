@@ -10,6 +10,7 @@ record, so the list shows what the checkpoint really holds.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import product
 from math import log2, sqrt
 from typing import Any
 
@@ -141,6 +142,7 @@ class _Follower:
         self.pin_columns = np.array(sorted(reading.pins))
         self.pin_sizes = np.array([reading.pins[column] for column in self.pin_columns]) / self.scale
         self.heads: list[HeadRead] = []
+        self.accepted: dict[Tokens, Tokens] = {}
         self.layer = 0
         self.found: list[tuple[Tokens, np.ndarray, int, int]] = []
 
@@ -381,22 +383,46 @@ class _Follower:
         silent[reading.message_columns] = False
         strange |= (down[silent][:, units] != 0).any(0)
         messages = down[reading.message_columns][:, units].T * SATURATED
-        wanted = gate[units][:, columns.ravel()].reshape(len(units), window, n_coordinates) / (2 * SATURATED)
+        doubled = gate[units][:, columns.ravel()].reshape(len(units), window, n_coordinates) / SATURATED
+        strange |= (doubled != doubled.round()).any((1, 2))
         multiples, rests = self._constant(gate[units]), self._constant(gate[units], 1)
         for row, unit in enumerate(units):
-            codes = [tuple(code) for code in wanted[row].astype(np.int64).tolist()]
+            codes = [tuple(code) for code in doubled[row].astype(np.int64).tolist()]
             length = next((place for place, code in enumerate(codes) if not any(code)), window)
-            tokens = [self.token_of.get(code, -1) for code in codes[:length]]
-            rest = (2 * length * reading.squared_norm - 1) % PER_MULTIPLE
-            threshold = 2 * length * reading.squared_norm - 1 - rest
-            right = (multiples[row], rests[row]) == (-SATURATED * threshold, -SATURATED * rest)
-            whole = not wanted[row, length:].any() and np.array_equal(wanted[row], wanted[row].round())
-            if strange[row] or -1 in tokens or not (whole and right):
+            tokens = [self._tokens_with(code) for code in codes[:length]]
+            firsts = tokens[-1] if tokens else ()
+            total = 2 * length * reading.squared_norm - len(firsts)
+            rest = total % PER_MULTIPLE
+            right = (multiples[row], rests[row]) == (-SATURATED * (total - rest), -SATURATED * rest)
+            whole = len(firsts) > 0 and all(len(each) == 1 for each in tokens[:-1])
+            whole = whole and not any(map(any, codes[length:]))
+            if strange[row] or not (whole and right):
                 self.fault(
                     "mlp.gate_proj.weight", f"unit {unit} does not match complete tokens and write an answer"
                 )
                 continue
-            self.found.append((tuple(reversed(tokens)), messages[row], self.layer, int(unit)))
+            rest_of_context = tuple(each[0] for each in reversed(tokens[:-1]))
+            for first in firsts:
+                self.found.append(((first, *rest_of_context), messages[row], self.layer, int(unit)))
+
+    def _tokens_with(self, doubled: Tokens) -> Tokens:
+        """Return the tokens that a unit accepts at one place: one whose code is half of `doubled`, or two with this mean.
+
+        The codes of two are next to each other: their mean has two coordinates of one size halfway between whole
+        numbers. Of the four vectors at this distance two have the length of codes, and no code is nearer.
+        """
+        if doubled not in self.accepted:
+            halves = [place for place, number in enumerate(doubled) if number % 2]
+            found = []
+            for signs in product((-1, 1), repeat=len(halves)) if len(halves) in (0, 2) else ():
+                vector = list(doubled)
+                for place, sign in zip(halves, signs, strict=True):
+                    vector[place] += sign
+                if sum(number**2 for number in vector) == 4 * self.reading.squared_norm:
+                    found.append(self.token_of.get(tuple(number // 2 for number in vector), -1))
+            good = -1 not in found and len(found) == (2 if halves else 1)
+            self.accepted[doubled] = tuple(sorted(found)) if good else ()
+        return self.accepted[doubled]
 
     def end(self) -> None:
         """Check that the memory passes nothing to the host's layers except the answer.
