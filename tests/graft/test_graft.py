@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from byheart.errors import AssumptionViolated, ConflictingLabels
-from byheart.graft.codes import possible_codes
-from byheart.graft.contexts import Fact, check_beginnings, inherited, merge_contexts
+from byheart.errors import AssumptionViolated, ConflictingLabels, UsageError
+from byheart.graft.codes import Code, neighbours, possible_codes
+from byheart.graft.contexts import (
+    Fact,
+    check_beginnings,
+    first_token_pairs,
+    inherited,
+    merge_contexts,
+    shared_units,
+    twin_contexts,
+)
+from byheart.graft.folder import write_graft
+from byheart.graft.forgetting import forget_facts
 from byheart.graft.grafting import plan_facts
 from byheart.graft.heads import choose_kernel, plan_gathers
 from byheart.graft.host import FolderHost, open_host
 from byheart.graft.layout import Shape, pins_of, plan_layout
+from byheart.graft.reading import read_memory
 from byheart.graft.recall import host_network, load_network
+from byheart.graft.structure import structural_faults
 from byheart.graft.texts import Asking, chat_format, load_tokenizer
 from byheart.graft.workflow import graft, verify_graft
+from byheart.process.progress import silent
 from tests.graft.hosts import save_host
 
 CASES = {
@@ -198,3 +212,81 @@ def test_sizes_of_known_shapes() -> None:
 def test_a_host_streams_one_tensor_at_a_time(host: Path) -> None:
     opened = FolderHost(host)
     assert opened.tensor("model.norm.weight").dtype == torch.float32
+
+
+@pytest.mark.parametrize("code", possible_codes(300)[1:8])
+def test_neighbouring_codes_are_nearest_to_their_mean(code: Code) -> None:
+    """What the threshold of a unit for two contexts rests on, for every vector of the code."""
+    vectors = code.vectors(300)
+    pairs = neighbours(vectors)
+    assert len({row for pair in pairs for row in pair}) == 2 * len(pairs) > 0
+    for one, other in pairs:
+        products = vectors @ (vectors[one] + vectors[other])
+        assert products[one] == products[other] == 2 * code.squared_norm - 1
+        assert np.delete(products, (one, other)).max() <= 2 * code.squared_norm - 2
+
+
+def two_ways(*tails: tuple[int, ...], n_key: int = 3) -> list[Fact]:
+    """Facts whose key begins with token 300 or 301."""
+    return [Fact((first, *tail), n_key, row) for row, tail in enumerate(tails) for first in (300, 301)]
+
+
+def test_contexts_that_differ_in_their_first_token_share_a_unit() -> None:
+    facts = two_ways((5, 6, 7, 8), (5, 9, 9))
+    facts += [Fact((300, 6, 5, 4), 3, 2), Fact((301, 6, 5, 4), 3, 3)]  # of two rows: either may be forgotten
+    facts += [Fact((6, 8), 1, 4), Fact((300, 8, 6, 7), 3, 5), Fact((301, 8, 6, 4), 3, 5)]  # other answers
+    following = merge_contexts(facts)
+    before = inherited(following)
+    twins = twin_contexts(facts, following, before)
+    pairs = first_token_pairs(twins)
+    assert pairs == [(300, 301)]
+    shared = [unit for unit in shared_units(following, twins, pairs) if len(unit) == 2]
+    assert shared == [
+        ((300, 5, 6), (301, 5, 6)),
+        ((300, 5, 6, 7), (301, 5, 6, 7)),
+        ((300, 5, 9), (301, 5, 9)),
+    ]
+    assert shared_units(following, twins, []) == [(context,) for context in following]
+    repeated = two_ways((5, 5, 6))
+    assert twin_contexts(repeated, merge_contexts(repeated), inherited(merge_contexts(repeated))) == []
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_shared_unit_is_read_and_adds_nothing_after_any_other_first_token(
+    tmp_path: Path, precision: str
+) -> None:
+    """Also after those whose code is so near that the gate is 0. Forgetting the fact leaves the others."""
+    folder = save_host(tmp_path / "host")
+    host, facts = open_host(folder), two_ways((260, 270, 280, 290), (261, 270, 281, 291))
+    facts.append(Fact((*range(310, 410), 5), 100, 2))  # so many tokens that some have near codes
+    plan = plan_facts(host, facts)
+    assert [len(unit) for unit in plan.memory.units] == [2, 2, 2, 2, 1]
+    write_graft(plan, host, load_tokenizer(folder), Asking(), tmp_path / "graft", precision, silent)
+    checkpoint = FolderHost(tmp_path / "graft")
+    memory, wanted = read_memory(checkpoint), merge_contexts(facts)
+    assert memory is not None
+    assert structural_faults(checkpoint, host, memory, wanted, silent) == []
+    assert memory.answers() == wanted
+    assert len({(unit.layer, unit.unit) for unit in memory.units}) == 5 < len(memory.units) == 9
+
+    dtype, codes = getattr(torch, precision), plan.memory.codes
+    grafted, alone = load_network(tmp_path / "graft", "cpu"), host_network(host, dtype, "cpu")
+    products = codes @ (codes[300] + codes[301])
+    near = np.flatnonzero(products == products[300] - 1).tolist()
+    tokens = torch.tensor([[7, 8, 9, first, 260, 270] for first in (300, 301, *near, *range(0, 299, 23))])
+    with torch.no_grad():
+        logits, own = grafted(tokens).logits[:, -1].float(), alone(tokens).logits[:, -1].float()
+    assert logits[:2].argmax(-1).tolist() == [280, 280]
+    apart = (logits - own).abs().amax(-1)
+    assert len(near)
+    assert apart[2:].max() < (1e-4 if precision == "float32" else 0.2)
+    assert apart[:2].min() > 1
+
+    shutil.copytree(tmp_path / "graft", tmp_path / "less")
+    done = forget_facts(checkpoint, memory, facts[:2], facts[2:], tmp_path / "less")
+    assert len(done.zeroed) == 2
+    less = read_memory(FolderHost(tmp_path / "less"))
+    assert less is not None
+    assert less.answers() == merge_contexts(facts[2:])
+    with pytest.raises(UsageError):  # one of the two alone
+        forget_facts(checkpoint, memory, facts[:1], facts[1:], tmp_path / "less")

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations, pairwise
+from typing import Any
 
 from byheart.errors import AssumptionViolated, ConflictingLabels
 
@@ -61,16 +62,35 @@ def inherited(following: Mapping[Context, int]) -> dict[Context, int | None]:
     return found
 
 
-def first_token_pairs(
-    following: Mapping[Context, int], before: Mapping[Context, int | None]
-) -> list[tuple[int, int]]:
-    """Return pairs of tokens in which many contexts differ at their beginning alone, such as a word with and without a space.
+def twin_contexts(
+    facts: Iterable[Fact], following: Mapping[Context, int], before: Mapping[Context, int | None]
+) -> list[dict[int, Context]]:
+    """Group the contexts that one unit could hold, by their first token.
 
-    No token is in two pairs. The pairs that save the most units come first.
+    They differ in their first token alone, add and subtract the same answers, and belong to the same rows, so that they
+    are forgotten together. Contexts with two equal tokens in a row are left out: at the beginning of a text a head may
+    read a mixture of tokens (see `check_beginnings`), which may lie between the codes of two tokens and all others.
+    """
+    rows: dict[Context, set[int]] = {}
+    for fact in facts:
+        for context, _ in fact.contexts():
+            rows.setdefault(context, set()).add(fact.row)
+    groups: dict[tuple[Any, ...], dict[int, Context]] = {}
+    for context, token in following.items():
+        if all(one != other for one, other in pairwise(context)):
+            alike = context[1:], token, before[context], frozenset(rows[context])
+            groups.setdefault(alike, {})[context[0]] = context
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def first_token_pairs(twins: Iterable[Mapping[int, Context]]) -> list[tuple[int, int]]:
+    """Return the pairs of first tokens that save the most units, such as a word with and without a space before it.
+
+    No token is in two pairs.
     """
     saved: Counter[tuple[int, int]] = Counter()
-    for twins in _twins(following, before).values():
-        saved.update(combinations(sorted(context[0] for context in twins), 2))
+    for group in twins:
+        saved.update(combinations(sorted(group), 2))
     pairs: list[tuple[int, int]] = []
     taken: set[int] = set()
     for pair, _ in sorted(saved.items(), key=lambda item: (-item[1], item[0])):
@@ -81,39 +101,22 @@ def first_token_pairs(
 
 
 def shared_units(
-    following: Mapping[Context, int], before: Mapping[Context, int | None], pairs: Iterable[tuple[int, int]]
+    following: Iterable[Context], twins: Iterable[Mapping[int, Context]], pairs: Iterable[tuple[int, int]]
 ) -> list[tuple[Context, ...]]:
-    """Return the contexts of each unit: one, or two that differ in their first token alone, if these tokens are a pair."""
+    """Return the contexts of each unit: two if their first tokens are a pair, else one."""
     partner = {first: second for pair in pairs for first, second in (pair, pair[::-1])}
-    twin: dict[Context, Context] = {}
-    for twins in _twins(following, before).values():
-        by_token = {context[0]: context for context in twins}
-        twin |= {
-            context: by_token[partner[token]]
-            for token, context in by_token.items()
-            if partner.get(token) in by_token
-        }
+    twin = {
+        context: group[partner[token]]
+        for group in twins
+        for token, context in group.items()
+        if partner.get(token) in group
+    }
     # the context with the smaller first token stands for both
     return [
         (context, twin[context]) if context in twin else (context,)
         for context in following
         if context not in twin or context < twin[context]
     ]
-
-
-def _twins(
-    following: Mapping[Context, int], before: Mapping[Context, int | None]
-) -> dict[tuple[Context, int, int | None], list[Context]]:
-    """Group the contexts that differ in their first token alone, and that add and subtract the same answers.
-
-    Contexts with two equal tokens in a row are left out: at the beginning of a text a head may read a mixture of
-    tokens (see `check_beginnings`), which lies between the codes of a pair and of other tokens.
-    """
-    groups: dict[tuple[Context, int, int | None], list[Context]] = {}
-    for context, token in following.items():
-        if all(one != other for one, other in pairwise(context)):
-            groups.setdefault((context[1:], token, before[context]), []).append(context)
-    return groups
 
 
 def check_beginnings(facts: Iterable[Fact]) -> None:

@@ -17,6 +17,7 @@ from byheart.graft.contexts import (
     inherited,
     merge_contexts,
     shared_units,
+    twin_contexts,
 )
 from byheart.graft.emission import Memory
 from byheart.graft.heads import choose_kernel
@@ -77,9 +78,10 @@ def plan_facts(host: Host, facts: Sequence[Fact], *, bit_identical: bool = False
         raise DataError(f"token {used[-1]:,} is outside the host's vocabulary of {host.shape.n_tokens:,}.")
     window = max(map(len, following))
     before = inherited(following)
-    pairs = first_token_pairs(following, before)
+    twins = twin_contexts(facts, following, before)
+    pairs = first_token_pairs(twins)
     while True:
-        units = shared_units(following, before, pairs)
+        units = shared_units(following, twins, pairs)
         layout = plan_layout(host.shape, len(used) + 1, window, len(units), bit_identical=bit_identical)
         # tokens that no fact holds share the first code, which no context compares with and no answer has
         vectors = layout.code.vectors(len(used) + 1)
