@@ -251,9 +251,9 @@ def _write_units(parts: Parts, memory: Memory, units: range) -> None:
     for row, context in zip(newest_first, contexts, strict=True):
         row[: len(context)] = context[::-1]
     wanted = 2 * memory.codes[newest_first] * (newest_first >= 0)[:, :, None]
-    shared = [(row, unit) for row, unit in enumerate(held) if len(unit) == 2]
-    for row, (one, other) in shared:
-        wanted[row, len(one) - 1] = memory.codes[one[0]] + memory.codes[other[0]]
+    shared = [(number, unit) for number, unit in enumerate(held) if len(unit) == 2]
+    for number, (one, other) in shared:
+        wanted[number, len(one) - 1] = memory.codes[one[0]] + memory.codes[other[0]]
     columns = slice(layout.got_columns(0).start, layout.got_columns(layout.window - 1).stop)
     n = len(contexts)
     gate[:n, columns] = GATE * torch.from_numpy(wanted.reshape(n, -1)).float()
