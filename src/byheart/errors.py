@@ -151,7 +151,7 @@ def as_byheart_error(error: Exception) -> ByheartError | None:
         return UsageError(f"{error.filename}: {error.strerror}.", path=str(error.filename))
     if isinstance(error, OSError) and error.errno in UNWRITABLE:
         what = "the output cannot be written" if error.errno != EIO else "a file cannot be read or written"
-        return UsageError(f"{what}: {error.strerror}.")
+        return UsageError(f"{what}: {error.strerror}.", what=what, reason=error.strerror)
     if isinstance(error, MemoryError) or any(words in str(error) for words in NO_MEMORY):
         return ByheartError("there is not enough memory. Use less data, or a machine with more memory.")
     return None

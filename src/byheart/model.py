@@ -74,7 +74,7 @@ class Model:
             return self._answer_column(inputs, label_of)
         is_scalar = getattr(inputs, "ndim", 1) == 0
         if not hasattr(inputs, "__len__") or isinstance(inputs, bytes | Mapping | Set) or is_scalar:
-            raise UsageError(f"predict needs a text or a list of inputs, not {inputs!r}.")
+            raise UsageError(f"predict needs a text or a list of inputs, not {inputs!r}.", inputs=inputs)
         if self._is_one_sample(inputs):
             return self._answer([inputs], label_of)[0]
         return self._answer(inputs, label_of)
@@ -205,7 +205,8 @@ class Model:
         if any(row.ndim != 1 or (row.size and row.dtype.kind not in "iu") for row in tokens):
             raise UsageError(
                 "predict needs a list of texts, token ids (n_samples, seq_len) or vectors "
-                f"(n_samples, seq_len, dim); this model takes {self._takes}."
+                f"(n_samples, seq_len, dim); this model takes {self._takes}.",
+                takes=self._takes,
             )
         tokenizer = self.memoriser.tokenizer
         if not isinstance(tokenizer, IdTokenizer):
@@ -217,7 +218,9 @@ class Model:
     def _texts(self, texts: Sequence[str] | np.ndarray) -> tuple[list[int], TokenSequences]:
         tokenizer = self.memoriser.tokenizer
         if tokenizer is None:
-            raise UsageError(f"this model has no tokenizer: it takes {self._takes}, not text.")
+            raise UsageError(
+                f"this model has no tokenizer: it takes {self._takes}, not text.", takes=self._takes
+            )
         rows: dict[int, list[int]] = {}
         for position, text in enumerate(texts):
             try:
@@ -303,7 +306,8 @@ class Model:
         if number is None or (isinstance(number, int | float) and abs(number) < 2.0**1000):
             return None if number is None else float(number)
         raise CorruptModel(
-            f"the field {name} in the model's record is {str(number)[:40]!r}, which is not a number."
+            f"the field {name} in the model's record is {str(number)[:40]!r}, which is not a number.",
+            name=name,
         )
 
     def save(self, path: str | Path) -> None:
@@ -339,4 +343,8 @@ def _as_array(inputs: Sequence[Any] | np.ndarray) -> np.ndarray | None:
         return None
     # for example, a tensor that requires a gradient or has no data
     except (TypeError, RuntimeError) as error:
-        raise UsageError(f"predict cannot read this {type(inputs).__name__}: {error}") from None
+        raise UsageError(
+            f"predict cannot read this {type(inputs).__name__}: {error}",
+            given_type=type(inputs).__name__,
+            error=error,
+        ) from None

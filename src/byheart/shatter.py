@@ -65,12 +65,14 @@ def shatter(
     if not 1 <= n_points <= MOST_POINTS:
         raise UsageError(
             f"the number of points must be from 1 to {MOST_POINTS}, because each point doubles the number "
-            f"of networks; got {n_points}."
+            f"of networks; got {n_points}.",
+            n_points=n_points,
         )
     construction = get(method)
     if "exact" not in construction.precisions or "next-token" not in construction.tasks:
         raise UsageError(
-            f"{method} does not build exact networks for one label per sequence; shatter needs both."
+            f"{method} does not build exact networks for one label per sequence; shatter needs both.",
+            method=method,
         )
     began = time.perf_counter()
     data = random_tokens(n_points, seq_len, 4 * n_points, 2, seed=seed, ordered=seq_len > 1)
@@ -88,7 +90,11 @@ def shatter(
         if architecture is None:
             architecture = network.spec
         elif network.spec != architecture:
-            raise DoesNotHold(f"{method} builds different architectures for labellings {number} and 0.")
+            raise DoesNotHold(
+                f"{method} builds different architectures for labellings {number} and 0.",
+                method=method,
+                number=number,
+            )
         found = size_of_network(network)
         size = found if size is None or found.total_bits > size.total_bits else size
         n_realised += verify(memoriser, labelled, n_rechecked=0).holds

@@ -73,7 +73,8 @@ def read_architecture(config: object) -> Architecture:
     """
     if not isinstance(config, Mapping):
         raise MalformedFile(
-            f"the architecture file contains a {type(config).__name__}, not an object with keys and values."
+            f"the architecture file contains a {type(config).__name__}, not an object with keys and values.",
+            given_type=type(config).__name__,
         )
     family = _family(config)
     return _READERS[family](ConfigKeys(config, family))
@@ -199,7 +200,12 @@ def _gated_feed_forward(keys: ConfigKeys, style: _LlamaStyle, d: int, n_layers: 
         return (_dense("feed-forward", n_layers * plain),)
     n_experts, chosen = keys.size(style.experts), keys.size("num_experts_per_tok")
     if chosen > n_experts:
-        raise MalformedFile(f"num_experts_per_tok = {chosen} is more than {style.experts} = {n_experts}.")
+        raise MalformedFile(
+            f"num_experts_per_tok = {chosen} is more than {style.experts} = {n_experts}.",
+            chosen=chosen,
+            experts=style.experts,
+            n_experts=n_experts,
+        )
     n_sparse = keys.sparse_layers(n_layers)
     expert = 3 * d * keys.size("moe_intermediate_size", wide)
     shared_width = keys.size("shared_expert_intermediate_size", 0)

@@ -215,7 +215,9 @@ def theorem_2(
     """
     c = Fraction(coherence)
     if not 0 <= c < Fraction(1, 2):
-        raise ImpossibleSize(f"coherence {float(c)} must be in [0, 1/2): at 1/2 and above there is no bound")
+        raise ImpossibleSize(
+            f"coherence {float(c)} must be in [0, 1/2): at 1/2 and above there is no bound", c=c
+        )
     if len(context_weights) != len(distributions):
         raise ImpossibleSize("there must be one weight per distribution")
     total = Fraction(0)

@@ -228,4 +228,4 @@ def _transformer_size(
 def _check(**sizes: int) -> None:
     for name, value in sizes.items():
         if value < 1:
-            raise ImpossibleSize(f"{name} = {value} must be at least 1")
+            raise ImpossibleSize(f"{name} = {value} must be at least 1", name=name, value=value)

@@ -135,7 +135,9 @@ def theorem_4_3(n_samples: int, seq_len: int, n_outputs: int | None = None) -> B
     """
     n_outputs = n_samples * seq_len if n_outputs is None else n_outputs
     if not 0 <= n_outputs <= n_samples * seq_len:
-        raise ImpossibleSize(f"n_outputs = {n_outputs} must lie between 0 and nN = {n_samples * seq_len}")
+        raise ImpossibleSize(
+            f"n_outputs = {n_outputs} must lie between 0 and nN = {n_samples * seq_len}", n_outputs=n_outputs
+        )
     value = 0
     if n_outputs:
         logarithm = log2_e_times(48 * seq_len**3 * n_samples).high
@@ -156,7 +158,7 @@ class BlockShape:
 
     def __post_init__(self) -> None:
         if min(self.dim, self.model_width, self.head_size, self.n_heads, self.hidden_width) < 1:
-            raise ImpossibleSize(f"every size of {self} must be at least 1")
+            raise ImpossibleSize(f"every size of {self} must be at least 1", sizes=self)
 
     @property
     def block_parameters(self) -> int:

@@ -112,7 +112,11 @@ def batched_lookup_size(points: Points, n_stored: int, n_values: int, batch_root
     means groups of one key.
     """
     if batch_root < 1 or batch_root**2 > n_stored:
-        raise ImpossibleSize(f"B = {batch_root} must be at least 1 and B² at most N = {n_stored}")
+        raise ImpossibleSize(
+            f"B = {batch_root} must be at least 1 and B² at most N = {n_stored}",
+            batch_root=batch_root,
+            n_stored=n_stored,
+        )
     size = _size(points, n_stored, n_values, batch_root**2)
     return LookupSize(size.depth + 1, size.weight_bits)  # one more layer, φ(x, y) = y, reads the running sum
 
@@ -134,7 +138,9 @@ def normalise(radius: Real, separation: Real) -> tuple[Fraction, Fraction]:
     r, delta = Fraction(radius), Fraction(separation)
     if r < 0 or delta <= 0:
         raise ImpossibleSize(
-            f"radius {radius} must not be negative and separation {separation} must be positive"
+            f"radius {radius} must not be negative and separation {separation} must be positive",
+            radius=radius,
+            separation=separation,
         )
     return max(r, Fraction(1)), min(delta, Fraction(1))
 

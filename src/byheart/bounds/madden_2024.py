@@ -208,4 +208,6 @@ def _sufficient(theorem: Theorem, n_contexts: int, value: int, form: str) -> Bou
 
 def _check_vocab(vocab: int) -> None:
     if vocab < 2:
-        raise ImpossibleSize(f"vocab = {vocab} must be at least 2: one token has only one distribution")
+        raise ImpossibleSize(
+            f"vocab = {vocab} must be at least 2: one token has only one distribution", vocab=vocab
+        )

@@ -90,7 +90,8 @@ def robust_memorisation(n_samples: int, dim: int, ratio: Fraction) -> tuple[Orde
     """
     if not 0 < ratio < 1:
         raise ImpossibleSize(
-            f"ratio {ratio} must be between 0 and 1, so that balls of differently labelled samples do not overlap"
+            f"ratio {ratio} must be between 0 and 1, so that balls of differently labelled samples do not overlap",
+            ratio=ratio,
         )
     source = "Kim, Moon & Yun 2025, The cost of robustness"
     setting = f"one vector per sample, balls of ratio ρ = {float(ratio):g}"

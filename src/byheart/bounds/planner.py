@@ -111,7 +111,11 @@ def plan(
     `estimates` gives the estimated sizes of constructions for data of a shape.
     """
     if n_facts < 1 or value_bits < 1:
-        raise UsageError(f"facts = {n_facts} and value bits = {value_bits} must both be at least 1.")
+        raise UsageError(
+            f"facts = {n_facts} and value bits = {value_bits} must both be at least 1.",
+            n_facts=n_facts,
+            value_bits=value_bits,
+        )
     if n_facts > MOST_FACTS:
         raise UsageError(
             f"at most {spell(MOST_FACTS)} facts can be planned for; got {spell(n_facts)}.",

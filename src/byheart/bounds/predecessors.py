@@ -79,7 +79,9 @@ def siegel_2024(n_samples: int, radius: Real, separation: Real) -> Bound:
     r, delta = Fraction(radius), Fraction(separation)
     if r < 0 or delta <= 0:
         raise ImpossibleSize(
-            f"radius {radius} must not be negative and separation {separation} must be positive"
+            f"radius {radius} must not be negative and separation {separation} must be positive",
+            radius=radius,
+            separation=separation,
         )
     n_grid = (2 * r / delta).__floor__() + 1
     cost = log2_e_times(16 * n_grid).high
@@ -194,7 +196,11 @@ def mahdavi_2023_parameters(n_samples: int, seq_len: int, dim: int) -> Bound:
     more. Requires 2 <= n <= d.
     """
     if not 2 <= seq_len <= dim:
-        raise ImpossibleSize(f"MLT23 needs 2 <= seq_len <= dim, not seq_len = {seq_len} and dim = {dim}")
+        raise ImpossibleSize(
+            f"MLT23 needs 2 <= seq_len <= dim, not seq_len = {seq_len} and dim = {dim}",
+            seq_len=seq_len,
+            dim=dim,
+        )
     heads = max(1, ceil_fraction(Fraction(n_samples - 1, seq_len - 1)))
     value = heads * (2 * dim * seq_len + 2 * dim**2) + dim
     return _sufficient(MAHDAVI, value, (*_LINEARLY_INDEPENDENT, REAL))

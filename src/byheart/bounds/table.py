@@ -94,7 +94,8 @@ def table(dataset: Dataset | DatasetPieces, estimates: Iterable[Estimate | NotAp
     if not isinstance(dataset, Dataset | DatasetPieces):
         raise UsageError(
             f"table takes a Dataset, not {type(dataset).__name__}.\n"
-            "  Make one with byheart.Dataset.read(path) or byheart.Dataset.from_pairs(pairs)."
+            "  Make one with byheart.Dataset.read(path) or byheart.Dataset.from_pairs(pairs).",
+            given_type=type(dataset).__name__,
         )
     result = for_shape(shape_of(dataset), estimates, check_assumptions(dataset))
     if isinstance(dataset, DatasetPieces) or dataset.task != "distribution":

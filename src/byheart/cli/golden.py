@@ -148,7 +148,8 @@ def _engine(
         return OnnxRuntimeEngine(number_type or "float32"), only
     if "://" not in name:
         raise UsageError(
-            f"there is no engine {name!r}.\n  Name transformers, llama.cpp, onnxruntime or an address such as http://127.0.0.1:8000."
+            f"there is no engine {name!r}.\n  Name transformers, llama.cpp, onnxruntime or an address such as http://127.0.0.1:8000.",
+            name=name,
         )
     from byheart.golden.engines.server import ServerEngine
 

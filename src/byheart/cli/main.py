@@ -168,7 +168,7 @@ def explain_error(error: Exception) -> ByheartError | None:
     if isinstance(error, click.ClickException):
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "byheart"
-        return UsageError(f"{error.format_message()}\n  See `{command} --help`.")
+        return UsageError(f"{error.format_message()}\n  See `{command} --help`.", command=command)
     return as_byheart_error(error)
 
 

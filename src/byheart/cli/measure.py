@@ -98,7 +98,9 @@ def command(
             )
     except KeyboardInterrupt:
         again = shlex.join(["byheart", *sys.argv[1:]])
-        raise Interrupted(f"stopped; finished runs are stored. Continue with: {again}") from None
+        raise Interrupted(
+            f"stopped; finished runs are stored. Continue with: {again}", command=again
+        ) from None
     _show(specification, measurement, as_json)
 
 

@@ -64,7 +64,10 @@ def _recite_llama(model: Model, prompt: str, max_tokens: int) -> Iterator[str]:
     assert isinstance(llama, Llama)
     ids = tokenizer.encode(prompt)
     if not ids or len(ids) + 2 > llama.spec.max_positions:
-        raise UsageError(f"a prompt has 1 to {llama.spec.max_positions - 2} tokens; this one has {len(ids)}.")
+        raise UsageError(
+            f"a prompt has 1 to {llama.spec.max_positions - 2} tokens; this one has {len(ids)}.",
+            n_ids=len(ids),
+        )
     return recite(llama, ids, tokenizer.vocabulary, max_tokens)
 
 

@@ -67,7 +67,8 @@ def command(results: Path, output: Path | None, recomputes: bool, as_json: bool)
     if different:
         shown = "\n  ".join(different[:MOST_SHOWN])
         raise NotReproduced(
-            f"{len(different)} stored numbers do not follow from the seeds' values:\n  {shown}"
+            f"{len(different)} stored numbers do not follow from the seeds' values:\n  {shown}",
+            different=different,
         )
 
 

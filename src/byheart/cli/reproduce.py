@@ -121,7 +121,9 @@ def command(
         say(f"\n{trained}\n{seconds:.0f} s for this command; files in {output}")
     if not is_complete:
         raise StoppedEarly(
-            f"{minutes:g} minutes have passed and some runs are missing.\n  Run the same command again to continue from {path}."
+            f"{minutes:g} minutes have passed and some runs are missing.\n  Run the same command again to continue from {path}.",
+            minutes=minutes,
+            path=str(path),
         )
 
 

@@ -124,7 +124,9 @@ class Method:
         for name, most in ESTIMATED.items():
             if (getattr(shape, name) or 0) > most:
                 raise AssumptionViolated(
-                    f"sizes are estimated for {name} up to {most:,}, but here it is {getattr(shape, name):,}."
+                    f"sizes are estimated for {name} up to {most:,}, but here it is {getattr(shape, name):,}.",
+                    name=name,
+                    most=most,
                 )
         return self.size_of(shape, self.read_options(given or {}, precision))
 

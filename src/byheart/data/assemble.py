@@ -172,7 +172,8 @@ def _as_sequences(
     if vectors is not None:
         if vectors.dtype.itemsize > 8:
             raise UsageError(
-                f"float64 cannot represent all inputs of type {vectors.dtype} exactly; convert them first."
+                f"float64 cannot represent all inputs of type {vectors.dtype} exactly; convert them first.",
+                dtype=vectors.dtype,
             )
         return VectorSequences(vectors), None
     if isinstance(inputs, np.ndarray):
@@ -189,7 +190,7 @@ def _as_sequences(
         rows = [_as_ids(row, number) for number, row in enumerate(inputs, start=1)]
         lengths, flat = np.array([row.size for row in rows], dtype=np.int64), np.concatenate(rows)
     if flat.dtype.kind == "u" and flat.size and flat.max() > np.iinfo(np.int64).max:
-        raise DataError(f"token id {flat.max()} is too large; ids must be below 2^63.")
+        raise DataError(f"token id {flat.max()} is too large; ids must be below 2^63.", token=int(flat.max()))
     largest = int(flat.max(initial=0)) + 1
     offsets = offsets_of(lengths)
     if n_vocab is None and largest > MOST_GAPS * flat.size + FEW_IDS and int(flat.min()) >= 0:
@@ -229,7 +230,9 @@ def _flat_labels(labels: np.ndarray, sequences: Sequences, task: Task | None) ->
             f"labels must be whole numbers or texts; got {labels.dtype}.", dtype=str(labels.dtype)
         )
     if labels.ndim not in (1, 2):
-        raise UsageError(f"labels have shape (n_samples,) or (n_samples, seq_len); got {labels.shape}.")
+        raise UsageError(
+            f"labels have shape (n_samples,) or (n_samples, seq_len); got {labels.shape}.", shape=labels.shape
+        )
     if task is None:
         task = "seq-to-seq" if labels.ndim == 2 else "next-token"
     rectangle = (len(sequences), int(sequences.lengths.max(initial=0)))

@@ -104,7 +104,8 @@ def _standing_rows(content: Content | None, standing: Rows, check: RowCheck, kno
     if content is None or not standing.any():
         check.require_none()
         raise DataError(
-            f"no row is left: {', '.join(f'{rule} leaves out {n:,}' for rule, n in check.left_out.items())}."
+            f"no row is left: {', '.join(f'{rule} leaves out {n:,}' for rule, n in check.left_out.items())}.",
+            left_out=check.left_out,
         )
     return keep_rows(content, standing, known)
 

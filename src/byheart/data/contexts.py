@@ -161,7 +161,8 @@ class Contexts:
         if log_probabilities.shape != (len(self), self.n_vocab):
             raise UsageError(
                 f"expected log-probabilities of shape {(len(self), self.n_vocab)}; "
-                f"got {log_probabilities.shape}."
+                f"got {log_probabilities.shape}.",
+                shape=log_probabilities.shape,
             )
         chosen = log_probabilities[self.successor_contexts, self.next_tokens]
         return -math.fsum((self.next_counts * chosen).tolist())

@@ -38,7 +38,8 @@ def dataset_of(given: Any, labels: Any = None, **reading: Any) -> Dataset:
             raise UsageError(
                 "these options apply while data are read, and a Dataset has been read already: "
                 f"{', '.join(sorted(options))}.\n"
-                "  Leave them out, or give the path of the file."
+                "  Leave them out, or give the path of the file.",
+                options=options,
             )
         return given
     if isinstance(given, str | Path):
@@ -49,7 +50,9 @@ def dataset_of(given: Any, labels: Any = None, **reading: Any) -> Dataset:
         if name in options:
             raise UsageError(
                 f"{name} is an option for reading files; leave it out for data of type "
-                f"{type(given).__name__}."
+                f"{type(given).__name__}.",
+                name=name,
+                given_type=type(given).__name__,
             )
     if is_frame(given):
         return Dataset.from_pandas(given, **options)
@@ -61,7 +64,8 @@ def dataset_of(given: Any, labels: Any = None, **reading: Any) -> Dataset:
         return Dataset.from_pairs(_pairs(given), **options)
     raise UsageError(
         f"data of type {type(given).__name__} cannot be compiled: give a path, (input, label) pairs, a "
-        "dictionary, a data frame, or inputs and labels as compile(X, y)."
+        "dictionary, a data frame, or inputs and labels as compile(X, y).",
+        given_type=type(given).__name__,
     )
 
 
@@ -70,14 +74,17 @@ def _inputs_and_labels(inputs: Any, labels: Any) -> Any:
     if isinstance(inputs, str | Path | Dataset | Mapping) or not hasattr(inputs, "__len__"):
         raise UsageError(
             f"labels were given, but the inputs are a {type(inputs).__name__}, not a list.\n"
-            "  Give inputs and labels as compile(X, y), or the data alone as compile(data)."
+            "  Give inputs and labels as compile(X, y), or the data alone as compile(data).",
+            given_type=type(inputs).__name__,
         )
     if is_frame(inputs):
         names = [str(name) for name in getattr(inputs, "column_names", inputs.columns)]
         inputs = inputs[names[0]] if len(names) == 1 else _numbers(inputs, names)
     cells = cells_or_none(inputs) if is_column(inputs) else inputs
     if not hasattr(labels, "__len__") or isinstance(labels, str | Mapping):
-        raise UsageError(f"labels must be a list or an array with one label per input, not {labels!r}.")
+        raise UsageError(
+            f"labels must be a list or an array with one label per input, not {labels!r}.", labels=labels
+        )
     if len(cells) != len(labels):
         raise UsageError(
             f"there are {len(cells):,} inputs and {len(labels):,} labels; give one label for each input.",

@@ -94,7 +94,8 @@ class Dataset(Content):
         odd = next((name for name in self.label_names if not isinstance(name, str)), "")
         if not isinstance(odd, str):
             raise UsageError(
-                f"label names must be texts; got {odd!r} among them.\n  Convert every name to a text."
+                f"label names must be texts; got {odd!r} among them.\n  Convert every name to a text.",
+                odd=odd,
             )
         n_tokens = int(self.lengths.sum())
         wanted = int(self.labels_per_sample.sum())
@@ -112,9 +113,16 @@ class Dataset(Content):
                 n_classes=self.n_classes,
             )
         if self.task != "distribution" and len(set(self.label_names)) != self.n_classes:
-            raise UsageError(f"label names must be distinct; got {self.n_classes} names with repeats.")
+            raise UsageError(
+                f"label names must be distinct; got {self.n_classes} names with repeats.",
+                n_classes=self.n_classes,
+            )
         if self.rows is not None and self.rows.size != self.n_samples:
-            raise UsageError(f"{self.rows.size} row numbers for {self.n_samples} samples.")
+            raise UsageError(
+                f"{self.rows.size} row numbers for {self.n_samples} samples.",
+                n_rows=self.rows.size,
+                n_samples=self.n_samples,
+            )
 
     # Sizes
 
@@ -207,7 +215,9 @@ class Dataset(Content):
     def contexts(self) -> Contexts:
         """Return the distinct contexts of the documents and what follows each (task `distribution`)."""
         if self.task != "distribution" or not isinstance(self.inputs, TokenSequences):
-            raise UsageError(f"contexts() is for documents (task distribution); this task is {self.task}.")
+            raise UsageError(
+                f"contexts() is for documents (task distribution); this task is {self.task}.", task=self.task
+            )
         return contexts_of(self.inputs)
 
     def resolved(self, on_conflict: OnConflict, known: Known = NOTHING) -> Dataset:
@@ -220,7 +230,10 @@ class Dataset(Content):
         dropped samples have are removed too, except those that are `known`.
         """
         if on_conflict not in get_args(OnConflict):
-            raise UsageError(f"on_conflict={on_conflict!r} is not one of {', '.join(get_args(OnConflict))}.")
+            raise UsageError(
+                f"on_conflict={on_conflict!r} is not one of {', '.join(get_args(OnConflict))}.",
+                on_conflict=on_conflict,
+            )
         if on_conflict == "error":
             self.require_consistent()
             return self
@@ -229,7 +242,9 @@ class Dataset(Content):
         keep = samples_to_keep(self.inputs, self.labels, self.task, self.context_ids, on_conflict)
         if not keep.any():
             raise ConflictingLabels(
-                f"all {self.n_samples} samples have conflicting labels; the rule {on_conflict!r} leaves none."
+                f"all {self.n_samples} samples have conflicting labels; the rule {on_conflict!r} leaves none.",
+                n_samples=self.n_samples,
+                on_conflict=on_conflict,
             )
         kept = keep_rows(self, keep, known)
         return replace(kept, left_out={**self.left_out, f"on_conflict={on_conflict}": int((~keep).sum())})
@@ -311,7 +326,9 @@ class Dataset(Content):
         chosen = _whole_numbers(indices, "samples", "Convert a mask with numpy.flatnonzero(mask).")
         if chosen.size and not (chosen.min() >= 0 and chosen.max() < self.n_samples):
             raise UsageError(
-                f"samples are numbered 0 to {self.n_samples - 1}; got {chosen.min()} to {chosen.max()}."
+                f"samples are numbered 0 to {self.n_samples - 1}; got {chosen.min()} to {chosen.max()}.",
+                n_samples=self.n_samples,
+                given=(int(chosen.min()), int(chosen.max())),
             )
         per_sample = self.labels_per_sample
         starts = offsets_of(per_sample)[:-1]
@@ -554,5 +571,10 @@ def _whole_numbers(given: Any, what: str, remedy: str) -> Int[np.ndarray, " n_gi
     """
     numbers = np.asarray(given).reshape(-1)
     if numbers.size and numbers.dtype.kind not in "iu":
-        raise UsageError(f"{what} must be given as whole numbers, not {numbers.dtype}.\n  {remedy}")
+        raise UsageError(
+            f"{what} must be given as whole numbers, not {numbers.dtype}.\n  {remedy}",
+            what=what,
+            dtype=numbers.dtype,
+            remedy=remedy,
+        )
     return numbers.astype(np.int64)

@@ -168,11 +168,14 @@ def spool(path: Path, folder: Path, **options: Unpack[TableOptions]) -> DatasetP
     for name, rule in rules.items():
         if rule not in ("error", "keep"):
             raise UsageError(
-                f"{name}={rule} is not available for data that are read in pieces. Repair the file instead."
+                f"{name}={rule} is not available for data that are read in pieces. Repair the file instead.",
+                name=name,
+                rule=rule,
             )
     if options.get("task") not in (None, "next-token", "set"):
         raise UsageError(
-            f"data are read in pieces for the tasks next-token and set, not {options.get('task')}."
+            f"data are read in pieces for the tasks next-token and set, not {options.get('task')}.",
+            task=options["task"],
         )
     chosen = options.get("tokenizer", "char")
     if not isinstance(chosen, Tokenizer) and chosen not in _OWN_VOCABULARY:
@@ -202,7 +205,10 @@ def _about(folder: Path, number: int) -> dict[str, Any]:
 def _write_piece(folder: Path, number: int, content: Content) -> None:
     inputs, tokenizer = content.inputs, content.tokenizer
     if content.task not in ("next-token", "set"):
-        raise UsageError(f"data are read in pieces for the tasks next-token and set, not {content.task}.")
+        raise UsageError(
+            f"data are read in pieces for the tasks next-token and set, not {content.task}.",
+            task=content.task,
+        )
     if isinstance(tokenizer, IdTokenizer):
         raise UsageError(
             "the token ids of this file leave large gaps, and ids can only be renumbered when the whole "

@@ -59,7 +59,10 @@ def frame_columns(
     By default, these are `key` and `value`, or the only two.
     """
     if not is_frame(frame):
-        raise UsageError(f"expected a data frame of {', '.join(LIBRARIES)}; got a {type(frame).__name__}.")
+        raise UsageError(
+            f"expected a data frame of {', '.join(LIBRARIES)}; got a {type(frame).__name__}.",
+            given_type=type(frame).__name__,
+        )
     columns = list(getattr(frame, "column_names", frame.columns))  # column names in pandas need not be texts
     names = [str(name) for name in columns]
     usual = names if len(names) == 2 and not {"key", "value"} <= set(names) else ["key", "value"]

@@ -98,7 +98,9 @@ class RowCheck:
         if "max_tokens" in self.rules:
             self.max_tokens = whole_number("max_tokens", self.rules["max_tokens"])
             if self.max_tokens < 1:
-                raise UsageError(f"max_tokens is {self.max_tokens}; it must be at least 1.")
+                raise UsageError(
+                    f"max_tokens is {self.max_tokens}; it must be at least 1.", max_tokens=self.max_tokens
+                )
         self.faults: list[Fault] = []
         self.left_out: dict[str, int] = {}
 

@@ -55,7 +55,8 @@ class TokenSequences:
         if self.n_vocab > MAX_VOCAB:
             raise UsageError(
                 "a vocabulary may have at most 2^53 ids, so that every id is exact as a "
-                f"float; got {self.n_vocab}."
+                f"float; got {self.n_vocab}.",
+                n_vocab=self.n_vocab,
             )
         outside = np.flatnonzero((self.ids < 0) | (self.ids >= self.n_vocab))
         if outside.size:

@@ -285,10 +285,13 @@ class FileTokenizer(Tokenizer):
         try:
             table = self._backend.vocabulary()
         except RefusedText as error:
-            raise MalformedFile(f"not a valid tokenizer.json: {error}") from None
+            raise MalformedFile(f"not a valid tokenizer.json: {error}", error=error) from None
         n_ids = max(table.values(), default=-1) + 1
         if n_ids > _MOST_IDS_PER_TOKEN * len(table) + _FEW_IDS:
-            raise MalformedFile(f"its largest token id is {n_ids - 1}, but it has only {len(table)} tokens.")
+            raise MalformedFile(
+                f"its largest token id is {n_ids - 1}, but it has only {len(table)} tokens.",
+                n_tokens=len(table),
+            )
         words = [""] * n_ids
         for word, i in table.items():
             words[i] = word
@@ -324,7 +327,7 @@ class FileTokenizer(Tokenizer):
                 asked = list(rows[start : start + _TEXTS_PER_QUESTION])
                 texts += self._backend.decode(asked, skip_special=skip_special)
             except RefusedText as error:
-                raise MalformedFile(f"these ids cannot be decoded: {error}") from None
+                raise MalformedFile(f"these ids cannot be decoded: {error}", error=error) from None
         return texts
 
     def to_json(self) -> dict[str, Any]:

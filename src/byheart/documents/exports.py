@@ -26,12 +26,13 @@ class ExportedFile(JsonRecord):
 def export_model(folder: Path, kind: Format, output: Path | None) -> ExportedFile:
     """Write a saved model as a file for llama.cpp or an ONNX runtime, or check that TransformerLens opens its folder."""
     if kind != "transformer-lens" and output is None:
-        raise UsageError(f"--to {kind} writes a file: give its path with -o PATH.")
+        raise UsageError(f"--to {kind} writes a file: give its path with -o PATH.", kind=kind)
     if (folder / "graft.json").is_file():
         if kind != "gguf":
             raise UsageError(
                 f"--to {kind} cannot export a graft.\n"
-                "  Use --to gguf, or open the folder itself with transformers."
+                "  Use --to gguf, or open the folder itself with transformers.",
+                kind=kind,
             )
         from byheart.graft.gguf_export import export_gguf
 
@@ -58,7 +59,10 @@ def export_model(folder: Path, kind: Format, output: Path | None) -> ExportedFil
 
         n_different = count_different_logits(folder, cast(Llama, network))
         if n_different:
-            raise UsageError(f"{n_different:,} logits of TransformerLens differ from those of transformers.")
+            raise UsageError(
+                f"{n_different:,} logits of TransformerLens differ from those of transformers.",
+                n_different=n_different,
+            )
         return ExportedFile(kind, str(folder), None)
     assert output is not None
     return ExportedFile(kind, str(output), output.stat().st_size)

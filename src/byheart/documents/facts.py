@@ -73,7 +73,8 @@ def _texts(model: Model, data: str | Path) -> list[str]:
     if dataset.dim is not None:
         raise UsageError(
             f"{data}: its inputs are vectors, so a fact cannot be given as a text.\n"
-            "Use model.locate in Python."
+            "Use model.locate in Python.",
+            data=data,
         )
     rows = [dataset.inputs[at].tolist() for at in range(dataset.n_samples)]
     if dataset.tokenizer is None:

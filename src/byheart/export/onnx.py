@@ -37,7 +37,8 @@ def to_onnx(network: Network, *, last_only: bool = False) -> ModelProto:
         raise UsageError(
             f"a model of the family {family} cannot be exported to ONNX here.\n"
             "  Its folder is a standard checkpoint, which other tools can convert. For llama.cpp, use "
-            "--to gguf."
+            "--to gguf.",
+            family=family,
         )
     floats = as_floats(cast(Transformer, network)) if network.precision == "exact" else network
     n_bytes = sum(np.asarray(weights).nbytes for _, weights in floats.parameters())

@@ -133,7 +133,8 @@ def _activate(graph: LogitGraph, neurons: str, network: Decoder) -> str:
     if graph.dtype == np.float64:
         raise UsageError(
             f"ONNX runtimes have no {network.activation} in float64.\n"
-            "  Compile with --precision float32, or with --set activation=tanh."
+            "  Compile with --precision float32, or with --set activation=tanh.",
+            activation=network.activation,
         )
     if network.activation == "arctan":
         return graph.node("Atan", neurons)

@@ -47,7 +47,10 @@ def save_gguf(
     if config["model_type"] == "qwen2" and shape.n_heads * shape.head_dim != shape.width:
         raise UsageError(
             f"llama.cpp requires that the heads of a Qwen2 add up to its width, but {shape.n_heads} heads "
-            f"of {shape.head_dim} do not add up to {shape.width}."
+            f"of {shape.head_dim} do not add up to {shape.width}.",
+            n_heads=shape.n_heads,
+            head_dim=shape.head_dim,
+            width=shape.width,
         )
     theta = float(rope.get("rope_theta", config.get("rope_theta", 10000.0)))
     sizes = GgufSizes(

@@ -75,7 +75,11 @@ def plan_facts(host: Host, facts: Sequence[Fact], *, bit_identical: bool = False
     following = merge_contexts(facts)
     used = sorted({token for fact in facts for token in fact.tokens})
     if used[-1] >= host.shape.n_tokens:
-        raise DataError(f"token {used[-1]:,} is outside the host's vocabulary of {host.shape.n_tokens:,}.")
+        raise DataError(
+            f"token {used[-1]:,} is outside the host's vocabulary of {host.shape.n_tokens:,}.",
+            token=used[-1],
+            n_tokens=host.shape.n_tokens,
+        )
     window = max(map(len, following))
     before = inherited(following)
     twins = twin_contexts(facts, following, before)

@@ -47,7 +47,11 @@ def value_at(weights: Weights, row: int, column: int) -> Fraction:
     n_rows, n_columns = shape_of(weights)
     if not (0 <= row < n_rows and 0 <= column < n_columns):
         raise UsageError(
-            f"row {row}, column {column} is outside this matrix of {n_rows} rows and {n_columns} columns."
+            f"row {row}, column {column} is outside this matrix of {n_rows} rows and {n_columns} columns.",
+            row=row,
+            column=column,
+            n_rows=n_rows,
+            n_columns=n_columns,
         )
     if isinstance(weights, SparseMatrix):
         found = weights.entries.get((row, column))
@@ -67,7 +71,7 @@ def bits_of(value: Fraction) -> dict[str, Any]:
 def flip(value: Fraction, power: int) -> Fraction:
     """Return the number with the bit of value 2^power flipped and the sign unchanged."""
     if not -(1 << 16) <= power <= 1 << 16:
-        raise UsageError(f"there is no bit of value 2^{power}.")
+        raise UsageError(f"there is no bit of value 2^{power}.", power=power)
     unit = Fraction(2) ** power
     is_set = (abs(value) / unit).__floor__() & 1
     size = abs(value) - unit if is_set else abs(value) + unit
@@ -79,7 +83,10 @@ def change_weights(
 ) -> tuple[Memoriser, list[dict[str, Any]]]:
     """Change weights one after the other. Return the changed memoriser, and the old and new value of each weight."""
     if len(edits) > MOST_EDITS:
-        raise UsageError(f"{len(edits)} changes were given; at most {MOST_EDITS} are allowed at a time.")
+        raise UsageError(
+            f"{len(edits)} changes were given; at most {MOST_EDITS} are allowed at a time.",
+            n_edits=len(edits),
+        )
     network, done = memoriser.network, []
     for edit in edits:
         name, row, column = str(edit["matrix"]), int(edit["row"]), int(edit["column"])
@@ -92,7 +99,12 @@ def change_weights(
         if kept == before:
             raise UsageError(
                 f"{name}[{row}, {column}] would not change: in {network.precision}, the new value is "
-                f"rounded to the old one, {before}."
+                f"rounded to the old one, {before}.",
+                name=name,
+                row=row,
+                column=column,
+                precision=network.precision,
+                before=before,
             )
         network = _replace(network, name, changed)
         done.append(_change(name, row, column, before, kept))
@@ -120,7 +132,7 @@ def _parse_value(text: object) -> Fraction:
     try:
         value = Fraction(written)
     except (ValueError, ZeroDivisionError):
-        raise UsageError(f"{text!r} is not a number.") from None
+        raise UsageError(f"{text!r} is not a number.", text=text) from None
     if value.denominator & (value.denominator - 1):
         value = Fraction(float(value))  # the nearest number with a finite number of bits
     return value

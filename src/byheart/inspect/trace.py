@@ -77,7 +77,11 @@ class Trace:
         The list ends where the token is dropped, because no later layer reads it.
         """
         if register not in self.channels:
-            raise UsageError(f"there is no register {register!r}. Choose one of {', '.join(self.channels)}.")
+            raise UsageError(
+                f"there is no register {register!r}. Choose one of {', '.join(self.channels)}.",
+                register=register,
+                channels=self.channels,
+            )
         channel = self.channels[register]
         return [snapshot.stream[token, channel] for snapshot in (self.entrance, *self.layers)]
 
@@ -108,7 +112,8 @@ def trace(memoriser: Memoriser, record: Mapping[str, Any], text: str) -> Trace:
     if not isinstance(network, Transformer):
         raise UsageError(
             "only models of the family of KS25 and of `llama` can be traced; this one is of the family "
-            f"{network.spec.family}."
+            f"{network.spec.family}.",
+            family=network.spec.family,
         )
     encoded = encode_question(memoriser, text)
     assert tokenizer is not None
@@ -137,7 +142,7 @@ def encode_question(memoriser: Memoriser, text: str) -> np.ndarray:
     asked = TokenSequences(ids, np.array([0, len(ids)]), len(tokenizer.vocabulary))
     found = encode_inputs(memoriser, asked, tokenizer)
     if not len(found.asked):
-        raise UsageError(f"{text!r}: {found.refused[0]}.")
+        raise UsageError(f"{text!r}: {found.refused[0]}.", text=text)
     return np.asarray(found.encoded[0])
 
 

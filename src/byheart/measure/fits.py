@@ -134,7 +134,9 @@ def fit(
     chosen, rule = law_of(law), cut_off or everything()
     xs, ys = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if xs.shape != ys.shape or xs.ndim != 1:
-        raise UsageError(f"a fit needs as many x as y; got shapes {xs.shape} and {ys.shape}.")
+        raise UsageError(
+            f"a fit needs as many x as y; got shapes {xs.shape} and {ys.shape}.", shapes=(xs.shape, ys.shape)
+        )
     finite = np.isfinite(xs) & np.isfinite(ys)
     order = np.argsort(xs[finite], kind="stable")
     xs, ys = xs[finite][order], ys[finite][order]

@@ -66,6 +66,5 @@ def bmm(left: Tensor, right: Tensor) -> Tensor:
     """Multiply (batch, m, k) by (batch, k, n), like torch.bmm."""
     if left.device.type != "cpu" and right.shape[2] < LONG:
         return torch.bmm(left, right)
-    # type: ignore[no-untyped-call]  # torch states no types here
-    product: Tensor = _Product.apply(left, right)
+    product: Tensor = _Product.apply(left, right)  # type: ignore[no-untyped-call]  # torch states no types here
     return product

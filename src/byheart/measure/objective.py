@@ -53,8 +53,7 @@ def negative_log_likelihood(
     `row_weights` is the sum of the weights of each row's targets, or None if every row has exactly one target, in order.
     """
     logits = logits.contiguous()
-    # type: ignore[no-untyped-call]  # torch states no types here
-    loss: Tensor = _NegativeLogLikelihood.apply(logits, index, weights, row_weights)
+    loss: Tensor = _NegativeLogLikelihood.apply(logits, index, weights, row_weights)  # type: ignore[no-untyped-call]  # torch states no types here
     return loss
 
 

@@ -28,9 +28,14 @@ class PassRule:
 
     def __post_init__(self) -> None:
         if self.metric not in METRICS:
-            raise UsageError(f"no metric `{self.metric}`; a pass rule can use: {', '.join(METRICS)}.")
+            raise UsageError(
+                f"no metric `{self.metric}`; a pass rule can use: {', '.join(METRICS)}.", metric=self.metric
+            )
         if not math.isfinite(self.threshold):
-            raise UsageError(f"the threshold of a pass rule must be a finite number; got {self.threshold}.")
+            raise UsageError(
+                f"the threshold of a pass rule must be a finite number; got {self.threshold}.",
+                threshold=self.threshold,
+            )
 
     def holds(self, measured: Mapping[str, float]) -> bool:
         """Return whether these measurements pass. NaN never passes."""
@@ -73,10 +78,14 @@ class Training:
         if not 0 < self.learning_rate < math.inf or not 0 <= self.weight_decay < math.inf:
             raise UsageError(
                 f"`learning_rate` must be positive and `weight_decay` not negative;"
-                f" got {self.learning_rate!r} and {self.weight_decay!r}."
+                f" got {self.learning_rate!r} and {self.weight_decay!r}.",
+                learning_rate=self.learning_rate,
+                weight_decay=self.weight_decay,
             )
         if self.weight_decay and self.optimiser != "adamw":
-            raise UsageError(f"`weight_decay` needs the optimiser adamw; got {self.optimiser!r}.")
+            raise UsageError(
+                f"`weight_decay` needs the optimiser adamw; got {self.optimiser!r}.", optimiser=self.optimiser
+            )
         if self.optimiser == "lbfgs" and self.batch:
             raise UsageError("L-BFGS needs all samples at every step: set batch = 0.")
 

@@ -90,7 +90,9 @@ def _facts(d: Description) -> TrainingSet:
     """Make single tokens with random labels."""
     if d["n_samples"] > d["n_vocab"]:
         raise UsageError(
-            f"`n_samples` = {d['n_samples']} facts need as many tokens; `n_vocab` is {d['n_vocab']}."
+            f"`n_samples` = {d['n_samples']} facts need as many tokens; `n_vocab` is {d['n_vocab']}.",
+            n_samples=d["n_samples"],
+            n_vocab=d["n_vocab"],
         )
     rng = np.random.default_rng(d["seed"])
     keys = rng.permutation(d["n_vocab"])[: d["n_samples"]].reshape(-1, 1)
@@ -146,7 +148,10 @@ def _documents(d: Description) -> TrainingSet:
     if order.size < d["n_documents"]:
         raise DataError(
             f"{d['path']} has {order.size} documents of at least {d['n_tokens']} tokens;"
-            f" {d['n_documents']} were asked for."
+            f" {d['n_documents']} were asked for.",
+            path=d["path"],
+            n_documents=int(order.size),
+            n_wanted=d["n_documents"],
         )
     return training_set_of_documents(*number_words([texts[i] for i in order]))
 
@@ -176,7 +181,12 @@ def _sentences(d: Description) -> TrainingSet:
     visible = {i: visible_text(texts[i], place, ordered=d["ordered"] is not False) for i in order}
     chosen = distinct_texts(order, visible, labels).chosen[: d["n_samples"]]
     if len(chosen) < d["n_samples"]:
-        raise DataError(f"{d['path']} gives {len(chosen)} distinct samples; {d['n_samples']} were asked for.")
+        raise DataError(
+            f"{d['path']} gives {len(chosen)} distinct samples; {d['n_samples']} were asked for.",
+            path=d["path"],
+            n_samples=len(chosen),
+            n_wanted=d["n_samples"],
+        )
     ids, n_vocab = number_words([texts[i] for i in chosen])
     chosen_labels = np.array([labels[i] for i in chosen])
     return training_set_of_labels(
@@ -194,11 +204,17 @@ def _file(d: Description) -> TrainingSet:
     if dataset.task != "next-token":
         raise DataError(
             f"{d['path']} has the task {dataset.task}; only next-token data can be read from a file for "
-            "training."
+            "training.",
+            task=dataset.task,
         )
     chosen = np.random.default_rng(d["seed"]).permutation(dataset.n_samples)[: d["n_samples"] or None]
     if d["n_samples"] > chosen.size:
-        raise DataError(f"{d['path']} has {chosen.size} samples; {d['n_samples']} were asked for.")
+        raise DataError(
+            f"{d['path']} has {chosen.size} samples; {d['n_samples']} were asked for.",
+            path=d["path"],
+            n_samples=int(chosen.size),
+            n_wanted=d["n_samples"],
+        )
     labels = dataset.labels[chosen]
     if not isinstance(dataset.inputs, TokenSequences):
         values = dataset.inputs.values[chosen]
@@ -256,7 +272,10 @@ def complete_description(data: Description, seed: int, folder: Path) -> dict[str
     for name in data:
         if name not in {*source.fields, "kind", "seed"}:
             raise UsageError(
-                f"data of kind {kind} have no field `{name}`; they have: {', '.join(source.fields)}."
+                f"data of kind {kind} have no field `{name}`; they have: {', '.join(source.fields)}.",
+                kind=kind,
+                name=name,
+                fields=source.fields,
             )
     missing = [name for name in source.fields if full[name] is None]
     if missing:
@@ -274,10 +293,12 @@ def complete_description(data: Description, seed: int, folder: Path) -> dict[str
                 name=name,
             )
     if type(full["seed"]) is not int or full["seed"] < 0:
-        raise UsageError(f"`seed` of data must be a whole number of at least 0; got {full['seed']!r}.")
+        raise UsageError(
+            f"`seed` of data must be a whole number of at least 0; got {full['seed']!r}.", seed=full["seed"]
+        )
     require_memory(f"data of kind {kind}", 8 * source.n_numbers(full))
     if full.get("read", "last") not in ("first", "last"):
-        raise UsageError(f"`read` must be first or last; got {full['read']!r}.")
+        raise UsageError(f"`read` must be first or last; got {full['read']!r}.", read=full["read"])
     if "path" in full:
         path = folder / str(full["path"])
         if "\0" in str(path) or not path.is_file():

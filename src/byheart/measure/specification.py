@@ -62,7 +62,11 @@ class TuningPlan:
     def __post_init__(self) -> None:
         for name, span in (("learning_rate", self.learning_rate), ("warmup", self.warmup)):
             if span is not None and not 0 <= span[0] <= span[1] < math.inf:
-                raise UsageError(f"`{name}` in [tuning] must be a range [least, most]; got {list(span)}.")
+                raise UsageError(
+                    f"`{name}` in [tuning] must be a range [least, most]; got {list(span)}.",
+                    name=name,
+                    span=span,
+                )
         if self.learning_rate is not None and self.learning_rate[0] == 0:
             raise UsageError(
                 "`learning_rate` in [tuning] is tuned on a logarithmic scale, so its range "
@@ -85,7 +89,10 @@ class Budget:
 
     def __post_init__(self) -> None:
         if self.max_seconds is not None and not 0 < self.max_seconds < math.inf:
-            raise UsageError(f"`max_seconds` in [budget] must be a positive number; got {self.max_seconds}.")
+            raise UsageError(
+                f"`max_seconds` in [budget] must be a positive number; got {self.max_seconds}.",
+                max_seconds=self.max_seconds,
+            )
 
 
 @dataclass(frozen=True)
@@ -197,7 +204,9 @@ def _points(table: Mapping[str, Any], search: Search | None) -> tuple[dict[str, 
     sections = {name: dict(table[name]) for name in ("model", "data", "training")}
     if search is not None:
         if search.section not in ("model", "data"):
-            raise UsageError(f"[search] axis must be model.FIELD or data.FIELD; got {search.axis!r}.")
+            raise UsageError(
+                f"[search] axis must be model.FIELD or data.FIELD; got {search.axis!r}.", axis=search.axis
+            )
         sections[search.section][search.field] = search.low
     axes = [
         (section, field, value if isinstance(value, list) else [value])
@@ -264,11 +273,12 @@ def _seeds(value: Any) -> tuple[int, ...]:
         return tuple(range(value))
     if isinstance(value, list) and value and all(type(v) is int and 0 <= v <= MOST for v in value):
         if len(set(value)) < len(value):
-            raise UsageError(f"`seeds` lists a seed twice: {value}.")
+            raise UsageError(f"`seeds` lists a seed twice: {value}.", value=value)
         return tuple(value)
     raise UsageError(
         f"`seeds` must be a count of at least 1 and at most {MOST_RUNS:,}, or a list of seeds; got "
-        f"{show_value(value)}."
+        f"{show_value(value)}.",
+        seeds=value,
     )
 
 
@@ -283,8 +293,7 @@ def _rule(table: object) -> tuple[PassRule | None, bool]:
     if table is None:
         return None, False
     found = read_values(table, _PassSection, "[pass]")
-    # type: ignore[arg-type]  # the rule looks at it
-    return PassRule(found.metric, found.threshold), found.stop_early
+    return PassRule(found.metric, found.threshold), found.stop_early  # type: ignore[arg-type]  # the rule looks at it
 
 
 @dataclass(frozen=True)
@@ -300,6 +309,10 @@ def _search(table: object) -> Search | None:
         return None
     found = read_values(table, _SearchSection, "[search]")
     if found.low >= found.high:
-        raise UsageError(f"[search] needs whole numbers low < high; got {found.low} and {found.high}.")
+        raise UsageError(
+            f"[search] needs whole numbers low < high; got {found.low} and {found.high}.",
+            low=found.low,
+            high=found.high,
+        )
     goal: Goal = found.goal or ("smallest" if found.axis.startswith("model.") else "largest")
     return Search(found.axis, found.low, found.high, goal)

@@ -68,7 +68,7 @@ def read_curve(packed: bytes, where: str = "a stored curve") -> tuple[np.ndarray
     except (ByheartError, MemoryError):
         raise
     except Exception as error:  # zipfile, zlib, tokenize and numpy raise many types of exceptions
-        raise DataError(f"{where} cannot be read: {error or type(error).__name__}.") from error
+        raise DataError(f"{where} cannot be read: {error or type(error).__name__}.", where=where) from error
     return steps, {name.removeprefix("curve_"): values for name, values in arrays.items()}
 
 
@@ -76,7 +76,7 @@ def _document(text: str, run: str, name: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{run}: {name} is not JSON: {error}.") from None
+        raise DataError(f"{run}: {name} is not JSON: {error}.", run=run, name=name, error=error) from None
     _require(isinstance(found, dict), run, name, found)
     return dict(found)
 
@@ -88,4 +88,4 @@ def _is_number(value: object) -> bool:
 
 def _require(holds: bool, run: str, name: str, value: object) -> None:
     if not holds:
-        raise DataError(f"{run}: {name} is {repr(value)[:80]}.")
+        raise DataError(f"{run}: {name} is {repr(value)[:80]}.", run=run, name=name)

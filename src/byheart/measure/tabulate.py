@@ -66,7 +66,9 @@ def _parse(condition: str) -> tuple[str, str, str]:
         name, found, text = condition.partition(sign)
         if found:
             return name.strip(), sign, text.strip()
-    raise UsageError(f"{condition!r} is not a condition; write column=value, or use !=, <, <=, >, >=.")
+    raise UsageError(
+        f"{condition!r} is not a condition; write column=value, or use !=, <, <=, >, >=.", condition=condition
+    )
 
 
 def _meets(value: Any, sign: str, text: str) -> bool:
@@ -141,7 +143,7 @@ def points(rows: Sequence[Row], x: str, y: str) -> tuple[list[float], list[float
     for row in rows:
         pair = [row.get(name) for name in names]
         if any(isinstance(value, str) for value in pair):
-            raise UsageError(f"`{x}` and `{y}` must be numbers; got {pair[0]!r} and {pair[1]!r}.")
+            raise UsageError(f"`{x}` and `{y}` must be numbers; got {pair[0]!r} and {pair[1]!r}.", x=x, y=y)
         if pair[0] is not None and pair[1] is not None:
             found.append((float(pair[0]), float(pair[1])))
     return [one for one, _ in found], [other for _, other in found]

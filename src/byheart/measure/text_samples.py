@@ -196,7 +196,9 @@ def training_set_of_sample(d: Mapping[str, Any]) -> TrainingSet:
     ids, labels = _arrays(d["path"], d["collection"], d["seed"])
     ids, labels = ids[: d["n_samples"]], labels[: d["n_samples"]]
     if hashlib.sha256(ids.tobytes() + labels.tobytes()).hexdigest() != d["sha256"]:
-        raise DataError(f"{d['path']} changed since the runs were described; describe them again.")
+        raise DataError(
+            f"{d['path']} changed since the runs were described; describe them again.", path=d["path"]
+        )
     collection = COLLECTIONS[d["collection"]]
     words, numbered = np.unique(ids, return_inverse=True)
     inputs = numbered.reshape(ids.shape).astype(np.int64)

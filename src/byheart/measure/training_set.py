@@ -48,9 +48,14 @@ class TrainingSet:
         assert self.rows.shape == self.classes.shape == self.weights.shape
         assert (self.n_vocab > 0) == (self.inputs.ndim == 2)
         if self.n_vocab and not (self.inputs.min() >= 0 and self.inputs.max() < self.n_vocab):
-            raise DataError(f"token ids must lie in [0, {self.n_vocab}); found {self.inputs.max()}.")
+            raise DataError(
+                f"token ids must lie in [0, {self.n_vocab}); found {self.inputs.max()}.", n_vocab=self.n_vocab
+            )
         if self.classes.size and not (self.classes.min() >= 0 and self.classes.max() < self.n_classes):
-            raise DataError(f"labels must lie in [0, {self.n_classes}); found {self.classes.max()}.")
+            raise DataError(
+                f"labels must lie in [0, {self.n_classes}); found {self.classes.max()}.",
+                n_classes=self.n_classes,
+            )
         for array in (self.inputs, self.lengths, self.rows, self.classes, self.weights, self.values):
             if array is not None:
                 array.flags.writeable = False

@@ -56,7 +56,10 @@ def make_trainer(
             raise BudgetSpent(
                 f"the budget of {budget.max_seconds:g} s is spent: {len(records)} of {len(runs)} runs are "
                 "stored.\n"
-                "  Run the same command again to continue."
+                "  Run the same command again to continue.",
+                max_seconds=budget.max_seconds,
+                n_stored=len(records),
+                n_runs=len(runs),
             )
         return records
 

@@ -26,7 +26,9 @@ def expect_arrays(network: Network) -> None:
         expect_shape(name, weights[name], shape)
     kinds = {str(np.asarray(array).dtype) for array in weights.values()}
     if len(kinds) != 1 or not kinds <= set(FLOATS):
-        raise ShapeMismatch(f"the weights of one network must be of one float type, not {sorted(kinds)}.")
+        raise ShapeMismatch(
+            f"the weights of one network must be of one float type, not {sorted(kinds)}.", kinds=kinds
+        )
 
 
 def entries_of(shapes: Iterable[tuple[str, tuple[int, ...]]]) -> int:

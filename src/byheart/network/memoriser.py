@@ -57,28 +57,41 @@ class Memoriser:
                 wanted = "token ids" if network.takes_ids else (network.seq_len, network.dim)
                 raise InputMismatch(
                     f"the inputs are vectors of shape (sequence, dimension) = {inputs.values.shape[1:]}; "
-                    f"this model takes {wanted}."
+                    f"this model takes {wanted}.",
+                    shape=inputs.values.shape[1:],
+                    expected=wanted,
                 )
             return inputs.values
         if not network.takes_ids or network.n_vocab is None:
             raise InputMismatch(
-                f"the inputs are token ids; this model takes vectors of shape {(network.seq_len, network.dim)}."
+                f"the inputs are token ids; this model takes vectors of shape {(network.seq_len, network.dim)}.",
+                expected=(network.seq_len, network.dim),
             )
         if inputs.max_len > network.seq_len:
             row = int(np.argmax(inputs.lengths))
             raise InputMismatch(
-                f"sequence {row + 1} has {inputs.max_len} tokens; this model takes at most {network.seq_len}."
+                f"sequence {row + 1} has {inputs.max_len} tokens; this model takes at most {network.seq_len}.",
+                sequence=row + 1,
+                length=inputs.max_len,
+                seq_len=network.seq_len,
             )
         if network.pad is None:
             if len(inputs) and int(inputs.lengths.min()) < network.seq_len:
                 row = int(np.argmin(inputs.lengths))
                 raise InputMismatch(
                     f"sequence {row + 1} has {int(inputs.lengths[row])} tokens; "
-                    f"this model takes exactly {network.seq_len}."
+                    f"this model takes exactly {network.seq_len}.",
+                    sequence=row + 1,
+                    length=int(inputs.lengths[row]),
+                    seq_len=network.seq_len,
                 )
             return inputs.pad(0, network.seq_len)
         if inputs.ids.size and int(inputs.ids.max()) >= network.n_vocab:
-            raise InputMismatch(f"token id {int(inputs.ids.max())} is outside the vocabulary of this model.")
+            raise InputMismatch(
+                f"token id {int(inputs.ids.max())} is outside the vocabulary of this model.",
+                token=int(inputs.ids.max()),
+                n_vocab=network.n_vocab,
+            )
         if network.spec.family == "llama":  # a Llama removes the padding again
             return inputs.pad(network.pad)
         return inputs.pad(network.pad, network.seq_len)

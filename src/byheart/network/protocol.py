@@ -233,7 +233,8 @@ class Network(ABC):
     def classes_of(self, outputs: np.ndarray, n_classes: int) -> np.ndarray:
         """Return the class numbers for outputs of the module, (n_samples, n_tokens); `UNKNOWN` if an output is not a class."""
         raise UsageError(
-            f"the outputs of a {self.spec.family} are not classes: its answers are generated text."
+            f"the outputs of a {self.spec.family} are not classes: its answers are generated text.",
+            family=self.spec.family,
         )
 
     def compute_logits(

@@ -180,7 +180,8 @@ def ray_cluster(address: str, purpose: str) -> Iterator[Any]:
             raise UsageError(
                 f"no Ray cluster answers at {address}.\n"
                 "  Start a cluster with `ray start --head` and give its address, or give `local` to "
-                "start one on this machine."
+                "start one on this machine.",
+                address=address,
             ) from error
     try:
         yield ray

@@ -173,7 +173,9 @@ def separating_direction(
         if best is not None and is_settled and (largest_spread is None or best[0] <= largest_spread):
             return best[1]
     raise AssumptionViolated(
-        f"no direction was found that separates {n_points} points in dimension {dim}. Are two of them equal?"
+        f"no direction was found that separates {n_points} points in dimension {dim}. Are two of them equal?",
+        n_points=n_points,
+        dim=dim,
     )
 
 

@@ -149,6 +149,5 @@ def prepare(texts: dict[str, Sequence[dict[str, Any]]], folder: Path) -> list[Pr
             if seed == SEEDS[0]:
                 found.append(report)
     folder.mkdir(parents=True, exist_ok=True)
-    # type: ignore[arg-type]  # an array is taken for the flag allow_pickle
-    np.savez_compressed(folder / FILE, **arrays)
+    np.savez_compressed(folder / FILE, **arrays)  # type: ignore[arg-type]  # an array is taken for the flag allow_pickle
     return found

@@ -107,7 +107,7 @@ def _as_text(document: Mapping[str, Any]) -> bytes:
         ) from None
     except (TypeError, ValueError) as error:
         raise UsageError(
-            f"the record of this model is not plain JSON, so it cannot be saved: {error}."
+            f"the record of this model is not plain JSON, so it cannot be saved: {error}.", error=error
         ) from None
 
 

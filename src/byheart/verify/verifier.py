@@ -98,7 +98,8 @@ def verify(
     if not isinstance(dataset, Dataset | DatasetPieces):
         raise UsageError(
             f"verify takes a Dataset, not {type(dataset).__name__}.\n"
-            "  Make one with byheart.Dataset.read(path) or byheart.Dataset.from_pairs(pairs)."
+            "  Make one with byheart.Dataset.read(path) or byheart.Dataset.from_pairs(pairs).",
+            given_type=type(dataset).__name__,
         )
     if memoriser.task != dataset.task:
         raise UsageError(
@@ -295,7 +296,8 @@ def verify_model(model: Checkable, data: Dataset | DatasetPieces, **options: Any
     """
     if not isinstance(model, Checkable):
         raise UsageError(
-            f"verify takes a Model, not {type(model).__name__}.\n  Open one with byheart.load(path)."
+            f"verify takes a Model, not {type(model).__name__}.\n  Open one with byheart.load(path).",
+            given_type=type(model).__name__,
         )
     earlier = model.certificate
     expected = {}

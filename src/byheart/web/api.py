@@ -126,7 +126,8 @@ def make_router(
         if kept is None:
             raise UsageError(
                 f"the data file of the model {request.model!r} is missing.\n"
-                "  Upload the file that the model was compiled from, and choose it."
+                "  Upload the file that the model was compiled from, and choose it.",
+                model=request.model,
             )
         return str(kept)
 
@@ -252,7 +253,7 @@ def make_router(
         """Return one reproduction: every number in the figure, and the verdict."""
         record = _figure(folders, name)
         if record is None:
-            raise DoesNotHold(f"{name}.json is not a record of a figure.")
+            raise DoesNotHold(f"{name}.json is not a record of a figure.", name=name)
         return record
 
     @api.get("/runs", tags=["figures"])

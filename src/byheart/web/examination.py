@@ -75,7 +75,11 @@ def _estimate(name: str, shape: DataShape) -> Document:
     }
     try:
         if shape.task not in method.tasks:
-            raise UsageError(f"it supports {', '.join(method.tasks)}, but the task is {shape.task}.")
+            raise UsageError(
+                f"it supports {', '.join(method.tasks)}, but the task is {shape.task}.",
+                tasks=method.tasks,
+                task=shape.task,
+            )
         size, row["options"] = usual_estimate(method, shape)
         row["size"] = asdict(size)
         plainest = method.usual(method.precisions[0])[-1]

@@ -88,7 +88,8 @@ class Folders:
         if sum(1 for _ in self.data.iterdir()) >= limits.n_data:
             raise TooLarge(
                 f"the limit of {limits.n_data} data files is reached. Restart the server to "
-                "remove the uploads."
+                "remove the uploads.",
+                limit=limits.n_data,
             )
         with tempfile.NamedTemporaryFile(dir=self.data, prefix=".upload-", delete=False) as stream:
             part = Path(stream.name)
@@ -141,7 +142,7 @@ class Folders:
         """Return an unused path for a model, named after `name`."""
         wanted = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._")[:48] or "model"
         if len(self.list_models()) >= limits.n_models:
-            raise TooLarge(f"the limit of {limits.n_models} models is reached.")
+            raise TooLarge(f"the limit of {limits.n_models} models is reached.", limit=limits.n_models)
         return next(path for each in _names_from(wanted) if not (path := self.models / each).exists())
 
     def data_of(self, model: str) -> Path | None:
@@ -185,5 +186,6 @@ def too_large(limits: Limits) -> TooLarge:
     """Return the error for a file that is larger than the limit."""
     return TooLarge(
         f"the file is larger than {limits.upload_bytes // (1 << 20):,} MB, the limit of this page.\n"
-        "  Compile it on the command line: byheart compile FILE -o DIR."
+        "  Compile it on the command line: byheart compile FILE -o DIR.",
+        limit_bytes=limits.upload_bytes,
     )

@@ -83,7 +83,8 @@ class JobQueue:
             if len(self._waiting) >= self._limits.n_waiting:
                 raise TooManyJobs(
                     f"the limit of {len(self._waiting)} waiting jobs is reached.\n"
-                    "  Wait until some have ended, or cancel some."
+                    "  Wait until some have ended, or cancel some.",
+                    limit=len(self._waiting),
                 )
             job = Job(secrets.token_hex(6), task, title, arguments, request, time.time())
             self._jobs[job.id] = job
@@ -196,7 +197,7 @@ class JobQueue:
 
     def _find(self, job_id: str) -> Job:
         if job_id not in self._jobs:
-            raise UnknownJob(f"there is no job {job_id!r}. Ended jobs are removed after a while.")
+            raise UnknownJob(f"there is no job {job_id!r}. Ended jobs are removed after a while.", job=job_id)
         return self._jobs[job_id]
 
     def _forget_oldest(self) -> None:

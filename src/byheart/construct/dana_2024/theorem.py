@@ -88,7 +88,11 @@ def _theorem(
     """Draw heads until the native forward pass answers every sequence correctly."""
     dim, head_dim = options.sizes(data.task, targets.n_outputs, len(targets))
     if dim < 2 or not 1 <= head_dim <= dim:
-        raise UsageError(f"dim = {dim} must be at least 2, and head_dim = {head_dim} must be from 1 to dim.")
+        raise UsageError(
+            f"dim = {dim} must be at least 2, and head_dim = {head_dim} must be from 1 to dim.",
+            dim=dim,
+            head_dim=head_dim,
+        )
     encoder = _encoder(targets, data, dim, options.precision)
     for _attempt in range(ATTEMPTS):
         found = interpolate(
@@ -126,7 +130,11 @@ def _encoder(targets: NextTokenTargets, data: Dataset, dim: int, precision: str)
         raise UsageError(
             f"distributions over {n_outputs} tokens after {len(targets)} contexts need dim >= {needed} (DPC24 Proposition 2); "
             f"dim is {dim}.\n"
-            "  For a smaller dimension, byheart.construct.dana_2024.encoders.best_encoder finds the best encoder."
+            "  For a smaller dimension, byheart.construct.dana_2024.encoders.best_encoder finds the best encoder.",
+            n_outputs=n_outputs,
+            n_targets=len(targets),
+            needed=needed,
+            dim=dim,
         )
     return encoder_of_logits(targets.logits(LOGIT_MARGIN[precision]), dim)
 

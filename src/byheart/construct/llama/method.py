@@ -139,7 +139,8 @@ def check_conditions(llama: Llama, texts: TokenTexts) -> NoRounding:
     if n_wrong or not found.conditions.holds:
         problem = found.conditions.problems[0] if found.conditions.problems else f"{n_wrong} tokens are wrong"
         raise DoesNotHold(
-            f"llama built a network that does not compute exactly: {problem}; nothing was saved."
+            f"llama built a network that does not compute exactly: {problem}; nothing was saved.",
+            problem=problem,
         )
     return found.conditions
 
@@ -196,7 +197,8 @@ def size_of(shape: DataShape, options: LlamaOptions | None = None) -> Size:
     longest = shape.seq_len + per_value + 2
     if longest + 1 > MOST_POSITIONS:
         raise AssumptionViolated(
-            f"these texts have up to {longest:,} tokens; a compiled Llama has at most {MOST_POSITIONS:,} positions."
+            f"these texts have up to {longest:,} tokens; a compiled Llama has at most {MOST_POSITIONS:,} positions.",
+            longest=longest,
         )
     layout = choose_layout(
         TextShape(

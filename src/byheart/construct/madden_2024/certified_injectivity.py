@@ -45,7 +45,9 @@ def certify_injectivity(
                 that is non-zero at one point is zero almost nowhere.
     """
     if front.dim != 1:
-        raise UsageError(f"the theorems are about dimension 1; this decoder has dimension {front.dim}.")
+        raise UsageError(
+            f"the theorems are about dimension 1; this decoder has dimension {front.dim}.", dim=front.dim
+        )
     contexts = [[int(token) for token in row if token != front.pad] for row in encoded.tolist()]
     z = [Fraction(float(value)) for value in front.tokens[:, 0]]
     if isinstance(front.mixing, TokenAveraging):

@@ -76,7 +76,11 @@ class MaddenOptions:
     def __post_init__(self) -> None:
         for name, value in (("margin", self.margin), ("gap", self.gap)):
             if value is not None and not 0 < value <= LARGEST_MARGIN:
-                raise UsageError(f"{name} must be above 0 and at most {LARGEST_MARGIN:,}; got {value}.")
+                raise UsageError(
+                    f"{name} must be above 0 and at most {LARGEST_MARGIN:,}; got {value}.",
+                    name=name,
+                    value=value,
+                )
         if self.base is not None and not (1 / LARGEST_BASE <= self.base <= LARGEST_BASE and self.base != 1):
             raise UsageError(
                 f"base must lie between 1/{LARGEST_BASE} and {LARGEST_BASE} and differ from 1; got {self.base}.\n"
@@ -86,7 +90,8 @@ class MaddenOptions:
         if self.solver == "steps" and self.activation != "tanh":
             raise UsageError(
                 f"steps need an activation that saturates: tanh, not {self.activation}.\n"
-                "  Choose solver=random-features for it."
+                "  Choose solver=random-features for it.",
+                activation=self.activation,
             )
         if self.solver == "steps" and self.hidden_width is not None:
             raise UsageError(

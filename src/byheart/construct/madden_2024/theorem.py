@@ -308,7 +308,9 @@ def _with_shaped_neurons(problem: _Problem, front: Decoder, encoded: np.ndarray,
         search = find_fewest(fit, lambda each: each.fit.reached, min(FIRST_WIDTH, len(targets)), most=most)
         if search is None:
             raise AssumptionViolated(
-                f"{most} neurons do not reach a gap of {goal:.4g} nats.\n  Allow a larger gap, or another solver."
+                f"{most} neurons do not reach a gap of {goal:.4g} nats.\n  Allow a larger gap, or another solver.",
+                most=most,
+                goal=goal,
             )
         found = search.fit
         # each width with its gap; the width just below the smallest one misses the goal for this seed and this solver

@@ -45,7 +45,9 @@ def heads_for(n_examples: int, n_context: int, head_dim: int) -> int:
     step = min(n_context, head_dim) - 1
     if step < 1:
         raise AssumptionViolated(
-            f"{NAME} needs at least two context tokens and heads of size at least two, not {n_context} tokens and size {head_dim}."
+            f"{NAME} needs at least two context tokens and heads of size at least two, not {n_context} tokens and size {head_dim}.",
+            n_context=n_context,
+            head_dim=head_dim,
         )
     return max(1, -((1 - n_examples) // step))
 
@@ -156,7 +158,9 @@ def _check_assumptions(x: Float[np.ndarray, "n_examples seq_len dim"], n_context
     if n_context < 2 or n_context >= dim:
         raise AssumptionViolated(
             f"{NAME} needs contexts of 2 to d - 1 tokens; here n = {n_context} tokens before the query and d = {dim}.\n"
-            "  Use vectors of a higher dimension, or choose another method, such as kajitsuka-sato-2023."
+            "  Use vectors of a higher dimension, or choose another method, such as kajitsuka-sato-2023.",
+            n_context=n_context,
+            dim=dim,
         )
     flat = x.reshape(len(x), -1)
     if len(np.unique(flat, axis=0)) < len(flat):
@@ -168,7 +172,8 @@ def _check_assumptions(x: Float[np.ndarray, "n_examples seq_len dim"], n_context
         row = int(np.argmax(ranks < n_context))
         raise AssumptionViolated(
             f"{NAME} needs independent context vectors; those of sample {row + 1} have rank {int(ranks[row])} < {n_context}.\n"
-            "  Choose another method, such as kajitsuka-sato-2023."
+            "  Choose another method, such as kajitsuka-sato-2023.",
+            n_context=n_context,
         )
 
 

@@ -58,7 +58,10 @@ def short_direction(
             )  # all positions, and so their differences, are multiples of its lowest bit
             unit = (together & -together).bit_length() - 1 if together else 0
             return best[1], [place >> unit for place in best[2]], unit
-    raise AssumptionViolated(f"no direction separates the {points.n_points} points. Are two of them equal?")
+    raise AssumptionViolated(
+        f"no direction separates the {points.n_points} points. Are two of them equal?",
+        n_points=points.n_points,
+    )
 
 
 def fold(places: Sequence[int], rng: np.random.Generator) -> tuple[list[int], list[int]]:

@@ -99,7 +99,9 @@ def size_of(shape: DataShape, options: NoOptions) -> Size:
     parts = expected_parts(shape)
     if parts.n_fields * field_bits > MOST_BITS:
         raise AssumptionViolated(
-            f"{NAME} would need weights of {parts.n_fields * field_bits:,} bits; sizes are estimated up to {MOST_BITS:,}."
+            f"{NAME} would need weights of {parts.n_fields * field_bits:,} bits; sizes are estimated up to {MOST_BITS:,}.",
+            weight_bits=parts.n_fields * field_bits,
+            most_bits=MOST_BITS,
         )
     axes = [1] if table is not None else [typical(MANTISSA_BITS["float64"])] * (shape.dim or 1)
     steps = lookup_outline(parts, field_bits, 2 * n_points.bit_length())

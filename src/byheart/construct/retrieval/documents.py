@@ -32,7 +32,8 @@ def recitation(texts: Sequence[str], tokenizer: str | Tokenizer = "word") -> Dat
     chosen = make_tokenizer(tokenizer, texts)
     documents = chosen.encode_all(texts)
     if int(documents.lengths.min()) == 0:
-        raise DataError(f"text {int(np.argmin(documents.lengths)) + 1} has no tokens.")
+        number = int(np.argmin(documents.lengths)) + 1
+        raise DataError(f"text {number} has no tokens.", number=number)
     return recitation_of_tokens(documents, chosen)
 
 

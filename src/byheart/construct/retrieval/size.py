@@ -61,7 +61,8 @@ class RetrievalOptions:
     def __post_init__(self) -> None:
         if self.word_bits is not None and self.precision != "exact":
             raise UsageError(
-                f"word_bits is an option of precision exact; the word size of {self.precision} is fixed."
+                f"word_bits is an option of precision exact; the word size of {self.precision} is fixed.",
+                precision=self.precision,
             )
 
     @property
@@ -146,7 +147,9 @@ def _short_layout(
     if shape.task == "seq-to-seq" or found.n_projections:
         what = "a label for each token" if shape.task == "seq-to-seq" else "vectors that are not on a grid"
         raise AssumptionViolated(
-            f"precision {stored} does not support data with {what}.\n  Use precision float32 or float64."
+            f"precision {stored} does not support data with {what}.\n  Use precision float32 or float64.",
+            stored=stored,
+            what=what,
         )
     refused: AssumptionViolated | None = None
     layouts: list[RetrievalLayout] = []

@@ -140,7 +140,9 @@ class AttentionOnly(AnswersWithLogits):
     def __post_init__(self) -> None:
         dim, out = self.query.shape[2], self.unembedding.shape[1]
         if self.skip and out != dim:
-            raise ShapeMismatch(f"a skip connection needs outputs of dimension {dim}, not {out}.")
+            raise ShapeMismatch(
+                f"a skip connection needs outputs of dimension {dim}, not {out}.", dim=dim, out=out
+            )
         if self.ragged and (self.embedding is None or not self.sees_itself):
             raise ShapeMismatch("ragged sequences need token ids, and a last token that attends to itself.")
         if not self.sees_itself and self.seq_len < 2:

@@ -40,7 +40,9 @@ class Dyadic:
             value = Fraction(float(value))
         numerator, denominator = int(value.numerator), int(value.denominator)
         if denominator & (denominator - 1):
-            raise ByheartError(f"{value} is not a dyadic rational: its denominator is not a power of two.")
+            raise ByheartError(
+                f"{value} is not a dyadic rational: its denominator is not a power of two.", value=value
+            )
         if numerator == 0:
             return ZERO
         twos = (numerator & -numerator).bit_length() - 1

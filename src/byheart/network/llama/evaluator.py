@@ -202,7 +202,8 @@ class Machine:
         """
         if layer <= self.last_gather:
             raise UsageError(
-                f"layer {layer} of this model is not a table layer, because it or a later layer reads other tokens."
+                f"layer {layer} of this model is not a table layer, because it or a later layer reads other tokens.",
+                layer=layer,
             )
         return self._run(range(layer), *self._enter(ids, starts, asked))
 

@@ -183,7 +183,9 @@ def _module_tokens(module: Any, device: str, ids: np.ndarray, asked: np.ndarray)
 def _evaluate(llama: Llama, texts: ChainedTexts) -> Int[np.ndarray, " n_asked"]:
     found = evaluate(llama, texts)
     if not found.conditions.holds:
-        raise DoesNotHold(f"this Llama rounds: {found.conditions.problems[0]}.")
+        raise DoesNotHold(
+            f"this Llama rounds: {found.conditions.problems[0]}.", problems=found.conditions.problems
+        )
     return found.tokens
 
 

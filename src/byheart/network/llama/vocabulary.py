@@ -144,7 +144,8 @@ def _document(tokenizer: Tokenizer, more: Sequence[str]) -> tuple[dict[str, Any]
         document |= {"pre_tokenizer": {"type": "Whitespace"}, "decoder": None}
     else:
         raise AssumptionViolated(
-            f"the method llama cannot write a tokenizer.json for {tokenizer.name} tokenizers."
+            f"the method llama cannot write a tokenizer.json for {tokenizer.name} tokenizers.",
+            name=tokenizer.name,
         )
     words = [*tokenizer.vocabulary, *more]
     document["model"] = {"type": "WordLevel", "vocab": {word: i for i, word in enumerate(words)}}

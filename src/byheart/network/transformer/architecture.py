@@ -117,15 +117,23 @@ class Attention:
         if not self.heads:
             raise ShapeMismatch("an attention layer needs at least one head.")
         if self.pattern != "full" and self.kind != "uniform":
-            raise ShapeMismatch(f"the pattern {self.pattern} is available only for uniform attention.")
+            raise ShapeMismatch(
+                f"the pattern {self.pattern} is available only for uniform attention.", pattern=self.pattern
+            )
         for number, head in enumerate(self.heads):
             size, model = head.value.shape
             expect_shape(f"output of head {number}", head.output, (model, size))
             scored = head.key is not None and head.query is not None
             if self.kind == "uniform" and (head.key is not None or head.query is not None):
-                raise ShapeMismatch(f"head {number} of a uniform attention layer has a key or a query.")
+                raise ShapeMismatch(
+                    f"head {number} of a uniform attention layer has a key or a query.", number=number
+                )
             if self.kind != "uniform" and not scored:
-                raise ShapeMismatch(f"head {number} of a {self.kind} attention layer lacks its key or query.")
+                raise ShapeMismatch(
+                    f"head {number} of a {self.kind} attention layer lacks its key or query.",
+                    number=number,
+                    kind=self.kind,
+                )
             for name, weights in (("key", head.key), ("query", head.query)):
                 if weights is not None:
                     expect_shape(f"{name} of head {number}", weights, (size, model))
@@ -192,7 +200,8 @@ class Transformer(Network):
         model, dim = self.w_in.shape
         if self.w_out.shape[1] != model:
             raise ShapeMismatch(
-                f"w_out reads {self.w_out.shape[1]} channels, but the residual stream has {model}."
+                f"w_out reads {self.w_out.shape[1]} channels, but the residual stream has {model}.",
+                width=model,
             )
         if self.embedding is not None:
             expect_shape("the token embedding", self.embedding.tokens, (self.embedding.tokens.shape[0], dim))
@@ -202,18 +211,30 @@ class Transformer(Network):
             expect_shape("the extra token", self.extra, (1, dim))
         for number, layer in enumerate(self.layers):
             if isinstance(layer, FeedForward) and layer.w1.shape[1] != model:
-                raise ShapeMismatch(f"layer {number} reads {layer.w1.shape[1]} channels, not {model}.")
+                raise ShapeMismatch(
+                    f"layer {number} reads {layer.w1.shape[1]} channels, not {model}.",
+                    number=number,
+                    width=model,
+                )
             if isinstance(layer, Attention) and any(head.value.shape[1] != model for head in layer.heads):
-                raise ShapeMismatch(f"a head of layer {number} does not read {model} channels.")
+                raise ShapeMismatch(
+                    f"a head of layer {number} does not read {model} channels.", number=number, width=model
+                )
         kinds = {
             "exact" if isinstance(weights, SparseMatrix) else str(weights.dtype)
             for _, weights in self.parameters()
         }
         if len(kinds) != 1 or not kinds <= {"exact", "float64", "float32"}:
-            raise ShapeMismatch(f"the weights of one network must be of one kind, not {sorted(kinds)}.")
+            raise ShapeMismatch(
+                f"the weights of one network must be of one kind, not {sorted(kinds)}.", kinds=kinds
+            )
         if self.storage is not None:
             if kinds != {"float32"}:
-                raise ShapeMismatch(f"weights stored as {self.storage.precision} are float32, not {kinds}.")
+                raise ShapeMismatch(
+                    f"weights stored as {self.storage.precision} are float32, not {kinds}.",
+                    precision=self.storage.precision,
+                    kinds=kinds,
+                )
             self.encoded()
 
     def encoded(self) -> dict[str, tuple[np.ndarray, np.ndarray | None]]:

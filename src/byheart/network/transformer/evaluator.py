@@ -137,7 +137,8 @@ def _mean(total: Column, n_tokens: int) -> Column:
     if mean is None:
         raise NotExact(
             f"a mean over {n_tokens} tokens is not a dyadic rational here.\n"
-            f"  Scale W_O·W_V by {n_tokens}, or evaluate with the interpreter."
+            f"  Scale W_O·W_V by {n_tokens}, or evaluate with the interpreter.",
+            n_tokens=n_tokens,
         )
     return Column(total.partition, mean)
 

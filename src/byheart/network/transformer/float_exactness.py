@@ -86,7 +86,7 @@ def _sums(network: Transformer, encoded: np.ndarray) -> Iterator[tuple[float, st
             for bits, part in found:
                 yield bits, f"layers.{at}.{part}"
         else:
-            raise UsageError(f"{layer.kind} attention is not covered by this check.")
+            raise UsageError(f"{layer.kind} attention is not covered by this check.", kind=layer.kind)
     bits, _ = _linear(stream, _array(network.w_out))
     yield bits, "w_out"
 

@@ -138,12 +138,16 @@ class TransformerModule(nn.Module):
             fits = inputs.ndim == 2 and not inputs.is_floating_point()
         if not fits:
             raise UsageError(
-                f"this module takes {wanted}; got {inputs.dtype} of shape {tuple(inputs.shape)}."
+                f"this module takes {wanted}; got {inputs.dtype} of shape {tuple(inputs.shape)}.",
+                wanted=wanted,
+                dtype=inputs.dtype,
+                shape=inputs.shape,
             )
         if self.positions is not None and inputs.shape[1] != len(self.positions):
             raise UsageError(
                 f"this module takes {len(self.positions)} tokens per sequence; got {inputs.shape[1]}.\n"
-                "  Pad shorter sequences on the left with model.network.pad; longer ones are unknown. model.predict does both."
+                "  Pad shorter sequences on the left with model.network.pad; longer ones are unknown. model.predict does both.",
+                n_positions=len(self.positions),
             )
 
     def forward(self, inputs: torch.Tensor, last_only: bool = False) -> torch.Tensor:
