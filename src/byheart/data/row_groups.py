@@ -58,7 +58,7 @@ def number_values(values: Int[np.ndarray, " n_values"]) -> Int[np.ndarray, " n_v
         first_of = np.full(largest + 1, values.size)
         first_of[values[::-1]] = np.arange(values.size)[
             ::-1
-        ]  # where a value is repeated, the last assignment stays
+        ]  # for a repeated value, the last assignment stays
         table = np.empty(largest + 1, dtype=np.int64)
         table[np.argsort(first_of, kind="stable")] = np.arange(largest + 1)
         return np.asarray(table[values])

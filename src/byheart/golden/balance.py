@@ -1,21 +1,22 @@
-"""A checkpoint in which large numbers balance: a small fault tips an answer, the rounding of bfloat16 does not.
+"""A checkpoint in which large numbers nearly cancel: a small fault changes an answer, but rounding to bfloat16 does not.
 
-Drawn at random, a checkpoint hides small faults in bfloat16: it rounds to 8 bits, and a base of RoPE that is 0.1% off changes
-less. Here every token has 32 columns of 2^-8 or -2^-8, so the mean of squares is 2^-17, as much as epsilon, and the first norm
-multiplies by 2^8 exactly. Queries of layer 1 are constant; a token is loud or quiet, and only loud ones have a key.
+A checkpoint with random weights does not show small faults in bfloat16, which rounds to 8 bits: a RoPE base that is 0.1% wrong
+changes less than that. In this checkpoint, every token has 32 columns of 2^-8 or -2^-8. The mean of their squares is therefore
+2^-17, about as large as epsilon, and the first norm multiplies by exactly 2^8. The queries of layer 1 are constant. Each token is
+either loud or quiet, and only loud tokens have a key.
 
-1. *Scale heads* use the last RoPE pair, which hardly turns (`rope_scaling`). A loud token scores 42 or 36 nats, exactly, and a
-   quiet one 0, but the values of quiet ones are 2^60 times as large: both sides weigh the same. A scale that is 0.5%
-   off moves 0.2
-   nats, a fifth of one side; an epsilon of 1e-6 more moves 2.6.
-2. *RoPE heads* use the other seven pairs, 16 nats each. Loud tokens are rare, up to hundreds of tokens back, and the one whose
-   distance scores most decides. At a distance of 300 a base 0.1% off turns a pair by up to 0.1, which moves some 3 nats;
-   rounding moves a few tenths.
-3. The sign of what each of the 8 heads finds is a bit of the answer, times a bit of the last token: a product that the
-   feed-forward part takes, with numbers above 2^16, which float16 does not hold.
+1. *Scale heads* use the last RoPE pair, which hardly rotates (`rope_scaling`). A loud token scores exactly 42 or 36 nats, and a
+   quiet token scores 0. The values of quiet tokens are 2^60 times as large, so that loud and quiet tokens have equal weight. A
+   scale that is 0.5% wrong changes the score by 0.2 nats, which changes one side by a fifth. An epsilon that is larger by 1e-6
+   changes the score by 2.6 nats.
+2. *RoPE heads* use the other seven pairs, 16 nats each. Loud tokens are rare and up to hundreds of tokens back. The one whose
+   distance has the highest score decides. At a distance of 300, a base that is 0.1% wrong rotates a pair by up to 0.1, which
+   changes the score by about 3 nats; rounding changes it by a few tenths.
+3. The sign of each of the 8 heads' outputs, times a bit of the last token, is a bit of the answer. The feed-forward part
+   computes this product with numbers above 2^16, which float16 cannot represent.
 
-Layer 2 is generic, with outputs a third as large. Which prompts are cases is found by search, as in `selection`; the bound for
-bfloat16 comes from `trials`, since what is exact here is noisy to the analysis of `rounding`.
+Layer 2 is generic, with outputs a third as large. A search finds the prompts that become cases, as in `selection`. The bound for
+bfloat16 comes from `trials`, because the analysis of `rounding` assigns an error even to steps that are exact here.
 """
 
 from __future__ import annotations
@@ -39,13 +40,14 @@ N_BITS = 8
 PINS, IDS = range(8), range(8, 16)
 FOUND, PRODUCT = range(32, 40), range(40, 48)
 N_COLUMNS = 32
-"""Columns of a token; those behind are written by the layers."""
+"""The number of columns that a token's embedding uses. The layers write the columns after them."""
 
 
 @dataclass(frozen=True)
 class System:
-    """Columns that say whether a token is loud, and its values: the first two agree in loud tokens, the last two in
-    quiet ones.
+    """The columns that tell whether a token is loud, and the columns of its values.
+
+    The two loud values are equal in loud tokens and cancel in quiet tokens; the two quiet values do the opposite.
     """
 
     loud: int
@@ -64,13 +66,13 @@ SCALE_NATS = (
     42,
     36,
 )  # of the scale heads, both of the first key-value head; 0.5% more is the next number of bfloat16
-BALANCED_AT = (1.0, 2.0)  # loud tokens for each quiet one where both sides weigh the same
-# both sides are nearly equal where it matters: their difference counts more than what other heads find
+BALANCED_AT = (1.0, 2.0)  # the number of loud tokens per quiet token at which both sides have equal weight
+# where it matters both sides are nearly equal, so their difference is multiplied by this
 GAIN = 4.0
 PAIR_NATS = 16
 KEY = 4.0
 WIDE = 2.0**18
-"""Beyond float16."""
+"""Larger than the largest float16."""
 
 
 def draw_balance_weights(shape: Shape) -> dict[str, Tensor]:
@@ -106,7 +108,7 @@ def token_codes(shape: Shape, rng: np.random.Generator) -> Tensor:
 
 
 def _generic(shape: Shape, rng: np.random.Generator) -> dict[str, Tensor]:
-    """Random weights for layer 2, the norms and the head; those of layer 1 are written over."""
+    """Return random weights for both layers, the norms and the head; most of those of layer 1 are overwritten."""
 
     def normal(size: tuple[int, ...], spread: float) -> Tensor:
         values = rng.standard_normal(size)
@@ -156,7 +158,7 @@ def _write_attention(shape: Shape, weights: dict[str, Tensor], rng: np.random.Ge
             for row in range(slow):
                 rows[row, pins] = amplitude * torch.cos(phases[row])
                 rows[half + row, pins] = amplitude * torch.sin(phases[row])
-        # what a head reads has the sign of its value, with a share of each of its parts
+        # a head's output has the sign of the value that it reads; every component contributes a share
         value = v[group * size : (group + 1) * size].abs().sum(1)
         signs = v[group * size : (group + 1) * size].sum(1).sign()
         shares = torch.from_numpy(rng.uniform(0.5, 1.5, size))
@@ -174,7 +176,7 @@ def _write_attention(shape: Shape, weights: dict[str, Tensor], rng: np.random.Ge
 
 
 def _write_products(weights: dict[str, Tensor], rng: np.random.Generator) -> None:
-    """Units 2 j and 2 j + 1 give what head j found, times bit j of the token: silu(b) - silu(-b) = b."""
+    """Make units 2 j and 2 j + 1 multiply the output of head j by bit j of the token: silu(b) - silu(-b) = b."""
     at = "model.layers.0.mlp"
     gate, up, down = (weights[f"{at}.{name}_proj.weight"] for name in ("gate", "up", "down"))
     for bit in range(N_BITS):
@@ -226,9 +228,9 @@ def tips() -> dict[str, Change]:
 
 @dataclass(frozen=True)
 class Batch:
-    """Prompts of one length: at most `n_drawn`, with the share of tokens that are loud in each system.
+    """At most `n_drawn` random prompts of one length; `loud` gives the share of loud tokens for each system.
 
-    Cases are sought until each of `tips` changes the answers of `n_times`.
+    Cases are searched until each of the faults `tips` changes the answers of `n_times` cases.
     """
 
     length: int
@@ -243,10 +245,10 @@ BATCHES = (
     Batch(320, 240, (0.4, 0.03), ("base up", "base down", "frequencies up", "frequencies down", "cache"), 4),
 )
 LEAST_GAP = 0.1
-"""Logits reach 16, where neighbours in bfloat16 differ by 0.125: smaller gaps are not worth a trial."""
+"""Do not try prompts with a smaller gap: logits are up to 16, where neighbouring bfloat16 numbers differ by 0.125."""
 
 BLOCK = 4_000_000
-"""How many scores of one head are computed at once."""
+"""The maximum number of attention scores computed at once."""
 
 
 @torch.no_grad()
@@ -262,7 +264,7 @@ def find_balance_cases(
         fine = [float(margins_by_trials(shape, weights, [row], N_NEW, "float32")) for row in rows]
         gaps = smallest_gaps(shape, weights, rows).tolist()
         for row, gap, coarse, exact in zip(rows, gaps, margins, fine, strict=True):
-            # keys and values in float16 would overflow: no case holds there
+            # keys and values overflow in float16, so no case applies to it
             each: dict[NumberType, float] = {"float32": exact, "float16": 0.0, "bfloat16": coarse}
             case = case_of(shape, row[:-N_NEW], row[-N_NEW:], gap, each)
             found.append(replace(case, name=f"{shape.name}/balance-{len(found):02}"))
@@ -270,7 +272,7 @@ def find_balance_cases(
 
 
 def _prompts(engine: ReferenceEngine, batch: Batch, rng: np.random.Generator) -> Tensor:
-    """Draw random tokens, each of which is loud with the given probability in each system."""
+    """Draw random prompts. In each system, a token is loud with the probability given by the batch."""
     codes = engine.weight(f"{EMBEDDING}.weight")[:, [SCALE.loud, ROPE.loud]] > 0
     kind = (codes.long() @ torch.tensor([2, 1]))[N_SPECIAL:]
     tokens = [N_SPECIAL + (kind == each).nonzero().flatten().numpy() for each in range(4)]

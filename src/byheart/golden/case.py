@@ -26,7 +26,7 @@ N_NEW = 5
 """Number of tokens in an answer."""
 
 N_SUMS = 2
-"""The number of sums of logits that a case has, if it has any."""
+"""The number of logit sums of a case that has any."""
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ LAST_PAIR_STANDS = {
     "high_freq_factor": 9.4,
     "original_max_position_embeddings": 100,
 }
-"""With 8 pairs and a base of 2: the last is slower than the limit and divided by the factor, the other seven stay."""
+"""With 8 pairs and a base of 2, the last frequency is below the limit and is divided by the factor; the other seven stay."""
 
 LINEAR = {"rope_type": "linear", "factor": 2.0}
 

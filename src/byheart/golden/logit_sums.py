@@ -1,9 +1,8 @@
-"""Sums of all logits after a prompt. They check the rows of a large vocabulary, which decisions alone cannot.
+"""Sums of all logits after a prompt. They check every row of a large vocabulary, which decisions alone cannot.
 
-A row of the output head takes part only in decisions that its token wins or nearly wins, so checking 70,000 tokens
-would take as many prompts. A signed sum of all logits, however, contains every row. Rounding to float32 moves such a
-sum by at most a known bound
-(`rounding.sum_bounds`), so a single logit that is off by more is noticed.
+A row of the output head affects only the decisions that its token wins or nearly wins, so checking 70,000 tokens would take as
+many prompts. A signed sum of all logits, however, contains every row. Rounding to float32 changes such a sum by at most a known
+bound (`rounding.sum_bounds`), so a single logit with a larger error is noticed.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ N_SUMMED = 8
 def signs(vocab: int) -> Tensor:
     """Return the signs of the logits in each sum, `(sums, vocabulary)`.
 
-    Each is 1 or -1, from the bits of a multiple of the token id.
+    Each sign is 1 or -1, taken from a bit of a multiple of the token id.
     """
     ids = torch.arange(1, vocab + 1)[None]
     multipliers = torch.tensor([[2_654_435_761], [2_246_822_519]])[:N_SUMS]

@@ -122,7 +122,7 @@ def check(
             session.close()
     if not outcomes:
         raise UsageError(
-            f"none of the cases asked for can be run in {driver.number_type}.\n"
+            f"none of the selected cases can be run in {driver.number_type}.\n"
             "  Choose another number type, or more checkpoints.",
             number_type=driver.number_type,
         )

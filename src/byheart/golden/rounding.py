@@ -187,7 +187,7 @@ def bounds(
 def sum_bounds(
     shape: Shape, weights: dict[str, Tensor], prompt: Sequence[int], signs: Tensor, number_type: NumberType
 ) -> tuple[list[float], list[float]]:
-    """Sums of the logits after a prompt, one for each row of `signs`, and their error bounds."""
+    """Return the sums of the logits after a prompt, one for each row of `signs`, and their error bounds."""
     ids = torch.tensor([list(prompt)])
     engine = RoundingEngine(shape, weights, number_type)
     engine.tokens = torch.arange(shape.vocab)[None, None]

@@ -212,7 +212,7 @@ def _cases(shape: Shape, weights: dict[str, Tensor], rows: list[list[int]]) -> l
 def case_of(
     shape: Shape, prompt: Sequence[int], answer: Sequence[int], gap: float, margins: dict[NumberType, float]
 ) -> Case:
-    """A case without a name."""
+    """Return a case that has no name yet."""
     return Case(
         "",
         shape.name,

@@ -1,10 +1,10 @@
-"""How far rounding can move a decision, from trials: for checkpoints in which most numbers are exact in bfloat16.
+"""Estimate how much rounding can change a decision from random trials, for checkpoints whose numbers are mostly exact in bfloat16.
 
-The analysis of `rounding` gives an error to every step, even where nothing is rounded. Here engines are tried instead: each rounds
-every stored number to one of its two neighbours in a number type at random, the nearer one more often, so that exact numbers stay.
-Steps that some engines keep in float32 are rounded or not, by a coin for each trial and step. The variance of such an error is
-twice that of rounding to the nearest number, so the bound is `LAMBDA` times the root mean square of what was seen, divided by
-the root of 2.
+The analysis of `rounding` assigns an error to every step, even to steps that do not round. This module runs trial engines instead.
+A trial engine rounds every number it stores at random to one of the two neighbouring numbers of the number type. The nearer number
+is more likely, and exact numbers do not change. Some engines keep certain steps in float32; for each trial and each such step,
+a coin decides whether the step rounds. The variance of such an error is twice that of rounding to nearest, so the bound is
+`LAMBDA` times the root mean square of the observed errors, divided by the square root of 2.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from byheart.golden.shape import Shape
 
 N_FIRST, N_TRIALS = 4, 24
 HOPELESS = 0.7
-"""Texts whose margin is below this in the first trials are not tried again."""
+"""Stop after the first trials if every text has a margin below this."""
 
 SIGNIFICANT_BITS: dict[NumberType, int] = {"float32": 24, "bfloat16": 8}
 
 
 class TrialEngine(ReferenceEngine):
-    """The reference engine with numbers stored with `n_bits` significant bits, each rounded up or down at random."""
+    """The reference engine, storing numbers with `n_bits` significant bits, each rounded up or down at random."""
 
     def __init__(self, shape: Shape, weights: dict[str, Tensor], n_bits: int, seed: int) -> None:
         super().__init__(shape, weights)
@@ -82,13 +82,16 @@ def margins_by_trials(
     n_new: int,
     number_type: NumberType = "bfloat16",
 ) -> Tensor:
-    """For texts of one length that end in an answer, the smallest gap in units of its bound."""
+    """Return, for each text, the smallest ratio of a gap to its error bound.
+
+    All texts have the same length and end in their answers.
+    """
     ids = torch.tensor([list(row) for row in rows])
     texts, answer = ids[:, :-1], ids[:, -n_new:, None]
     valid = torch.ones_like(texts, dtype=torch.bool)
 
     def gaps(engine: ReferenceEngine) -> Tensor:
-        """The lead of the right token over every other."""
+        """Return how much larger the correct token's logit is than that of every other token."""
         logits = engine.forward(texts, valid, engine.empty_cache(len(ids)), n_last=n_new)
         return (logits.gather(2, answer) - logits).scatter(2, answer, torch.inf)
 

@@ -210,7 +210,7 @@ def read_record(folder: Path) -> dict[str, Any]:
 
 
 def require_plain_name(name: str, folder: Path) -> None:
-    """Refuse a record that names a host's file by more than a name."""
+    """Refuse a record in which the name of a host's file contains a folder."""
     if Path(name).name != name:
         raise corrupt(folder / RECORD, f"it names a file outside the folder: {name}")
 

@@ -1,6 +1,7 @@
-"""The header of a GGUF file, checked before packages read it: counts, lengths and places that the file does not have are refused.
+"""Check the header of a GGUF file before other packages read the file.
 
-The package gguf, which transformers uses too, makes an array for every item of a list, however many a list claims to have.
+The check refuses counts, lengths and offsets that do not fit into the file. The package gguf, which transformers uses too,
+allocates an array for every item that a list claims to have.
 """
 
 from __future__ import annotations
@@ -15,24 +16,27 @@ from byheart.errors import import_extra
 
 VERSIONS = (2, 3)
 WIDTHS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-"""Bytes of each kind of number, by its code."""
+"""The size in bytes of each numeric type, by its code."""
 
 TEXT, LIST, UINT32 = 8, 9, 4
 MOST_ENTRIES = 2**16
-"""Settings, and tensors, of a file; those of hosts have hundreds."""
+"""The most settings, and the most tensors, that a file may have. Real models have hundreds."""
 
 MOST_ITEMS = 2**20
-"""Items of all lists. Tokens, their kinds and merges of Llama 3 are 537,000; the package takes about a kilobyte for each."""
+"""The most items that all lists may have together.
+
+Llama 3 has 537,000: tokens, token types and merges. The package allocates about a kilobyte for each.
+"""
 
 MOST_SMALL_ITEMS = 2**16
-"""Items of one or two bytes, of which a small file could hold very many."""
+"""The most items of one or two bytes, of which even a small file could hold very many."""
 
 MOST_DIMENSIONS = 4
 ALIGNMENT = "general.alignment"
 
 
 def check_header(path: Path) -> None:
-    """Raise `ValueError` unless settings and tensors lie within the file, side by side."""
+    """Raise `ValueError` unless all settings and tensors are within the file and no two tensors overlap."""
     with path.open("rb") as file:
         if path.stat().st_size < 24:
             raise ValueError("it is cut short")
@@ -41,7 +45,7 @@ def check_header(path: Path) -> None:
 
 
 class _Header:
-    """Where in the header the reading is. Nothing is taken from the file but numbers and names."""
+    """A reader of the header. It reads only numbers and names and skips all other values."""
 
     def __init__(self, content: mmap.mmap) -> None:
         self.content, self.at, self.n_items, self.n_small = content, 0, 0, 0
@@ -74,7 +78,9 @@ class _Header:
         self.skip(4)
         version = self.short()
         if version not in VERSIONS:
-            raise ValueError(f"its version is {version}; versions {VERSIONS[0]} and {VERSIONS[1]} are read")
+            raise ValueError(
+                f"its version is {version}; only versions {VERSIONS[0]} and {VERSIONS[1]} can be read"
+            )
         n_tensors, n_settings = self.long(), self.long()
         if max(n_tensors, n_settings) > MOST_ENTRIES:
             raise ValueError(f"it claims {n_tensors:,} tensors and {n_settings:,} settings")
@@ -89,9 +95,9 @@ class _Header:
             raise ValueError("its alignment is 0")
         begin = -(-self.at // self.alignment) * self.alignment
         if places and begin + max(end for _, end in places) > len(self.content):
-            raise ValueError("it is cut short: a tensor ends behind its end")
+            raise ValueError("it is cut short: a tensor extends beyond the end of the file")
         if any(first[1] > second[0] for first, second in pairwise(places)):
-            raise ValueError("two tensors lie in the same place")
+            raise ValueError("two tensors overlap")
 
     def skip_value(self, kind: int) -> None:
         if kind == TEXT:
@@ -112,11 +118,11 @@ class _Header:
 
     def width(self, kind: int) -> int:
         if kind not in WIDTHS:
-            raise ValueError(f"a setting has the unknown kind {kind}")
+            raise ValueError(f"a setting has the unknown type {kind}")
         return WIDTHS[kind]
 
     def tensor(self) -> tuple[int, int]:
-        """Where the next tensor begins and ends, counted from the end of the header."""
+        """Return where the next tensor begins and ends, in bytes from the end of the header."""
         gguf = import_extra("gguf", "gguf", "reading a GGUF file")
         name, n_dimensions = self.text(), self.short()
         if n_dimensions > MOST_DIMENSIONS:

@@ -26,7 +26,7 @@ transformers pairs that are half a head apart.
 
 @contextmanager
 def opened_by_gguf(path: Path) -> Iterator[Any]:
-    """A reader of the file, once its header is checked; says what the package gguf could not read, whatever it raises."""
+    """Yield a reader of the file after checking its header. Any exception of the package gguf becomes a clear refusal."""
     gguf = import_extra("gguf", "gguf", "reading a GGUF file")
     try:
         check_header(path)

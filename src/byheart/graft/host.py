@@ -27,7 +27,7 @@ FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 ROPE_TYPES = ("default", "linear", "llama3", "yarn")
 MOST = 2**31
 MOST_POSITIONS = 2**20
-"""Every distance up to this is looked at, for every head."""
+"""The largest number of positions. Checks of a graft visit every distance up to it, for every head."""
 
 FLAGS = ("tie_word_embeddings", "attention_bias", "mlp_bias", "use_sliding_window")
 DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
@@ -212,7 +212,7 @@ def shape_of(config: Mapping[str, Any], where: Path) -> Shape:
 
 
 def _check_settings(fields: Fields) -> None:
-    """Refuse settings of another type than the one that is computed with. Sizes are read by `shape_of`."""
+    """Refuse settings of the wrong type. `shape_of` reads the sizes."""
     fields.integer("max_position_embeddings", 1, MOST_POSITIONS)
     if not 0 < fields.number("rms_norm_eps") < 1:
         raise fields.refuse("rms_norm_eps", "a number between 0 and 1")

@@ -1,8 +1,8 @@
-"""What the queries of a memory's heads must be, entry by entry, computed anew from what was read of the other weights.
+"""Compute what every entry of the queries of a memory's heads must be, from the other weights that were read.
 
-What a head does follows from its lead at the right distance. That none of its entries was changed follows from comparing them with
-these numbers. Every head asks with the same amplitude, by which the right distance leads by `NATS` before rounding. This module
-shares no code with the one that writes the queries.
+How a head behaves follows from how much more the correct distance scores than every other. Comparing the entries with the numbers
+computed here shows that none was changed. All heads use the same amplitude; with it, the correct distance scores `NATS` more than
+any other before rounding. This module shares no code with the module that writes the queries.
 """
 
 from __future__ import annotations
@@ -15,17 +15,20 @@ import torch
 
 NATS = 1000.0
 SMALLEST_LEAD = 1e-3
-"""In units of one pair's amplitude; what is grafted has more."""
+"""The smallest lead assumed, in units of one pair's amplitude. Every graft has a larger one."""
 
 ROUNDING = 1e-13
-"""Of the amplitude: more than float64 cosines and sums in another order differ by, and 10^-5 of the last place of a float32."""
+"""The tolerance, as a share of the amplitude.
+
+It is larger than what float64 cosines, and sums in another order, differ by, and 10^-5 of the last place of a float32.
+"""
 
 
 @dataclass(frozen=True)
 class HeadRead:
-    """A head of the memory, as read: where it is, its distance, and its query and key on the first constant column.
+    """A head of the memory, as read: its layer and number, its distance, and its query and key.
 
-    Both are multiplied by that constant.
+    The query and the key are the weights of the first constant column, multiplied by that constant.
     """
 
     layer: int
@@ -37,27 +40,33 @@ class HeadRead:
 
 @dataclass(frozen=True)
 class Amplitude:
-    """The amplitude that all heads share, with the rotary frequencies that they use."""
+    """The amplitude and the rotary frequencies that all heads use."""
 
     frequencies: np.ndarray
     size: float
 
     def query(self, distance: int, length: int, qk_norm: bool) -> np.ndarray:
-        """The query of a head that reads `distance` tokens back; with norms of queries, their weights hold the amplitude."""
+        """Return the query of a head that reads `distance` tokens back.
+
+        If the model normalises queries, the weights of those norms contain the amplitude, and the query does not.
+        """
         angles, n = self.frequencies * distance, len(self.frequencies)
         wanted = np.zeros(length)
         wanted[:n], wanted[length // 2 : length // 2 + n] = np.cos(angles), -np.sin(angles)
         return wanted if qk_norm else self.size * wanted
 
     def norm_weight(self, length: int) -> float:
-        """Every weight of the norms of queries and keys."""
+        """Return the number that every weight of the norms of queries and keys must equal."""
         return sqrt(self.size * len(self.frequencies) / length)
 
 
 def amplitude_of(
     frequencies: np.ndarray, scaling: float, length: int, n_positions: int, longest: int
 ) -> Amplitude:
-    """From the frequencies in use, fastest first, for texts of `n_positions` and heads of up to `longest` tokens back."""
+    """Return the amplitude for texts of `n_positions` tokens and heads that read up to `longest` tokens back.
+
+    `frequencies` are those in use, the fastest first.
+    """
     apart = np.arange(max(n_positions, longest + 2))
     scores = np.zeros(len(apart))
     for frequency in frequencies:
@@ -70,7 +79,7 @@ def amplitude_of(
 
 
 def differing(found: np.ndarray, wanted: np.ndarray, largest: float, dtype: torch.dtype) -> list[int]:
-    """Places where a stored number is not the wanted one rounded to `dtype`."""
+    """Return the places where a stored number differs from the wanted number rounded to `dtype`."""
     low, high = (
         torch.from_numpy(wanted + sign * ROUNDING * largest).float().to(dtype).double().numpy()
         for sign in (-1, 1)

@@ -28,7 +28,10 @@ SATURATED = 128.0
 """For x from this value on, silu(x) = x and silu(-x) = 0 in float32 and bfloat16."""
 
 PER_MULTIPLE = 128
-"""A unit's threshold is a multiple of this, on the first pin, and a rest, on the second: both exact in bfloat16."""
+"""A unit's threshold is a multiple of this, stored on the first pin, plus a rest, stored on the second.
+
+Both are exact in bfloat16.
+"""
 
 Tokens = tuple[int, ...]
 
@@ -172,7 +175,7 @@ class _Follower:
         self._follow_units()
 
     def _constant(self, weights: np.ndarray, pin: int = 0) -> np.ndarray:
-        """What rows read of one constant column."""
+        """Return what these rows read from one constant column."""
         return np.asarray(weights[:, self.pin_columns[pin]] * self.pin_sizes[pin])
 
     def _only_first_pin(self, weights: np.ndarray) -> np.ndarray:

@@ -45,7 +45,7 @@ _MOST = 1 << 40  # limit for the numbers of rows, planes and bits in the notes
 _NUMBERS = 1 << 22  # how many numbers of the stream to hold at a time
 _LIMB = 50  # a long number enters as several floats of this many bits
 Zeroed = Mapping[int, Bool[np.ndarray, "n_tokens n_words"]]
-"""For some segments, which words of the row that each token reads are taken as zero."""
+"""For some segments: which words of each token's row are treated as zero."""
 
 
 @dataclass(frozen=True)
@@ -77,12 +77,12 @@ class TableShape:
 
     @property
     def places(self) -> list[tuple[int, str]]:
-        """The matrices that hold words: layer and name of each, segment after segment, part after part."""
+        """The layer and name of each matrix that holds words, ordered by segment, then by part."""
         layers = [self.parts or (table,) for table in self.tables]
         return [(layer, self.matrix(segment)) for segment, each in enumerate(layers) for layer in each]
 
     def place_of(self, segment: int, registers: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
-        """In which of these places the words are that are read into a register."""
+        """Return the index, among these matrices, of the one whose words are read into each register."""
         if not self.parts:
             return np.full(len(registers), segment)
         return segment * len(self.parts) + registers // self.n_channels
@@ -93,7 +93,7 @@ class TableShape:
 
     @property
     def sum_channels(self) -> slice:
-        """Where the sums of the parts are in the residual stream, where each part has a table of its own."""
+        """The columns of the residual stream that hold the sums of the parts, if each part has its own table."""
         return slice(self.n_slots - self.n_constants - len(self.parts), self.n_slots - self.n_constants)
 
     @property
@@ -233,7 +233,10 @@ class TableReads:
     def answers_without_all(
         self, cells: Mapping[int, tuple[np.ndarray, np.ndarray]], label_names: Sequence[str]
     ) -> Int[np.ndarray, " n_tokens"]:
-        """Return the class of each token if all words that hold its input were zero: (tokens, word registers) for each segment."""
+        """Return the class of each token if all words of its input were zero.
+
+        `cells` gives those words for each segment, as tokens and word registers.
+        """
         every, zeroed = np.arange(len(self.rows)), {}
         for segment, (tokens, registers) in cells.items():
             held = self._cell_numbers(segment, tokens, registers)
@@ -267,7 +270,7 @@ class TableReads:
         """Return the stream before the words are summed, with some words of each token left out.
 
         In a dual table, attention has already added the words of the input weights: x holds WORD_SCALE times their sum.
-        If each part of a label has its own table, all its words are added up already, in a register of the part.
+        If each part of a label has its own table, the words of a part are already summed, in a register of that part.
         """
         shape = self.shape
         is_long = self.words(0).dtype == object
@@ -430,7 +433,7 @@ def table_shape(network: Transformer, notes: Mapping[str, object]) -> TableShape
 
 
 def _shape_of_parts(network: Transformer, read: _Notes) -> TableShape:
-    """The same where each part of a label has a table of its own."""
+    """Return the same for a network in which each part of a label has its own table."""
     n_after = len(network.layers) - read.sum + 1
     sums = [read.sum - part * n_after for part in range(read.parts)]
     layers = [network.layers[at] if 0 <= at < len(network.layers) else None for at in (*read.tables, *sums)]
@@ -540,7 +543,7 @@ def _watch(
                 rows.append(own)
             if (
                 shape.parts and number == shape.parts[0] + 2
-            ):  # where words are chosen, before they are added up
+            ):  # the words are chosen here, before they are summed
                 own_open = stream[words, labelled] >= CHOSEN
         last = stream[:, labelled]
         is_open = own_open if shape.parts else last[words] >= 0

@@ -1,4 +1,4 @@
-"""Importing large packages and compiling kernels under a bar: how far this is, by modules that are loaded and passes that ran."""
+"""Show progress while large packages are imported and kernels are compiled, counted in modules loaded and passes run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def imports_told(progress: Progress | None, n_modules: int) -> Iterator[None]:
 
 @contextmanager
 def kernels_told(progress: Progress, n_passes: int) -> Iterator[None]:
-    """Report numba's compilations inside the block; `n_passes` is about how many passes the compiler runs."""
+    """Report the progress of numba's compilations inside the block; the compiler runs about `n_passes` passes."""
     from numba.core import event
 
     class _Passes(event.Listener):

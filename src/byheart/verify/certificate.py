@@ -227,7 +227,7 @@ class Certificate:
             f"{name}={value}" for name, value in options.items() if name not in ("precision", "shards")
         )
         remedy = remedy or (f"Leave out the options ({given}), or change them." if given else "")
-        mistake = "This is a mistake in byheart. Please report it with the data."
+        mistake = "This is a bug in byheart. Please report it with the data."
         advice = f"{remedy}\n  If that does not help: {mistake}" if remedy else mistake
         raise DoesNotHold(
             f"{method} built a network that does not memorise these data; nothing was saved.\n"

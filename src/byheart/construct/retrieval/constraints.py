@@ -26,7 +26,7 @@ MOST_SPARE = 0.3  # as a share of the columns
 LEAST_WINDOW_BITS = 3  # narrower windows need more spare columns than they save
 _BAND_SECONDS = 1e-12  # measured seconds per key and column² of the window
 _SECONDS_PER_KEY = 3e-5  # time allowed for elimination, so that compilation time stays linear
-_SECONDS_PER_KEY_IN_SHARDS = 5e-6  # the same where there are so many keys that they are solved in shards
+_SECONDS_PER_KEY_IN_SHARDS = 5e-6  # the same for so many keys that they are solved in shards
 
 
 SomeNumber = TypeVar("SomeNumber", float, np.ndarray)
@@ -75,10 +75,10 @@ def rows_needed(layout: RetrievalLayout, windows: tuple[int, ...], has_margins: 
 
 
 def margins_needed(layout: RetrievalLayout, windows: tuple[int, ...], rows: int) -> int:
-    """Return the number of rows at either edge of a shard in which no key may begin; keys begin in `rows` other rows.
+    """Return the number of rows at each edge of a shard in which no key may begin; keys begin in the other `rows` rows.
 
-    Without margins, ten million facts in 8 shards had windows of 8 rows; each of 88 systems failed at an edge with a
-    probability of 2%, and so most draws failed.
+    Without margins, ten million facts in 8 shards had windows of 8 rows. Each of the 88 systems failed at an edge with a
+    probability of 2%, so most draws failed.
     """
     n_columns = layout.n_segments * layout.n_channels
     spare = 1 - _fullest_system(layout) / (rows * n_columns)
@@ -87,12 +87,12 @@ def margins_needed(layout: RetrievalLayout, windows: tuple[int, ...], rows: int)
 
 
 def _queue_at_an_edge(layout: RetrievalLayout) -> float:
-    """Return the length that no queue at an edge exceeds, almost surely, times the share of spare columns."""
+    """Return the length that a queue at an edge almost surely does not exceed, times the share of spare columns."""
     return log(2 * _n_systems(layout) / 0.3) / 2
 
 
 def _n_systems(layout: RetrievalLayout) -> int:
-    """Return the number of systems that must have full rank, counted as more if a failure costs more."""
+    """Return the number of systems that must have full rank, multiplied by more if a failure costs more."""
     return layout.n_planes * layout.n_shards * _care(layout.n_shards)
 
 

@@ -103,7 +103,7 @@ class DualTable(RetrievalLayout):
 
     @property
     def own_field(self) -> int:
-        """The field that holds the labelled token's pattern; its own value goes into this one alone."""
+        """The number of the field that holds the labelled token's pattern."""
         return 2
 
     @property
@@ -228,7 +228,7 @@ class DualTable(RetrievalLayout):
 
     @property
     def n_first_rows(self) -> int:
-        """All rows but the margins of every shard."""
+        """The number of rows outside the margins of all shards."""
         return self.n_rows - 2 * self.margin_rows * self.n_shards
 
     def addresses(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Addresses:

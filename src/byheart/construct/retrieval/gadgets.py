@@ -114,8 +114,8 @@ def within_shards(
 ) -> Iterator[Block]:
     """Make `steps` work on the row within its shard.
 
-    During the steps the register `kept` holds the shard's first row. It is zero before and after. The number of a row counts
-    no margins before the steps: the `margin_rows` at either edge of a shard. After the steps it counts all rows.
+    During the steps the register `kept` holds the shard's first row. It is zero before and after. Each shard has margins: the
+    `margin_rows` rows at both of its edges. Before the steps, row numbers do not count margins; after the steps, they do.
     """
     if n_shards > 1:
         make = partial(_shard_unit, shard_rows - 2 * margin_rows, shard_rows, kept)

@@ -226,7 +226,7 @@ class RetrievalLayout:
 
     @property
     def sum_offset(self) -> int:
-        """What the registers of a part hold more than its words."""
+        """The difference between the sum in a part's registers and its words."""
         return 0
 
     @property
@@ -381,8 +381,10 @@ class RetrievalLayout:
 
     @property
     def shard_unit(self) -> int:
-        """The power of two in Q/S, and in the rows of a shard where keys begin; it divides every sum that `largest_shard_sum`
-        bounds."""
+        """The largest power of two that divides both Q/S and the number of rows of a shard in which keys begin.
+
+        It divides every sum that `largest_shard_sum` bounds.
+        """
         rows = self.shard_rows | self.n_first_rows // self.n_shards
         return rows & -rows if self.n_shards > 1 else 1
 
@@ -400,7 +402,7 @@ class RetrievalLayout:
         return self.round_up(-(-rows >> spare) << spare)
 
     def bits_below_shard_rows(self, rows: int) -> int:
-        """Factors of two that this number of rows of a shard must have to be subtracted exactly."""
+        """Return how many factors of two a shard's number of rows must have so that it can be subtracted exactly."""
         return max(0, 2 * (self.n_shards * rows).bit_length() - self.mantissa_bits)
 
     def has_exact_digits(self, choices: tuple[int, ...]) -> bool:

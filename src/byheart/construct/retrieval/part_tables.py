@@ -1,13 +1,14 @@
-"""Tables for labels that are longer than a word: a label's bits lie in several parts, each in a dual table of its own.
+"""Tables for labels that are longer than a word: the bits of a label are divided into parts, and each part has its own dual table.
 
-All tables have the same rows and are read with the same addresses, one after the other, by the extra token and by the labelled
-token as in `dual_table`. What a later table needs is kept: the digits of the row and their squares, and each token's pattern, as
-the number of its channel in every group. A read leaves Γ + V·φ in the extra token's register for that part, and Γ + the chosen
-words of Z in the labelled token's. When all tables are read, the second attention layer brings the first to the second.
+All tables have the same rows and are read with the same addresses, one after the other. As in `dual_table`, both the extra token
+and the labelled token read them. The values that later tables need are kept: the digits of the row, their squares, and each
+token's pattern, stored as the number of its channel in every group. Reading a table leaves Γ + V·φ in the extra token's register
+for that part, and Γ + the chosen words of Z in the labelled token's register. After all tables are read, the second attention
+layer adds the extra token's registers to those of the labelled token.
 
-Channels are chosen by ramps, which leave the numbers of channels as they are: for whole p and v,
-ReLU(p - v + 1) - 2·ReLU(p - v) + ReLU(p - v - 1) is 1 where p = v, else 0. The labelled token's numbers count from beyond all of
-the extra token's, so that one register serves both tokens and neither is taken for the other.
+Ramps choose the channels without changing the registers that number them: for integers p and v,
+ReLU(p - v + 1) - 2·ReLU(p - v) + ReLU(p - v - 1) is 1 if p = v and 0 otherwise. The labelled token's numbers are larger than all
+numbers of the extra token. One register can therefore serve both tokens without confusing them.
 
 Registers: x, the square, y, z and the digits as in a dual table; the number of the channel in each group, the last one in y; the
 sum of each part; the words.
@@ -42,11 +43,11 @@ from byheart.program.blocks import (
 from byheart.program.lazy_units import Joined, LazyUnits
 
 CHOSEN = WORD_SCALE << (LIMB_BITS + 2)
-"""Added to the words that are chosen. No word is that large, not even in the extra token, where they may be doubled."""
+"""Added to the chosen words. It is larger than any word, even in the extra token, where words may be doubled."""
 
 
 def n_pattern_fields(least_fields: int) -> int:
-    """Fields of each token's pattern; row, and window with plane, are two more."""
+    """Return the number of fields of each token's pattern. There are two more fields: the row, and the window with the plane."""
     return least_fields // 2 - 1
 
 
@@ -58,34 +59,37 @@ class PartTables(DualTable):
 
     @cached_property
     def slots(self) -> tuple[str, ...]:
-        """Those of a dual table, the channels' numbers, and the sums."""
+        """Registers: those of a dual table, the numbers of the channels, and the sums."""
         constant = (ONE,) if self.stored == "bfloat16" else ()
         return (X, SQUARE, Y, Z, *self.digits[:-1], *self.choice_registers[:-1], *self.sums, *constant)
 
     @cached_property
     def choice_registers(self) -> tuple[str, ...]:
-        """Where the number of a token's channel in each group is."""
+        """The registers that hold the number of a token's channel in each group."""
         return (*(f"choice {group}" for group in range(self.n_groups - 1)), Y)
 
     @cached_property
     def sums(self) -> tuple[str, ...]:
-        """Where the sum of each part's words is; the first of them hold the labelled token's pattern before."""
+        """The registers that hold the sum of each part's words.
+
+        Before that, the first of them hold the labelled token's pattern.
+        """
         return tuple(f"sum {part}" for part in range(self.n_parts))
 
     @property
     def n_pattern_fields(self) -> int:
-        """Hashed fields of each token's pattern: the more there are, the fewer reflections each needs."""
+        """Number of hashed fields of each token's pattern. The more there are, the fewer reflections each needs."""
         return n_pattern_fields(self.entrance.least_fields)
 
     @cached_property
     def pattern_groups(self) -> tuple[range, ...]:
-        """The groups that each field of a pattern decides."""
+        """For each field of a pattern, the groups whose channels it determines."""
         sizes = split_evenly(self.n_groups, self.n_pattern_fields)
         return tuple(range(sum(sizes[:at]), sum(sizes[: at + 1])) for at in range(len(sizes)))
 
     @cached_property
     def word_registers(self) -> tuple[str, ...]:
-        """Those of one part: they serve one part after the other."""
+        """The registers for words. All parts use the same ones, one part after the other."""
         return tuple(f"word {number}" for number in range(self.n_channels))
 
     def part_registers(self, part: int) -> tuple[str, ...]:
@@ -99,7 +103,7 @@ class PartTables(DualTable):
 
     @property
     def shares_window(self) -> bool:
-        """The labelled token's pattern has a field of its own."""
+        """Whether the labelled token's pattern shares a field with the window; here it has its own fields."""
         return False
 
     @cached_property
@@ -121,12 +125,12 @@ class PartTables(DualTable):
 
     @property
     def digit_fields(self) -> tuple[tuple[int, ...], ...]:
-        """Outcomes of the digits of each field that is taken apart, the first digit first."""
+        """For each field that is split into digits, the number of values of each digit, the first digit first."""
         patterns = (tuple(self.choices[group] for group in groups) for groups in self.pattern_groups)
         return (*patterns, self._window_digits(()), self.radices)
 
     def channel_bits(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> list[np.ndarray]:
-        """The channels that the extra token chooses for each key, and those that the labelled token does, as 0 and 1."""
+        """Return, as 0 and 1, the channels that the extra token chooses for each key, and those that the labelled token chooses."""
         patterns = ChannelPatterns(self.groups, self.choices)
         return [
             np.asarray(
@@ -140,7 +144,7 @@ class PartTables(DualTable):
 
     @property
     def is_exact(self) -> bool:
-        """As in a dual table; and the sums of parts with what they begin with."""
+        """Whether a dual table with this layout is exact, and the sums of parts are too, including their initial values."""
         return (
             self.n_pattern_fields <= min(self.n_groups, self.n_parts)
             and super().is_exact
@@ -149,16 +153,16 @@ class PartTables(DualTable):
 
     @property
     def sum_offset(self) -> int:
-        """What a part's sum has more than WORD_SCALE times its words: Γ of each token that read the table."""
+        """The difference between a part's sum and WORD_SCALE times its words: Γ of each token that read the table."""
         return (WORD_SCALE + 1) * self.gate
 
     @property
     def largest_part_sum(self) -> int:
-        """No partial sum of a part exceeds this: both tokens' Γ, words, and what centres them."""
+        """An upper bound on every partial sum of a part: both tokens' Γ, the words, and the constants that centre them."""
         return self.sum_offset + WORD_SCALE * (2 * self.n_groups << self.word_bits) + WORD_SCALE * self.gate
 
     def lookup_steps(self, words: Shaped[np.ndarray, " n_columns"] | None) -> Iterator[Step]:
-        """Give each token its row and its channels, read the tables one after the other, and fetch what the extra token read."""
+        """Compute each token's row and channels, read the tables one after the other, and fetch the extra token's results."""
         yield from within_shards(
             self._roles_and_step(), self.n_shards, self.shard_rows, self.digits[0], self.margin_rows
         )
@@ -175,7 +179,7 @@ class PartTables(DualTable):
         yield RegisterAttention((RegisterHead(values, outputs),), pattern="scatter")
 
     def _roles_and_step(self) -> Iterator[Block]:
-        """Bring both tokens' patterns into the same registers, and step the labelled token to its row."""
+        """Move both tokens' patterns into the same registers, and move the labelled token to its row."""
         units = [Unit({ROLE: 1}, 0, {X: self.half_window})]
         n_fields = self.n_pattern_fields
         for field, own in zip(self.hashed_fields[1:], self.sums[:n_fields], strict=False):
@@ -187,8 +191,10 @@ class PartTables(DualTable):
         yield from window_blocks(base, self.step_bits, self.shard_rows, {ROLE: -base})
 
     def _choice_blocks(self) -> Iterator[Block]:
-        """Take patterns apart into their digits, bit by bit; the last digit stays where it is. Then number channels from 1 in the
-        first group, where a digit of 0 names a channel, and in the labelled token from beyond those of the extra token.
+        """Split patterns into their digits, bit by bit; the last digit stays in its register. Then number the channels.
+
+        In the first group, numbers start at 1, because a digit of 0 is a channel there. In the labelled token, numbers start after
+        those of the extra token.
         """
         taken = [list(self._bits_of_digits(groups)) for groups in self.pattern_groups]
         for turn in range(max(map(len, taken))):
@@ -199,7 +205,7 @@ class PartTables(DualTable):
         yield Block((Unit({ROLE: 1}, 0, takes),), adds, "pattern")
 
     def _bits_of_digits(self, groups: range) -> Iterator[tuple[Unit, Unit]]:
-        """The two units of every bit of all digits but the last, from the highest bit of the first digit on."""
+        """Yield two units for each bit of every digit except the last, beginning with the highest bit of the first digit."""
         held, weight = self.choice_registers[groups[-1]], prod(self.choices[group] for group in groups)
         for group in groups[:-1]:
             weight //= self.choices[group]
@@ -209,40 +215,44 @@ class PartTables(DualTable):
 
     @property
     def _beyond(self) -> list[int]:
-        """For each group, what is added to the labelled token's number."""
+        """For each group, the number that is added to the labelled token's channel number."""
         return [size + 1 for size in self.groups]
 
     def _units_of_channels(self, make: Callable[[int, int], Unit], n_more: int) -> Joined:
-        """For each group a unit for every channel and some more."""
+        """Return, for each group, one unit per channel and `n_more` others."""
         return Joined(
             *(LazyUnits(size + n_more, partial(make, group)) for group, size in enumerate(self.groups))
         )
 
     def _open_unit(self, group: int, at: int) -> Unit:
-        """A ramp from `at` on of those that write 1 to the extra token's channels."""
+        """Return the ramp that starts at `at`. Together the ramps write 1 to the extra token's channel."""
         return Unit({self.choice_registers[group]: 1}, -at, self._ramp_writes(group, at, 1))
 
     def _choose_unit(self, group: int, at: int) -> Unit:
-        """The same beyond the extra token's numbers, for the labelled token's."""
+        """Return the same ramp for the labelled token, whose numbers start after those of the extra token."""
         bias = -at - self._beyond[group]
         return Unit({self.choice_registers[group]: 1}, bias, self._ramp_writes(group, at, CHOSEN))
 
     def _ramp_writes(self, group: int, at: int, step: int) -> dict[str, Number]:
-        """The channels whose numbers are one more than `at`, `at`, and one less; the number 1 is the first channel of a group."""
+        """Return what a ramp adds to the channels numbered `at` + 1, `at` and `at` - 1. A group's first channel has number 1."""
         first, size = sum(self.groups[:group]), self.groups[group]
         factors = {at: step, at - 1: -2 * step, at - 2: step}
         return {self.channels[first + c]: factor for c, factor in factors.items() if 0 <= c < size}
 
     @property
     def _word_offset(self) -> int:
-        """Added to every word: what stored weights, which are signed, lack, and as much again.
+        """The constant added to every word: twice the offset of stored weights, which are signed.
 
-        A unit of the table is at most 2Γ in the extra token, so its word registers, which are cleared, are not negative.
+        A unit of the table is at most 2Γ in the extra token, so its word registers, which are cleared later, are not negative.
         """
         return WORD_SCALE << LIMB_BITS
 
     def _part_table(self, part: int, words: Shaped[np.ndarray, "n_rows 2 n_channels"] | None) -> TableBlock:
-        """Unit a: Γ·(1 - 2·Σ (J_i - a_i)²) + V[a]·φ in; words of Z[a] and the unit itself out. Digits and square stay."""
+        """Return the table of one part.
+
+        Unit a computes Γ·(1 - 2·Σ (J_i - a_i)²) + V[a]·φ. It writes the words of Z[a] and its own value. The digits and the
+        square do not change.
+        """
         numbers = self._typical_numbers() if words is None else self._numbers(words)
         return TableBlock(
             self.n_rows,
@@ -254,7 +264,7 @@ class PartTables(DualTable):
         )
 
     def _gather_block(self, part: int) -> Block:
-        """Add the chosen words to the part's sum and clear all; after the last part also the last digits of row and pattern."""
+        """Add the chosen words to the part's sum and clear all words; after the last part, also clear the last digits."""
         more: list[Unit] = []
         adds: dict[str, Number] = {}
         if part == self.n_parts - 1:
@@ -266,7 +276,7 @@ class PartTables(DualTable):
         )
 
     def _gather_unit(self, part: int, at: int) -> Unit:
-        """Two units for each word: one for a chosen word, without what was added to it, and one that clears."""
+        """Return one of a word's two units: one adds the word to the sum if it is chosen, the other clears its register."""
         channel = self.channels[at // 2]
         if at % 2:
             return Unit({channel: 1}, 0, {channel: -1})

@@ -209,7 +209,10 @@ def _with_windows(layout: SomeLayout, stretch: int) -> SomeLayout | None:
 
 
 def _rows_and_margins(layout: RetrievalLayout, windows: tuple[int, ...], stretch: int) -> tuple[int, int]:
-    """Rows of a shard, and how many of them at either edge are margins: of a dual table, where that makes for fewer rows."""
+    """Return the number of rows of a shard, and how many of them at each edge are margins.
+
+    Only a dual table has margins, and only if they reduce the number of rows.
+    """
     rows = layout.round_rows(stretch * rows_needed(layout, windows))
     if layout.n_shards == 1 or not isinstance(layout, DualTable):
         return rows, 0

@@ -24,13 +24,13 @@ from byheart.network.transformer.float_exactness import MANTISSA_BITS
 from byheart.program.count import count_dense, stored_bits
 
 _MOST_LIMBS = 2
-_LEAST_PART = 4  # bits of a part of a label
+_LEAST_PART = 4  # the least bits of a part of a label
 _MOST_GROUPS = 5
 _GROUP_BITS = range(1, 8)
 _DIGITS = range(2, 9)
 _FEW_CHANNELS = 12  # words per row that the fewest keys may have
 _FEW_IN_PARTS = (
-    32  # the same if a label is in parts: patterns must make as many addresses as reject bits need
+    32  # the same if a label is divided into parts: reject bits need many addresses, hence long patterns
 )
 _LOOKED_AT = 8  # the bits of this many layouts, those with the fewest weights, are counted
 _CLOSE = 0.98  # a layout is counted while its lower bound is at most this share of the smallest size so far
@@ -90,7 +90,7 @@ def find_short_layout(
 
 
 def _part_counts(field_bits: int) -> list[int]:
-    """Into how many parts labels may be divided, so that one part or several fill a word of one weight."""
+    """Return the numbers of parts into which labels may be divided, so that one or more parts fill a word of one weight."""
     if field_bits <= LIMB_BITS:
         return []
     return sorted({-(-field_bits // bits) for bits in range(_LEAST_PART, LIMB_BITS + 1)})

@@ -1,7 +1,7 @@
 """A server as an engine: any server with OpenAI's completions API, such as vLLM, llama-server, TGI or Ollama.
 
-The answers of a server are not trusted: at most `MOST_BYTES` are read, within `TIMEOUT_SECONDS`, and every value is
-    checked by its type.
+The answers of a server are not trusted: at most `MOST_BYTES` are read, for at most `TIMEOUT_SECONDS`, and the type of every
+value is checked.
 """
 
 from __future__ import annotations
@@ -43,27 +43,27 @@ class ServedModel:
 
 @dataclass(frozen=True)
 class ModelList:
-    """`/v1/models`. Ollama lists no models as null."""
+    """The answer of `/v1/models`. If Ollama has no models, `data` is null."""
 
     data: list[ServedModel] | None = None
 
 
 @dataclass(frozen=True)
 class Choice:
-    """An answer."""
+    """One completion of a prompt."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Completion:
-    """`/v1/completions`."""
+    """The answer of `/v1/completions`."""
 
     choices: Annotated[list[Choice], length(1, 2**10)]
 
 
 class ServerEngine:
-    """A running server, which is checked on each checkpoint that it serves."""
+    """A running server, tested with each checkpoint that it serves."""
 
     name = "server"
 
@@ -165,16 +165,17 @@ def request_json(url: str, document: dict[str, Any] | None, kind: type[T]) -> T:
 
 
 def _first_words(error: urllib.error.HTTPError) -> str:
-    """What a refusal begins with."""
+    """Return the beginning of the body of an error response."""
     with suppress(OSError, ValueError, http.client.HTTPException):
         return error.fp.read1(300).decode("utf-8", "replace")  # type: ignore[attr-defined, no-any-return]
     return ""
 
 
 def _read_body(answer: http.client.HTTPResponse, url: str) -> bytes:
-    """An answer as it arrives.
+    """Return the body of an answer, read piece by piece.
 
-    Each piece may take as long as the whole: a server that sends bytes one by one is not waited for.
+    The time-out of `urlopen` applies to each read. The check here applies it to the whole answer, so that a server
+    which sends single bytes cannot hold the check up.
     """
     pieces, n_bytes, end = [], 0, time.monotonic() + TIMEOUT_SECONDS
     while piece := answer.read1(2**16):
