@@ -66,7 +66,7 @@ def test_compile_a_paste_ask_it_and_take_it_home(
     page.locator(".numbers").get_by_text("1,137 bits").wait_for()
     page.get_by_role("radio", name="retrieval").check()
     page.get_by_role("button", name="Compile and check every row").click()
-    seen(page, "156 of 156 facts checked and right")
+    seen(page, "156 of 156 facts checked and correct")
 
     with page.expect_download() as download:
         page.get_by_role("link", name="Download").click()
@@ -155,7 +155,7 @@ def test_any_weight_can_be_set(open_page: OpenPage, capitals: str) -> None:
     page.locator(".picture .heat rect").nth(2).click()
     page.get_by_label("Or set it to").fill("2")
     page.get_by_role("button", name="Set", exact=True).click()
-    seen(page, "156 facts broke, 0 still right")
+    seen(page, "156 facts broke, 0 still correct")
 
 
 def test_forget_a_fact(open_page: OpenPage, capitals: str) -> None:
@@ -237,7 +237,7 @@ def test_faulty_rows_are_listed_with_a_choice_for_each(open_page: OpenPage) -> N
     page.locator("#settle-button").click()
     page.locator('[data-conflict="first"]').click()  # then the rows that are left conflict
     page.locator("#compile-button").click()
-    seen(page, "3 of 3 facts checked and right")
+    seen(page, "3 of 3 facts checked and correct")
     seen(page, "4 rows left out")
 
 

@@ -1,11 +1,11 @@
-// Requests to the server this page came from, and to no other.
+// Requests to the server that this page came from, and to no other server.
 
 export class Refusal extends Error {
   constructor(document, status) {
     super(document.message ?? `the server answered ${status}.`);
     this.kind = document.error ?? "Error";
     this.status = status;
-    this.faults = document.faults; // kinds of faulty rows, where a table has such
+    this.faults = document.faults; // the kinds of faulty rows of a table, if it has any
   }
 }
 
@@ -33,7 +33,7 @@ export const post = async (path, body, options = {}) =>
 export async function upload(name, content, most) {
   const size = content.size ?? new Blob([content]).size;
   if (most && size > most) {
-    throw new Refusal({ error: "TooLarge", message: `the file has ${Math.ceil(size / 1e6)} MB; the page takes ${Math.floor(most / 1e6)} MB.\nCompile it on the command line: byheart compile FILE -o DIR.` }, 413);
+    throw new Refusal({ error: "TooLarge", message: `the file has ${Math.ceil(size / 1e6)} MB; the page accepts at most ${Math.floor(most / 1e6)} MB.\nCompile it on the command line: byheart compile FILE -o DIR.` }, 413);
   }
   return answer(await send(`/api/data?name=${encodeURIComponent(name)}`, { method: "POST", headers: { "content-type": "application/octet-stream" }, body: content }));
 }
@@ -62,7 +62,7 @@ export const cancelJob = async (id) => {
 export const isOver = (job) => job.state !== "waiting" && job.state !== "running";
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-// Follows a job until it ends or `signal` is aborted. `watch` is called with every news of it.
+// Follows a job until it ends or `signal` is aborted. `watch` is called with every update.
 export async function follow(id, watch, signal) {
   for (let wait = 60; ; wait = Math.min(300, wait * 1.4)) {
     const job = await get(`/api/jobs/${encodeURIComponent(id)}`, { signal });

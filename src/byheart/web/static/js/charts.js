@@ -13,7 +13,7 @@ export const look = () => ({ color: colour("ink"), background: "transparent", fo
 
 export const palette = () => ["series-1", "series-2", "series-3", "series-4", "series-5", "series-6", "series-7", "series-8"].map(colour);
 
-// One picture with one name: what Plot calls its parts is not for a screen reader.
+// One picture with one name: a screen reader should not read Plot's names of its parts.
 function named(drawn) {
   for (const part of drawn.querySelectorAll("g[aria-label], g[aria-description]")) { part.removeAttribute("aria-label"); part.removeAttribute("aria-description"); }
   const picture = drawn.matches("svg") ? drawn : drawn.querySelector("svg");

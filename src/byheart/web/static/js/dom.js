@@ -1,4 +1,4 @@
-// Elements without markup: text always goes in as text, whoever wrote it.
+// Elements without markup: text is always inserted as text, so it cannot inject elements.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -40,7 +40,7 @@ export function field(label, control, hint) {
 }
 
 // Tells a screen reader what changed.
-// What stands between backticks, as code.
+// Shows text between backticks as code.
 export const worded = (text) => (text ?? "").split("`").map((part, at) => (at % 2 ? h("code", {}, part) : part));
 
 export function say(text) {

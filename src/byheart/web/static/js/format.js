@@ -26,7 +26,7 @@ export function seconds(value) {
 
 export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
 
-// A number of the residual stream: text stands for one that no float equals.
+// A number of the residual stream. A number that no float equals is given as text.
 export function exactly(value) {
   if (value === null) return "not finite";
   if (typeof value === "string") return `≈ ${value}`;

@@ -33,7 +33,7 @@ async function show() {
   document.title = `${title} · byheart`;
   try {
     const view = await import(`./views/${name}.js`);
-    if (signal.aborted) return; // another view was asked for meanwhile
+    if (signal.aborted) return; // another view was opened in the meantime
     const room = h("div", { class: `view view-${name}` });
     fill(main, room);
     if (shown !== null && shown !== name) { main.focus({ preventScroll: true }); scrollTo(0, 0); }
@@ -107,7 +107,7 @@ function drawJobs(jobs) {
   fill(dialog,
     h("div", { class: "row spread" }, h("h2", { id: "jobs-title" }, "Jobs"),
       h("button", { type: "button", class: "quiet", onclick: () => dialog.close() }, "Close")),
-    jobs.length === 0 && h("p", { class: "hint" }, "Nothing has been asked of the workers yet."),
+    jobs.length === 0 && h("p", { class: "hint" }, "There are no jobs yet."),
     h("ul", { class: "jobs" }, jobs.slice(0, 40).map((job) => h("li", {},
       h("span", { class: `dot ${job.state}`, "aria-hidden": "true" }),
       h("a", { href: jobLink(job), onclick: () => dialog.close() }, job.title),
@@ -126,7 +126,7 @@ document.getElementById("jobs-button").addEventListener("click", () => {
 onJobs(refreshJobs);
 
 serverState().then((state) => {
-  const kept = state.keeps_models ? "" : "Models made here go when the page stops; download them, or start it with --models DIR. ";
+  const kept = state.keeps_models ? "" : "Models made here are deleted when the server stops. Download them, or start the server with --models DIR. ";
   fill(document.getElementById("foot"), `byheart ${state.version}. ${kept}Nothing leaves this machine. `, h("a", { href: "/api" }, "API"));
 }).catch(() => {});
 refreshJobs();

@@ -1,11 +1,11 @@
-// What all pictures share: saving as SVG, a tip that follows the pointer, numbers that stay pinned.
+// Features of all pictures: saving as SVG, a tip that follows the pointer, pinned numbers.
 
 import { h, fill, say } from "./dom.js";
 
 const KEPT = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "stroke-linecap", "stroke-linejoin", "opacity",
   "font-family", "font-size", "font-weight", "text-anchor", "dominant-baseline", "paint-order", "letter-spacing"];
 
-// A copy that needs no style sheet: every element carries the style it is seen with.
+// A copy that needs no style sheet: every element has its computed style.
 function standalone(picture) {
   const copy = picture.cloneNode(true);
   const originals = [picture, ...picture.querySelectorAll("*")];
@@ -36,7 +36,7 @@ export function saveButton(find, name) {
   } }, "Save as SVG");
 }
 
-// Where a picture stands; on a narrow screen it scrolls, so the keyboard must reach it.
+// The frame of a picture. On a narrow screen it scrolls, so it must be reachable with the keyboard.
 export const frame = (title, ...children) => h("div", { class: "picture", tabindex: "0", role: "group", "aria-label": title }, children);
 
 // A figure with its caption and its button.
@@ -84,7 +84,7 @@ export function pinBoard() {
 
 export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
-// Blue above zero, orange below, by the order of magnitude, as numbers of a stream run from 1 to 2^50.
+// Blue for positive, orange for negative, by the order of magnitude, because numbers of a stream range from 1 to 2^50.
 export function heat(value, largest) {
   const number = Number(value);
   if (!number) return "var(--heat-zero)";

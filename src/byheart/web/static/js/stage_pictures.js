@@ -1,4 +1,4 @@
-// One picture for every kind of stage of a question's way through a network.
+// One picture for every kind of stage in the computation of an answer.
 
 import { s } from "./dom.js";
 import { exactly } from "./format.js";
@@ -15,7 +15,7 @@ const text = (x, y, words, attributes = {}) => s("text", { x, y, ...attributes }
 const visible = (token) => (token.kind === "pad" ? "·" : token.kind === "extra" ? "★" : token.text === " " ? "␣" : token.text);
 const last = (stream) => stream[stream.length - 1];
 
-// The tokens with what the stream holds of each.
+// The tokens, and the numbers of the residual stream at each.
 function tokens(trace, stage) {
   const { stream } = trace.layers[stage.last + 1];
   if (stream.length !== trace.tokens.length) return null;
@@ -64,18 +64,18 @@ function rows(trace, stage, fact) {
       return s("g", { class: number === row ? "slot fired" : "slot" }, s("rect", { x, y, width: cell - 4, height: cell - 4, rx: 4 }, s("title", {}, `row ${number}${number === row ? " fires" : " is silent"}`)),
         number === row && text(x + (cell - 4) / 2, y + 15, String(number), { "text-anchor": "middle" }));
     }),
-    cells.length > 0 && [s("path", { class: "flow", d: `M${left + ((row - first) % columns) * cell + 11},${top + Math.floor((row - first) / columns) * cell} V${top - 8} H452 Q460,${top - 8} 460,${top} V${top + 21} Q460,${top + 29} 468,${top + 29} h6` }), text(480, 18, "the words it holds", { class: "name" }),
+    cells.length > 0 && [s("path", { class: "flow", d: `M${left + ((row - first) % columns) * cell + 11},${top + Math.floor((row - first) / columns) * cell} V${top - 8} H452 Q460,${top - 8} 460,${top} V${top + 21} Q460,${top + 29} 468,${top + 29} h6` }), text(480, 18, "the words of this row", { class: "name" }),
       cells.slice(0, 6).map((each, at) => word(each, 480, top + 6 + at * 54, trace, fact))]);
 }
 
-// One weight as bits, those of this fact's answer marked.
+// The bits of one weight; those of this fact's answer are marked.
 function word(cell, x, y) {
   const powers = new Set(cell.binary.powers), marked = new Set(cell.label_powers ?? []);
   const lowest = Math.min(cell.binary.lowest ?? 0, ...(cell.label_powers ?? [])), top = Math.max(cell.binary.top ?? 0, ...(cell.label_powers ?? []), lowest + 8);
   const n = top - lowest + 1, size = Math.min(9, 360 / n);
   return s("g", {}, text(x, y + 8, cell.value, { class: "value" }),
     Array.from({ length: n }, (_, at) => { const power = top - at;
-      return s("rect", { class: `bit${powers.has(power) ? " one" : ""}${marked.has(power) ? " marked" : ""}`, x: x + at * size, y: y + 15, width: size - 1.2, height: 16, rx: 1.5 }, s("title", {}, `bit worth 2^${power}: ${powers.has(power) ? 1 : 0}`)); }));
+      return s("rect", { class: `bit${powers.has(power) ? " one" : ""}${marked.has(power) ? " marked" : ""}`, x: x + at * size, y: y + 15, width: size - 1.2, height: 16, rx: 1.5 }, s("title", {}, `bit 2^${power}: ${powers.has(power) ? 1 : 0}`)); }));
 }
 
 // The words that were read, one above the other, and their sum.
@@ -87,7 +87,7 @@ function addition(trace, stage, fact) {
     fact.cells.slice(0, 12).map((cell, at) => [word(cell, 190, 26 + at * high), text(170, 26 + at * high + 26, `table ${at + 1}`, { class: "name", "text-anchor": "end" })]),
     s("line", { class: "axis", x1: 190, x2: 600, y1: 30 + fact.cells.length * high, y2: 30 + fact.cells.length * high }),
     text(190, 52 + fact.cells.length * high, `x = ${exactly(last(trace.layers[stage.last + 1].stream)[0])}`, { class: "value strong" }),
-    text(620, 52, "marked: where this", { class: "hint" }), text(620, 70, "question's field lies", { class: "hint" }));
+    text(620, 52, "marked: the field", { class: "hint" }), text(620, 70, "of this question", { class: "hint" }));
 }
 
 // The bits of the answer.
@@ -101,7 +101,7 @@ function bits(trace, stage) {
     text(24, 126, trace.answer === null ? "no label has this number: unknown" : `label ${value}: ${trace.answer}`, { class: "result" }));
 }
 
-// KS25: the line with one bump a group, and where this question stands.
+// KS25: the line with one bump per group, and the position of this question.
 function line(trace, stage) {
   const { x, intervals, hit } = stage.details;
   const ends = intervals.flat().map(Number).concat(Number(x)), low = Math.min(...ends), high = Math.max(...ends), left = 30, right = WIDTH - 30;
@@ -116,7 +116,7 @@ function line(trace, stage) {
     text(left, 178, exactly(low), { class: "tick" }), text(right, 178, exactly(high), { class: "tick", "text-anchor": "end" }));
 }
 
-// KS25: triangle waves fold the words; each fold brings the next bit to the front.
+// KS25: triangle waves fold the words; each fold moves the next bit to the front.
 function waves(trace, stage) {
   const { waves: found, key, value, x, hit } = stage.details, left = 120, right = WIDTH - 20, high = 84;
   const drawn = Object.entries(found).map(([name, values], row) => {
@@ -130,7 +130,7 @@ function waves(trace, stage) {
   return picture(2 * (high + 34) + 58, words, drawn, text(left, 2 * (high + 34) + 44, words, { class: Number(hit) === 1 ? "result" : "value" }));
 }
 
-// Any other stage: how every channel that changes does so, layer by layer.
+// Any other stage: the values of every channel that changes, layer by layer.
 function courses(trace, stage) {
   const layers = trace.layers.slice(Math.max(0, stage.first), stage.last + 2);
   const series = trace.channels.map((channel, at) => ({ ...channel, values: layers.map((layer) => last(layer.stream)[at]) }))

@@ -1,23 +1,23 @@
-// Controls that several views have.
+// Controls shared by several views.
 
 import { h, fill, field, problem } from "./dom.js";
 import { cancelJob, get, runJob } from "./api.js";
 import { count, plural, seconds } from "./format.js";
 import { href, params, setParams } from "./state.js";
 
-// A choice among the models; without any, a way to make one.
+// A menu of the models, or a link to make one if there are none.
 export async function modelChoice(room, onChange) {
   const { models } = await get("/api/models");
   if (models.length === 0) {
     room.append(h("div", { class: "card empty" },
       h("h2", {}, "There is no model yet"),
       h("p", {}, "Compile a table first. It takes a few seconds."),
-      h("a", { class: "button", href: "/compile" }, "Compile one")));
+      h("a", { class: "button", href: "/compile" }, "Compile a table")));
     return null;
   }
   const wanted = params().get("model");
   const names = models.map((model) => model.name);
-  if (wanted && !names.includes(wanted)) room.append(problem({ kind: "UnknownName", message: `there is no model ${wanted}.` }));
+  if (wanted && !names.includes(wanted)) room.append(problem({ kind: "UnknownName", message: `there is no model named ${wanted}.` }));
   const current = names.includes(wanted) ? wanted : names[0];
   const select = h("select", { onchange: () => { setParams({ model: select.value }); onChange(select.value); } },
     models.map((model) => h("option", { value: model.name, selected: model.name === current }, describe(model))));
@@ -30,7 +30,7 @@ function describe(model) {
   return `${model.name}${model.method ? ` · ${model.method}` : ""}${facts}`;
 }
 
-// How far a job is, with a way to stop it.
+// The progress of a job, with a button to cancel it.
 export function progressBar(title) {
   const bar = h("progress", { max: 1, "aria-label": title });
   const words = h("span", { class: "hint" }, "waiting for a worker");
@@ -69,7 +69,7 @@ export const actions = (model) => h("div", { class: "row" },
   h("a", { class: "button second", href: `/api/models/${encodeURIComponent(model)}/download`, download: `${model}.zip` }, "Download"),
   ["onnx", "gguf"].map((format) => exporting(model, format)));
 
-// Writes the model in another format, then hands it over; what cannot be written is refused with the reason.
+// Writes the model in another format and downloads the file, or shows why it cannot be written.
 function exporting(model, format) {
   const words = h("span", { class: "export", role: "status" });
   const button = h("button", { type: "button", class: "quiet", onclick: async () => {

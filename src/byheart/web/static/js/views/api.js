@@ -8,7 +8,7 @@ const COLOUR = { get: "read", post: "write", delete: "remove" };
 export default async function api(room, { signal }) {
   const document = await get("/openapi.json", { signal });
   room.append(h("header", { class: "hero small" }, h("h1", {}, "API"),
-    h("p", { class: "lead" }, "Everything this page does, a program can do. Documents are those that the command line prints with --json; errors have the same words. The description for programs is ", h("a", { href: "/openapi.json", download: "openapi.json" }, "openapi.json"), ".")));
+    h("p", { class: "lead" }, "A program can do everything that this page does. The documents are those that the command line prints with --json, and errors have the same messages. The machine-readable description is ", h("a", { href: "/openapi.json", download: "openapi.json" }, "openapi.json"), ".")));
   const groups = new Map();
   for (const [path, operations] of Object.entries(document.paths)) {
     for (const [method, operation] of Object.entries(operations)) {
@@ -27,9 +27,9 @@ function describe({ path, method, operation }, schemas) {
   const kinds = (body?.oneOf ?? (body?.$ref ? [body] : [])).map((each) => schemas[each.$ref.split("/").at(-1)]);
   return h("details", { class: "operation" },
     h("summary", {}, h("code", { class: `method ${COLOUR[method]}` }, method.toUpperCase()), h("code", {}, path), h("span", {}, worded(operation.description?.split("\n")[0] ?? operation.summary))),
-    given.length > 0 && table(["parameter", "in", "needed", "takes", ""], given, { caption: `Parameters of ${path}` }),
+    given.length > 0 && table(["parameter", "in", "required", "type", ""], given, { caption: `Parameters of ${path}` }),
     kinds.map((schema) => h("div", {}, h("h3", {}, schema.title), h("p", {}, worded(schema.description)),
-      table(["field", "needed", "takes", ""], Object.entries(schema.properties ?? {}).map(([name, property]) =>
+      table(["field", "required", "type", ""], Object.entries(schema.properties ?? {}).map(([name, property]) =>
         [name, schema.required?.includes(name) ? "yes" : "", limits(property), property.description ?? ""]), { caption: `Fields of ${schema.title}` }))));
 }
 

@@ -70,12 +70,12 @@ function batch(choice, signal) {
       const job = await runJob({ kind: "predict", model: choice.name(), data: kept.name }, progress.watch, signal);
       if (!job) return;
       fill(outcome, job.state === "done" ? answers(job.result, chosen.name) : jobEnded(job));
-      if (job.state === "done") say(`${count(job.result.answers.length)} questions asked`);
+      if (job.state === "done") say(`${plural(job.result.answers.length, "question")} asked`);
     } catch (error) {
       if (error.name !== "AbortError") fill(outcome, problem(error));
     }
   }
-  return card("Ask a whole file", h("p", { class: "hint" }, "A text file with one question a line, or a CSV whose column “key” holds them."), field("File", file), outcome);
+  return card("Ask a whole file", h("p", { class: "hint" }, "A text file with one question per line, or a CSV file with the questions in a column “key”."), field("File", file), outcome);
 }
 
 function answers(found, name) {
@@ -87,5 +87,5 @@ function answers(found, name) {
     h("p", {}, `${plural(found.answers.length, "question")}: ${count(known)} answered, ${count(unknown)} unknown. `,
       h("button", { type: "button", class: "quiet", onclick: () => saveText(`answers-${name.replace(/\.\w+$/, "")}.csv`, `${text}\n`, "text/csv") }, "Save as CSV")),
     table(["question", "answer"], found.answers.slice(0, 100).map(({ input, answer }) => [input, answer ?? h("span", { class: "unknown" }, "unknown")]), { caption: "Answers" }),
-    found.answers.length > 100 && h("p", { class: "hint" }, "The first 100 are shown; the saved file has all."));
+    found.answers.length > 100 && h("p", { class: "hint" }, "The table shows the first 100; the saved file contains all."));
 }

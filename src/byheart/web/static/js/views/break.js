@@ -1,4 +1,4 @@
-// Break it: change a weight, verify every fact again, and see which ones it held.
+// Break it: change a weight, ask every fact again, and see which facts the weight holds.
 
 import { h, s, fill, field, card, problem, say, table } from "../dom.js";
 import { get, post, runJob } from "../api.js";
@@ -9,7 +9,7 @@ import { frame, heat, makeTip } from "../pictures.js";
 
 const path = (model) => `/api/models/${encodeURIComponent(model)}`;
 
-// An edit in the address: matrix~row~column~b26 turns a bit over, …~v3.5 sets a value.
+// An edit in the address: matrix~row~column~b26 flips a bit, …~v3.5 sets a value.
 const written = (edit) => `${edit.matrix}~${edit.row}~${edit.column}~${edit.power !== undefined ? `b${edit.power}` : `v${edit.value}`}`;
 function read(text) {
   const [matrix, row, column, change] = text.split("~");
@@ -20,7 +20,7 @@ function read(text) {
 
 export default async function breaking(room, { signal }) {
   room.append(h("header", { class: "hero small" }, h("h1", {}, "Break it"),
-    h("p", { class: "lead" }, "Turn over one bit of one weight. Then every fact is asked again, and those that broke are named.")));
+    h("p", { class: "lead" }, "Flip one bit of one weight. Then every fact is asked again, and the page lists the facts that broke.")));
   const choice = await modelChoice(room, () => { edits = []; changed(); start(); });
   if (!choice || signal.aborted) return;
 
@@ -48,7 +48,7 @@ export default async function breaking(room, { signal }) {
     verifying.abort();
     verifying = new AbortController();
     const { signal: here } = verifying;
-    if (edits.length === 0) { fill(damage, h("p", { class: "stamp" }, h("span", { "aria-hidden": "true" }, "✓"), " The weights are as they were compiled. Nothing is broken.")); return; }
+    if (edits.length === 0) { fill(damage, h("p", { class: "stamp" }, h("span", { "aria-hidden": "true" }, "✓"), " No weight has been changed. Nothing is broken.")); return; }
     const progress = progressBar("Asking every fact again");
     fill(damage, list(), progress.element);
     try {
@@ -66,7 +66,7 @@ export default async function breaking(room, { signal }) {
     return h("div", { class: "edits" },
       h("div", { class: "row spread" }, h("h2", {}, plural(edits.length, "changed weight")), h("button", { type: "button", class: "quiet", id: "undo-all", onclick: () => { edits = []; changed(); } }, edits.length > 1 ? "Undo all" : "Undo")),
       h("ul", {}, edits.map((edit, at) => h("li", {}, h("code", {}, `${edit.matrix}[${edit.row}, ${edit.column}]`),
-        edit.power !== undefined ? ` bit worth 2^${edit.power} turned over` : ` set to ${edit.value}`,
+        edit.power !== undefined ? ` bit 2^${edit.power} flipped` : ` set to ${edit.value}`,
         done[at] && h("span", { class: "hint" }, ` ${done[at].before} → ${done[at].after}`),
         edits.length > 1 && h("button", { type: "button", class: "quiet", onclick: () => undo(at), "aria-label": `Undo the change of ${edit.matrix} ${edit.row} ${edit.column}` }, "undo")))));
   }
@@ -81,7 +81,7 @@ export default async function breaking(room, { signal }) {
     } catch (error) {
       if (error.name === "AbortError") return;
       const known = error.kind === "UsageError" && /where a fact lives/.test(error.message);
-      fill(held, known ? h("p", { class: "note" }, "This construction spreads its facts over all layers; choose any weight below.") : h("div", { class: "card" }, problem(error)));
+      fill(held, known ? h("p", { class: "note" }, "This construction spreads its facts over all layers. Choose any weight below.") : h("div", { class: "card" }, problem(error)));
     }
   }
 
@@ -115,21 +115,21 @@ function verdict(found) {
   const rest = found.checked - found.wrong;
   return h("div", {},
     h("p", { class: found.wrong ? "stamp bad" : "stamp" }, h("span", { "aria-hidden": "true" }, found.wrong ? "✗" : "✓"),
-      found.wrong ? ` ${plural(found.wrong, "fact")} broke, ${count(rest)} still right` : ` All ${count(found.checked)} facts are still right. This bit carries nothing they need.`),
+      found.wrong ? ` ${plural(found.wrong, "fact")} broke, ${count(rest)} still correct` : ` All ${count(found.checked)} facts are still correct. None of them needs this bit.`),
     h("p", { class: "hint" }, `All ${count(found.checked)} facts were asked again, in ${seconds(found.certificate.seconds)}.`),
-    found.broken.length > 0 && table(["fact", "right answer", "answers now"], found.broken.slice(0, 200).map((each) => [each.input, each.expected, each.got ?? h("span", { class: "unknown" }, "unknown")]), { caption: "Broken facts" }),
-    found.broken.length > 200 && h("p", { class: "hint" }, `The first 200 of ${count(found.wrong)}.`));
+    found.broken.length > 0 && table(["fact", "correct answer", "answer now"], found.broken.slice(0, 200).map((each) => [each.input, each.expected, each.got ?? h("span", { class: "unknown" }, "unknown")]), { caption: "Broken facts" }),
+    found.broken.length > 200 && h("p", { class: "hint" }, `The first 200 of ${count(found.wrong)} are shown.`));
 }
 
 // --- the weights of one fact ------------------------------------------------------------------------------------
 
 function factCard(found, change) {
   return card("The weights that hold this fact",
-    h("p", {}, h("strong", {}, found.fact), " → ", h("strong", { class: "known" }, found.answer), h("span", { class: "hint" }, ` is the sum of ${plural(found.cells.length, "word")}, each one weight. The outlined bits are where its answer lies. Click a bit to turn it over.`)),
+    h("p", {}, h("strong", {}, found.fact), " → ", h("strong", { class: "known" }, found.answer), h("span", { class: "hint" }, ` is read from the sum of ${plural(found.cells.length, "word")}, each stored in one weight. The outlined bits hold the answer. Click a bit to flip it.`)),
     found.cells.slice(0, 16).map((cell) => h("div", { class: "weight" },
       h("div", { class: "row spread" }, h("code", {}, `${cell.tensor}[${cell.row}, ${cell.column}]`), h("span", { class: "value" }, cell.value)),
       bitStrip({ matrix: cell.tensor, row: cell.row, column: cell.column }, cell.binary, new Set(cell.label_powers ?? []), change))),
-    found.sharing && h("p", { class: "hint" }, found.sharing.length ? `Other facts that these weights hold too: ${found.sharing.slice(0, 6).join(", ")}${found.sharing.length > 6 ? `, and ${count(found.sharing.length - 6)} more` : ""}.` : "These weights hold no other fact."));
+    found.sharing && h("p", { class: "hint" }, found.sharing.length ? `These weights also hold other facts: ${found.sharing.slice(0, 6).join(", ")}${found.sharing.length > 6 ? `, and ${count(found.sharing.length - 6)} more` : ""}.` : "These weights hold no other fact."));
 }
 
 // A theorem's model: the layers of each lemma in place of single weights.
@@ -137,7 +137,7 @@ function spreadCard(found) {
   const layers = (each) => (each.layer === each.last_layer ? `layer ${each.layer}` : `layers ${each.layer} to ${each.last_layer}`);
   return card("The layers that hold this fact",
     h("p", {}, h("strong", {}, found.fact), " → ", h("strong", { class: "known" }, found.answer), h("span", { class: "hint" }, " is spread over these layers, counted from 0. Choose any weight below.")),
-    table(["layers", "lemma", "facts in the same place"], found.locations.map((each) => [layers(each), each.lemma, count(each.sharing.length)]), { numbers: [2], caption: "Where the fact is" }));
+    table(["layers", "lemma", "facts that share them"], found.locations.map((each) => [layers(each), each.lemma, count(each.sharing.length)]), { numbers: [2], caption: "Where the fact is" }));
 }
 
 function bitStrip(where, binary, marked, change) {
@@ -147,7 +147,7 @@ function bitStrip(where, binary, marked, change) {
   for (let power = top; power >= lowest; power -= 1) {
     const one = powers.has(power);
     bits.push(h("button", { type: "button", class: `bit${one ? " one" : ""}${marked.has(power) ? " marked" : ""}`, "data-edit": written({ ...where, power }), "data-value": one ? "1" : "0",
-      "aria-label": `bit worth 2^${power}, now ${one ? 1 : 0}${marked.has(power) ? ", of the answer" : ""}`, title: `2^${power}`, onclick: () => change({ ...where, power }) }, one ? "1" : "0"));
+      "aria-label": `bit 2^${power}, now ${one ? 1 : 0}${marked.has(power) ? ", of the answer" : ""}`, title: `2^${power}`, onclick: () => change({ ...where, power }) }, one ? "1" : "0"));
   }
   return h("div", { class: "bits", role: "group", "aria-label": `Bits of ${where.matrix} ${where.row} ${where.column}` }, bits);
 }
@@ -230,7 +230,7 @@ function difference(found) {
   }
   return card(title,
     h("p", { class: "stamp" }, `${plural(found.n_changed, "weight")} of ${count(found.n_weights)} ${found.n_changed === 1 ? "differs" : "differ"}`),
-    h("p", {}, "The same data were compiled from the same seed, once with this fact and once without. ", `The other ${count(found.verified.checked)} facts were checked: ${count(found.verified.wrong)} wrong. Asked for the fact, it now answers `, h("strong", { class: found.answer_without === null ? "unknown" : "known" }, found.answer_without ?? "unknown"), "."),
+    h("p", {}, "The same data were compiled twice with the same seed: once with this fact and once without it. ", `The other ${count(found.verified.checked)} facts were checked: ${count(found.verified.wrong)} wrong. Asked for the fact, it now answers `, h("strong", { class: found.answer_without === null ? "unknown" : "known" }, found.answer_without ?? "unknown"), "."),
     table(["weight", "with", "without"], found.changes.slice(0, 100).map((each) => [h("code", {}, `${each.matrix}[${each.row}, ${each.column}]`), each.before, each.after]), { numbers: [1, 2], caption: "Weights that differ" }),
-    found.n_changed > 100 && h("p", { class: "hint" }, `The first 100 of ${count(found.n_changed)}.`));
+    found.n_changed > 100 && h("p", { class: "hint" }, `The first 100 of ${count(found.n_changed)} are shown.`));
 }

@@ -9,13 +9,13 @@ import { figure } from "../pictures.js";
 
 const PLACEHOLDER = "capital of France,Paris\ncapital of Japan,Tokyo\ncapital of Peru,Lima";
 
-const HEADED = "pasted rows"; // the name of pasted rows that got a line of column names: their lines count from the next
+const HEADED = "pasted rows"; // the name of pasted rows to which a line of column names was added: their line numbers are one too large
 
 export default async function compile(room, { signal }) {
   const found = h("div");
   const outcome = h("div", { "aria-live": "polite" });
   const data = dataCard((name) => { setParams({ data: name, job: null }, { push: true }); fill(outcome); examine(name); }, signal);
-  // Rules that leave rows out are asked for where a table has such rows.
+  // The page asks for a rule for rows that cannot be memorised, if the table has any.
   room.append(hero(), data, found, outcome);
 
   let examining = new AbortController();
@@ -73,7 +73,7 @@ export default async function compile(room, { signal }) {
 function hero() {
   return h("header", { class: "hero" },
     h("h1", {}, "A Transformer that knows your table by heart"),
-    h("p", { class: "lead" }, "Nothing is trained. The weights are computed from your facts, and then every fact is asked and checked. Give it a table of questions and answers."),
+    h("p", { class: "lead" }, "Nothing is trained. The weights are computed from your facts; then every fact is asked and its answer is checked. Start with a table of questions and answers."),
     h("ol", { class: "steps", "aria-label": "How it works" },
       step("1", "A table", "questions and answers"),
       step("2", "becomes weights", "computed, not trained"),
@@ -96,7 +96,7 @@ function dataCard(choose, signal) {
       h("span", { class: "hint wide-only" }, "or drop one here")));
 
   async function take(name, content) {
-    fill(message, h("p", { class: "hint" }, `Taking ${name} …`));
+    fill(message, h("p", { class: "hint" }, `Uploading ${name} …`));
     try {
       const { limits } = await serverState();
       const kept = await upload(name.replace(/[^\w .()+-]/g, "_"), content, limits.upload_bytes);
@@ -107,7 +107,7 @@ function dataCard(choose, signal) {
   }
   function paste() {
     const rows = text.value.trim();
-    if (!rows) { fill(message, problem({ kind: "Nothing to read", message: "paste some rows first, or take an example." })); text.focus(); return; }
+    if (!rows) { fill(message, problem({ kind: "Nothing to read", message: "paste some rows first, or choose an example." })); text.focus(); return; }
     const kind = rows.split("\n")[0].includes("\t") ? "tsv" : "csv";
     const header = /^"?key"?\s*[,\t]/i.test(rows) ? "" : `key${kind === "csv" ? "," : "\t"}value\n`;
     take(`${header ? HEADED : "pasted"}.${kind}`, `${header}${rows}\n`);
@@ -115,7 +115,7 @@ function dataCard(choose, signal) {
   async function list() {
     try {
       const { data } = await get("/api/data", { signal });
-      fill(chips, h("span", { class: "hint" }, "Or take"), data.slice(0, 8).map((entry) =>
+      fill(chips, h("span", { class: "hint" }, "Or choose"), data.slice(0, 8).map((entry) =>
         h("button", { type: "button", class: "chip", onclick: () => choose(entry.name) }, entry.name, h("small", {}, bytes(entry.bytes)))));
     } catch (error) { if (error.name !== "AbortError") fill(message, problem(error)); }
   }
@@ -130,7 +130,7 @@ function dataCard(choose, signal) {
   return card("Your facts", zone, chips, message);
 }
 
-// Lines of pasted rows as the person who pasted them counts.
+// Line numbers of pasted rows, without the line of column names that was added.
 function withOwnLines(name, error) {
   if (!name.startsWith(HEADED)) return error;
   return { kind: error.kind, message: error.message.replace(/\bline (\d+)/g, (_, line) => `line ${Math.max(1, Number(line) - 1)}`) };
@@ -141,23 +141,23 @@ const RULES = {
   empty_inputs: { title: "No question", drop: "leave these rows out" },
   malformed_rows: { title: "Not a row of two cells", drop: "leave these lines out" },
   non_finite: { title: "A number that is not finite", drop: "leave these rows out" },
-  on_conflict: { title: "Another answer to an equal question", first: "keep the first answer", last: "keep the last answer", majority: "keep the most frequent answer", drop: "leave all of them out" },
+  on_conflict: { title: "Same question, different answer", first: "keep the first answer", last: "keep the last answer", majority: "keep the most frequent answer", drop: "leave all of them out" },
 };
 
-// Every kind of row that cannot be memorised, with a choice of what becomes of it.
+// Every kind of row that cannot be memorised, with a choice of what to do with it.
 function faultCard(name, faults, settle) {
   const choices = faults.map((fault) => {
     const words = RULES[fault.option] ?? { title: "Too long" };
-    const label = fault.option === "max_tokens" ? (rule) => `leave out what is longer than ${count(Number(rule))}` : (rule) => words[rule] ?? rule;
+    const label = fault.option === "max_tokens" ? (rule) => `leave out questions longer than ${count(Number(rule))} tokens` : (rule) => words[rule] ?? rule;
     const select = h("select", { "data-rule": fault.option }, fault.remedies.map((rule) => h("option", { value: rule, selected: rule === "drop" }, label(rule))));
     const rows = `${fault.n_rows === 1 ? "row" : "rows"} ${fault.rows.map(count).join(", ")}${fault.n_rows > fault.rows.length ? ", …" : ""}`;
     return { fault, select, element: h("li", {}, field(`${words.title}: ${plural(fault.n_rows, "row")} (${rows})`, select)) };
   });
   const chosen = () => Object.fromEntries(choices.map(({ fault, select }) => [fault.option, fault.option === "max_tokens" ? Number(select.value) : select.value]));
   return card(name,
-    h("div", { class: "problem", role: "alert" }, h("strong", {}, "Some rows cannot be memorised. "), "Mend the table, or say what to do with them. Nothing is left out unless you say so."),
+    h("div", { class: "problem", role: "alert" }, h("strong", {}, "Some rows cannot be memorised. "), "Correct the table, or choose what to do with these rows. No row is left out unless you choose it."),
     h("ul", { class: "faults" }, choices.map(({ element }) => element)),
-    h("button", { type: "button", id: "settle-button", onclick: () => settle(chosen()) }, "Read it again with these rules"));
+    h("button", { type: "button", id: "settle-button", onclick: () => settle(chosen()) }, "Read the table again with these rules"));
 }
 
 function summary(found, settle) {
@@ -166,14 +166,14 @@ function summary(found, settle) {
   return card(found.file,
     numbers([
       ["rows", count(found.n_samples)],
-      ["answers", count(found.n_classes), "different ones"],
+      ["answers", count(found.n_classes), "distinct"],
       ["duplicates", count(found.duplicates)],
       ["conflicts", count(found.conflicts)],
       ...(leftOut ? [["left out", count(leftOut), plural(leftOut, "row")]] : []),
       ["information", `${short(found.label_bits)} bits`, "in the answers"],
     ]),
     found.conflicts > 0 && h("div", { class: "problem" }, h("strong", {}, "Equal questions with different answers. "),
-      "No function can return both, so nothing can memorise this table.",
+      "No function can return both, so no model can memorise this table.",
       h("ul", {}, found.conflict_examples.map((line) => h("li", {}, line))),
       h("div", { class: "row" }, ["first", "last", "majority", "drop"].map((rule) =>
         h("button", { type: "button", class: "second", "data-conflict": rule, onclick: () => settle({ on_conflict: rule }) }, RULES.on_conflict[rule])))),
@@ -183,7 +183,7 @@ function summary(found, settle) {
 // --- the constructions ----------------------------------------------------------------------------------------
 
 function choices(found, rules, start) {
-  // The size that belongs to the options beside it: without “unknown”, that of the plain model.
+  // The size for the chosen options: without “unknown”, the size of the plain model.
   const sized = () => found.methods.filter((row) => row.size)
     .map((row) => (row.plain_size && !unknown.checked ? { ...row, size: row.plain_size } : row))
     .sort((a, b) => a.size.parameters_dense - b.size.parameters_dense);
@@ -206,7 +206,7 @@ function choices(found, rules, start) {
       h("span", { class: "name" }, row.method), h("span", { class: "number" }, short(row.size.parameters_dense)), h("small", {}, row.source))));
   }
   function draw() {
-    fill(drawing, figure("sizes", "Parameters of each construction, beside what some data of this shape need", sizes(fitting, floor, chosen)));
+    fill(drawing, figure("sizes", "Parameters of each construction, and the number that some data of this shape need", sizes(fitting, floor, chosen)));
     const row = fitting.find((each) => each.method === chosen);
     const before = precision.value;
     fill(precision, row.precisions.map((name) => h("option", { value: name, selected: name === before }, name)));
@@ -225,13 +225,13 @@ function choices(found, rules, start) {
           kind: "compile", data: found.file, method: chosen, precision: precision.value, seed: Math.max(0, Math.floor(Number(seed.value) || 0)),
           ...rules, ...(chosen === "retrieval" && !unknown.checked ? { reject_bits: 0 } : {}),
         }) }, "Compile and check every row"))),
-    h("details", {}, h("summary", {}, `What theory says (${floors.length} lower bounds)`),
-      table(["at least", "of", "speaks of", "by"], floors.map((bound) => [typeof bound.value === "number" ? count(bound.value) : bound.value, bound.quantity, bound.speaks_of, h("span", { title: bound.sentence }, bound.name)]), { numbers: [0], caption: "Lower bounds" })),
-    refused.length > 0 && h("details", {}, h("summary", {}, `Not for these data (${refused.length})`),
-      table(["construction", "because"], refused.map((row) => [row.method, row.refusal.split("\n")[0]]), { caption: "Constructions that do not take these data" })));
+    h("details", {}, h("summary", {}, `Lower bounds from theory (${floors.length})`),
+      table(["at least", "of", "applies to", "source"], floors.map((bound) => [typeof bound.value === "number" ? count(bound.value) : bound.value, bound.quantity, bound.speaks_of, h("span", { title: bound.sentence }, bound.name)]), { numbers: [0], caption: "Lower bounds" })),
+    refused.length > 0 && h("details", {}, h("summary", {}, `Constructions that do not accept these data (${refused.length})`),
+      table(["construction", "reason"], refused.map((row) => [row.method, row.refusal.split("\n")[0]]), { caption: "Constructions that do not accept these data" })));
 }
 
-// Dots on a logarithmic line, one construction each, with the floors as lines.
+// One dot per construction on a logarithmic line; lower bounds are vertical lines.
 function sizes(rows, floors, chosen) {
   const narrow = innerWidth < 560; // on a phone the picture is drawn smaller, with fewer ticks, instead of scrolling
   const width = narrow ? 470 : 860, line = 30, left = narrow ? 186 : 215, right = narrow ? 62 : 70, top = 42, height = top + rows.length * line + 16;
@@ -246,7 +246,7 @@ function sizes(rows, floors, chosen) {
     least && [
       s("rect", { class: "below", x: left, y: top - 8, width: Math.max(0, x(least.value) - left), height: height - top }),
       s("line", { class: "floor", x1: x(least.value), x2: x(least.value), y1: top - 8, y2: height - 8 }),
-      s("text", { class: "floor-name", x: x(least.value) + 5, y: 12 }, narrow ? `at least ${count(least.value)} weights of ${bits(least)} bits` : `such tables do not fit in fewer than ${count(least.value)} weights of ${bits(least)} bits`),
+      s("text", { class: "floor-name", x: x(least.value) + 5, y: 12 }, narrow ? `at least ${count(least.value)} weights of ${bits(least)} bits` : `some tables of this shape need at least ${count(least.value)} weights of ${bits(least)} bits`),
       s("line", { class: "leader", x1: x(least.value), x2: x(least.value), y1: 4, y2: top - 26 }),
     ],
     rows.map((row, at) => {
@@ -264,18 +264,18 @@ function sizes(rows, floors, chosen) {
 function result(found) {
   const { size, verified } = found;
   return h("section", { class: "card result", "aria-labelledby": "result-title" },
-    h("p", { class: "stamp" }, h("span", { "aria-hidden": "true" }, "✓"), ` ${found.holds === false ? "Fitted, not memorised: " : ""}${count(verified.checked - verified.wrong)} of ${count(verified.checked)} facts checked and right`),
+    h("p", { class: "stamp" }, h("span", { "aria-hidden": "true" }, "✓"), ` ${found.holds === false ? "Fitted, not memorised: " : ""}${count(verified.checked - verified.wrong)} of ${count(verified.checked)} facts checked and correct`),
     h("h2", { id: "result-title" }, found.model),
     verified.rows_left_out > 0 && h("p", { class: "note" }, `${plural(verified.rows_left_out, "row")} left out: ${Object.entries(verified.left_out).map(([rule, number]) => `${count(number)} by ${rule.replace("=", ": ").replaceAll("_", " ")}`).join(", ")}.`),
     numbers([
       ["parameters", count(size.parameters_dense), `${count(size.parameters_nonzero)} not zero`],
       ["layers", count(size.depth), `width ${count(size.width)}`],
-      ["bits per parameter", ratio(found.bits_per_parameter), "of answers"],
+      ["bits of answers per parameter", ratio(found.bits_per_parameter)],
       ["compiled in", seconds(found.seconds.compile), `checked in ${seconds(found.seconds.verify)}`],
     ]),
     actions(found.model),
     h("details", {}, h("summary", {}, "Certificate"),
       h("p", {}, `${found.method}, ${found.task}, ${found.precision} weights. ${found.theorem}.`),
-      table(["assumption", "holds", "as found"], found.assumptions.map((each) => [each.statement, each.holds ? "yes" : "no", each.detail]), { caption: "Assumptions" }),
-      h("p", { class: "hint" }, `Checked by the ${verified.backend} evaluator; ${count(verified.rechecked_by_interpreter)} again by the slow interpreter. Data ${found.dataset.digest.slice(0, 16)}…`)));
+      table(["assumption", "holds", "found"], found.assumptions.map((each) => [each.statement, each.holds ? "yes" : "no", each.detail]), { caption: "Assumptions" }),
+      h("p", { class: "hint" }, `Checked by the ${verified.backend} evaluator; ${count(verified.rechecked_by_interpreter)} also by the slow interpreter. Data ${found.dataset.digest.slice(0, 16)}…`)));
 }

@@ -1,4 +1,4 @@
-// Figures and runs: the reproductions with their verdicts, and the run store while it is written to.
+// Figures and runs: the reproductions with their verdicts, and the runs of a store, also while it is being written.
 
 import { h, fill, field, card, problem, worded, say, table } from "../dom.js";
 import { get, serverState } from "../api.js";
@@ -14,12 +14,12 @@ const LINES = ["published", "bound", "bound2", "fit"];
 
 export default async function figures(room, { signal }) {
   room.append(h("header", { class: "hero small" }, h("h1", {}, "Figures and runs"),
-    h("p", { class: "lead" }, "The figures of the papers, made again from fresh runs, each with a verdict. And the runs themselves.")));
+    h("p", { class: "lead" }, "The figures of the papers, reproduced from new runs, each with a verdict. The runs are listed below.")));
   const state = await serverState();
   const shown = h("div");
   const { figures: found } = await get("/api/figures", { signal });
   if (found.length > 0) room.append(gallery(found, show), shown);
-  room.append(state.has_store ? runs(signal) : card("Runs", h("p", { class: "hint" }, worded("Start the page with `--store runs.sqlite` to see the runs that `byheart measure` stores, while it stores them."))));
+  room.append(state.has_store ? runs(signal) : card("Runs", h("p", { class: "hint" }, worded("Start the page with `--store runs.sqlite` to watch the runs that `byheart measure` writes to this store."))));
 
   async function show(name) {
     setParams({ figure: name });
@@ -58,7 +58,7 @@ function drawing(record, Plot, signal) {
     h("p", {}, h("span", { class: `verdict-mark ${verdictClass(verdict.outcome)}` }, verdict.outcome), " ", worded(verdict.because)),
     h("div", { class: panels.length > 1 ? "panels many" : "panels" }, panels),
     verdict.checks?.length > 0 && h("details", {}, h("summary", {}, plural(verdict.checks.length, "comparison")),
-      table(["what", "found", "wanted", ""], verdict.checks.map((check) => [check.name, check.found, check.wanted, check.holds ? "holds" : "does not hold"]), { caption: "Comparisons behind the verdict" })));
+      table(["quantity", "found", "expected", ""], verdict.checks.map((check) => [check.name, check.found, check.wanted, check.holds ? "holds" : "does not hold"]), { caption: "Comparisons behind the verdict" })));
 }
 
 const style = (series) => palette()[STYLES[series.style] ?? 0];
@@ -149,8 +149,8 @@ function runs(signal) {
     } catch (error) { if (error.name !== "AbortError") fill(holder, problem(error)); }
   }
   refresh();
-  return card("Runs", h("div", { class: "asking" }, field("Filter", filter, "Conditions with commas between them: column=value, also !=, <, <=, >, >="), field("Curve", metric)), status,
-    figure("runs", "How the chosen runs trained", holder), list);
+  return card("Runs", h("div", { class: "asking" }, field("Filter", filter, "Conditions separated by commas: column=value, or with !=, <, <=, >, >="), field("Curve", metric)), status,
+    figure("runs", "Training curves of the chosen runs", holder), list);
 }
 
 function courses(Plot, curves, metric, width) {

@@ -1,4 +1,4 @@
-// How much fits: sizes for a given number of facts, built, promised, trained, and the floor below all.
+// How much fits: model sizes for a given number of facts: built, guaranteed by a theorem, reached by training, and the lower bounds.
 
 import { h, fill, field, card, problem, say, table } from "../dom.js";
 import { get, post } from "../api.js";
@@ -8,8 +8,8 @@ import { figure } from "../pictures.js";
 import { loadPlot, living, look } from "../charts.js";
 import { colour } from "../pictures.js";
 
-// What each kind of line is called, its colour and its dashes: kinds differ without colour too.
-const KINDS = { estimate: ["estimated for byheart", "series-1", ""], theorem: ["promised by a theorem", "series-4", "7,4"], trained: ["reached by training", "series-2", "9,3,2,3"], floor: ["some such facts need at least", "series-6", "1.5,3.5"] };
+// The label, colour and dashes of each kind of line. The dashes distinguish the kinds without colour.
+const KINDS = { estimate: ["estimated for byheart", "series-1", ""], theorem: ["guaranteed by a theorem", "series-4", "7,4"], trained: ["reached by training", "series-2", "9,3,2,3"], floor: ["lower bound for some such facts", "series-6", "1.5,3.5"] };
 const EXAMPLES = {
   "GPT-2": { model_type: "gpt2", n_embd: 768, n_layer: 12, n_head: 12, vocab_size: 50257, n_positions: 1024 },
   "Llama 3.2 1B": { model_type: "llama", hidden_size: 2048, intermediate_size: 8192, num_hidden_layers: 16, num_attention_heads: 32, num_key_value_heads: 8, head_dim: 64, vocab_size: 128256, max_position_embeddings: 131072, tie_word_embeddings: true, hidden_act: "silu" },
@@ -22,9 +22,9 @@ export default async function fits(room, { signal }) {
   const length = slider("Tokens in a question", 1, 64, 1, given.tokens ?? 8, (value) => plural(Number(value), "token"));
   const drawing = h("div"), rows = h("div"), status = h("p", { class: "hint", role: "status" });
   room.append(h("header", { class: "hero small" }, h("h1", {}, "How much fits"),
-    h("p", { class: "lead" }, "How large must a model be to know that many facts? What we can build, what theorems promise, what training was measured to reach, and the floor that no model goes below.")),
+    h("p", { class: "lead" }, "How large must a model be to know this many facts? The plot shows the sizes that byheart can build, that theorems guarantee and that training reached, and lower bounds.")),
   h("div", { class: "card" }, h("div", { class: "three" }, power.control, bits.control, length.control)),
-  h("section", { class: "card", "aria-label": "Sizes" }, figure("how-much-fits", "Parameters against facts; thick: the smallest of each kind", drawing), legend(), status, rows));
+  h("section", { class: "card", "aria-label": "Sizes" }, figure("how-much-fits", "Parameters against facts. Thick lines: the smallest of each kind", drawing), legend(), status, rows));
 
   let architecture = null, plan = null;
   room.append(architectures((found) => { architecture = found; again?.(); }, signal));
@@ -50,7 +50,7 @@ export default async function fits(room, { signal }) {
       again?.();
       fill(rows, list(plan));
       const least = plan.rows.filter((row) => row.kind === "estimate").sort((a, b) => a.parameters - b.parameters)[0];
-      if (least) say(`${plural(plan.facts, "fact")}: the smallest we build is ${least.name} with ${short(least.parameters)} parameters`);
+      if (least) say(`${plural(plan.facts, "fact")}: the smallest model that byheart builds is ${least.name} with ${short(least.parameters)} parameters`);
     } catch (error) {
       if (error.name !== "AbortError") { status.textContent = ""; fill(rows, problem(error)); }
     }
@@ -59,7 +59,7 @@ export default async function fits(room, { signal }) {
   await ask();
 }
 
-// Round to two digits, so that the slider rests on numbers a person would say.
+// Round to two digits, so that the slider stops at round numbers.
 const facts = (exponent) => Number((10 ** Number(exponent)).toPrecision(2));
 
 function slider(label, min, max, step, value, words) {
@@ -98,7 +98,7 @@ function chart(Plot, plan, architecture, width) {
       architecture && Plot.ruleY([architecture.parameters], { stroke: colour("ink"), strokeDasharray: "6,3" }),
       architecture && Plot.text([architecture], { x: plan.curves[0].points[0][0], y: "parameters", text: (d) => d.title, textAnchor: "start", dy: -8, fill: colour("ink"), fontWeight: 600 }),
       ...lines,
-      // from the end of a line to its name, where names had to be pushed apart
+      // from the end of a line to its name, if the name had to be moved
       Plot.link(labels, { x1: "facts", y1: "parameters", x2: "facts", y2: "at", stroke: "kind", render: leader }),
       Plot.text(labels.filter((d) => !d.isBest), text(false)),
       Plot.text(labels.filter((d) => d.isBest), text(true)),
@@ -109,7 +109,7 @@ function chart(Plot, plan, architecture, width) {
   });
 }
 
-// The smallest of each kind for the chosen number of facts; of floors that of weights as long as those built.
+// The smallest of each kind for the chosen number of facts; of the lower bounds, the one for weights as long as those built.
 function bestOfKinds(rows) {
   const least = (kind) => rows.filter((row) => row.kind === kind).sort((a, b) => a.parameters - b.parameters)[0];
   const length = (row) => Math.round(row.bits / row.parameters), built = least("estimate");
@@ -133,14 +133,14 @@ function leader(index, scales, { x1: x, y1: from, y2: to, stroke }, dimensions, 
   return group;
 }
 
-// Names at the right end, pushed down where they would be less than `gap` powers of ten from one another.
+// Names at the right end, moved down where two would be less than `gap` powers of ten apart.
 function spread(ends, gap) {
   const sorted = [...ends].sort((a, b) => b.parameters - a.parameters);
   let at = Infinity;
   return sorted.map((end) => { at = Math.min(Math.log10(end.parameters), at - gap); return { ...end, at: 10 ** at }; });
 }
 
-// What dashes and colours mean.
+// The legend of dashes and colours.
 function legend() {
   const style = (dashes) => ({ "": "", "1.5,3.5": "dotted" })[dashes] ?? "dashed";
   return h("ul", { class: "legend" }, Object.values(KINDS).map(([words, series, dashes]) => h("li", {}, h("i", { class: style(dashes), style: `--mark:var(--${series})`, "aria-hidden": "true" }), words)));
@@ -150,8 +150,8 @@ function list(plan) {
   const notes = plan.not_applicable ?? [];
   const mark = (kind) => h("span", { class: "kind" }, h("i", { style: `background:var(--${KINDS[kind][1]})`, "aria-hidden": "true" }), KINDS[kind][0]);
   return h("div", {},
-    table(["", "by", "parameters", "bits"], [...plan.rows].sort((a, b) => a.parameters - b.parameters).map((row) => [mark(row.kind), h("span", { title: row.note || row.source }, row.name), short(row.parameters), row.bits === null ? "" : short(row.bits)]), { numbers: [2, 3], caption: `Sizes for ${plural(plan.facts, "fact")}` }),
-    notes.length > 0 && h("details", {}, h("summary", {}, `Not for such facts (${notes.length})`), table(["construction", "because"], notes.map((each) => [each.name, each.reason.split("\n")[0]]), { caption: "Constructions that do not apply" })));
+    table(["", "source", "parameters", "bits"], [...plan.rows].sort((a, b) => a.parameters - b.parameters).map((row) => [mark(row.kind), h("span", { title: row.note || row.source }, row.name), short(row.parameters), row.bits === null ? "" : short(row.bits)]), { numbers: [2, 3], caption: `Sizes for ${plural(plan.facts, "fact")}` }),
+    notes.length > 0 && h("details", {}, h("summary", {}, `Constructions that do not apply (${notes.length})`), table(["construction", "reason"], notes.map((each) => [each.name, each.reason.split("\n")[0]]), { caption: "Constructions that do not apply" })));
 }
 
 function architectures(choose, signal) {
@@ -165,7 +165,7 @@ function architectures(choose, signal) {
       const { architecture } = found;
       choose({ title: name, parameters: architecture.parameters });
       fill(outcome, h("p", {}, h("strong", {}, name), ` is a ${architecture.family} ${architecture.kind} of ${count(architecture.parameters)} parameters. Its line is drawn above.`),
-        table(["could hold", "facts", "because"], [
+        table(["could hold", "facts", "reason"], [
           ...found.bounds.map((bound) => [bound.kind === "upper" ? "at most" : "at least", typeof bound.value === "number" ? short(bound.value) : bound.value, bound.sentence]),
           ...found.trained.map((row) => ["by training", short(row.n_facts), `${row.name}. ${row.note}`]),
         ], { numbers: [1], caption: `What ${name} could hold` }),
@@ -176,5 +176,5 @@ function architectures(choose, signal) {
   }
   return card("An architecture", h("p", { class: "hint" }, "Give the config.json of a model to see what it could hold."),
     h("div", { class: "asking" }, field("config.json", file)),
-    h("div", { class: "chips" }, h("span", { class: "hint" }, "Or take"), Object.entries(EXAMPLES).map(([name, config]) => h("button", { type: "button", class: "chip", onclick: () => take(name, JSON.stringify(config)) }, name))), outcome);
+    h("div", { class: "chips" }, h("span", { class: "hint" }, "Or choose"), Object.entries(EXAMPLES).map(([name, config]) => h("button", { type: "button", class: "chip", onclick: () => take(name, JSON.stringify(config)) }, name))), outcome);
 }

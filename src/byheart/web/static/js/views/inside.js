@@ -1,4 +1,4 @@
-// Look inside: a question's way through the network, step by step.
+// Look inside: how the network computes the answer to a question, step by step.
 
 import { h, fill, field, problem, say } from "../dom.js";
 import { get, post } from "../api.js";
@@ -27,7 +27,7 @@ export default async function inside(room, { signal }) {
         const { questions } = await get(`/api/models/${model}/examples`, { signal });
         if (isNew || !question.value) { question.value = questions[0] ?? question.value; setParams({ q: question.value, step: null }); }
       }
-      if (!question.value) { fill(outcome, h("p", { class: "note" }, "Type a question the model knows.")); return; }
+      if (!question.value) { fill(outcome, h("p", { class: "note" }, "Type a question that the model knows.")); return; }
       fill(outcome, h("p", { class: "hint", role: "status" }, "Following …"));
       const trace = await post(`/api/models/${model}/trace`, { text: question.value }, { signal });
       const fact = trace.method === "retrieval" && trace.answer !== null ? await post(`/api/models/${model}/fact`, { text: question.value }, { signal }).catch(() => null) : null;
@@ -92,7 +92,7 @@ function journey(trace, fact, model, signal) {
       trace.answer !== null && h("a", { href: href("break", { model, q: trace.question }) }, "Break this fact")),
     panel,
     h("section", { class: "card", "aria-labelledby": "stream-title" }, h("div", { class: "row spread" }, h("h2", { id: "stream-title" }, "The residual stream"), seen && field("Token", token)),
-      h("p", { class: "hint" }, "A column is a layer, a row is a channel. Blue is above zero, orange below; the stronger the colour, the larger the number, on a scale of its own for each row. Hover for the number, click to pin it."),
+      h("p", { class: "hint" }, "Each column is a layer and each row is a channel. Blue numbers are positive and orange numbers are negative; a stronger colour is a larger number. Each row has its own scale. Hover over a cell to see its number, click to pin it."),
       figure("residual-stream", `${trace.question}: the stream, layer by layer`, holder), board.board),
   ];
 }
