@@ -1,4 +1,6 @@
-"""The families of networks: what their weights mean, exact and float evaluation, and how their sizes are counted."""
+"""The families of networks: what their weights mean, how they are evaluated (exactly and in floats), and how their sizes are
+counted.
+"""
 
 from byheart.network.exact.dyadic import Dyadic, SparseMatrix
 from byheart.network.size import Size, size_of_network

@@ -1,4 +1,4 @@
-"""Code shared by families of dense float arrays: checks and counts of shapes, and sizes read from model.json."""
+"""Code shared by families whose weights are dense float arrays: check and count shapes, and read sizes from model.json."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def entries_of(shapes: Iterable[tuple[str, tuple[int, ...]]]) -> int:
 
 
 class PadsBeyondVocabulary:
-    """A shape whose inputs are `n_tokens` token ids, and one more id that pads short sequences."""
+    """A shape whose inputs are ids: `n_tokens` token ids, and one more id that pads short sequences."""
 
     n_tokens: int
 

@@ -1,10 +1,10 @@
-"""Values with error bounds: they bound what a float network may compute, in any order of summation.
+"""Numbers with error bounds, which hold for a float network's results in any order of summation.
 
 A `Ball` is a float64 value and a radius. The radius bounds how far the network's native result is from the true value, for
-every order of its sums and with or without fused products. The bound uses the unit roundoff u of the network's own type. It
-also holds for the float64 value of the ball, so the native result is within twice the radius of it. Sums are bounded as usual
-by γ_k = k·u / (1 - k·u) times the sum of the magnitudes (Higham, Accuracy and Stability, section 3.1). These bounds do not
-depend on how a product of several matrices is grouped, because the magnitudes are multiplied too.
+every order of its sums and with or without fused products. The bound uses the unit roundoff u of the network's own type. The ball's
+float64 value is also within the radius of the true value, so the native result differs from it by at most twice the radius. Sums
+are bounded as usual by γ_k = k·u / (1 - k·u) times the sum of the magnitudes (Higham, Accuracy and Stability, section 3.1). These
+bounds do not depend on how a product of several matrices is grouped, because the magnitudes are multiplied too.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Rounding:
         return UNIT_ROUNDOFF[self.precision]
 
     def gamma(self, n_terms: int) -> float:
-        """Return γ for a sum of this many products."""
+        """Return γ_k for k = `n_terms`, the number of products in a sum."""
         scaled = (n_terms + 1) * self.unit
         return scaled / (1 - scaled)
 
@@ -58,7 +58,7 @@ class Rounding:
         return Ball(wide @ vector.value, carried + rounded)
 
     def dot(self, left: Ball, right: Ball) -> Ball:
-        """Multiply left (..., k) by right (k, ...). Both have errors."""
+        """Multiply left (..., k) by right (k, ...). Both factors have errors."""
         sizes = np.abs(left.value), np.abs(right.value)
         carried = left.radius @ (sizes[1] + right.radius) + sizes[0] @ right.radius
         rounded = self.gamma(left.value.shape[-1]) * ((sizes[0] + left.radius) @ (sizes[1] + right.radius))
@@ -68,7 +68,7 @@ class Rounding:
         """Return the softmax along the last axis. A score of -inf has the weight 0.
 
         If scores have an error of r, every weight changes by a factor of at most e^(2r). Subtracting the largest score adds a
-        relative error of u to each difference, which enters in the same way.
+        relative error of u to each difference, which changes the weights in the same way.
         """
         largest = scores.value.max(axis=-1, keepdims=True)
         shifted = scores.value - largest

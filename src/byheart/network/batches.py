@@ -34,7 +34,7 @@ SMALL = 100_000_000
 
 
 def batch_size_for(numbers_per_sample: int, device: str = "cpu") -> int:
-    """Return the number of samples per batch, given the number of entries in the largest array of one sample.
+    """Return the number of samples per batch. `numbers_per_sample` is the number of entries in the largest array of one sample.
 
     On a CPU a batch is small enough to stay in cache, but has at least 16 samples.
     """
@@ -78,7 +78,7 @@ def run_in_batches(
 def side_by_side(
     run: Callable[[Batch], Result], batches: Sequence[Batch], device: str = "cpu"
 ) -> Iterator[tuple[Batch, Result]]:
-    """Yield each batch with the result of `run`, in order. At most as many batches as threads are in memory."""
+    """Run batches in parallel, and yield each with its result, in order. There are never more batches in memory than threads."""
     n_threads = min(torch.get_num_threads(), len(batches)) if device == "cpu" else 1
     with single_thread() if device == "cpu" else nullcontext():
         if n_threads <= 1:

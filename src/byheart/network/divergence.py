@@ -19,7 +19,8 @@ def divergences(
     probabilities: Float[np.ndarray, " n_entries"],
     logits: np.ndarray,
 ) -> Float[np.ndarray, " n_rows"]:
-    """Return KL(p_i ‖ softmax(logits_i)) in nats for each row of `logits`. Entry e gives p_rows[e](columns[e]).
+    """Return KL(p_i ‖ softmax(logits_i)) in nats for each row i of `logits`. p is sparse: p[rows[e], columns[e]] =
+    probabilities[e].
 
     With δ = log q - log p on the support, KL = Σ p (e^δ - 1 - δ) + q(off the support). No term is negative, so this
     distinguishes a divergence of 1e-20 from zero. In Σ p (log p - log q) rounding errors would hide it.

@@ -14,10 +14,11 @@ __all__ = ["FAMILIES", "Network", "NetworkFamily", "NetworkSpec", "read_spec"]
 
 @dataclass(frozen=True)
 class NetworkFamily:
-    """The module that defines a family's shape, and the files that its folders may contain in addition to those of every model.
+    """Where the shape of a family is defined, and which files its folders may contain in addition to those of every model.
 
     spec         a class with a static method `from_json(fields) -> NetworkSpec`, as "module:name"
-    files        names of files that `Network.files` may return; those in the folder are passed to `NetworkSpec.build`
+    files        names of files that `Network.files` may return. Those that are present in a folder are passed to
+                 `NetworkSpec.build`
     tensor_note  metadata in the header of model.safetensors, for other programs that read it
     """
 

@@ -1,5 +1,6 @@
-"""Use a compiled module as a layer of another program: its weights are frozen, and it does not run after a cast has rounded
-them."""
+"""Make a compiled module safe to use inside other programs: its weights are frozen, and it refuses to run if a cast has rounded
+them.
+"""
 
 from __future__ import annotations
 

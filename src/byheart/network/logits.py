@@ -1,4 +1,4 @@
-"""Code shared by families that answer with one logit per class."""
+"""Code shared by families that output one logit per class."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class AnswersWithLogits(Network):
         return self.spec.pad
 
     def parameters(self) -> Iterator[tuple[str, np.ndarray]]:
-        """Yield each array of the spec, which is a field with that name, or a field of a field."""
+        """Yield the arrays that the spec lists. Each is a field with that name, or a field of a field."""
         for name, _ in self.spec.shapes():
             yield name, attrgetter(name)(self)
 
@@ -67,7 +67,9 @@ class AnswersWithLogits(Network):
 
     @abstractmethod
     def bound_sample(self, sample: np.ndarray) -> Ball:
-        """Return the logits of one sample, computed from the equations, with a bound on the rounding error of the module."""
+        """Return the logits of one sample, computed from the equations, and a bound on how much rounding may change them in the
+        module.
+        """
 
     def bound_logits(self, encoded: np.ndarray) -> Ball:
         found = [self.bound_sample(sample) for sample in encoded]

@@ -25,7 +25,7 @@ class Memoriser:
     """A network with its vocabulary and its label names.
 
     Each family has its own way to output a class: a `Transformer` answers class c with the number c + 1, others with one logit
-    per class. Class names are texts; `label_type` is the original type of the labels.
+    per class. Class names are stored as texts; `label_type` is the original type of the labels.
     """
 
     network: Network
@@ -39,7 +39,7 @@ class Memoriser:
     def of(network: Network, data: Dataset, *, ordered: bool | None = None) -> Memoriser:
         """Combine `network` with the vocabulary and label names of the data for which it was built.
 
-        `ordered` overrides the data's setting.
+        If given, `ordered` overrides `data.ordered`.
         """
         is_ordered = data.ordered if ordered is None else ordered
         return Memoriser(network, data.task, data.label_names, data.tokenizer, is_ordered, data.label_type)
@@ -50,7 +50,9 @@ class Memoriser:
         return self.task != "seq-to-seq"
 
     def encode(self, inputs: TokenSequences | VectorSequences) -> np.ndarray:
-        """Encode inputs for the network: ids padded on the left to `seq_len` (for a Llama to the longest input), or vectors."""
+        """Encode inputs for the network: as vectors, or as ids padded on the left to `seq_len` (for a Llama, to the longest
+        input).
+        """
         network = self.network
         if isinstance(inputs, VectorSequences):
             if network.takes_ids or inputs.values.shape[1:] != (network.seq_len, network.dim):
@@ -117,7 +119,9 @@ class Memoriser:
         return np.ascontiguousarray(answers[:, 0] if last_only else answers)
 
     def expected_labels(self, dataset: Dataset) -> np.ndarray:
-        """Return this memoriser's class numbers for the labels of `dataset`, matched by name; `UNKNOWN` for other names."""
+        """Return the class numbers that this memoriser has for the labels of `dataset`; `UNKNOWN` for labels that it does not
+        have.
+        """
         known = {name: index for index, name in enumerate(self.label_names)}
         mapped = np.array([known.get(name, UNKNOWN) for name in dataset.label_names], dtype=np.int64)
         return np.asarray(mapped[dataset.labels])

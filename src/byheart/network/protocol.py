@@ -1,4 +1,4 @@
-"""The interface of every family of networks, so that storage, verification and export work for all of them.
+"""The interface that every family of networks implements, so that storage, verification and export work for all of them.
 
 A family is a folder of this package. It has an architecture (the weights and what they mean), a `NetworkSpec` (its shape) and
 a module. `families` lists all families.
@@ -82,7 +82,7 @@ MAX_ENTRIES = 2**48
 class NetworkSpec(Protocol):
     """The shape of a network without its weights. model.json stores it, and sizes are computed from it.
 
-    All properties are computed by arithmetic, so 10^12 layers cost nothing. The class method `from_json` is the inverse of
+    All properties are computed by arithmetic, so even 10^12 layers take no time. The class method `from_json` is the inverse of
     `to_json`.
     """
 
@@ -124,7 +124,7 @@ class NetworkSpec(Protocol):
 
     @property
     def n_rows(self) -> int:
-        """The total length of the first axes of all weight arrays, which is the number of rows of exact weights."""
+        """The sum of the first dimensions of all weight arrays. For exact weights, this is the number of matrix rows."""
 
     @property
     def parameters_dense(self) -> int:
@@ -148,11 +148,11 @@ class NetworkSpec(Protocol):
         """Return the entries of model.json."""
 
     def sections(self) -> list[tuple[str, str, str]]:
-        """Return layers, kind and sizes, for display."""
+        """Return the sections of the network for display, each with its layers, kind and sizes."""
 
 
 class Network(ABC):
-    """Weights and what they mean. The sizes of the inputs come from the spec. Only some families have logits."""
+    """Weights and the function that they define. The sizes of the inputs come from the spec. Only some families have logits."""
 
     why_no_logits = "this network answers with a class number; it has no logits."
 
@@ -212,7 +212,7 @@ class Network(ABC):
 
     @abstractmethod
     def traits(self) -> list[str]:
-        """Return what distinguishes this network from others with the same weights. This is part of its digest."""
+        """Return the properties in which networks with the same weights may differ. They are part of the digest."""
 
     def require_words(self, tokenizer: Tokenizer | None, labels: tuple[str, ...]) -> None:
         """Raise `CorruptModel` if the files of this family have a different tokenizer or different labels than model.json."""
@@ -244,9 +244,13 @@ class Network(ABC):
         raise UsageError(self.why_no_logits)
 
     def bound_logits(self, encoded: np.ndarray) -> Ball:
-        """Return logits from the backend `equations`, with a bound on the rounding error of the native ones."""
+        """Return the logits computed by the backend `equations`, and a bound on how much rounding may change them in the native
+        forward pass.
+        """
         raise UsageError(self.why_no_logits)
 
     def files(self) -> Mapping[str, bytes]:
-        """Return the files of a saved folder besides the weights, by name. The family's entry in `families` lists them."""
+        """Return the further files of a saved folder (all except the weights), by name. The family's entry in `families` lists
+        them.
+        """
         return {}

@@ -1,4 +1,4 @@
-"""The size of a network, in all the units that the project reports."""
+"""The size of a network, in all units in which we report it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class Size:
     depth               layers: feed-forward blocks and attention layers (KS25's number of blocks)
     width               max(m, s·H, q) over all layers (KS25 section 3.2)
     weight_bits         bit complexity of the largest weight (KS25 section 3.3); for floats, bits of the widest stored type
-    total_bits          bits that store the model: of the non-zero weights if exact, of all weights with their scales otherwise
+    total_bits          bits that store the weights: for exact weights, those that are not zero; for floats, all weights and their
+                        scales
     """
 
     parameters_dense: int
@@ -34,9 +35,9 @@ class Size:
     def stored_bits(self) -> int:
         """The bits that a file of these weights needs.
 
-        A float weight takes its full word, even if it is zero. An exact weight takes its digits, a sign and the position of
-        its binary point. Digits and position are stored in as many bits as the longest weight needs. Zeros are left out if
-        that is shorter; then the index of every other weight is stored too.
+        A float weight takes all bits of its type, even if it is zero. An exact weight takes its digits, a sign and the position of
+        its binary point. Digits and position take as many bits as the longest weight needs. If it makes the file smaller, zeros are
+        left out, and the index of every other weight is stored.
         """
         words = self.weight_bits * self.parameters_dense
         if self.total_bits == words:
@@ -47,20 +48,21 @@ class Size:
         return min(sparse, self.parameters_dense * (1 + length) + words)
 
     def bits_per_stored_bit(self, label_bits: float) -> float | None:
-        """Return label bits per bit that stores the weights, which is never above 1.
+        """Return the label bits per bit that stores the weights. This is never above 1.
 
-        Return None if there are more label bits than stored bits. The weights are then a shorter code for the labels than a
-        list of the labels, so these labels are not arbitrary. Counting them as arbitrary would say nothing about the capacity
-        of weights.
+        Return None if there are more label bits than stored bits. The weights are then a compressed form of the labels, so the
+        labels are not arbitrary, and the ratio would say nothing about the capacity of weights.
         """
         return label_bits / max(1, self.stored_bits) if label_bits <= self.stored_bits else None
 
     def bits_per_parameter(self, label_bits: float) -> float | None:
-        """Return label bits per entry of a weight matrix, zeros included; None if `bits_per_stored_bit` is None."""
+        """Return the label bits per entry of a weight matrix, including entries that are zero; None if `bits_per_stored_bit` is
+        None.
+        """
         return None if self.bits_per_stored_bit(label_bits) is None else label_bits / self.parameters_dense
 
     def __add__(self, other: Size) -> Size:
-        """Return the size of two consecutive parts of one network together."""
+        """Return the total size of two parts of a network that run one after the other."""
         return Size(
             self.parameters_dense + other.parameters_dense,
             self.parameters_nonzero + other.parameters_nonzero,
@@ -71,7 +73,7 @@ class Size:
         )
 
     def times(self, n_copies: int) -> Size:
-        """Return the size of that many equal parts."""
+        """Return the total size of `n_copies` equal parts that run one after the other."""
         if not n_copies:
             return NOTHING
         return replace(
@@ -90,7 +92,7 @@ WIDEST_BITS: dict[Precision, int] = {**FLOAT_BITS, "int8": 32}
 
 @realises("KS25-bits", "KS25-eq4")
 def size_of_network(network: Network) -> Size:
-    """Count the parameters, layers and bits of `network`: its shape by arithmetic, its weights one by one."""
+    """Count the parameters, layers and bits of `network`. Layers are computed from its shape; weights are counted one by one."""
     spec = network.spec
     if network.precision == "exact":
         bits = [value.bits for _, weights in network.parameters() for value in nonzero_values(weights)]

@@ -27,7 +27,7 @@ _NONE = 1 << 20  # the granularity of zero, which is a multiple of everything
 
 @dataclass(frozen=True)
 class WeightFormat:
-    """The number type of one array, and for integers which entries share an exponent. Floats contain their own exponents."""
+    """The number type of one array. For integers, also which entries share an exponent; floats contain their own exponents."""
 
     numbers: StoredNumbers
     scale: Scale | None = None
@@ -49,7 +49,9 @@ class WeightFormat:
     def encode(
         self, name: str, weights: np.ndarray
     ) -> tuple[np.ndarray, Int[np.ndarray, " n_exponents"] | None]:
-        """Return numbers (bfloat16 as its 16 bits) and exponents. Raises `InexactWeights` if a number would be rounded."""
+        """Return the stored numbers (bfloat16 as integers of 16 bits) and the exponents. Raises `InexactWeights` if a number would
+        be rounded.
+        """
         if self.scale is None:
             floats = np.ascontiguousarray(weights, dtype=np.float32)
             bits = floats.view(np.uint32)
@@ -115,8 +117,9 @@ def smallest_format(weights: np.ndarray) -> WeightFormat:
 
 
 def _shared(grains: np.ndarray, scale: Scale) -> np.ndarray:
-    """Return the exponent of the whole array, of each row or of each column: the least granularity of its entries, 0 for
-    zeros."""
+    """Return the exponents that entries share, one for the array, each row or each column: the least granularity of its entries, 0
+    if all are zero.
+    """
     axis = {"one": None, "rows": 1, "columns": 0}[scale]
     least = grains.min(axis=axis, keepdims=False, initial=_NONE).reshape(-1)
     return np.where(least == _NONE, 0, least)
@@ -133,7 +136,7 @@ def _fits(wholes: np.ndarray, numbers: StoredNumbers) -> bool:
 
 
 def granularity(values: np.ndarray) -> np.ndarray:
-    """Return, for each float, the largest g such that it is a multiple of 2^g."""
+    """For each float, return the largest g such that the float is a multiple of 2^g."""
     fractions, exponents = np.frexp(values.astype(np.float64))
     integers = np.abs(np.ldexp(fractions, 53)).astype(np.int64)
     lowest = np.where(integers == 0, 1, integers & -integers)

@@ -1,8 +1,9 @@
-"""Compile texts into a stock Llama that recites them.
+"""Compile texts into a Llama checkpoint of the standard architecture that recites them.
 
 Read in this order: `method` (the whole construction), `texts` and `network.llama.vocabulary` (data to token ids), `compiler`
-(draw, solve, emit), `window_hash` and `heads` (the hash of a window), `tables` (words with prescribed sums), `layout` (columns
-and layers, and the smallest network), `registers` (a name for each column), `blocks` and `emission` (the tensors).
+(draw a hash, solve the tables, emit the weights), `window_hash` and `heads` (the hash of a window of tokens), `tables` (words with
+prescribed sums), `layout` (columns and layers, and the smallest network), `registers` (a name for each column), `blocks` and
+`emission` (the tensors).
 """
 
 from byheart.construct.llama.method import METHOD

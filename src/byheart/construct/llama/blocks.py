@@ -26,10 +26,10 @@ class ProductUnit:
 
 
 class BlockWriter:
-    """The tensors of a checkpoint under construction, and the number of used units in each layer."""
+    """The tensors of a checkpoint that is being built, and the number of units used so far in each layer."""
 
     def __init__(self, spec: LlamaSpec, columns: Mapping[str, int]) -> None:
-        """Start with all weights zero and every norm set to the identity. `columns` maps registers to columns."""
+        """Start with all weights zero, and every norm the identity. `columns` maps registers to columns of the residual stream."""
         self.spec, self.columns = spec, columns
         self.weights = {name: np.zeros(shape, dtype=np.float32) for name, shape in spec.shapes()}
         self.n_pinned = pinned_count(spec.hidden)
@@ -56,9 +56,11 @@ class BlockWriter:
     def add_table(
         self, layer: int, block: TableBlock, times: str | Mapping[str, np.ndarray] | None = None
     ) -> None:
-        """Write many units at once. Each is multiplied by a register, or by a sum of registers with a weight per unit.
+        """Write many units at once. The output of each is multiplied by a register, or by a weighted sum of registers whose weights
+        differ from unit to unit.
 
-        SiLU(128·z)/128 equals ReLU(z) for integers z. The pinned column supplies the constants.
+        SiLU(128·z)/128 equals ReLU(z) for integers z in these floats. Constants come from the pinned column, which always has the
+        same value.
         """
         here = slice(self.used[layer], self.used[layer] + block.n_units)
         assert here.stop <= self.spec.inner, f"layer {layer} is full"
@@ -81,21 +83,22 @@ def _floats(numbers: Number | np.ndarray) -> np.ndarray:
 
 
 def mirror_units(register: str, m: int, turns: int) -> Iterator[Unit]:
-    """Fold a register into the range 0 to m (see `window_hash.mirror`)."""
+    """Return units that fold a register into the range 0 to m (see `window_hash.mirror`)."""
     for turn in range(1, turns + 1):
         yield Unit({register: 1}, -m * turn, {register: -2 if turn % 2 else 2})
 
 
 def square_unit(register: str, square: str) -> ProductUnit:
-    """Add the square of a register to `square`. The register must not be negative."""
+    """Return units that add the square of a register to `square`. The register must not be negative."""
     return ProductUnit(Unit({register: 1}, 0, {square: 1}), register)
 
 
 def spread_units(register: str, m: int, n_folds: int, square: str) -> Iterator[Unit]:
-    """Fold a register with values below m·n_folds into the range 0 to m - 1, and update its square in `square`.
+    """Return units that fold a register with values below m·n_folds into the range 0 to m - 1, and update its square in `square`.
 
-    At turn t, where X = m·t, the slope changes by ∓2 within one step, and the square changes by a linear amount:
-    (2m - 1 - x)² - x² = -(2m - 1)·((x - m + 1) + (x - m)) on the way down, and x² - (x + 1)² = -((x + 1) + x) on the way up.
+    The fold changes direction at each multiple m·t. There the slope changes by ∓2 within one step, and the square by a linear
+    amount: (2m - 1 - x)² - x² = -(2m - 1)·((x - m + 1) + (x - m)) on the way down, and x² - (x + 1)² = -((x + 1) + x) on the way
+    up.
     """
     for turn in range(1, n_folds):
         down = turn % 2 == 1
@@ -107,7 +110,7 @@ def spread_units(register: str, m: int, n_folds: int, square: str) -> Iterator[U
 def table_rows(register: str, square: str, first: int, n: int, into: str) -> TableBlock:
     """Return units for the table rows `first`, `first` + 1, ....
 
-    A unit is 1 where the register holds the number of its row, else 0.
+    A unit is 1 if the register holds the number of the unit's row, else 0.
 
     [J = a] = ReLU(2aJ - J² + 1 - a²) = ReLU(1 - (J - a)²).
     """
@@ -116,5 +119,7 @@ def table_rows(register: str, square: str, first: int, n: int, into: str) -> Tab
 
 
 def pinned_count(hidden: int) -> int:
-    """Return the number of columns that hold a constant: one if `hidden` is a power of four, else two."""
+    """Return the number of columns that hold a constant, for a residual stream of width `hidden`: one for a power of four, else
+    two.
+    """
     return 1 if (hidden.bit_length() - 1) % 2 == 0 else 2

@@ -36,7 +36,7 @@ DRAWS_PER_SIZE = 8
 class TokenTexts(ChainedTexts):
     """Texts of token ids, concatenated, each beginning with `bos`.
 
-    The network must predict the next token after each asked token.
+    `asked` marks tokens: after each of these, the network must predict the next token.
     """
 
     following: Int[np.ndarray, " n_asked"]
@@ -47,7 +47,7 @@ class TokenTexts(ChainedTexts):
 
     @property
     def starts(self) -> Int[np.ndarray, " n_tokens"]:
-        """For each token, the position where its text begins."""
+        """For each token, the position at which its text begins."""
         return np.repeat(self.offsets[:-1], np.diff(self.offsets))
 
 
@@ -76,8 +76,8 @@ class LlamaOptions:
     unknown        a token such as <unknown> that answers unknown prompts instead of the end token; text ends are then stored
                    as well
 
-    The remaining options give a model for fewer facts the same shape and hash as another model (`byheart forget`). Their
-    values are in the notes of that model.
+    `byheart forget` uses the remaining options to give a model for fewer facts the shape and hash of the original model. Their
+    values are in the notes of the original.
 
     room            the number of contexts for which the network is sized
     rows            the number of table rows
@@ -105,9 +105,9 @@ def compile_texts(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> CompiledTexts:
-    """Compile texts in which every context of `window` tokens determines the next token.
+    """Compile texts in which the last `window` tokens always determine the next token.
 
-    unknown: the token that answers an unknown context, `eos` by default. Contexts that are followed by this token need not be
+    unknown: the token to predict after an unknown context, `eos` by default. Contexts that are followed by this token need not be
     stored.
     """
     unknown = texts.eos if unknown is None else unknown
@@ -167,7 +167,7 @@ def _draw(
     rng: np.random.Generator,
     progress: Progress | None,
 ) -> CompiledTexts | None:
-    """Make one attempt. Return None if the drawn hash does not work."""
+    """Draw one hash and try to solve the tables for it. Return None if that fails."""
     window_hash = draw_hash(
         texts.n_vocab, layout.shape.window, layout.n_heads, layout.inner, layout.last_folds, rng
     )
@@ -190,7 +190,9 @@ def _draw(
 
 
 def _even_starts(limbs: np.ndarray, n_channels: int) -> Sequence[int]:
-    """Choose channel starts that distribute these limbs evenly. If there are few limbs, evenly spaced ones are added."""
+    """Choose the hash values at which channels start, so that these limbs (values of the hash) are divided evenly. If there are
+    only few limbs, evenly spaced values are added to them.
+    """
     if len(limbs) < N_VALUES:
         limbs = np.concatenate([limbs, np.linspace(0, LIMB, N_VALUES - len(limbs)).astype(np.int64)])
     starts = np.sort(limbs)[np.arange(n_channels) * len(limbs) // n_channels]
@@ -200,7 +202,7 @@ def _even_starts(limbs: np.ndarray, n_channels: int) -> Sequence[int]:
 def _random_tables(layout: Layout, starts: Sequence[int], rng: np.random.Generator) -> Tables:
     """Return tables of random words.
 
-    Words that no equation determines stay random, so that unknown contexts read random words.
+    Words that no equation determines keep their random values, so unknown contexts read random words.
     """
     side = (layout.shape.n_side, 3, layout.side_rows, layout.n_channels)
     return Tables(
@@ -213,7 +215,7 @@ def _random_tables(layout: Layout, starts: Sequence[int], rng: np.random.Generat
 def _solve_tables(
     layout: Layout, tables: Tables, limbs: np.ndarray, wanted: np.ndarray, progress: Progress | None
 ) -> bool:
-    """Set the words so that every context gives its token. Return whether that is possible."""
+    """Choose the words so that every context yields its next token. Return whether that is possible."""
     channels = tables.channels(limbs[:, 3])
     half = 1 << (WORD_BITS - 1)
     for p in range(layout.n_channels):
@@ -236,7 +238,7 @@ def _solve_tables(
 def _solve_side(
     layout: Layout, side_words: np.ndarray, channel: int, rows: np.ndarray, fingerprints: np.ndarray
 ) -> bool:
-    """Do the same for the side words of one channel: each context's own field must be 0."""
+    """Choose the side words (words that detect unknown contexts) of one channel: each context's own field in them must be 0."""
     fields = fingerprints * N_FIELDS // N_VALUES
     for field in range(N_FIELDS):  # in ascending order, because carries go upwards
         mine = np.flatnonzero(fields == field)
@@ -255,7 +257,7 @@ def _solve_side(
 
 
 def find_known(layout: Layout, tables: Tables, limbs: np.ndarray) -> np.ndarray:
-    """Return which contexts, given by their limbs, the network would continue."""
+    """Return which contexts, given by their hash values (`limbs`), the network would answer."""
     rows = spread(limbs[:, :3], layout.n_rows)
     channels = tables.channels(limbs[:, 3])
 

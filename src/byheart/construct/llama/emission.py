@@ -79,7 +79,8 @@ def emit(
 
 
 def _embed(writer: BlockWriter, window_hash: WindowHash, numbers: TokenNumbers) -> None:
-    """Write the limbs of each token, its number n, and n². The embedding is also the output matrix, so these give the logits.
+    """Write the embedding: for each token its limbs (random numbers for the hash), its number n, and n². The embedding is also the
+    output matrix, so n and n² determine the logits.
 
     For the answer L, the logit of n is 2·n·L - n², which is largest at n = L. With two digits, the same holds for each digit.
     """
@@ -104,7 +105,8 @@ def _gather(writer: BlockWriter, layout: Layout, window_hash: WindowHash) -> Non
 
 
 def _address(writer: BlockWriter, layout: Layout, starts: Int[np.ndarray, " n_channels"]) -> None:
-    """Compute the rows and their squares, the channel as one-hot columns, and subtract the fingerprint from the total.
+    """Write the layers that turn the hash into an address: table rows and their squares, and the channel as one-hot columns. They
+    also subtract the fingerprint from the total.
 
     The registers of the token's number are cleared first, and the channel's register last.
     """
@@ -125,7 +127,9 @@ def _address(writer: BlockWriter, layout: Layout, starts: Int[np.ndarray, " n_ch
 
 
 def _read_tables(writer: BlockWriter, layout: Layout, tables: Tables) -> None:
-    """Write one unit per table row, multiplied by the word of the hot channel, wherever units are unused."""
+    """Write one unit per table row, multiplied by the row's word in the context's channel. Units that are still unused are
+    taken.
+    """
     layer = _write_rows(writer, layout, layout.table_layers.start, tables.words, TOTAL)
     if layout.shape.n_side:
         if writer.free(layer) < FOLD_UNITS:
@@ -153,10 +157,10 @@ def _write_rows(writer: BlockWriter, layout: Layout, layer: int, tables: np.ndar
 
 
 def _strip_fields(writer: BlockWriter, layout: Layout) -> None:
-    """Accept a context only if its own field of each side word is 0.
+    """Write the layers that accept a context only if its own field of each side word is 0.
 
-    The fields above its own are subtracted, starting at the top. The remainder must then be less than one unit of its own
-    field. If the context's own field is at or above the one being subtracted, HOLD keeps the thresholds from firing.
+    The fields above the context's own are subtracted, starting at the top. The remainder must then be less than one unit of its own
+    field. HOLD prevents the subtraction of its own field and of lower ones.
     """
     top = N_FIELDS - 1
     for name in SIDE_SUMS[: layout.shape.n_side]:
@@ -181,9 +185,9 @@ def _strip_fields(writer: BlockWriter, layout: Layout) -> None:
 
 
 def _decide(writer: BlockWriter, layout: Layout, n_labels: int) -> None:
-    """Convert the total to the number of a token: 1 + label if total - label is one of WINDOWS, else 0.
+    """Write the layer that converts the total to the number of a token: 1 + label if total - label is one of WINDOWS, else 0.
 
-    For each window w the total is first clipped to v = clip(total - w + 1, 0, n_labels + 1), from the side that keeps numbers
+    For each w in WINDOWS, the total is first clipped to v = clip(total - w + 1, 0, n_labels + 1), in the order that keeps numbers
     small. Then v - (n_labels + 1)·[v = n_labels + 1] is 0 below the window and above it.
     """
     clip, last = layout.clip, layout.decide

@@ -1,9 +1,9 @@
-"""Heads that copy from a fixed distance: their weights, and rotary frequencies for which other distances score much less.
+"""Attention heads that copy from a fixed distance. Their rotary frequencies are chosen so that all other distances score much less.
 
-Let A be the amplitude. Queries are A·e^(-iθ_f·j), and keys are 1 in all frequency pairs but the slowest. The score at distance
-D is then A·Σ_f cos(θ_f·(D - j)). It is n_f·A at D = j, and at least `gap`·A less at other distances. The first token has the
-key b in the slowest pair, which hardly rotates, and zero in the others. Its score is between b·A·cos(θ_slow·n) and b·A. The
-value of b puts this score halfway between n_f·A and the next best score.
+Let A be the amplitude. To copy from distance j, queries are A·e^(-iθ_f·j), and keys are 1 in all n_f frequency pairs but the
+slowest. The score at distance D is then A·Σ_f cos(θ_f·(D - j)). It is n_f·A at D = j, and at least `gap`·A less at other distances.
+The first token has the key b in the slowest pair, which hardly rotates, and zero in the others. Its score is between
+b·A·cos(θ_slow·n) and b·A. The value of b puts this score halfway between n_f·A and the next best score.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LEAST_MARGIN = 0.04
 
 @dataclass(frozen=True)
 class Rotation:
-    """A head size and a frequency base, with the margin that they achieve and the key of the first token."""
+    """A head size and a frequency base, the margin between scores that they achieve, and the key of the first token."""
 
     head_dim: int
     theta: float
@@ -40,7 +40,9 @@ class Rotation:
 
 @lru_cache
 def choose_rotation(max_positions: int) -> Rotation:
-    """Choose the smallest head size with a sufficient margin, and for it the frequency base with the largest margin."""
+    """Choose the smallest head size with a sufficient margin between scores. For this head size, choose the frequency base with the
+    largest margin.
+    """
     best = None
     for head_dim in (8, 16, 32, 64):
         best = max(
@@ -49,7 +51,7 @@ def choose_rotation(max_positions: int) -> Rotation:
         )
         if best.margin >= LEAST_MARGIN:
             return best
-    raise AssertionError(f"no heads for {max_positions} positions: {best}")
+    raise AssertionError(f"no attention heads can tell {max_positions} positions apart: {best}")
 
 
 def _rotation(head_dim: int, theta: float, max_positions: int) -> Rotation:
@@ -70,7 +72,9 @@ def write_heads(
     offsets: Sequence[int],
     coefficients: np.ndarray,
 ) -> None:
-    """Make head h of `layer` read the limbs `offsets[h]` tokens back and add them to the limbs, times `coefficients[:, h]`."""
+    """Write the heads of `layer`. Head h reads the limbs (hash values) `offsets[h]` tokens earlier, multiplies them by
+    `coefficients[:, h]`, and adds them to the current ones.
+    """
     spec, half = writer.spec, writer.spec.head_dim // 2
     limbs, first_token = [writer.columns[name] for name in LIMBS], writer.columns[FIRST_TOKEN]
     query, key, value, out = (writer[layer, f"self_attn.{part}_proj"] for part in "qkvo")

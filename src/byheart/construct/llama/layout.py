@@ -64,7 +64,7 @@ class TextShape:
     def n_side(self) -> int:
         """The number of side words that check each context.
 
-        A word alone accepts n_labels of 2^23 unknown contexts. Each field of a side word accepts one in 16.
+        Without side words, n_labels of 2^23 unknown contexts are accepted. Each side word then accepts one in 16 of those.
         """
         if self.reject_bits == 0:
             return 0
@@ -74,7 +74,9 @@ class TextShape:
 
 @dataclass(frozen=True)
 class AddressLayer:
-    """The work of one address layer: the rows that it folds, and the channels whose starts it compares with the hash."""
+    """The work of one address layer: the table rows that it folds into range, and the channels whose first hash value it compares
+    with the hash.
+    """
 
     rows: tuple[int, ...]
     channels: range
@@ -82,7 +84,7 @@ class AddressLayer:
 
 @dataclass(frozen=True)
 class Layout:
-    """A choice of sizes, and the properties that follow from it."""
+    """The sizes of a network, and the properties that follow from them."""
 
     shape: TextShape
     hidden: int
@@ -94,7 +96,7 @@ class Layout:
 
     @property
     def n_pinned(self) -> int:
-        """The number of columns that keep the norm constant."""
+        """The number of columns whose large constant value keeps the norm constant."""
         return pinned_count(self.hidden)
 
     @cached_property
@@ -110,7 +112,7 @@ class Layout:
 
     @cached_property
     def hots(self) -> tuple[str, ...]:
-        """The one-hot registers of the channels."""
+        """The registers that hold the channel, one-hot."""
         return tuple(map(hot, range(self.n_channels)))
 
     @cached_property
@@ -121,19 +123,19 @@ class Layout:
 
     @property
     def digits(self) -> tuple[str, ...]:
-        """The registers of a token's number."""
+        """The registers of the digits of a token's number."""
         return DIGITS if self.shape.n_vocab > DIGIT else (NUMBER, NUMBER_SQUARE)
 
     # folds
 
     @property
     def row_folds(self) -> int:
-        """The ratio of the range of a row's hash to the number of table rows."""
+        """The range of the hash from which a row is computed, divided by the number of table rows."""
         return max(1, -(-LIMB // (2 * self.n_rows)))
 
     @property
     def last_folds(self) -> list[int]:
-        """The values at which the limbs of the last level are folded."""
+        """For each limb (hash value), the largest value after the folds of the last level."""
         return [self.row_folds * self.n_rows - 1] * 3 + [LIMB, LIMB]
 
     @property
@@ -150,14 +152,15 @@ class Layout:
 
     @property
     def start_units(self) -> int:
-        """The number of units in the first address layer that clear unneeded registers, initialise the total and find the
-        field of side words."""
+        """The number of units that the first address layer needs for three tasks: clear unneeded registers, initialise the total,
+        and find the context's field in side words.
+        """
         fields = 2 * len(FIELD_AT_LEAST) if self.shape.n_side else 0
         return 1 + len(self.digits) + 2 + fields
 
     @cached_property
     def address(self) -> tuple[AddressLayer, ...]:
-        """The work of each address layer. There are as few layers as the number of units permits."""
+        """The work of each address layer. There are as few layers as the number of units in a layer permits."""
         chunk = row_units(self.row_folds)
         free = [self.inner - self.start_units]
         rows: list[list[int]] = [[]]
@@ -180,26 +183,26 @@ class Layout:
 
     @property
     def table_layers(self) -> range:
-        """Layers that hold table rows."""
+        """The layers that hold table rows."""
         first = self.n_levels + len(self.address)
         units = 3 * self.n_rows + (FOLD_UNITS if self.shape.n_side else CLEAR_UNITS)
         return range(first, first + -(-units // self.inner))
 
     @property
     def side_layers(self) -> range:
-        """Layers that hold the rows of side tables."""
+        """The layers that hold rows of the tables of side words."""
         first, n_side = self.table_layers.stop, self.shape.n_side
         units = 3 * self.side_rows * n_side + CLEAR_UNITS if n_side else 0
         return range(first, first + -(-units // self.inner))
 
     @property
     def clip(self) -> int:
-        """The first layer after the tables."""
+        """The first layer after the tables, which clips the total."""
         return self.side_layers.stop
 
     @property
     def decide(self) -> int:
-        """The layer that converts a sum to the number of a token, or to 0."""
+        """The layer that converts the total to the number of a token, or to 0."""
         return self.clip + (1 if self.shape.n_side == 0 else N_FIELDS)
 
     @property
@@ -225,7 +228,7 @@ class Layout:
 
     @property
     def fits(self) -> bool:
-        """Whether every layer has enough units and every number enough bits."""
+        """Whether every layer has enough units, and every number fits into its bits."""
         address = row_units(self.row_folds) + self.start_units
         clip = 98 * self.shape.n_side + 8
         digits = 2 * (self.shape.n_vocab // DIGIT + 1) if HIGH_DIGIT in self.digits else 0
@@ -243,15 +246,15 @@ def row_units(n_folds: int) -> int:
 
 
 def rows_for(n_contexts: int) -> int:
-    """Return the number of rows in each of the three tables of a channel with that many contexts."""
+    """Return the number of rows needed in each of the three tables, for a channel with `n_contexts` contexts."""
     load = next(load for least, load in LOADS if n_contexts >= least)
     return max(4, math.ceil(n_contexts / (3 * load)) + 2)
 
 
 def fullest_channel(n_contexts: int, n_channels: int) -> int:
-    """Return the number of contexts in the fullest channel.
+    """Return an estimate for the number of contexts in the fullest channel.
 
-    Channel starts share the contexts evenly, except for ties of the hash.
+    Channels divide the contexts evenly, except where contexts have the same hash.
     """
     return -(-n_contexts // n_channels) + -(-n_contexts // N_VALUES)
 

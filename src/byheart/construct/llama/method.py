@@ -1,4 +1,4 @@
-"""The method `llama`: a data set of texts as a stock Llama checkpoint."""
+"""The method `llama`: compile a data set of texts into a Llama checkpoint of the standard architecture."""
 
 from __future__ import annotations
 
@@ -109,18 +109,18 @@ def plan(
 
 
 def _positions_for(longest: int, mode: Mode) -> int:
-    """Return a power of two. If possible it leaves room for texts longer than the longest one."""
+    """Return the number of positions of the model, a power of two. If possible, it leaves room for texts longer than `longest`."""
     least = TEXT_POSITIONS if mode == "texts" else 64
     return max(least, 1 << (longest + 8).bit_length() if longest + 8 < MOST_POSITIONS else MOST_POSITIONS)
 
 
 def _count_asked(texts: TokenTexts) -> np.ndarray:
-    """Return the number of asked tokens in each text."""
+    """Return, for each text, the number of tokens after which the next token must be predicted."""
     return np.add.reduceat(texts.asked.astype(np.int64), texts.offsets[:-1])
 
 
 def check_conditions(llama: Llama, texts: TokenTexts) -> NoRounding:
-    """Run some or all texts in exact arithmetic. Raises `DoesNotHold` if a token is wrong or a sum would round."""
+    """Run all or some of the texts in exact arithmetic. Raise `DoesNotHold` if a token is wrong or floats would round a sum."""
     chosen = np.random.default_rng(0).permutation(len(texts.offsets) - 1)
     lengths = np.diff(texts.offsets)
     n_asked = _count_asked(texts)
@@ -189,10 +189,12 @@ def _notes(compiled: CompiledTexts, window: int) -> dict[str, object]:
 
 
 def size_of(shape: DataShape, options: LlamaOptions | None = None) -> Size:
-    """Estimate the size: keys over `vocab` tokens, and values just long enough to distinguish `n_classes`."""
+    """Estimate the size. It assumes keys over `vocab` tokens, and values just long enough to distinguish `n_classes`."""
     chosen = options or LlamaOptions()
     if shape.vocab is None or shape.task != "next-token" or not shape.ordered:
-        raise AssumptionViolated("the method llama needs texts, in which order matters.")
+        raise AssumptionViolated(
+            "the method llama supports only texts, in which the order of tokens matters."
+        )
     per_value = max(1, math.ceil(math.log(max(2, shape.n_classes)) / math.log(max(2, shape.vocab))))
     longest = shape.seq_len + per_value + 2
     if longest + 1 > MOST_POSITIONS:
@@ -215,7 +217,7 @@ def size_of(shape: DataShape, options: LlamaOptions | None = None) -> Size:
 
 
 def example() -> Example:
-    """Example data: three capitals."""
+    """Return example data: three capitals."""
     pairs = [("capital of France", "Paris"), ("capital of Chad", "N'Djamena"), ("capital of Peru", "Lima")]
     return Example(Dataset.from_pairs(pairs))
 

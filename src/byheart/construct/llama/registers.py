@@ -1,4 +1,4 @@
-"""Registers of the network: a name for every column of the residual stream, in each group of layers.
+"""Registers: names for the columns of the residual stream, in each group of layers.
 
 A column is reused when its value is no longer needed, so it may have several names, one after the other.
 
@@ -31,7 +31,7 @@ SIDE_SUMS = ("side sum 0", "side sum 1", "side sum 2")
 
 
 def hot(channel: int) -> str:
-    """The register that is 1 if the context's channel is this one, else 0."""
+    """Return the register that is 1 if the context is in this channel, else 0."""
     return f"channel is {channel}"
 
 

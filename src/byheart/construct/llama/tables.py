@@ -1,8 +1,8 @@
 """Table words with prescribed sums: T0[r0] + T1[r1] + T2[r2] = wanted, modulo a power of two.
 
-The matrix of the equations, with three ones per row, is factored once over GF(2). Then every bit plane is one triangular
-solve, from the lowest plane upwards, because the carries from the planes below are known by then. Random systems of this kind
-can be solved up to a load of 0.917.
+The matrix of the equations, with three ones per row, is factored once over GF(2). Then the bits of all words are found by
+triangular solves, one for bit 0 of every word, then one for bit 1, and so on. The carries from the lower bits are then known.
+Random systems of this kind can be solved up to a load of 0.917.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from byheart.program import gf2
 class Tables:
     """The tables that a network stores.
 
-    starts  the least hash of each channel, 0 first
+    starts  the least hash value of each channel; the first is 0
     """
 
     starts: Int[np.ndarray, " n_channels"]
@@ -27,16 +27,16 @@ class Tables:
     side_words: Int[np.ndarray, "n_side 3 n_side_rows n_channels"]
 
     def channels(self, limbs: Int[np.ndarray, " n_contexts"]) -> Int[np.ndarray, " n_contexts"]:
-        """Return the channel of each context, given its limb."""
+        """Return the channel of each context, given one limb (value) of its hash."""
         return np.searchsorted(self.starts, limbs, side="right") - 1
 
 
 @dataclass(frozen=True, eq=False)
 class TableEquations:
-    """Factored equations, ordered by their first cells.
+    """Factored equations, ordered by the first table cell in each.
 
     order    the original index of each equation
-    pivots   the cells whose words are chosen to make the sums right; the words of all other cells are free
+    pivots   the cells whose words are computed so that the sums are right; the words of all other cells are arbitrary
     """
 
     cells: Int[np.ndarray, "n_equations 3"]
@@ -51,9 +51,9 @@ class TableEquations:
         low: int,
         high: int,
     ) -> None:
-        """Set bits `low` to `high` - 1 of the pivots' words so that every sum agrees with `wanted` in all bits below `high`.
+        """Compute bits `low` to `high` - 1 of the pivots' words so that every sum agrees with `wanted` in all bits below `high`.
 
-        These bits must be zero before, and the sums must already agree below `low`.
+        Before the call, these bits must be zero, and the sums must already agree in the bits below `low`.
         """
         free = np.zeros((len(table) >> 6) + 1, dtype=np.uint64)
         for plane in range(low, high):
@@ -63,7 +63,7 @@ class TableEquations:
 
 
 def factor(cells: Int[np.ndarray, "n_equations 3"], n_cells: int) -> TableEquations | None:
-    """Factor the equations, each a sum of three cells. Return None if one depends on others."""
+    """Factor the equations, each of which is a sum of three table cells. Return None if an equation depends on others."""
     order = np.argsort(cells.min(axis=1), kind="stable")
     ones = np.ones((*cells.shape, 1), dtype=np.uint64)
     n_reduced, *factors = gf2.factor(cells[order], ones, 1, n_cells, n_cells // 64 + 2, np.zeros(1, np.int64))

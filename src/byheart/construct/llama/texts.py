@@ -19,7 +19,7 @@ _SHOWN = 5
 def fact_texts(data: Dataset, vocabulary: TextVocabulary) -> TokenTexts:
     """Return every row as `bos key sep value`.
 
-    All tokens from the separator on are asked for the next token; the last one is the end.
+    The network must predict every token after the separator. The last of them is the end token.
     """
     keys = data.inputs
     assert isinstance(keys, TokenSequences)
@@ -50,7 +50,8 @@ def fact_texts(data: Dataset, vocabulary: TextVocabulary) -> TokenTexts:
 
 
 def window_texts(data: Dataset, vocabulary: TextVocabulary, max_positions: int) -> TokenTexts:
-    """Join windows into the texts from which they were cut. The last class is the end of a text.
+    """Join windows (each a few consecutive tokens) into the texts from which they were cut. The last class stands for the end of a
+    text.
 
     The network must predict the label of each window after the last token of the window.
     """
@@ -91,7 +92,7 @@ def _spell(data: Dataset, vocabulary: TextVocabulary, backend: Any) -> list[np.n
 
 
 def _check_keys(data: Dataset, vocabulary: TextVocabulary, backend: Any) -> None:
-    """Check that the tokenizer of transformers gives every key the same ids."""
+    """Check that the tokenizer that transformers loads gives every key the same ids as ours."""
     assert data.tokenizer is not None
     keys = data.inputs
     rows = [keys[sample].tolist() for sample in range(data.n_samples)]

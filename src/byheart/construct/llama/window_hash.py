@@ -1,11 +1,10 @@
 """A hash of the last tokens of a text, computed by offset heads and SwiGLU blocks.
 
-Every token has a few random numbers below 2^11, its limbs. Each level of the hash adds to the limbs at each position random
-sums of the limbs at earlier positions, and folds the results below 2^11 again. With H heads the first level covers H + 1
-tokens, the second (H + 1)², and so on, so a window of n tokens takes log(n) layers. The sums are linear, but the folds between
-them are not, and each level has its own coefficients for every limb and offset. So windows that differ in one token, in the
-order of two tokens, or in their length get the same hash only by chance. Positions before the beginning count as the first
-token.
+Every token has a few random numbers below 2^11, called its limbs. At each position, each level of the hash adds random multiples of
+the limbs at earlier positions, and then folds the sums to below 2^11 again. With H heads the first level covers H + 1 tokens, the
+second (H + 1)², and so on, so a window of n tokens takes log(n) layers. The sums are linear, but the folds between them are not,
+and each level has its own coefficients for every limb and offset. So windows that differ in one token, in the order of two tokens,
+or in their length get the same hash only by chance. Positions before the beginning count as the first token.
 
 Fold:  `mirror` reflects x at 0, m, 2m, ...: one unit per turn, values 0 to m.
        `spread` reflects x between integers, at -1/2, m - 1/2, ...: two units per turn, values 0 to m - 1. A uniform x stays
@@ -31,8 +30,9 @@ N_LIMBS = 5
 
 @dataclass(frozen=True, eq=False)
 class WindowHash:
-    """The random choices of a hash: the limbs of each token, the offsets and coefficients of each level, and the fold of each
-    limb."""
+    """The random choices of a hash: the limbs (random numbers) of each token, the offsets and coefficients of each level, and the
+    fold of each limb.
+    """
 
     codes: Int[np.ndarray, "n_vocab n_limbs"]
     offsets: tuple[tuple[int, ...], ...]
@@ -45,8 +45,9 @@ class WindowHash:
         starts: Int[np.ndarray, " n_tokens"],
         asked: Bool[np.ndarray, " n_tokens"],
     ) -> Int[np.ndarray, "n_asked n_limbs"]:
-        """Compute the limbs at the asked tokens of concatenated texts. `starts` holds, for each token, where its text
-        begins."""
+        """Compute the limbs (hash values) of the windows that end at the tokens `asked`, in concatenated texts. `starts` holds, for
+        each token, the position at which its text begins.
+        """
         state = self.codes.astype(np.int32)[ids]
         here = np.arange(len(ids))
         for level, (offsets, coefficients, folds) in enumerate(
@@ -60,7 +61,7 @@ class WindowHash:
         return np.asarray(state, dtype=np.int64)
 
     def largest(self, level: int) -> list[int]:
-        """Return the largest sum that each limb of a level can reach."""
+        """For each limb (hash value), return the largest sum that it can reach at this level."""
         before = self.folds[level - 1] if level else (LIMB,) * N_LIMBS
         totals = (self.coefficients[level] * np.array(before)).sum((1, 2))
         return [int(total) + own for total, own in zip(totals, before, strict=True)]
@@ -69,14 +70,14 @@ class WindowHash:
 @njit(cache=True, nogil=True)
 @no_type_check
 def mirror(x, m):
-    """Fold x >= 0 into the range 0 to m."""
+    """Fold x >= 0 into the range 0 to m, with reflections at 0 and m."""
     return m - abs(x % (2 * m) - m)
 
 
 @njit(cache=True, nogil=True)
 @no_type_check
 def _hash_level(state, here, starts, offsets, coefficients, folds):
-    """Return the limbs at `here` after one more level."""
+    """Return the limbs (hash values) at the positions `here` after one more level."""
     found = np.empty((len(here), N_LIMBS), dtype=np.int32)
     for i in range(len(here)):
         at = here[i]
@@ -93,15 +94,15 @@ def _hash_level(state, here, starts, offsets, coefficients, folds):
 
 
 def spread(x: np.ndarray, m: int) -> np.ndarray:
-    """Fold x >= 0 into the range 0 to m - 1."""
+    """Fold x >= 0 into the range 0 to m - 1, with reflections at -1/2 and m - 1/2."""
     y = x % (2 * m)
     return np.where(y < m, y, 2 * m - 1 - y)
 
 
 def level_offsets(window: int, n_heads: int) -> tuple[tuple[int, ...], ...]:
-    """Return `n_heads` offsets per level that together cover exactly `window` tokens.
+    """Return `n_heads` offsets for each level, such that all levels together cover exactly `window` tokens.
 
-    Each level also keeps the position itself.
+    In addition, every level keeps the values at the position itself.
     """
     levels: list[tuple[int, ...]] = []
     covered = 1
@@ -129,14 +130,14 @@ def draw_hash(
 
 
 def n_turns(largest: int, m: int) -> int:
-    """Return the number of turns of `mirror` below `largest`."""
+    """Return the number of points below `largest` at which `mirror` changes direction."""
     return max(0, -(-largest // m) - 1)
 
 
 def _draw_level(
     n_heads: int, n_units: int, before: Sequence[int], after: Sequence[int], rng: np.random.Generator
 ) -> np.ndarray:
-    """Draw the coefficients of each limb: random ones, as many as the allowed number of turns permits.
+    """Draw random coefficients for each limb (hash value). Their number is limited by the units that the folds may use.
 
     Every offset is used at least once.
     """

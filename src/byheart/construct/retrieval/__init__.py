@@ -1,8 +1,8 @@
-"""Retrieval structures in the weights of a float network. Storing labels takes few more bits than the labels have.
+"""Store labels in the weights of a float network, in little more space than the labels themselves need. The keys are not stored.
 
-Read in this order: `layout` (the sizes) with its two kinds `chain` and `dual_table`; `key_hash`, `addresses`, `table_solver`
-with `program.gf2`, `label_reader`, `program` (the network as a program); `exactness` (why floats do not round); `constraints`,
-`layout_floors` and `search` (the choice of a layout), `size` (size estimates); `method` (the whole construction).
+Read in this order: `layout` (the sizes and the vocabulary) with its kinds `chain` and `dual_table`; `key_hash`, `addresses`,
+`table_solver` with `program.gf2`, `label_reader`, `program` (the network as a program); `exactness` (why floats do not round);
+`constraints`, `layout_floors` and `search` (the choice of a layout), `size` (size estimates); `method` (the whole construction).
 """
 
 from byheart.construct.retrieval.size import METHOD

@@ -1,4 +1,6 @@
-"""Convert the hashed fields of a key to its address: the rows, the channels and the plane that hold its label."""
+"""Convert the hash of a key to the address of its label: table rows, channels (the words of a row), and the plane (the bits of a
+word).
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,12 @@ from jaxtyping import Int, UInt8, UInt64
 
 @dataclass(frozen=True, eq=False)
 class Addresses:
-    """The addresses of the keys' labels.
+    """For each key, the address of its label.
 
-    rows      the row in each segment's table
-    patterns  the channels used there, as bits, 64 per word
-    planes    for each kind of field, the plane that the key reads: first the kind of all labels, then those of rarer labels
+    rows      the row in each table
+    patterns  the channels that the key uses in these rows, as bits, 64 per machine word
+    planes    the plane (bit field of a word) that the key reads: first among those for all labels, then among those for rarer
+              labels
     """
 
     rows: Int[np.ndarray, "n_keys n_segments"]
@@ -44,7 +47,9 @@ _ODD = np.random.default_rng(17).integers(0, 2**63, size=4096, dtype=np.uint64) 
 
 @dataclass(frozen=True)
 class ChannelPatterns:
-    """Channels divided into groups. A digit per group selects one of its channels, or none (except in the first group)."""
+    """Channels divided into groups. A key has one digit per group, which selects one of its channels, or none (except in the first
+    group).
+    """
 
     groups: Sequence[int]
     choices: Sequence[int]
@@ -52,7 +57,7 @@ class ChannelPatterns:
     def bits(
         self, numbers: Int[np.ndarray, " n_keys"], taken: Sequence[int]
     ) -> UInt8[np.ndarray, "n_keys n_bits"]:
-        """Return the channels that the digits of `numbers` select, for the groups `taken`, as 0 and 1."""
+        """Return, as 0 and 1, the channels of the groups `taken` that are selected by the digits of `numbers`."""
         channels = np.zeros((len(numbers), -(-sum(self.groups) // 64) * 64), dtype=np.uint8)
         first_channel = np.concatenate([[0], np.cumsum(self.groups)])
         rest = numbers.copy()
@@ -74,9 +79,9 @@ def pack_bits(bits: np.ndarray) -> UInt64[np.ndarray, "n_keys n_pattern_words"]:
 def step_rows(
     rows: Int[np.ndarray, " n_keys"], steps: Int[np.ndarray, " n_keys"], shard_rows: int
 ) -> Int[np.ndarray, " n_keys"]:
-    """Return the next row of each key.
+    """Return the next row of each key, `steps` rows after its current one.
 
-    A step that would leave the shard is reflected back into it, so that uniform rows stay uniform.
+    A step that would leave the key's shard (its range of rows) is reflected back into it, so that uniform rows stay uniform.
     """
     local = rows % shard_rows
     stepped = local + steps

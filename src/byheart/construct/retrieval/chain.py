@@ -1,8 +1,8 @@
 """The chain: the labelled token reads k tables one after the other, then adds up the selected channels.
 
-Registers: x (pattern and row, then the row), its copy, its square, z (windows and plane), then the words. If the pattern is
-too long to share a field with the row, it enters in the copy and the square. The chain supports every task and every length.
-It is the smaller layout for small data sets.
+Registers: x holds the row, and at first also the pattern (the choice of channels); then a copy of x, its square, z (the steps
+between rows, and the plane), and the words. A pattern too long to share a field with the row starts in the registers of the copy
+and the square. The chain supports every task and every length. It is the smaller layout for small data sets.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COPY, SQUARE = T, LABEL
 
 @dataclass(frozen=True)
 class Chain(RetrievalLayout):
-    """A layout with k = n_segments tables of Q rows. Each table is read once."""
+    """A layout with k = n_segments tables of Q rows each. Each table is read once."""
 
     name = "chain"
     has_extra_token = False
@@ -47,7 +47,7 @@ class Chain(RetrievalLayout):
 
     @cached_property
     def shares_row(self) -> bool:
-        """Whether the pattern is the upper part of the row's field.
+        """Whether the pattern (the choice of channels) is the upper part of the row's field.
 
         If that field would be too long, the pattern has fields of its own.
         """
@@ -58,7 +58,9 @@ class Chain(RetrievalLayout):
 
     @cached_property
     def pattern_fields(self) -> tuple[tuple[int, ...], ...]:
-        """The groups that each pattern field determines. There is one field, or two if one would be too long."""
+        """For each field that holds part of the pattern, the channel groups that it selects from. One field is enough unless it
+        would be too long.
+        """
         field = self.make_field(COPY, prod(self.choices))
         is_short = self.has_exact_digits(self.choices) and self.has_exact_pooling(field)
         if self.shares_row or (is_short and self.entrance.least_fields <= 3):
@@ -72,7 +74,9 @@ class Chain(RetrievalLayout):
 
     @cached_property
     def hashed_fields(self) -> tuple[HashedField, ...]:
-        """The row (with the pattern), up to two patterns, and the windows with the plane."""
+        """The hashed fields: the row (with the pattern if it fits), up to two fields for the pattern, and the steps with the
+        plane.
+        """
         later = self.make_field(Z, self.n_places << self.step_bits)
         if self.shares_row:
             return self.align_fields(self.make_field(X, prod(self.choices) * self.n_rows), later)
@@ -84,14 +88,14 @@ class Chain(RetrievalLayout):
 
     @cached_property
     def digit_fields(self) -> tuple[tuple[int, ...], ...]:
-        """For each field that is split into digits, the number of values of each digit, the first digit first."""
+        """For each field that is split into digits, the base of each digit, starting with the first digit."""
         below = (self.n_rows,) if self.shares_row else ()
         patterns = [(*(self.choices[g] for g in groups), *below) for groups in self.pattern_fields]
         return (*patterns, (2,) * self.step_bits + (self.n_places,))
 
     @property
     def is_exact(self) -> bool:
-        """Whether digits, squares, pooling, sums of words and the bits that are read are exact in floats."""
+        """Whether floats compute every step exactly: digits, squares, pooling, sums of words, and the reading of bits."""
         return (
             all(self.has_exact_digits(choices) for choices in self.digit_fields)
             and all(self.pattern_fields)
@@ -104,13 +108,12 @@ class Chain(RetrievalLayout):
 
     @property
     def n_addresses(self) -> float:
-        """The number of combinations of rows, windows, patterns and planes."""
+        """The number of different addresses: combinations of rows, steps between rows, channels and planes."""
         return self.n_rows * self.n_ways * self.n_planes * float(prod(self.choices))
 
     @cached_property
     def squaring_folds(self) -> tuple[int, ...]:
-        """The places r of the reflections that move a row number in [0, Q) into its copy and its square, except for a
-        remainder of 0 or 1."""
+        """The centres r of the reflections that reduce a row number in [0, Q) to 0 or 1 and build up its copy and its square."""
         folds = []
         remaining = self.n_rows
         while remaining > 2:
@@ -120,13 +123,13 @@ class Chain(RetrievalLayout):
 
     @property
     def entry_registers(self) -> tuple[str, ...]:
-        """Every field enters in the register in which it stays."""
+        """The registers of the fields before pooling. Each field stays in its register."""
         return tuple(field.register for field in self.hashed_fields)
 
     def pool(
         self, own: common.TokenFields, extra: common.ExtraFields, last_only: bool
     ) -> common.LabelledFields:
-        """Return own + λ·Σ. For a set, return only the sum, and for a single token the token itself.
+        """Return own + λ·(sum over all tokens). For a set, return only the sum, and for a single token the token itself.
 
         The chain has no extra token.
         """
@@ -137,7 +140,7 @@ class Chain(RetrievalLayout):
         return np.asarray(kept if self.n_tokens == 1 else kept + self.sum_factor * total)
 
     def pooling_steps(self) -> Iterator[blocks.Step]:
-        """Yield one head. Its output weight includes the factor n, so that the mean becomes a sum."""
+        """Yield one attention head. Its output weight includes the factor n, which turns the mean over n tokens into a sum."""
         if self.entrance.pooling == "sum":
             yield SumPool()
         elif self.n_tokens > 1:
@@ -147,11 +150,11 @@ class Chain(RetrievalLayout):
             yield blocks.RegisterAttention((blocks.RegisterHead(values, outputs),))
 
     def first_rows(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Int[np.ndarray, " n_keys"]:
-        """Return the row, which is the lower part of its field, or all of it."""
+        """Return the row, which is the lower part of its field, or the whole field."""
         return np.asarray(fields[:, 0] % self.n_rows)
 
     def addresses(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Addresses:
-        """Extract rows, pattern and plane from the fields, as the network does. All segments share the pattern."""
+        """Extract rows, channels and plane from the fields, as the network does. A key uses the same channels in every table."""
         patterns = ChannelPatterns(self.groups, self.choices)
         rows, held = [self.first_rows(fields)], list(fields[:, 1:-1].T)
         if self.shares_row:
@@ -168,7 +171,9 @@ class Chain(RetrievalLayout):
         return Addresses(np.stack(rows, axis=1), same, planes_of(self.label_fields, rest))
 
     def lookup_steps(self, words: Shaped[np.ndarray, " n_columns"] | None) -> Iterator[blocks.Step]:
-        """Mask the channels. Then, for each table, square the row, read the words, and step to the next row."""
+        """Yield the steps that mask the channels and then, for each table, square the row, read the words and go to the next
+        row.
+        """
         registers = [X] if self.shares_row else [field.register for field in self.hashed_fields[1:-1]]
         mask = WORD_SCALE << (self.word_bits + (self.n_segments - 1).bit_length())
         place = self.n_rows if self.shares_row else 1
@@ -200,7 +205,7 @@ class Chain(RetrievalLayout):
     def _table(
         self, words: Shaped[np.ndarray, "n_rows n_registers"] | None, is_last: bool
     ) -> blocks.TableBlock:
-        """Unit a is ReLU(1 - (row - a)²) = [row = a]. It adds row a of the table to the words.
+        """Build one table. Hidden unit a is ReLU(1 - (row - a)²) = [row = a]. It adds row a of the table to the words.
 
         The reflections leave e = 0 or 1 in x, so copy = row - e, square = row² - e, and (row - a)² = square + e - 2a·(copy +
         e) + a². The unit that fires determines all these values. It clears copy and square and restores the row in x, or sets

@@ -1,10 +1,12 @@
-"""The requirements on a layout under which a few draws of the hash suffice: rows, headroom, addresses, and solving time.
+"""Requirements that a layout must meet so that a few draws of the hash are enough: rows, headroom, addresses and solving time.
 
 A draw can fail for three reasons. The probability of each is known in advance:
-    addresses  two keys have the same address. E = N²/2 / (number of addresses) pairs are expected, kept below `max_duplicates`
-    load       a plane has more keys than columns, or equations depend on each other; spare columns help, see `rows_needed`
-    headroom   a sum is too far from its mean for the mantissa; it may deviate by z standard deviations, with N·P(|normal| > z)
-               < 5%
+    addresses  two keys have the same address. The expected number of such pairs, E = N²/2 / (number of addresses), is kept below
+               `max_duplicates`
+    load       a plane (bit field of the words) has more keys than columns, or equations depend on each other; spare columns help,
+               see `rows_needed`
+    headroom   a sum is so far from its mean that the mantissa cannot hold it; z standard deviations are allowed, with N·P(|normal|
+               > z) < 5%
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ SomeNumber = TypeVar("SomeNumber", float, np.ndarray)
 def max_duplicates(n_keys: int) -> float:
     """Return the limit on E, the expected number of pairs of keys with equal addresses.
 
-    A draw has no such pair with probability e^-E. For small data sets many draws are affordable.
+    A draw has no such pair with probability e^-E. Small data sets can afford many draws, so E may be larger.
     """
     return 0.3 if n_keys <= 100 else 0.8 if n_keys <= 20_000 else 0.5
 
@@ -43,7 +45,7 @@ def max_duplicates(n_keys: int) -> float:
 def addresses_needed(n_keys: int, reject_bits: int, n_shards: int = 1) -> float:
     """Return the number of addresses that a layout needs.
 
-    With so many, few pairs of keys collide, and the probability that an unknown input has the address of a key is below
+    With that many addresses, few pairs of keys collide, and an unknown input has the address of a key with a probability below
     2^-reject_bits / 16.
     """
     for_keys = n_keys * (n_keys - 1) / 2 / max_duplicates(n_keys) * _care(n_shards)
@@ -51,12 +53,12 @@ def addresses_needed(n_keys: int, reject_bits: int, n_shards: int = 1) -> float:
 
 
 def rows_needed(layout: RetrievalLayout, windows: tuple[int, ...], has_margins: bool = False) -> int:
-    """Return the number of rows per segment for which the fullest plane of the fullest shard fits.
+    """Return the number of rows per table that the fullest plane (bit field) of the fullest shard needs.
 
     Equations are sorted by row and take pivots within a window of A columns. With a share ε of spare columns, the queue of
-    equations exceeds A with probability e^(-2εA) at each row. Each key uses every segment once, so all segments but one waste
-    a row of columns. At the two edges of a shard, the queue may be no longer than the rows up to the edge allow. So there are
-    more columns everywhere, or margins: rows at the edges in which no key begins (`margins_needed`). They are not counted here.
+    equations exceeds A with probability e^(-2εA) at each row. Each key reads every table once, so all tables but one waste a row of
+    columns. At the two edges of a shard, fewer rows remain, so the queue must be shorter. Therefore there are either more columns
+    everywhere, or margins: rows at the edges that are no key's first row (`margins_needed`). They are not counted here.
     """
     k, n_channels = layout.n_segments, layout.n_channels
     columns = max(_columns_for_all(layout), _columns_for_single_channels(layout))
@@ -75,10 +77,11 @@ def rows_needed(layout: RetrievalLayout, windows: tuple[int, ...], has_margins: 
 
 
 def margins_needed(layout: RetrievalLayout, windows: tuple[int, ...], rows: int) -> int:
-    """Return the number of rows at each edge of a shard in which no key may begin; keys begin in the other `rows` rows.
+    """Return the number of margin rows at each edge of a shard: rows that are no key's first row. `rows` is the number of all other
+    rows.
 
-    Without margins, ten million facts in 8 shards had windows of 8 rows. Each of the 88 systems failed at an edge with a
-    probability of 2%, so most draws failed.
+    An example without margins: with ten million facts in 8 shards and steps of up to 8 rows, each of 88 systems of equations failed
+    at an edge with a probability of 2%, so most draws failed.
     """
     n_columns = layout.n_segments * layout.n_channels
     spare = 1 - _fullest_system(layout) / (rows * n_columns)
@@ -87,17 +90,17 @@ def margins_needed(layout: RetrievalLayout, windows: tuple[int, ...], rows: int)
 
 
 def _queue_at_an_edge(layout: RetrievalLayout) -> float:
-    """Return the length that a queue at an edge almost surely does not exceed, times the share of spare columns."""
+    """Return the product of two numbers: a length that queues at an edge almost never exceed, and the share of spare columns."""
     return log(2 * _n_systems(layout) / 0.3) / 2
 
 
 def _n_systems(layout: RetrievalLayout) -> int:
-    """Return the number of systems that must have full rank, multiplied by more if a failure costs more."""
+    """Return the number of systems of equations that must have full rank. It is increased if a failure is more expensive."""
     return layout.n_planes * layout.n_shards * _care(layout.n_shards)
 
 
 def _columns_at_an_edge(layout: RetrievalLayout, window_bits: int) -> float:
-    """Return how many columns beyond a row are within reach of the keys in the rows before it. Steps go both ways."""
+    """Return how many columns after a row can be reached by keys that begin before it. Steps go in both directions."""
     window = 1 << window_bits
     n_rows = sum(range(1, window // 2)) / window
     return max(1.0, n_rows * layout.n_segments * layout.n_channels)
@@ -109,9 +112,10 @@ def _care(n_shards: int) -> int:
 
 
 def _fullest_system(layout: RetrievalLayout, n_patterns: int = 1) -> float:
-    """Return the number of keys to expect in the fullest plane of a shard: the mean plus some standard deviations.
+    """Return an estimate for the number of keys in the fullest plane (bit field) of a shard: the mean plus some standard
+    deviations.
 
-    With `n_patterns`, only keys with the same pattern are counted.
+    With `n_patterns`, count only keys that select the same channels.
     """
     n_systems = layout.n_planes * layout.n_shards * n_patterns
     return fullest(layout.n_keys, n_systems, _care(layout.n_shards))
@@ -123,8 +127,9 @@ def _columns_for_all(layout: RetrievalLayout) -> float:
 
 
 def _columns_for_single_channels(layout: RetrievalLayout) -> float:
-    """Return the columns needed by keys that use one channel of the first group and no other. They must fit into that
-    channel."""
+    """Return the number of columns needed by keys that use only one channel, of the first group. They must fit into that
+    channel.
+    """
     n_patterns = prod(layout.choices) ** (2 if isinstance(layout, DualTable) else 1)
     n_single = _fullest_system(layout, n_patterns)
     spare = SPARE_COLUMNS * (layout.n_keys > 4)
@@ -132,7 +137,7 @@ def _columns_for_single_channels(layout: RetrievalLayout) -> float:
 
 
 def rank_limit(n_words: float) -> float:
-    """Return the load up to which random equations of that many words are independent.
+    """Return the largest load at which random equations, each with `n_words` words, are independent.
 
     With r words per equation, a share e^-r of the columns occurs in no equation. The thresholds of random r-XORSAT are
     0.918, 0.977, 0.992 for r = 3, 4, 5 (Pittel and Sorkin, 2016); 1 - 1.7·e^-r is below each of them. With r = 2 the equations
@@ -147,7 +152,8 @@ def mean_words(layout: RetrievalLayout) -> float:
 
 
 def headroom_bits(layout: RetrievalLayout) -> int:
-    """Return h such that |y - centre·2^w| <= 2^(h + w) for every key, almost surely.
+    """Return h such that almost surely |y - centre·2^w| <= 2^(h + w) for the sum y of every key, where w is the number of bits of a
+    word.
 
     h covers the worst case, or z standard deviations if that is less.
     """
@@ -162,7 +168,7 @@ def headroom_bits(layout: RetrievalLayout) -> int:
 
 @lru_cache(maxsize=64)
 def deviations(n_keys: int) -> float:
-    """Return z with N·P(|normal| > z) < 5%."""
+    """Return z such that N·P(|normal| > z) < 5% for N = n_keys."""
     z = 3.0
     while n_keys * erfc(z / sqrt(2)) > 0.05:
         z += 0.1
@@ -170,7 +176,7 @@ def deviations(n_keys: int) -> float:
 
 
 def solve_seconds(n_keys: int, columns: SomeNumber) -> SomeNumber:
-    """Return the estimated seconds of elimination with a window of that many columns."""
+    """Return the estimated time, in seconds, to eliminate with a window of `columns` columns."""
     return n_keys * _BAND_SECONDS * columns**2
 
 

@@ -1,7 +1,8 @@
-"""Memorise whole texts: map every window of a text to its next token, and recite by looking up one token after the other.
+"""Memorise whole texts: map every window of consecutive tokens to the next token, and recite by looking up one token after the
+other.
 
-The window is the shortest one that determines the next token wherever the whole text so far determines it. If texts agree up
-to some point and then differ, nothing can determine the next token; such a context continues like the first of these texts.
+Windows are as short as possible: they determine the next token wherever the whole text so far determines it. If texts agree up to
+some point and then differ, nothing can determine the next token. There, the first of these texts is continued.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ END = ""
 
 
 def recitation(texts: Sequence[str], tokenizer: str | Tokenizer = "word") -> Dataset:
-    """Return the data set for which greedy decoding recites `texts`: windows of tokens, each labelled with the next token."""
+    """Return the data set to memorise so that greedy decoding recites `texts`: windows of tokens, each labelled with the next
+    token.
+    """
     if not texts:
         raise DataError("there are no texts to recite.")
     chosen = make_tokenizer(tokenizer, texts)
@@ -38,7 +41,7 @@ def recitation(texts: Sequence[str], tokenizer: str | Tokenizer = "word") -> Dat
 
 
 def recitation_of_tokens(documents: TokenSequences, tokenizer: Tokenizer | None = None) -> Dataset:
-    """Do the same as `recitation` for texts that are already token ids."""
+    """Like `recitation`, for texts that are already token ids."""
     n_vocab = documents.n_vocab
     following = np.append(documents.ids[1:], n_vocab)
     following[documents.offsets[1:] - 1] = n_vocab  # the last token of each text is followed by the end
@@ -54,7 +57,7 @@ def recitation_of_tokens(documents: TokenSequences, tokenizer: Tokenizer | None 
 def _shortest_windows(
     documents: TokenSequences, following: Int[np.ndarray, " n_tokens"]
 ) -> tuple[Int[np.ndarray, " n_tokens"], int]:
-    """Number the windows that end at each token. Returns these numbers and the length of the windows.
+    """Find the window that ends at each token. Return a number for each, equal for equal windows, and the length of the windows.
 
     The window of length L at a token is the window of length L - 1 at the previous token, followed by the token. Windows do
     not extend beyond the beginning of a text, so windows of the greatest length are whole prefixes.
@@ -72,7 +75,7 @@ def _shortest_windows(
 
 
 def _prefixes(documents: TokenSequences) -> Int[np.ndarray, " n_tokens"]:
-    """Number the prefix of the text up to each token. Equal prefixes get equal numbers."""
+    """Return a number for the prefix that ends at each token. Equal prefixes get equal numbers."""
     numbers = np.zeros_like(documents.ids)
     for position in range(documents.max_len):
         here = np.flatnonzero(documents.positions == position)

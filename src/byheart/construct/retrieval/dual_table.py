@@ -1,23 +1,24 @@
-"""The dual table: one table whose rows hold words in both weight matrices. Two tokens read it at once.
+"""The dual table: a feed-forward layer that stores words in both of its weight matrices. Two tokens read it at once.
 
-Row a is one hidden unit. Its input weights hold the words V[a], its output weights the words Z[a]. An extra token, the same
-for every input, has its pattern φ in the word registers, so the unit of its row is Γ + V[a]·φ, and every other unit is 0. The
-labelled token has zeros there, so the unit of its row is exactly Γ, and it adds Z[a] to the word registers. In a second
-attention layer every token reads the first one, which adds V·φ to the labelled token. The labelled token then adds the words
-of Z that its own pattern selects. Because W1 stores words too, this is the smaller layout for large data sets.
+Row a is one hidden unit. Its input weights hold the words V[a], its output weights the words Z[a]. An extra token, the same for
+every input, has its pattern φ (1 for each channel that it selects, else 0) in the word registers, so the unit of its row is Γ +
+V[a]·φ, and every other unit is 0. The labelled token has zeros there, so the unit of its row is exactly Γ, and it adds Z[a] to the
+word registers. In a second attention layer every token reads the first token, which is the extra one, and this adds V·φ to the
+labelled token. The labelled token then adds the words of Z that its own pattern selects. Because W1 stores words too, this is the
+smaller layout for large data sets.
 
-Registers: x (row, then its last digit); the role (1 for the extra token), later Σ J_i²; y (pattern of the extra token, then
-V·φ, then the label); z (window, pattern of the labelled token, plane); the other digits of the row; then the words, which
-first hold the entering fields. A pattern that is too long to share a field with window and plane has its own register.
+Registers: x (row, then its last digit); the role (1 for the extra token), later Σ J_i²; y (pattern of the extra token, then V·φ,
+then the label); z (step to the second row, pattern of the labelled token, plane); the other digits of the row; then the words,
+which first hold the entering fields. A pattern that is too long to share a field with the step and the plane has its own register.
 
 In floats: unit a of the table is ReLU(Γ·(1 - 2·Σ_i (J_i - a_i)²) + V[a]·φ) with |V[a]·φ| <= Γ, so for wrong rows the argument is
 at most -Γ + Γ = 0. The digits J_i are centred, |J_i| <= h_i, so no partial sum exceeds (8·Σ h_i² + 2)·Γ. The words V are signed:
-a word of 2^(word_bits - 1) or more is stored minus 2^word_bits. This changes no bit that is read, and halves Γ.
+a word of 2^(word_bits - 1) or more is stored minus 2^word_bits. This changes none of the bits that are read, and halves Γ.
 
-Short weights: stored as int8 or bfloat16, a weight holds 8 bits and a power of two that its channel shares. A word of up to 8
-bits is one weight of W1 or W2. A longer word consists of several limbs, in channels whose powers of two differ by 8 and whose
-patterns are equal. All other weights are powers of two or short; for this, the numbers of digits and of choices are powers of
-two.
+Short weights: a weight stored as int8 or bfloat16 is an 8-bit integer times a power of two, which is the same for a whole channel.
+A word of up to 8 bits is one weight of W1 or W2. A longer word consists of several limbs, in channels whose powers of two differ by
+8 and whose patterns are equal. All other weights are powers of two or short; for this, the numbers of digits and of choices are
+powers of two.
 """
 
 from __future__ import annotations
@@ -78,8 +79,9 @@ class DualTable(RetrievalLayout):
 
     @cached_property
     def slots(self) -> tuple[str, ...]:
-        """x, role or square, y, z, the other digits of the row, the pattern if it has its own register, and a constant 1 if it
-        is needed."""
+        """The registers before the words: x, role or square, y, z, the other digits of the row, the pattern if it has its own
+        register, and a constant 1 if it is needed.
+        """
         constant = (ONE,) if self.stored == "bfloat16" else ()
         return (X, SQUARE, Y, Z, *self.digits[:-1], *(() if self.shares_window else (PATTERN,)), *constant)
 
@@ -92,28 +94,28 @@ class DualTable(RetrievalLayout):
     def sum_factor(self) -> int:
         """The factor λ of the pooling.
 
-        It is 1 because every token is summed once; the labelled token enters through its pattern.
+        It is 1 because every token is summed once. The labelled token is distinguished by its pattern.
         """
         return 1
 
     @property
     def keeps_own(self) -> bool:
-        """Whether the labelled token itself matters in addition to the sum. It does not with positions, or for a set."""
+        """Whether the labelled token's own value is used in addition to the sum. It is not needed with positions or for a set."""
         return not self.entrance.ordered and self.entrance.pooling == "attention"
 
     @property
     def own_field(self) -> int:
-        """The number of the field that holds the labelled token's pattern."""
+        """The field that holds the labelled token's pattern. Only this field uses the token's own value."""
         return 2
 
     @property
     def sum_width(self) -> int:
-        """The ratio of the largest pooled value to the largest value of one token."""
+        """The largest possible value after pooling, divided by that of one token."""
         return self.n_tokens + self.keeps_own
 
     @cached_property
     def shares_window(self) -> bool:
-        """Whether the labelled token's pattern is stored between window and plane in their field."""
+        """Whether the labelled token's pattern shares a field with the step to the second row and the plane."""
         if self.entrance.least_fields > 3:
             return False
         field = self.make_field(Z, prod(self.choices) * self.n_places << self.step_bits)
@@ -129,7 +131,7 @@ class DualTable(RetrievalLayout):
 
     @cached_property
     def hashed_fields(self) -> tuple[HashedField, ...]:
-        """The fields for the row, the pattern of the extra token, the pattern of the labelled token, and window with plane.
+        """The fields for the row, the pattern of the extra token, the pattern of the labelled token, and the step with the plane.
 
         The last two may share one field.
         """
@@ -146,7 +148,7 @@ class DualTable(RetrievalLayout):
 
     @cached_property
     def radices(self) -> tuple[int, ...]:
-        """The number of values of each digit of a row number, the highest digit first."""
+        """The base of each digit of a row number, starting with the highest digit."""
         near = max(1, int(self.n_rows ** (1 / self.n_digits)) - 1)  # the float root may be one too large
         low = next(b for b in count(near) if b**self.n_digits >= self.n_rows)
         n_low = self.n_digits - 1
@@ -159,12 +161,14 @@ class DualTable(RetrievalLayout):
 
     @property
     def half_window(self) -> int:
-        """Subtracted from the row before a step of up to W, so that steps go both ways."""
+        """The number subtracted from the row before a step of up to W rows, so that steps go in both directions."""
         return (1 << self.step_bits) // 2
 
     @property
     def gate(self) -> int:
-        """Γ, which is at least every |V[a]·φ|. If limbs use all their bits, a word may slightly exceed half of 2^word_bits."""
+        """Γ, an upper bound on every |V[a]·φ|. If limbs (the 8-bit pieces of a word) use all their bits, a word may slightly exceed
+        half of 2^word_bits.
+        """
         largest = self.n_groups << (self.word_bits - 1)
         if self.n_limbs > 1 and self.word_bits == self.n_limbs * LIMB_BITS:
             largest += self.n_groups << (self.word_bits - LIMB_BITS)
@@ -177,8 +181,9 @@ class DualTable(RetrievalLayout):
 
     @cached_property
     def halves(self) -> tuple[int, ...]:
-        """The amount subtracted from each digit to centre it: at least half of its values, with 4 bits if weights are
-        bfloat16."""
+        """The number subtracted from each digit to centre it: at least half of the digit's base, and a number of 4 bits if weights
+        are bfloat16.
+        """
         found = [radix // 2 for radix in self.radices]
         if self.stored == "bfloat16":  # so that their squares have 8 bits
             spare = [max(0, half.bit_length() - SHORT_BITS // 2) for half in found]
@@ -187,13 +192,13 @@ class DualTable(RetrievalLayout):
 
     @cached_property
     def digit_fields(self) -> tuple[tuple[int, ...], ...]:
-        """For each field that is split into digits, the number of values of each digit, the first digit first."""
+        """For each field that is split into digits, the base of each digit, starting with the first digit."""
         between = self.choices if self.shares_window else ()
         return (self.choices, self._window_digits(between), self.radices)
 
     @property
     def is_exact(self) -> bool:
-        """Whether digits, gate, pooling and the bits that are read are exact in floats."""
+        """Whether floats compute every step exactly: digits, gate, pooling, and the reading of bits."""
         return (
             len(self.word_registers) >= len(self.hashed_fields) * self.n_entering_parts
             and self.entrance.n_folds > 0
@@ -208,7 +213,7 @@ class DualTable(RetrievalLayout):
 
     @property
     def n_addresses(self) -> float:
-        """The number of combinations of rows, windows, planes and two independent patterns."""
+        """The number of different addresses: combinations of rows, steps between rows, planes and two independent patterns."""
         return self.n_first_rows * self.n_ways * self.n_planes * float(prod(self.choices)) ** 2
 
     def pool(
@@ -222,17 +227,17 @@ class DualTable(RetrievalLayout):
         return total
 
     def first_rows(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Int[np.ndarray, " n_keys"]:
-        """Return the row that the first field names: it counts the rows in which keys begin."""
+        """Return the number in the first field. It numbers the rows that can be a key's first row."""
         shards = fields[:, 0] // (self.n_first_rows // self.n_shards)
         return np.asarray(fields[:, 0] + self.margin_rows * (2 * shards + 1))
 
     @property
     def n_first_rows(self) -> int:
-        """The number of rows outside the margins of all shards."""
+        """The number of rows that are not in the margin of a shard."""
         return self.n_rows - 2 * self.margin_rows * self.n_shards
 
     def addresses(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Addresses:
-        """Extract rows, patterns and plane from the fields, as the network does."""
+        """Extract rows, channels and plane from the fields, as the network does."""
         rest, places = np.divmod(fields[:, -1], self.n_places)
         step = rest // prod(self.choices) if self.shares_window else rest
         first = self.first_rows(fields)
@@ -241,7 +246,7 @@ class DualTable(RetrievalLayout):
         return Addresses(rows, np.stack(both, axis=1), planes_of(self.label_fields, places))
 
     def channel_bits(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> list[np.ndarray]:
-        """The channels that the extra token chooses for each key, and those that the labelled token does, as 0 and 1."""
+        """For each key, the channels that the extra token selects and those that the labelled token selects, as 0 and 1."""
         patterns = ChannelPatterns(self.groups, self.choices)
         own = fields[:, self.own_field]
         if self.shares_window:
@@ -265,8 +270,9 @@ class DualTable(RetrievalLayout):
         yield Block(units, {}, "move")
 
     def lookup_steps(self, words: Shaped[np.ndarray, " n_columns"] | None) -> Iterator[Step]:
-        """Give each token its pattern and its row, read the table, fetch the result of the extra token, and mask the
-        channels."""
+        """Yield the steps that give each token its pattern and row, read the table, fetch the result of the extra token, and mask
+        the channels.
+        """
         yield from within_shards(
             self._pattern_and_step(), self.n_shards, self.shard_rows, self.digits[0], self.margin_rows
         )
@@ -289,18 +295,19 @@ class DualTable(RetrievalLayout):
 
     @property
     def _limb_offsets(self) -> list[int]:
-        """For each limb of a word of Z, the constant to be added to its register: stored weights are signed, but these words
-        are unsigned."""
+        """For each limb (8-bit piece) of a word of Z, the constant to add to its register, because stored weights are signed but
+        these words are unsigned.
+        """
         return [
             WORD_SCALE << (LIMB_BITS * (limb + 1) - 1) if self.stored else 0 for limb in range(self.n_limbs)
         ]
 
     @property
     def _limb_masks(self) -> list[int]:
-        """For each limb position, the amount to subtract to disable a channel: the least power of two that no limb there
-        exceeds.
+        """For each limb (8-bit piece) of a word, the amount to subtract to disable a channel: the least power of two that no such
+        limb exceeds.
 
-        The offset minus this mask is also a power of two, or has few bits, so a bfloat16 weight can hold it.
+        The offset minus this amount is also a power of two, or has few bits, so a bfloat16 weight can hold it.
         """
         if not self.stored:
             return [WORD_SCALE << self.word_bits]
@@ -325,8 +332,8 @@ class DualTable(RetrievalLayout):
         yield from window_blocks(base, self.step_bits, self.shard_rows, {ROLE: -base})
 
     def _digit_blocks(self) -> Iterator[Block]:
-        """Convert x into its centred digits J_i = d_i - h_i, and compute Σ J_i², which grows by 2(d - h) - 1 at each threshold
-        d.
+        """Convert x into its centred digits J_i = d_i - h_i, and compute Σ J_i². When a digit rises to d, the sum grows by 2(d - h)
+        - 1.
 
         The last digit d is what remains in x, and (d - h)² = h² + (1 - 2h)·d + 2·Σ_i ReLU(d - i) with i starting at 1.
         """
@@ -344,9 +351,9 @@ class DualTable(RetrievalLayout):
     def _table(self, words: Shaped[np.ndarray, "n_rows 2 n_channels"] | None) -> TableBlock:
         """Build the table. Unit a reads Γ·(1 - 2·Σ (J_i - a_i)²) + V[a]·φ, and writes the words Z[a] and itself.
 
-        In the labelled token, the unit that fires has the value Γ, so it can also clear the square and the digits. The extra
-        token does not need its own any more. Short weights cannot hold the squares; there the square is cleared when the words
-        are summed.
+        In the labelled token, the unit that fires has the value Γ, so it can also clear the square and the digits. (The extra token
+        no longer needs its digits.) Short weights cannot hold the squares, so with them the square is cleared when the words are
+        summed.
         """
         gate = self.gate
         numbers = self._typical_numbers() if words is None else self._numbers(words)
@@ -361,7 +368,7 @@ class DualTable(RetrievalLayout):
         )
 
     def _typical_numbers(self) -> _TableNumbers:
-        """Return typical numbers for counting, in place of actual words: with the same bits, stored in the same way."""
+        """Return placeholder numbers, with as many bits as actual words, so that the size of the table can be counted."""
         shift = self.gate.bit_length() - 1
         bits = max(self.halves).bit_length()
         digits: Column = typical(bits + 2 + shift)
@@ -404,8 +411,9 @@ class DualTable(RetrievalLayout):
 
 
 class _TableNumbers(NamedTuple):
-    """The numbers of a table's units: weights that read digits, weights that clear them, norms of rows, biases, and words by
-    register."""
+    """The weights of a table's units: those that read digits, those that clear them, norms of rows, biases, and the words of each
+    register.
+    """
 
     digits: dict[str, Column]
     cleared: dict[str, Column]
@@ -418,7 +426,7 @@ class _TableNumbers(NamedTuple):
 def split_limbs(
     words: Int[np.ndarray, "n_rows n_channels"], n_limbs: int, unsigned: bool = False
 ) -> Int[np.ndarray, "n_rows n_registers"]:
-    """Split each word into limbs n · 2^(8·limb) with -128 <= n < 128.
+    """Split each word into limbs (8-bit pieces) n · 2^(8·limb) with -128 <= n < 128.
 
     The result has all lowest limbs first, then the next ones.
 
@@ -434,7 +442,7 @@ def split_limbs(
 
 
 def _digit_unit(register: str, half: int, weight: int, at: int) -> Unit:
-    """Return unit `at`. There are two units for each non-zero digit."""
+    """Return the hidden unit number `at`. There are two units for each non-zero digit."""
     digit = at // 2 + 1
     writes: dict[str, Number] = {X: -weight, register: 1, SQUARE: 2 * (digit - half) - 1}
     return threshold(X, digit * weight, writes)[at % 2]

@@ -56,7 +56,9 @@ def margins(
     centre: int,
     largest_input: int,
 ) -> tuple[Margin, ...]:
-    """Return every kind of sum in the network, for the actual weights. `largest_input` bounds |coordinate| of a grid vector."""
+    """Return the margin of every kind of sum in the network, for the actual weights. No |coordinate| of a grid vector exceeds
+    `largest_input`.
+    """
     before = int(hashed.tokens.max(initial=0)) + int(hashed.positions.max(initial=0))
     before = max(before, int(np.abs(hashed.weights).sum(axis=0).max(initial=0)) * largest_input)
     before += int(np.abs(hashed.offsets).max(initial=0)) + int(hashed.centres.max(initial=0))
@@ -67,7 +69,8 @@ def margins(
     headroom = 2 ** (layout.word_bits + 2 + layout.headroom_bits)
     if field >= headroom:
         raise NotExactInFloats(
-            f"a sum of words is {field} away from its centre, but {layout.headroom_bits} bits of headroom allow only {headroom}.",
+            f"a sum of words differs from its centre by {field}, but {layout.headroom_bits} bits of headroom allow "
+            f"only {headroom}.",
             field=field,
         )
     return (

@@ -1,8 +1,8 @@
 """Circuits that both layouts use: reflections, thresholds, and the extraction of digits from a number.
 
 All of them work on integers. A reflection is one unit, and a threshold is two; both are exact in floats as long as the
-integers are. Wide blocks know their number of units before the units are created, so a layout can be sized without creating
-them.
+integers are. The number of units of a wide block is known before the units are created, so the size of a layout is known without
+building it.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def pattern_blocks(
     rests: Sequence[int] | None,
     steps: Sequence[int],
 ) -> Iterator[Block]:
-    """Extract the digits of the pattern fields one by one, and mark the selected channels.
+    """Extract the digits of the pattern fields one by one, and mark the channels that they select.
 
-    The channels form one or more parts of Σ groups channels. Every channel of a part is increased by the part's rest, and a
-    selected channel also by the part's step.
+    The channels are one or more copies of Σ groups channels. Every channel of a copy is increased by the copy's `rests`, and a
+    selected channel also by its `steps`.
 
-    place   the weight of the lowest digit; lower digits stay in the register
-    rests   None adds nothing to the channels; then the first channel of the first group must already have been increased by
-            its step
+    place   the place value of the lowest digit to extract; what is below it stays in the register
+    rests   None: nothing is added to all channels, and the first channel of the first group must already have been increased by its
+            step
 
     Digit 0 of the first group selects its first channel. Digit 0 of any other group selects none.
     """
@@ -77,7 +77,7 @@ def _pattern_unit(
     steps: Sequence[int],
     at: int,
 ) -> Unit:
-    """Return unit `at`. There are two units for each non-zero digit of each (group, register, weight of the digit)."""
+    """Return the hidden unit number `at`. There are two units for each non-zero digit of each (group, register, place value)."""
     number = 0
     while at >= 2 * (choices[digits[number][0]] - 1):
         at -= 2 * (choices[digits[number][0]] - 1)
@@ -94,9 +94,9 @@ def _pattern_unit(
 
 
 def window_blocks(weight: int, window_bits: int, n_rows: int, hold: Mapping[str, Number]) -> Iterator[Block]:
-    """Extract the top digit, of base 2^window_bits, from z bit by bit, and move x by it. Then reflect x into [0, n_rows).
+    """Extract the top digit (in base 2^window_bits) from z, bit by bit, and add it to x. Then reflect x into [0, n_rows).
 
-    `weight` is the number of values of z; `hold` is as in `threshold`. A window of one row needs no blocks.
+    z has `weight` possible values; `hold` is as in `threshold`. If window_bits is 0, no blocks are needed.
     """
     if not window_bits:
         return
@@ -112,10 +112,10 @@ def window_blocks(weight: int, window_bits: int, n_rows: int, hold: Mapping[str,
 def within_shards(
     steps: Iterable[Block], n_shards: int, shard_rows: int, kept: str, margin_rows: int = 0
 ) -> Iterator[Block]:
-    """Make `steps` work on the row within its shard.
+    """Wrap `steps` so that they see the number of the row within its shard.
 
-    During the steps the register `kept` holds the shard's first row. It is zero before and after. Each shard has margins: the
-    `margin_rows` rows at both of its edges. Before the steps, row numbers do not count margins; after the steps, they do.
+    During the steps the register `kept` holds the shard's first row. It is zero before and after. Before the steps, row numbers
+    skip the margins (the `margin_rows` at each edge of a shard); afterwards they include them.
     """
     if n_shards > 1:
         make = partial(_shard_unit, shard_rows - 2 * margin_rows, shard_rows, kept)
@@ -126,5 +126,5 @@ def within_shards(
 
 
 def _shard_unit(n_counted: int, shard_rows: int, kept: str, at: int) -> Unit:
-    """Return unit `at`. There are two units for each shard but the first."""
+    """Return the hidden unit number `at`. There are two units for each shard but the first."""
     return threshold(X, (at // 2 + 1) * n_counted, {X: -n_counted, kept: shard_rows})[at % 2]

@@ -1,8 +1,8 @@
 """A hash of the input: a few numbers that behave like independent uniform random ones. No key is stored.
 
 Each hashed field maps a token to an integer, by a random table (ids, positions) or by random integer coefficients (vectors). The
-integer is reflected a few times at places unrelated to its structure. The results are summed over the sequence, and the sum is
-reflected into [0, base). All numbers are integers, and this module computes them exactly as the network does.
+integer is reflected a few times, at random places. The results are summed over the sequence, and the sum is reflected into [0,
+base). All numbers are integers, and this module computes them exactly as the network does.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class KeyHash:
 
     tokens     value of every id in every field (kind "table")
     positions  value of every position in every field; zeros where order does not matter
-    weights    coefficient of every coordinate in every field (of every projection for kind "real")
-    offsets    added to each field, so that it is never negative
-    centres    the first value that each reflection changes, by fold and field
-    extra      the input of the extra token: values of the fields (kind "table"), or coordinates
+    weights    coefficient of every coordinate in every field (for kind "real", of every projection in every field)
+    offsets    number added to each field, so that it is never negative
+    centres    the first value that each reflection changes, for each reflection and field
+    extra      the input of the extra token: the values of its fields (kind "table"), or its coordinates
     role_from  a threshold: the first field of the extra token enters with at least this value, all others with less
     """
 
@@ -73,9 +73,9 @@ def draw(
 
 
 def _extra_coordinates(highest: Int[np.ndarray, " dim"], layout: RetrievalLayout) -> Int[np.ndarray, " dim"]:
-    """Return the coordinates of the extra token: one beyond the highest first coordinate, and the highest values of the others.
+    """Return the coordinates of the extra token: the first is one more than the highest in the data, the others are the highest.
 
-    If weights are bfloat16, they are rounded up to numbers that a weight can hold.
+    With bfloat16 weights, the coordinates are rounded up to numbers that bfloat16 can represent.
     """
     wanted = highest.copy()
     wanted[:1] += 1
@@ -87,9 +87,9 @@ def _extra_coordinates(highest: Int[np.ndarray, " dim"], layout: RetrievalLayout
 def _draw_narrow(layout: RetrievalLayout, rng: np.random.Generator) -> KeyHash:
     """Draw a hash in which all fields of a token start as the same number.
 
-    Every field reflects the number at different places. So a token counts positively in some fields and negatively in others,
-    with nearly independent signs. A reflection leaves about the share NARROWING of the range. In the end each field has
-    between 0.8 and 1 times n_values values. No two tokens have the same number.
+    Every field reflects the number at different places. So a token counts positively in some fields and negatively in others, with
+    nearly independent signs. A reflection shrinks the range by about the factor NARROWING. After all of them, each field has
+    between 0.8·n_values and n_values values. No two tokens start with the same number.
     """
     entrance, n_fields = layout.entrance, len(layout.hashed_fields)
     is_short = layout.stored == "bfloat16"
@@ -176,8 +176,7 @@ def evaluate_fields(
     inputs: Int[np.ndarray, "n_samples seq_len *dim"],
     last_only: bool,
 ) -> Int[np.ndarray, "n_keys n_fields"]:
-    """Compute every field of every token as the network does. With `last_only`, compute only the last token of each
-    sequence."""
+    """Compute the fields of every token, or with `last_only` of the last token of each sequence, as the network does."""
     seq_len = layout.entrance.seq_len
     pieces = []
     step = max(1, _CHUNK_TOKENS // seq_len)
@@ -218,7 +217,7 @@ def _reflect(values: np.ndarray, centres: Int[np.ndarray, "n_folds n_fields"]) -
 def _exact_product(inputs: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return inputs @ weights in exact integer arithmetic.
 
-    Floats, which are many times faster, are used if they hold every sum.
+    Floats are many times faster than integers. They are used if they can hold every sum exactly.
     """
     largest = int(np.abs(inputs).max(initial=0)) * int(np.abs(weights).sum(axis=0).max(initial=0))
     if largest >= 2**53:

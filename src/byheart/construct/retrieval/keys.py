@@ -1,4 +1,4 @@
-"""The inputs as integers, the keys among their tokens, and the kind of entrance that they need."""
+"""Convert inputs to integers, find the labelled contexts (the keys), and decide how inputs enter the network."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class ContextKeys:
 
     inputs      all inputs as integers: padded ids, or grid points
     last_only   whether only the last token of each input carries a label
-    samples     one sample for each context
+    samples     the sample in which each context first occurs
     positions   position, in the padded input, of the token that carries the label
-    labels      class numbers
-    pad         id that pads short sequences; None if no sequence is padded
+    labels      the class number of each context
+    pad         the id that pads short sequences; None if no sequence is padded
     lowest, highest   bounds of each coordinate; empty for ids
     grid_bits   vectors are integer multiples of 2^-grid_bits
     quantiser   turns vectors that are not on a grid into integers
@@ -53,7 +53,7 @@ class ContextKeys:
         return int(max(np.abs(self.lowest).max(initial=0), np.abs(self.highest).max(initial=0)))
 
     def pick(self, fields: Int[np.ndarray, "n_tokens n_fields"]) -> Int[np.ndarray, "n_keys n_fields"]:
-        """Select the rows of the keys from the rows of all tokens (or of all last tokens, if `last_only`)."""
+        """Select the keys' rows from `fields`, which has one row per token (or per last token, if `last_only`)."""
         if self.last_only:
             return np.asarray(fields[self.samples])
         return np.asarray(fields[self.samples * self.inputs.shape[1] + self.positions])
@@ -90,8 +90,7 @@ def keys_of(data: Dataset, mantissa_bits: int, rng: np.random.Generator) -> Cont
 def grid_points(
     inputs: VectorSequences,
 ) -> tuple[Int[np.ndarray, "n_samples seq_len dim"], int] | None:
-    """Return the vectors times 2^grid_bits as integers, and grid_bits. Return None if they are not on a grid with few
-    levels."""
+    """Return the vectors times 2^grid_bits as integers, and grid_bits. Return None unless they are on a grid with few levels."""
     grid_bits = grid_bits_of(inputs)
     if grid_bits is None:
         return None

@@ -1,9 +1,9 @@
-"""Codes for labels: frequent labels have short codes, and bits that a code does not have need no equation.
+"""Codes of different lengths for labels: frequent labels have short codes, which need fewer equations.
 
-A word has fields of several kinds. Every key reads a field of the first kind. The codes of rarer labels, those from `first`
-on, continue in a field of the second kind, and so on. A hash of the key determines which field of each kind it reads. So a
-word has fields of each kind in proportion to the keys that use them: if a share s of the keys continues, K₁ fields of the
-first kind and s·K₁ of the second are equally full. Classes are numbered by frequency, the most frequent first.
+A word has fields of several kinds. Every key reads a field of the first kind. Classes are numbered by frequency, the most frequent
+first. The codes of the rarer labels, `first` and above, continue in a field of the second kind, and so on. A hash of the key
+determines which field of each kind it reads. So a word has fields of each kind in proportion to the keys that use them: if the
+codes of a share s of the keys continue, then K₁ fields of the first kind are as full as s·K₁ fields of the second.
 
 Let L₁ be the number in the first field, and v the number in a field of the second kind. The label is
     L₂ = L₁ for L₁ < first, else first + (L₁ - first)·2^n_bits + v.
@@ -25,7 +25,7 @@ _WORTHWHILE = 0.25  # codes are tried if the entropy is at least this far below 
 
 @dataclass(frozen=True)
 class RareField:
-    """A kind of field for the labels from `first` on. A word has `n_planes` fields of this kind."""
+    """A kind of field for the labels `first` and above. A word has `n_planes` fields of this kind."""
 
     n_bits: int
     n_planes: int
@@ -37,10 +37,10 @@ RareFields = tuple[RareField, ...]
 
 @dataclass(frozen=True)
 class LabelField:
-    """A kind of field in a word: its planes, each of `n_bits` bits, starting at bit `start`.
+    """One kind of field in a word: `n_planes` planes of `n_bits` bits each, starting at bit `start`.
 
-    below  the number of combinations of planes of all lower kinds. One number encodes the planes of all kinds, and the plane
-           of this kind is its digit of weight `below`
+    below  the number of combinations of planes of all lower kinds. One number encodes a plane of each kind; the digit with place
+           value `below` is the plane of this kind
     """
 
     n_bits: int
@@ -50,7 +50,7 @@ class LabelField:
 
     @property
     def stop(self) -> int:
-        """The first bit above all planes."""
+        """The number of the first bit above all planes."""
         return self.start + self.n_planes * self.n_bits
 
 
@@ -66,7 +66,7 @@ def label_fields(field_bits: int, n_planes: int, rare: RareFields) -> tuple[Labe
 def planes_of(
     fields: Sequence[LabelField], places: Int[np.ndarray, " n_keys"]
 ) -> Int[np.ndarray, "n_keys n_kinds"]:
-    """Decode numbers that encode the planes of all kinds into the plane of each kind."""
+    """Decode each number into one plane of each kind (see `LabelField.below`)."""
     return np.stack([places // field.below % field.n_planes for field in fields], axis=1)
 
 
@@ -87,7 +87,7 @@ def read_numbers(
 def split_labels(
     labels: Int[np.ndarray, " n_keys"], rare: RareFields
 ) -> list[tuple[Int[np.ndarray, " n_keys"], Bool[np.ndarray, " n_keys"]]]:
-    """For each kind of field, return the number that every key stores in it, and whether the key uses it."""
+    """For each kind of field, return the number that each key stores there, and which keys use it."""
     found = []
     rest = labels
     for field in reversed(rare):
@@ -101,7 +101,7 @@ def split_labels(
 def join_labels(
     numbers: Sequence[Int[np.ndarray, " n_keys"]], rare: RareFields
 ) -> Int[np.ndarray, " n_keys"]:
-    """Return the labels for the numbers read in the fields of each kind. This is the inverse of `split_labels`."""
+    """Return the labels, given the numbers that were read from each kind of field. This is the inverse of `split_labels`."""
     labels = numbers[0]
     for number, field in zip(numbers[1:], rare, strict=True):
         beyond = labels - field.first
@@ -110,9 +110,9 @@ def join_labels(
 
 
 def fullest(n_keys: int, n_planes: int, care: int = 1) -> float:
-    """Return the expected number of keys in the fullest plane: N/K plus a few times √(N/K).
+    """Return an estimate for the number of keys in the fullest of K planes: N/K plus a few times √(N/K).
 
-    The second term is as large as if there were `care` times as many planes.
+    The second term is computed for `care` · K planes, to be on the safe side.
     """
     mean = n_keys / n_planes
     return mean if n_planes == 1 else min(float(n_keys), mean + sqrt(2 * log(n_planes * care) * mean) + 1)
@@ -121,8 +121,8 @@ def fullest(n_keys: int, n_planes: int, care: int = 1) -> float:
 def codes_worth_trying(label_counts: Sequence[int], n_planes: int) -> list[tuple[int, RareFields]]:
     """Return promising codes with two and with three kinds of fields: those with the shortest words.
 
-    Each code is the number of bits of the first field and the fields for rare labels. label_counts: the number of keys with
-    each label, the most frequent first.
+    A code consists of the number of bits of the first field and a list of the fields for rare labels. label_counts: the number of
+    keys with each label, the most frequent first.
     """
     return list(_codes(tuple(label_counts), n_planes)) if _is_skewed(tuple(label_counts)) else []
 
@@ -148,7 +148,7 @@ def _codes(label_counts: tuple[int, ...], n_planes: int) -> tuple[tuple[int, Rar
 
 
 class _Beyond:
-    """The number of keys whose label is at least a given number, and the number of planes that they need."""
+    """The number of keys whose label is at least a given number, and how many planes these keys need."""
 
     def __init__(self, label_counts: tuple[int, ...], room: float) -> None:
         self.n_classes = len(label_counts)
@@ -156,9 +156,9 @@ class _Beyond:
         self._room = room
 
     def planes(self, first: int) -> int:
-        """Return the number of planes that hold the keys with labels from `first` on.
+        """Return the number of planes needed for the keys with labels `first` and above.
 
-        None is fuller than those of the first kind.
+        None of these planes is fuller than those of the first kind.
         """
         n_keys = int(self._counts[first])
         n_planes = max(1, ceil(n_keys / self._room))
@@ -192,7 +192,7 @@ def _candidates(beyond: _Beyond) -> Iterator[tuple[int, RareFields]]:
 
 
 def _some_numbers(most: int) -> list[int]:
-    """Return 1 to `most`, or for large `most` a selection with growing distances."""
+    """Return the numbers 1 to `most`, or, if there are many, a selection of them with growing gaps."""
     if most <= _MOST_ESCAPES:
         return list(range(1, most + 1))
     return sorted({int(2 ** (i * log2(most) / _MOST_ESCAPES)) for i in range(_MOST_ESCAPES + 1)})

@@ -5,17 +5,17 @@ point, and X ↦ 2C - X complements every bit of X above bit 0 (and likewise for
 |X| and the reflections at 2^e, 2^(e-1), …, the comparison of the absolute value with 2^b gives X_b xor X_{b+1}, the Gray bit.
 X_{b+2} = y_b below word_bits and X_1 = 0, so
     (bit seen at 2^(b+1)) = y_b xor y_{b-1},  y_{-1} = 0.
-A key in plane p needs the bits b = p·field_bits + i for i = field_bits - 1, …, 0. They are read by reflections at t·2^r with
-t = 2^(p·field_bits + 1). For r >= field_bits the reflections remove the bits above the field; after that, each reflection
-reads one label bit. The fields of rare labels are at higher bits. They are read first, in the same way, each into its own
-register. They are added to labels whose codes continue there (see `label_code`).
+A key in plane p (the p-th bit field of the words) needs the bits b = p·field_bits + i for i = field_bits - 1, …, 0. They are read
+by reflections at t·2^r with t = 2^(p·field_bits + 1). For r >= field_bits the reflections remove the bits above the field; after
+that, each reflection reads one label bit. The fields of rare labels are at higher bits. They are read first, in the same way, each
+into its own register. They are added to labels whose codes continue there (see `label_code`).
 
 In floats: X is an integer with |X| < 2^(word_bits + 2 + headroom_bits) <= 2^mantissa. If t·2^r is above |X|, the subtraction
 may be rounded. But x - t·2^r stays negative under any rounding and in any order, and ReLU makes it exactly zero.
 
-Parts: a field that is too long for a word is split into several parts. The first part has its lowest bits, and the highest
-part is read first. For a key, all bits above the label are zero. Each one that is not zero adds 2^label_bits, so the answer is
-then not a label, but still fits into the mantissa.
+Parts: a field that is too long for a word is split into several parts, each in a word of its own. The first part has the lowest
+bits, and the highest part is read first. For a key, all bits above the label are zero. For other inputs, each non-zero bit there
+adds 2^label_bits, so the answer is not a label, but still fits into the mantissa.
 """
 
 from __future__ import annotations
@@ -35,16 +35,18 @@ WORD_SCALE = 4
 
 
 def label_steps(layout: RetrievalLayout, centres: Sequence[int] | None) -> Iterator[Step]:
-    """Yield the circuit that computes label + 1. It starts with x at 1, the words in their registers, and the plane in z.
+    """Yield the circuit that computes label + 1. At the start, x is 1, z is the plane, and the words are in their registers.
 
-    centres: one per part. Without them the circuit can only be counted.
+    centres: one for each part of the label. Without them, the circuit can be counted but not built.
     """
     for part in reversed(range(layout.n_parts)):
         yield from _part_steps(layout, part, None if centres is None else centres[part])
 
 
 def _part_steps(layout: RetrievalLayout, part: int, centre: int | None) -> Iterator[Step]:
-    """Process one part: add up its words, remove the bits above its fields, and add the bits of the fields to the label."""
+    """Read one part of the label: add up its words, remove the bits above its fields, and add the bits of the fields to the
+    label.
+    """
     is_first = part == layout.n_parts - 1
     is_typical = (
         centre is None and layout.stored is None
@@ -98,15 +100,14 @@ def _bit_units(i: int, register: str, half: Fraction) -> tuple[Unit, Unit]:
 
 
 def _rare_registers(layout: RetrievalLayout) -> tuple[str, ...]:
-    """Return one register per kind of rare label. They are registers of words, which are free once the words are summed."""
+    """Return one register for each kind of rare label. These registers held words and are free once the words are summed."""
     return layout.channels[: len(layout.rare_fields)]
 
 
 def _rare_steps(register: str, field: RareField, is_last: bool) -> Iterator[Block]:
-    """Replace a label from `first` on by label + (label - first)·(2^n_bits - 1) + v, where v is read from the field of rare
-    labels.
+    """Replace every label >= `first` by label + (label - first)·(2^n_bits - 1) + v, where v is read from the field of rare labels.
 
-    v is below 2^n_bits. For other labels its register becomes negative, so that ReLU adds nothing.
+    v is below 2^n_bits. For labels below `first`, the register of v becomes negative, so ReLU adds nothing.
     """
     goes_on = Unit({LABEL: 1}, 1 - field.first, {register: 2**field.n_bits})
     beyond = Unit({LABEL: 1}, -field.first, {register: -(2**field.n_bits), LABEL: 2**field.n_bits - 1})
@@ -115,9 +116,9 @@ def _rare_steps(register: str, field: RareField, is_last: bool) -> Iterator[Bloc
 
 
 def _sum_block(layout: RetrievalLayout, part: int, centre: int | None, is_first: bool) -> Block:
-    """Add up the unmasked words and subtract the centre.
+    """Add up the words that are not masked, and subtract the centre.
 
-    In the first part, also convert the highest kind's plane to its place t.
+    For the first part that is read, also convert the plane of the highest kind to its place t.
 
     The constant of X is a multiple of 4 here and the 1 is already in place, so partial sums are multiples of 4.
     """
@@ -139,18 +140,19 @@ def _sum_block(layout: RetrievalLayout, part: int, centre: int | None, is_first:
 
 
 def _word_unit(channels: Sequence[str], rare: Sequence[str], at: int) -> Unit:
-    """Add a word to x. If its register is needed for another value, also clear it."""
+    """Return the hidden unit that adds word `at` to x. It also clears the word's register if that is needed for another value."""
     register = channels[at]
     return Unit({register: 1}, 0, {X: 1, register: -1} if register in rare else {X: 1})
 
 
 def _lowest_place(layout: RetrievalLayout, kind: int) -> int:
-    """Return t for plane 0 of this kind."""
+    """Return the place t of plane 0 of this kind of field."""
     return int(2 ** (layout.label_fields[kind].start + 1))
 
 
 def _place_units(layout: RetrievalLayout, kind: int) -> Sequence[Unit]:
-    """Return units that change t from its value for plane 0 to 2^(start + p·n_bits + 1), where p is the highest digit of z.
+    """Return units that change the place t from its value for plane 0 to 2^(start + p·n_bits + 1), where the plane p is the highest
+    digit of z.
 
     t is convex in p: t(0) + Σ_i (second difference) · ReLU(p - i). Every term is positive, so no partial sum exceeds t itself.
     If lower digits follow, thresholds extract p from z.

@@ -1,21 +1,21 @@
-"""The layout: every number that determines the shape of a retrieval network.
+"""The layout: the numbers that determine the shape of a retrieval network.
 
 Notation:
-    K  planes: each key owns `field_bits` bits of one plane of every word that it reads. A word has K · field_bits bits,
-       plus the bits of fields that only keys with rare labels use (see `label_code`)
-    P  channels: words in one table row
-    G  groups into which the channels are divided: a key selects at most one channel of each
-    J  parts: if a field is too long for a word, its bits are distributed over J words, which are read in the same way.
-       `field_bits` is the number of bits of one part
+    K  planes: the bits of a word are divided into K planes of `field_bits` bits, and each key stores its label in one plane of the
+       words that it reads. More bits follow for fields that only keys with rare labels use (see `label_code`)
+    P  channels: a table row has P words, one in each channel
+    G  groups of channels: a key selects at most one channel of each group. Its choices are called its pattern
+    J  parts: if a label is too long for a word, its bits are divided into J parts in different words, which are all read in the
+       same way. `field_bits` is then the number of bits of one part
     Q  rows of a table
-    W  = 2^w, w from `windows`: the largest distance between one row of a key and its next row
-    S  shards: ranges of Q/S rows. The rows of a key are all in one shard, so each shard can be solved by itself
-    L  limbs: stored weights of 8 bits that form one word, if weights are stored as int8 or bfloat16; see `dual_table`
-    margins: rows at either edge of a shard in which no key begins; only the steps of other keys reach them
+    W  = 2^w, window: the number of rows among which the next row of a key is chosen. `windows` lists w for each step
+    S  shards: ranges of Q/S rows. All rows of a key are in the same shard, so each shard can be solved by itself
+    L  limbs: the pieces of 8 bits into which a word is split if weights are stored as int8 or bfloat16; see `dual_table`
+    margins: rows at both edges of a shard that are no key's first row, and are reached only by steps
 
-This module is shared by three kinds of layout. In `chain.Chain` the labelled token reads several tables one after the other. In
-`dual_table.DualTable` one table holds words in both of its weight matrices: an extra token reads the first, the labelled token
-the second. In `part_tables.PartTables` each part has such a table.
+There are three kinds of layout, which share this module. In `chain.Chain` the labelled token reads several tables one after the
+other. In `dual_table.DualTable` one table holds words in both of its weight matrices: an extra token reads the first matrix, and
+the labelled token reads the second. In `part_tables.PartTables` there is such a table for each part.
 """
 
 from __future__ import annotations
@@ -65,19 +65,21 @@ class Entrance:
     """How inputs enter the network.
 
     kind       "table": token ids through an embedding; "grid": vectors of integers; "real": other vectors, quantised first
-    n_rows     rows of the embedding, padding included (0 for vectors)
+    n_rows     rows of the embedding, including padding (0 for vectors)
     dim        coordinates of a vector (0 for ids)
     seq_len    tokens of a sequence
     ordered    whether positions enter
-    pooling    "attention": each token keeps its own value and gets the sum; "sum": one token, the sum (task `set`)
-    n_folds    reflections before pooling, which make the hash non-additive in position and token, or in the coordinates
-    spread     Σ over the coordinates of (largest - smallest), for vectors
-    n_varied   how many tokens are assumed to differ between sequences
+    pooling    "attention": the sum over all tokens is added to each token's own value; "sum": a single token holds the sum (task
+               `set`)
+    n_folds    reflections before pooling. Because of them, the hash is not a sum of a term for the token and one for its position,
+               or of one term for each coordinate
+    spread     for vectors: the sum over the coordinates of (largest - smallest)
+    n_varied   the number of tokens in which two sequences are assumed to differ
     least_fields
                the least number of hashed fields; with more fields, each needs fewer reflections
-    n_bits     bits to which real vectors are quantised, in each of `n_projections` projections
-    is_narrow  whether all hashed fields start as the same number. The embedding then has one column, and the fields differ
-               because they are reflected at different places
+    n_bits     real vectors are quantised to `n_bits` bits in each of `n_projections` projections
+    is_narrow  whether all hashed fields start as the same number. The embedding then has one column, and the fields become
+               different because they are reflected at different places
     """
 
     kind: EntranceKind
@@ -96,7 +98,9 @@ class Entrance:
 
     @property
     def sum_factor(self) -> int:
-        """The factor λ in own + λ·Σ. λ = 2 distinguishes the last token from the others; with positions λ = 1 is enough."""
+        """The factor λ in own + λ·Σ. λ = 2 distinguishes the last token from the others. If positions enter, they already do that,
+        and λ = 1 is enough.
+        """
         return 1 if self.ordered or self.pooling == "sum" else 2
 
 
@@ -105,7 +109,7 @@ class HashedField:
     """One number computed from the whole input. After pooling and folding it is uniform on [0, base).
 
     register    its register after pooling
-    base        its number of values after folding
+    base        the number of its values after folding
     n_values    the number of values of one token before pooling, after the token's folds
     n_folds     reflections after pooling that bring the sum into [0, base)
     """
@@ -118,7 +122,7 @@ class HashedField:
 
 @dataclass(frozen=True)
 class RetrievalLayout:
-    """The shape of one retrieval network; see `chain` and `dual_table`."""
+    """The shape of one retrieval network. The terms are explained at the top of this module; see also `chain` and `dual_table`."""
 
     entrance: Entrance
     n_keys: int
@@ -147,12 +151,12 @@ class RetrievalLayout:
     @property
     @abstractmethod
     def slots(self) -> tuple[str, ...]:
-        """The registers before the words."""
+        """The names of the registers that come before those of the words."""
 
     @property
     @abstractmethod
     def n_tokens(self) -> int:
-        """The number of tokens that attention sees."""
+        """The number of tokens in the attention layers."""
 
     @property
     def sum_factor(self) -> int:
@@ -162,7 +166,7 @@ class RetrievalLayout:
     @property
     @abstractmethod
     def hashed_fields(self) -> tuple[HashedField, ...]:
-        """The row, the patterns, and the windows with the plane."""
+        """The hashed fields: the row, the choices of channels, and the steps between rows with the plane."""
 
     @property
     @abstractmethod
@@ -175,11 +179,11 @@ class RetrievalLayout:
 
     @abstractmethod
     def first_rows(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Int[np.ndarray, " n_keys"]:
-        """Return the first row of each key, which determines its shard."""
+        """Return the first row of each key. It determines the key's shard."""
 
     @abstractmethod
     def addresses(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Addresses:
-        """Extract rows, patterns and plane of each key from its folded fields, as the network does."""
+        """Extract each key's rows, channels and plane (bit field) from its folded fields, as the network does."""
 
     @abstractmethod
     def pooling_steps(self) -> Iterator[Step]:
@@ -187,17 +191,21 @@ class RetrievalLayout:
 
     @abstractmethod
     def lookup_steps(self, words: Shaped[np.ndarray, " n_columns"] | None) -> Iterator[Step]:
-        """Yield the steps from the folded fields to the masked words of a key. Without words the steps can only be counted."""
+        """Yield the steps from the folded fields to the masked words of a key. Without `words`, the steps can be counted but not
+        built.
+        """
 
     @property
     @abstractmethod
     def is_exact(self) -> bool:
-        """Whether every number that the layout determines is exact in floats. The tables are checked after they are solved."""
+        """Whether floats compute exactly everything that the layout determines. The tables are checked later, after they are
+        solved.
+        """
 
     @property
     @abstractmethod
     def digit_fields(self) -> tuple[tuple[int, ...], ...]:
-        """For each number that is split into digits, the number of values of each digit, the first digit first."""
+        """For each number that is split into digits, the base of each digit, starting with the first digit."""
 
     @property
     @abstractmethod
@@ -211,32 +219,34 @@ class RetrievalLayout:
 
     @cached_property
     def channels(self) -> tuple[str, ...]:
-        """The registers into which words of the first part are read."""
+        """The registers into which the words of the first part of a label are read."""
         return self.word_registers[: self.n_channels]
 
     @cached_property
     def word_registers(self) -> tuple[str, ...]:
-        """The registers into which words are read, part by part."""
+        """The registers into which words are read, for one part of the label after the other."""
         return tuple(f"word {number}" for number in range(self.n_parts * self.n_limbs * self.n_channels))
 
     def part_registers(self, part: int) -> tuple[str, ...]:
-        """Return the registers into which the words of one part are read, limb by limb."""
+        """Return the registers for the words of one part of the label, for one limb (piece of a word) after the other."""
         n_registers = self.n_limbs * self.n_channels
         return self.word_registers[part * n_registers :][:n_registers]
 
     @property
     def sum_offset(self) -> int:
-        """The difference between the sum in a part's registers and its words."""
+        """The constant by which the sum of a part's registers exceeds the sum of its words."""
         return 0
 
     @property
     def label_bits(self) -> int:
-        """Bits of the whole field without the reject bits: the label, and possibly one unused bit if the parts are longer."""
+        """The bits of a label, over all parts, without the reject bits. One bit may be unused if the bits do not divide evenly into
+        parts.
+        """
         return self.n_parts * self.field_bits - self.reject_bits
 
     @property
     def word_bits(self) -> int:
-        """The payload bits of one word."""
+        """The number of bits of one word."""
         return self.label_fields[-1].stop
 
     @cached_property
@@ -246,7 +256,7 @@ class RetrievalLayout:
 
     @property
     def n_places(self) -> int:
-        """The number of combinations of one plane of every kind."""
+        """The number of ways to choose one plane (bit field of a word) of every kind."""
         return prod(field.n_planes for field in self.label_fields)
 
     @property
@@ -261,17 +271,19 @@ class RetrievalLayout:
 
     @property
     def n_columns(self) -> int:
-        """The number of words of one part in all tables."""
+        """The number of words in all tables, for one part of the label."""
         return self.n_segments * self.n_rows * self.n_channels
 
     @property
     def load(self) -> float:
-        """The share of the table bits that carry labels."""
+        """The share of the tables' bits that store labels."""
         return self.n_keys / (self.n_planes * self.n_columns)
 
     @cached_property
     def groups(self) -> tuple[int, ...]:
-        """The number of channels of each group, as even as possible. If weights are short, all choices are powers of two."""
+        """The number of channels of each group, as even as possible. If weights are short, each group's number of choices is a
+        power of two.
+        """
         if self.group_bits:
             return tuple((1 << bits) - (g > 0) for g, bits in enumerate(self.group_bits))
         return split_evenly(self.n_channels, self.n_groups)
@@ -283,12 +295,12 @@ class RetrievalLayout:
 
     @property
     def reading_folds(self) -> tuple[int, ...]:
-        """For each kind of field, the reflections that remove every bit above its lowest plane.
+        """For each kind of field, the number of reflections that remove every bit above its lowest plane.
 
         The highest kind is read first.
 
-        Before them X < 2^e. For the highest kind e = word_bits + headroom_bits + 2, for the others e = (start of the highest
-        plane) + 1.
+        Before these reflections X < 2^e. For the highest kind e = word_bits + headroom_bits + 2, for the others e = (start of the
+        highest plane) + 1.
         """
         found, exponent = [], self.word_bits + self.headroom_bits + 2
         for field in reversed(self.label_fields):
@@ -298,12 +310,14 @@ class RetrievalLayout:
 
     @cached_property
     def windows(self) -> tuple[int, ...]:
-        """The bits w of each step from one row of a key to its next. `step_bits` is distributed as evenly as possible."""
+        """For each step from one row of a key to its next, the number of bits that choose it. They are `step_bits` in all,
+        distributed evenly.
+        """
         return split_evenly(self.step_bits, self.n_segments - 1)
 
     @property
     def n_ways(self) -> float:
-        """The number of different row sequences after a first row.
+        """The number of different sequences of rows that begin with the same row.
 
         Steps beyond a border are reflected, which makes some coincide.
         """
@@ -331,8 +345,9 @@ class RetrievalLayout:
         return HashedField(register, base, n_values, n_folds)
 
     def align_fields(self, *fields: HashedField) -> tuple[HashedField, ...]:
-        """Return the fields. If they all start as the same number, each gets as many values before pooling as the largest
-        has."""
+        """Return the fields. If they all start as the same number, give them all the same number of values before pooling, the
+        largest one.
+        """
         if not self.entrance.is_narrow:
             return fields
         n_values = self.round_up(
@@ -341,12 +356,12 @@ class RetrievalLayout:
         return tuple(self._fold_field(field.register, field.base, n_values) for field in fields)
 
     def round_up(self, number: int) -> int:
-        """Return a number that a weight can hold and that is at least `number`."""
+        """Round up `number` to one that a weight can hold."""
         return short_at_least(number) if self.stored == "bfloat16" else number
 
     @cached_property
     def n_entering_parts(self) -> int:
-        """The number of weights that form one number of the entrance: a value of a token, or a coefficient of a coordinate."""
+        """The number of weights that together store one input number: a token's value, or a coordinate's coefficient."""
         if self.stored != "bfloat16":
             return 1
         if self.entrance.is_narrow:
@@ -362,12 +377,12 @@ class RetrievalLayout:
 
     @property
     def has_numbers_for_tokens(self) -> bool:
-        """Whether every token can have its own number if half of the range is reserved for positions."""
+        """Whether there are enough numbers for every token to have its own, if half of the range is reserved for positions."""
         return not self.entrance.is_narrow or self.n_entering_values // 2 >= self.entrance.n_rows
 
     @property
     def sum_width(self) -> int:
-        """The ratio of the largest pooled value to the largest value of one token."""
+        """The largest possible value after pooling, divided by that of one token."""
         if self.n_tokens == 1:
             return 1
         if self.entrance.pooling == "sum":
@@ -376,25 +391,26 @@ class RetrievalLayout:
 
     @property
     def largest_shard_sum(self) -> int:
-        """An upper bound on every partial sum when the shard is split from a row: S - 1 ramps, each at most Q, times Q/S."""
+        """An upper bound on every partial sum when a row number is split into shard and row: S - 1 ramps, each at most Q, times
+        Q/S.
+        """
         return self.n_rows**2 if self.n_shards > 1 else 1
 
     @property
     def shard_unit(self) -> int:
-        """The largest power of two that divides both Q/S and the number of rows of a shard in which keys begin.
-
-        It divides every sum that `largest_shard_sum` bounds.
+        """The largest power of two that divides Q/S and the number of first rows in a shard. It divides every sum that
+        `largest_shard_sum` bounds.
         """
         rows = self.shard_rows | self.n_first_rows // self.n_shards
         return rows & -rows if self.n_shards > 1 else 1
 
     @property
     def n_first_rows(self) -> int:
-        """Number of rows in which keys begin."""
+        """The number of rows that can be a key's first row."""
         return self.n_rows
 
     def round_rows(self, rows: int) -> int:
-        """Round up the number of rows of a shard, so that a weight can hold it and its multiples can be subtracted exactly."""
+        """Round up the number of rows of a shard to one that a weight can hold and whose multiples can be subtracted exactly."""
         rows = self.round_up(rows)
         if self.n_shards == 1:
             return rows
@@ -402,11 +418,11 @@ class RetrievalLayout:
         return self.round_up(-(-rows >> spare) << spare)
 
     def bits_below_shard_rows(self, rows: int) -> int:
-        """Return how many factors of two a shard's number of rows must have so that it can be subtracted exactly."""
+        """Return how often two must divide the number of rows of a shard, so that its multiples can be subtracted exactly."""
         return max(0, 2 * (self.n_shards * rows).bit_length() - self.mantissa_bits)
 
     def has_exact_digits(self, choices: tuple[int, ...]) -> bool:
-        """Whether these digits can be extracted from a number exactly."""
+        """Whether digits with these bases can be extracted from a number exactly."""
         return self.fits(largest_digit_sum(choices))
 
     def fits(self, largest: int) -> bool:
@@ -414,7 +430,7 @@ class RetrievalLayout:
         return (largest - 1).bit_length() <= self.mantissa_bits
 
     def has_exact_pooling(self, field: HashedField) -> bool:
-        """Whether the folds before pooling, which use halves, and the sum times n·λ are exact.
+        """Whether floats compute exactly the folds before pooling, which use multiples of 1/2, and the sum times n·λ.
 
         The power of two in n·λ costs no bits.
         """
@@ -435,9 +451,9 @@ def split_evenly(total: int, n_parts: int) -> tuple[int, ...]:
 
 
 def largest_digit_sum(choices: tuple[int, ...]) -> int:
-    """Return the largest partial sum when digits are extracted from a number.
+    """Return a bound on the partial sums when digits with these bases are extracted from a number.
 
-    A digit of weight H is removed as H·(ramp − ramp). In units of the power of two in H, its terms are below 2 · base · (odd
+    A digit with place value H is removed as H·(ramp − ramp). In units of the power of two in H, its terms are below 2 · base · (odd
     part of H).
     """
     weight = base = prod(choices)

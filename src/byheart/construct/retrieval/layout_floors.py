@@ -2,7 +2,7 @@
 
 The formula is separate from the code that counts parameters, so the two could diverge. Therefore `search` asserts, for each
 layout that it builds, that the bound is not above the size, and `test_search` compares the result with a search that does not
-prune. The formula ignores the last details: spare columns, the rounding of digits, and all reflections of words but the deepest.
+prune. The formula ignores some details: spare columns, the rounding of digits, and most reflections of words.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST_STRETCH = 4  # when keys are few, at most this many times the rows that th
 
 @dataclass(frozen=True, eq=False)
 class Ranked:
-    """Candidates of one kind: the planes, channels and groups of each, and a lower bound on its size."""
+    """Candidates of one kind of layout: the numbers of planes, channels and groups of each, and a lower bound on its size."""
 
     start: RetrievalLayout
     planes: Int[np.ndarray, " n_candidates"]
@@ -41,7 +41,9 @@ class Ranked:
 
 
 def rank(start: RetrievalLayout, planes: list[int], channels: list[int], groups: tuple[int, ...]) -> Ranked:
-    """Return every combination that can be built and whose words fit into the mantissa, with a lower bound on its size."""
+    """Return every combination of these numbers that can be built and whose words fit into the mantissa, with a lower bound on its
+    size.
+    """
     grid = np.array(np.meshgrid(planes, channels, groups, indexing="ij"), dtype=np.int64).reshape(3, -1)
     n_channels, n_groups = grid[1], grid[2]
     grid = grid[:, (n_groups <= n_channels) & ((n_groups > 1) | (n_channels == 1))]
@@ -102,7 +104,7 @@ def _least_sizes(
 
 
 def _row_bits(start: RetrievalLayout, rows: np.ndarray, gate_bits: np.ndarray) -> np.ndarray:
-    """Return the fewest bits that sums before the table need in order to find one of that many rows."""
+    """Return a lower bound on the bits of the sums that select one of `rows` rows."""
     if not isinstance(start, DualTable):
         return np.asarray(np.floor(3 + 2 * np.log2(rows)))
     half = np.ceil(rows ** (1 / start.n_digits) * (1 - 1e-12)) // 2
@@ -153,7 +155,7 @@ def _headroom(
     others: np.ndarray,
     small: np.ndarray,
 ) -> np.ndarray:
-    """Compute the same as `constraints.headroom_bits`, but round down if a float might be wrong in its last digit."""
+    """Like `constraints.headroom_bits`, but round down if the last digit of a float might be wrong."""
     k = start.n_segments
     spread = k * k * (larger * (small + 1) / (small + 2) ** 2 + others * small / (small + 1) ** 2)
     worst = (k * groups + 1) // 2
@@ -168,7 +170,9 @@ def _least_step_bits(
     columns: np.ndarray,
     channels: np.ndarray,
 ) -> np.ndarray:
-    """Return the fewest step bits that give enough addresses, assuming the most rows and no reflected step."""
+    """Return the least number of step bits that gives enough addresses, if rows are as many as possible and no step is
+    reflected.
+    """
     k = start.n_segments
     rows = _MOST_STRETCH * np.ceil((columns / (1 - MOST_SPARE) / channels + k - 1) / k)
     n_patterns = 2 * patterns if isinstance(start, DualTable) else patterns
@@ -177,7 +181,9 @@ def _least_step_bits(
 
 
 def _least_folds(start: RetrievalLayout, base_bits: np.ndarray) -> np.ndarray:
-    """Return the number of reflections of a word whose base has at least that many bits (see `RetrievalLayout.make_field`)."""
+    """Return a lower bound on the number of reflections of a field whose base has at least `base_bits` bits (see
+    `RetrievalLayout.make_field`).
+    """
     n = start.entrance.n_varied
     ratio = 6.0 if n == 1 else max(4.95 / (start.sum_factor * n**0.5), 0.5)
     largest = ratio * start.sum_width - start.sum_width * 2.0**-base_bits

@@ -1,4 +1,4 @@
-"""The construction `retrieval`: no key is stored, and the whole mantissa carries labels."""
+"""The construction `retrieval`: no key is stored, and all bits of the mantissa store labels."""
 
 from __future__ import annotations
 
@@ -54,8 +54,9 @@ of draws."""
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """A draw of the hash for which every label could be stored: the words of the tables, part by part in every row, and their
-    centres."""
+    """A random hash for which every label could be stored, with the words of the tables (in each row, for one part of the label
+    after the other) and their centres.
+    """
 
     layout: RetrievalLayout
     hashed: KeyHash
@@ -80,7 +81,7 @@ def plan(
                 order of summation. Other inputs get arbitrary answers. With reject_bits f, all but a share of about 2^-f of
                 them get "unknown".
     In floats:  exact; `exactness.margins` is the proof, which is checked before a network is built. With precision exact, the
-                same network has words of the length that makes it smallest, or numbers of at most `word_bits` bits.
+                length of words is chosen to make the network smallest, or so that numbers have at most `word_bits` bits.
     Size:       `size_of`; the layout search knows the size of every layout before building it.
     Departs:    randomised: a draw of the hash fails with a known probability and is repeated with the next random numbers of the
                 same seed.
@@ -115,7 +116,7 @@ def _solve(
     rng: np.random.Generator,
     steps: Steps,
 ) -> Solution:
-    """Draw hashes until one can store every label, first hashes of the usual kind and then robust ones."""
+    """Draw random hashes until one can store every label: first hashes of the usual kind, then more robust ones."""
     failures: dict[str, int] = dict.fromkeys(FAILURES, 0)
     n_draws = 0
     shape, tokens = DataShape.of(data), _tokens(data, keys)
@@ -145,7 +146,7 @@ def _solve(
 
 
 def refuse_keys(n_keys: int, n_draws: int, failures: Mapping[str, int]) -> AssumptionViolated:
-    """Return the error to raise if every draw failed."""
+    """Return the error to raise when every draw has failed."""
     return AssumptionViolated(
         f"no hash distinguishes these {n_keys} contexts: {n_draws} draws failed "
         f"({', '.join(f'{count} by {name}' for name, count in failures.items() if count)}).\n"
@@ -155,7 +156,7 @@ def refuse_keys(n_keys: int, n_draws: int, failures: Mapping[str, int]) -> Assum
 
 
 def own_generators(options: RetrievalOptions, rng: np.random.Generator) -> list[np.random.Generator]:
-    """Return a random generator for each shard, or without shards the generator of the compilation."""
+    """Return a random generator for each shard. Without shards, return only the generator of the compilation."""
     return [rng] if options.shards is None else rng.spawn(options.shards)
 
 
@@ -190,7 +191,7 @@ def ranks_of(label_counts: Int[np.ndarray, " n_classes"]) -> Int[np.ndarray, " n
 
 
 def _ranked(data: Dataset, ranks: Int[np.ndarray, " n_classes"]) -> Dataset:
-    """Return the data with their classes numbered by rank. Each class keeps its name."""
+    """Renumber the classes of the data by their rank. Each class keeps its name."""
     return data.with_labels(ranks[data.labels], [data.label_names[number] for number in np.argsort(ranks)])
 
 
@@ -233,7 +234,7 @@ def notes_of(found: Solution, program: Program, n_contexts: int, reject_bits: in
 
 
 def _layers_of(program: Program, part: str) -> list[int]:
-    """Return the numbers of the layers that belong to one part of the circuit."""
+    """Return the numbers of the layers that implement `part` of the circuit."""
     return [at for at, step in enumerate(flat_steps(program.steps)) if getattr(step, "part", "") == part]
 
 

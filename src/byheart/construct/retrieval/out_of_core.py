@@ -1,4 +1,4 @@
-"""`retrieval` for data larger than memory: pieces are hashed into shards on disk, and each shard is solved by itself.
+"""`retrieval` for data larger than memory: the keys are hashed and sorted into shards on disk, and each shard is solved by itself.
 
 Each draw of the hash takes two rounds of tasks. In the first, each task hashes the keys of one piece of the data and sorts
 them by shard. In the second, each task collects the keys of one shard from all pieces, solves it, and writes the words of its
@@ -69,7 +69,7 @@ solving."""
 
 @dataclass(frozen=True, eq=False)
 class WholeNumbers:
-    """How the inputs of every piece are converted to integers.
+    """The rules by which the inputs of all pieces are converted to integers.
 
     pad              id that pads short sequences; None if no sequence is padded
     grid_bits        vectors are integer multiples of 2^-grid_bits
@@ -89,7 +89,7 @@ class WholeNumbers:
 
 @dataclass(frozen=True, eq=False)
 class _Survey:
-    """A task that finds the bounds and the grid of one piece of vectors."""
+    """A task that finds the bounds and the grid of the vectors of one piece."""
 
     pieces: DatasetPieces
     folder: Path
@@ -118,7 +118,7 @@ class _Hashing:
 
 @dataclass(frozen=True, eq=False)
 class _Solving:
-    """A task that computes the words of one shard. `ranks` are the numbers of the classes."""
+    """A task that computes the words of one shard. `ranks` are the classes' ranks by frequency."""
 
     layout: RetrievalLayout
     ranks: Int[np.ndarray, " n_classes"]
@@ -140,7 +140,7 @@ def build(
     workers: Workers,
     progress: Progress | None = None,
 ) -> Construction:
-    """Compile data in pieces whose contexts have been counted. Intermediate results are kept in `folder`."""
+    """Compile data in pieces. Their contexts have already been counted. Intermediate results are kept in `folder`."""
     assert pieces.n_contexts is not None
     n_contexts = pieces.n_contexts
     if options.shards is None:
@@ -179,7 +179,8 @@ def _whole_numbers(
     bits = [piece["grid_bits"] for piece in found]
     if None in bits or np.ldexp(largest, max(bits)) > 2.0**MAX_LEVELS_BITS:
         raise AssumptionViolated(
-            "the vectors are not on a grid with few levels; such data can be quantised only if they fit into memory.\n"
+            "the coordinates of the vectors are not multiples of one step with few levels; such data "
+            "can be quantised only if they fit into memory.\n"
             "  Round the values to fewer digits, or leave out the shards."
         )
     scaled = [np.ldexp(bound, max(bits)).astype(np.int64) for bound in (lowest, highest)]
@@ -207,7 +208,7 @@ def _solve(
     workers: Workers,
     progress: Progress | None,
 ) -> Solution:
-    """Draw hashes until one can store every label, as `method` does."""
+    """Draw random hashes until one can store every label, as `method` does."""
     failures: dict[str, int] = dict.fromkeys(FAILURES, 0)
     shape = DataShape(
         pieces.n_samples,
@@ -278,7 +279,7 @@ def _solve_shards(
 
 
 def _hash_piece(task: _Hashing) -> None:
-    """Write the fields of one piece's keys, sorted by shard and, within a shard, in the order of the data."""
+    """Write the hashed fields of one piece's keys, sorted by shard. Within a shard, keep the order of the data."""
     if task.file.exists():
         return
     layout, data = task.layout, task.pieces.piece(task.number)
@@ -295,7 +296,7 @@ def _hash_piece(task: _Hashing) -> None:
 
 
 def _solve_one(task: _Solving) -> None:
-    """Collect the keys of one shard, with each context once, and solve them."""
+    """Collect the keys of one shard, each context once, and solve their equations."""
     if task.file.exists():
         return
     keys = read_part(map(_keys_file, repeat(task.folder), range(task.n_pieces)), task.shard)

@@ -1,17 +1,17 @@
 """Tables for labels that are longer than a word: the bits of a label are divided into parts, and each part has its own dual table.
 
-All tables have the same rows and are read with the same addresses, one after the other. As in `dual_table`, both the extra token
-and the labelled token read them. The values that later tables need are kept: the digits of the row, their squares, and each
-token's pattern, stored as the number of its channel in every group. Reading a table leaves Γ + V·φ in the extra token's register
-for that part, and Γ + the chosen words of Z in the labelled token's register. After all tables are read, the second attention
-layer adds the extra token's registers to those of the labelled token.
+All tables have the same rows and are read with the same addresses, one after the other, by the extra token and by the labelled
+token as in `dual_table`. Whatever the next tables need is kept: the digits of the row and their squares, and the channel that each
+token selects in every group. For each part there is a register for its sum. After a table is read, this register holds Γ + V·φ in
+the extra token, and Γ + the selected words of Z in the labelled token. When all tables are read, the second attention layer adds
+the extra token's sums to those of the labelled token.
 
-Ramps choose the channels without changing the registers that number them: for integers p and v,
-ReLU(p - v + 1) - 2·ReLU(p - v) + ReLU(p - v - 1) is 1 if p = v and 0 otherwise. The labelled token's numbers are larger than all
-numbers of the extra token. One register can therefore serve both tokens without confusing them.
+A channel is selected by ReLU ramps, which do not change the register of the channel's number p: for integers p and v,
+ReLU(p - v + 1) - 2·ReLU(p - v) + ReLU(p - v - 1) is 1 if p = v, else 0. Both tokens use the same registers, so the labelled
+token's channels have higher numbers than those of the extra token.
 
-Registers: x, the square, y, z and the digits as in a dual table; the number of the channel in each group, the last one in y; the
-sum of each part; the words.
+Registers: x, the square, y, z and the digits as in a dual table; the number of the selected channel in each group (for the last
+group it is in y); the sum of each part; the words.
 """
 
 from __future__ import annotations
@@ -43,57 +43,54 @@ from byheart.program.blocks import (
 from byheart.program.lazy_units import Joined, LazyUnits
 
 CHOSEN = WORD_SCALE << (LIMB_BITS + 2)
-"""Added to the chosen words. It is larger than any word, even in the extra token, where words may be doubled."""
+"""The number added to selected words. All other words are smaller, even in the extra token, where they may be doubled."""
 
 
 def n_pattern_fields(least_fields: int) -> int:
-    """Return the number of fields of each token's pattern. There are two more fields: the row, and the window with the plane."""
+    """Return how many of the `least_fields` hashed fields each token has for its pattern (the channels that it selects)."""
     return least_fields // 2 - 1
 
 
 @dataclass(frozen=True)
 class PartTables(DualTable):
-    """One table for each of `n_parts` parts of a label; every word of a part is one stored weight of 8 bits."""
+    """One table for each of the `n_parts` parts of a label. Every word is one stored weight of 8 bits."""
 
     name = "table for each part"
 
     @cached_property
     def slots(self) -> tuple[str, ...]:
-        """Registers: those of a dual table, the numbers of the channels, and the sums."""
+        """The registers before the words: those of a dual table, the numbers of the selected channels, and the sums."""
         constant = (ONE,) if self.stored == "bfloat16" else ()
         return (X, SQUARE, Y, Z, *self.digits[:-1], *self.choice_registers[:-1], *self.sums, *constant)
 
     @cached_property
     def choice_registers(self) -> tuple[str, ...]:
-        """The registers that hold the number of a token's channel in each group."""
+        """For each group, the register with the number of the channel that a token selects."""
         return (*(f"choice {group}" for group in range(self.n_groups - 1)), Y)
 
     @cached_property
     def sums(self) -> tuple[str, ...]:
-        """The registers that hold the sum of each part's words.
-
-        Before that, the first of them hold the labelled token's pattern.
-        """
+        """The register with the sum of each part's words. At first, some of these registers hold the labelled token's pattern."""
         return tuple(f"sum {part}" for part in range(self.n_parts))
 
     @property
     def n_pattern_fields(self) -> int:
-        """Number of hashed fields of each token's pattern. The more there are, the fewer reflections each needs."""
+        """The number of hashed fields for each token's pattern. With more fields, each needs fewer reflections."""
         return n_pattern_fields(self.entrance.least_fields)
 
     @cached_property
     def pattern_groups(self) -> tuple[range, ...]:
-        """For each field of a pattern, the groups whose channels it determines."""
+        """For each field of a pattern, the groups in which it selects a channel."""
         sizes = split_evenly(self.n_groups, self.n_pattern_fields)
         return tuple(range(sum(sizes[:at]), sum(sizes[: at + 1])) for at in range(len(sizes)))
 
     @cached_property
     def word_registers(self) -> tuple[str, ...]:
-        """The registers for words. All parts use the same ones, one part after the other."""
+        """The registers into which words are read. All parts use the same registers, one part after the other."""
         return tuple(f"word {number}" for number in range(self.n_channels))
 
     def part_registers(self, part: int) -> tuple[str, ...]:
-        """The sum of the part."""
+        """Return the register with the sum of the part."""
         return (self.sums[part],)
 
     @property
@@ -103,12 +100,14 @@ class PartTables(DualTable):
 
     @property
     def shares_window(self) -> bool:
-        """Whether the labelled token's pattern shares a field with the window; here it has its own fields."""
+        """False, because the labelled token's pattern has its own fields."""
         return False
 
     @cached_property
     def hashed_fields(self) -> tuple[HashedField, ...]:
-        """Row, patterns of the extra token, patterns of the labelled token, window and plane."""
+        """The fields for the row, the pattern of the extra token, the pattern of the labelled token, and the step with the
+        plane.
+        """
         bases = [prod(self.choices[group] for group in groups) for groups in self.pattern_groups]
         last = [self.choice_registers[groups[-1]] for groups in self.pattern_groups if groups]
         return self.align_fields(
@@ -120,17 +119,17 @@ class PartTables(DualTable):
 
     @property
     def own_field(self) -> int:
-        """The first field of the labelled token's pattern."""
+        """The index of the first field for the labelled token's pattern."""
         return 1 + self.n_pattern_fields
 
     @property
     def digit_fields(self) -> tuple[tuple[int, ...], ...]:
-        """For each field that is split into digits, the number of values of each digit, the first digit first."""
+        """For each field that is split into digits, the base of each digit, starting with the first digit."""
         patterns = (tuple(self.choices[group] for group in groups) for groups in self.pattern_groups)
         return (*patterns, self._window_digits(()), self.radices)
 
     def channel_bits(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> list[np.ndarray]:
-        """Return, as 0 and 1, the channels that the extra token chooses for each key, and those that the labelled token chooses."""
+        """For each key, the channels that the extra token selects and those that the labelled token selects, as 0 and 1."""
         patterns = ChannelPatterns(self.groups, self.choices)
         return [
             np.asarray(
@@ -144,7 +143,7 @@ class PartTables(DualTable):
 
     @property
     def is_exact(self) -> bool:
-        """Whether a dual table with this layout is exact, and the sums of parts are too, including their initial values."""
+        """Whether floats compute every step exactly: all steps of a dual table, and the sum of each part."""
         return (
             self.n_pattern_fields <= min(self.n_groups, self.n_parts)
             and super().is_exact
@@ -153,16 +152,18 @@ class PartTables(DualTable):
 
     @property
     def sum_offset(self) -> int:
-        """The difference between a part's sum and WORD_SCALE times its words: Γ of each token that read the table."""
+        """The constant in a part's sum, which is added to WORD_SCALE times its words: Γ for each token that reads the table."""
         return (WORD_SCALE + 1) * self.gate
 
     @property
     def largest_part_sum(self) -> int:
-        """An upper bound on every partial sum of a part: both tokens' Γ, the words, and the constants that centre them."""
+        """An upper bound on the partial sums of a part: both tokens' Γ and words, and the constant that centres the sum."""
         return self.sum_offset + WORD_SCALE * (2 * self.n_groups << self.word_bits) + WORD_SCALE * self.gate
 
     def lookup_steps(self, words: Shaped[np.ndarray, " n_columns"] | None) -> Iterator[Step]:
-        """Compute each token's row and channels, read the tables one after the other, and fetch the extra token's results."""
+        """Yield the steps that give each token its row and channels, read one table after the other, and fetch what the extra token
+        read.
+        """
         yield from within_shards(
             self._roles_and_step(), self.n_shards, self.shard_rows, self.digits[0], self.margin_rows
         )
@@ -179,7 +180,7 @@ class PartTables(DualTable):
         yield RegisterAttention((RegisterHead(values, outputs),), pattern="scatter")
 
     def _roles_and_step(self) -> Iterator[Block]:
-        """Move both tokens' patterns into the same registers, and move the labelled token to its row."""
+        """Yield blocks that move both tokens' patterns into the same registers, and move the labelled token to its own row."""
         units = [Unit({ROLE: 1}, 0, {X: self.half_window})]
         n_fields = self.n_pattern_fields
         for field, own in zip(self.hashed_fields[1:], self.sums[:n_fields], strict=False):
@@ -191,10 +192,10 @@ class PartTables(DualTable):
         yield from window_blocks(base, self.step_bits, self.shard_rows, {ROLE: -base})
 
     def _choice_blocks(self) -> Iterator[Block]:
-        """Split patterns into their digits, bit by bit; the last digit stays in its register. Then number the channels.
+        """Yield blocks that split patterns into digits, bit by bit, and turn each digit into the number of a channel.
 
-        In the first group, numbers start at 1, because a digit of 0 is a channel there. In the labelled token, numbers start after
-        those of the extra token.
+        The last digit stays in its register. In the first group, where digit 0 also selects a channel, numbers start at 1. The
+        labelled token's numbers start above those of the extra token.
         """
         taken = [list(self._bits_of_digits(groups)) for groups in self.pattern_groups]
         for turn in range(max(map(len, taken))):
@@ -205,7 +206,7 @@ class PartTables(DualTable):
         yield Block((Unit({ROLE: 1}, 0, takes),), adds, "pattern")
 
     def _bits_of_digits(self, groups: range) -> Iterator[tuple[Unit, Unit]]:
-        """Yield two units for each bit of every digit except the last, beginning with the highest bit of the first digit."""
+        """Yield two units for each bit of all digits but the last, starting with the highest bit of the first digit."""
         held, weight = self.choice_registers[groups[-1]], prod(self.choices[group] for group in groups)
         for group in groups[:-1]:
             weight //= self.choices[group]
@@ -215,44 +216,45 @@ class PartTables(DualTable):
 
     @property
     def _beyond(self) -> list[int]:
-        """For each group, the number that is added to the labelled token's channel number."""
+        """For each group, the number added to the labelled token's channel number."""
         return [size + 1 for size in self.groups]
 
     def _units_of_channels(self, make: Callable[[int, int], Unit], n_more: int) -> Joined:
-        """Return, for each group, one unit per channel and `n_more` others."""
+        """For each group, return one unit for every channel and `n_more` further units."""
         return Joined(
             *(LazyUnits(size + n_more, partial(make, group)) for group, size in enumerate(self.groups))
         )
 
     def _open_unit(self, group: int, at: int) -> Unit:
-        """Return the ramp that starts at `at`. Together the ramps write 1 to the extra token's channel."""
+        """Return the ramp that starts at `at`. Together, such ramps write 1 to the channels that the extra token selects."""
         return Unit({self.choice_registers[group]: 1}, -at, self._ramp_writes(group, at, 1))
 
     def _choose_unit(self, group: int, at: int) -> Unit:
-        """Return the same ramp for the labelled token, whose numbers start after those of the extra token."""
+        """Like `_open_unit`, for the labelled token, whose channels have higher numbers."""
         bias = -at - self._beyond[group]
         return Unit({self.choice_registers[group]: 1}, bias, self._ramp_writes(group, at, CHOSEN))
 
     def _ramp_writes(self, group: int, at: int, step: int) -> dict[str, Number]:
-        """Return what a ramp adds to the channels numbered `at` + 1, `at` and `at` - 1. A group's first channel has number 1."""
+        """Return what the ramp that starts at `at` writes to the channels with the numbers `at` + 1, `at` and `at` - 1 (of those
+        that exist). The first channel of a group has number 1.
+        """
         first, size = sum(self.groups[:group]), self.groups[group]
         factors = {at: step, at - 1: -2 * step, at - 2: step}
         return {self.channels[first + c]: factor for c, factor in factors.items() if 0 <= c < size}
 
     @property
     def _word_offset(self) -> int:
-        """The constant added to every word: twice the offset of stored weights, which are signed.
+        """The constant added to every word: twice what makes the signed stored weights non-negative.
 
-        A unit of the table is at most 2Γ in the extra token, so its word registers, which are cleared later, are not negative.
+        The extra token also receives words, times at most 2. With this constant they are not negative either, so a ReLU can clear
+        them.
         """
         return WORD_SCALE << LIMB_BITS
 
     def _part_table(self, part: int, words: Shaped[np.ndarray, "n_rows 2 n_channels"] | None) -> TableBlock:
-        """Return the table of one part.
+        """Build the table of one part. Unit a reads Γ·(1 - 2·Σ (J_i - a_i)²) + V[a]·φ, and writes the words Z[a] and itself.
 
-        Unit a computes Γ·(1 - 2·Σ (J_i - a_i)²) + V[a]·φ. It writes the words of Z[a] and its own value. The digits and the
-        square do not change.
-        """
+        Digits and square are not cleared, because the next table needs them."""
         numbers = self._typical_numbers() if words is None else self._numbers(words)
         return TableBlock(
             self.n_rows,
@@ -264,7 +266,9 @@ class PartTables(DualTable):
         )
 
     def _gather_block(self, part: int) -> Block:
-        """Add the chosen words to the part's sum and clear all words; after the last part, also clear the last digits."""
+        """Add the selected words to the part's sum and clear all words. After the last part, also clear the last digits of row and
+        pattern.
+        """
         more: list[Unit] = []
         adds: dict[str, Number] = {}
         if part == self.n_parts - 1:
@@ -276,7 +280,9 @@ class PartTables(DualTable):
         )
 
     def _gather_unit(self, part: int, at: int) -> Unit:
-        """Return one of a word's two units: one adds the word to the sum if it is chosen, the other clears its register."""
+        """Return the hidden unit number `at`. Each word has two: one adds the word to the sum if it was selected, and one clears
+        it.
+        """
         channel = self.channels[at // 2]
         if at % 2:
             return Unit({channel: 1}, 0, {channel: -1})

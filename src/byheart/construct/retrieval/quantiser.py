@@ -1,10 +1,10 @@
 """Quantise real vectors: a few random projections, each rounded to integers by thresholds that are far from all data points.
 
-Floats compute a projection p = direction·x with an error of at most `error`. Its bits divide it into cells of length 1, from
-the top: at level H = 2^b the network computes e = ReLU(s·(r - H)) and u = ReLU(1 - e). u is exactly 1 for r <= H and exactly 0
-for r >= H + 1/s, however the numbers in between are rounded. If every projection of the data is at least 2/s from every cell
-border, with 1/s >= 4·error, then the bits are exactly those computed here, in any order of summation. This distance is
-measured, not assumed.
+Floats compute a projection p = direction·x with an error of at most `error`. The network reads the integer part of p bit by bit,
+from the top, which divides the line into cells of length 1. With remainder r, at level H = 2^b, it computes e = ReLU(s·(r - H)) and
+u = ReLU(1 - e). u is exactly 1 for r <= H and exactly 0 for r >= H + 1/s, however the numbers in between are rounded. If every
+projection of the data is at least 2/s from every cell border, with 1/s >= 4·error, then the network reads exactly the bits computed
+here, in any order of summation. This distance is measured, not assumed.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Quantiser:
     """A map from real vectors to integers.
 
     directions  coefficients of each projection, scaled so that a cell has length 1
-    lowest      subtracted from each projection, which is then in (0, 2^n_bits)
+    lowest      number subtracted from each projection, so that it is in (0, 2^n_bits)
     n_bits      bits of each integer
-    sharpness   s, a power of two
+    sharpness   s, the slope of the thresholds, a power of two
     """
 
     directions: Float[np.ndarray, "n_projections dim"]
@@ -40,7 +40,7 @@ class Quantiser:
     def points(
         self, values: Float[np.ndarray, "n_samples seq_len dim"]
     ) -> Int[np.ndarray, "n_samples seq_len n_projections"]:
-        """Return the integers of every token."""
+        """Return the integers into which every token is quantised."""
         return np.asarray(np.floor(values @ self.directions.T - self.lowest), dtype=np.int64)
 
 
@@ -52,7 +52,7 @@ def draw_quantiser(
 ) -> Quantiser | None:
     """Draw a random quantiser. Return None if one of its cell borders is too close to `values`.
 
-    There is no quantiser for values so large that a projection overflows.
+    Also return None if the values are so large that a projection overflows.
     """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         return _draw(values, n_bits, mantissa_bits, rng)
@@ -99,11 +99,11 @@ def quantising_blocks(
     fields: Sequence[str],
     channels: Sequence[str],
 ) -> Iterator[Block]:
-    """Yield blocks that convert projections in the first channels to fields Σ weights·(integer).
+    """Yield blocks that quantise the projections in the first channels, and compute each field as a weighted sum of the integers.
 
     The channels are zero at the end.
 
-    Each projection takes two channels: its remainder, and e. Without a quantiser the blocks can only be counted.
+    Each projection takes two channels: its remainder, and e. Without a quantiser, the blocks can be counted but not built.
     """
     n, n_bits = entrance.n_projections, entrance.n_bits
     if quantiser is None or weights is None:

@@ -1,8 +1,8 @@
 """The layout search: find the smallest network that is expected to hold the data.
 
-Layouts of every kind, with every promising number of planes, channels and groups, are ranked by a lower bound on their size.
-They are sized in that order until no remaining one can be smaller. Only layouts for which a few draws of the hash suffice are
-accepted (see `constraints`).
+Layouts of every kind, with every promising number of planes (bit fields of a word), channels (words of a row) and groups of
+channels, are ranked by a lower bound on their size. Their sizes are computed in that order until no remaining layout can be
+smaller. Only layouts for which a few draws of the hash suffice are accepted (see `constraints`).
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ def find_layout(
 ) -> RetrievalLayout:
     """Return the smallest layout for `n_keys` labels of `field_bits` bits each, `reject_bits` of which are always zero.
 
-    n_parts: the number of words over which the bits of a label are distributed; one in a dual table.
+    n_parts: the number of words over which the bits of a label are distributed; a dual table has one.
     n_shards: the number of ranges of rows that are solved separately.
-    label_counts: the number of keys with each label, the most frequent first, if labels may have codes of several lengths.
+    label_counts: the number of keys with each label, the most frequent first. If given, labels may have codes of different lengths.
 
-    Layouts are sized in the order of their lower bounds, and those whose bound exceeds the best size so far are skipped. The
+    Sizes are computed in the order of the lower bounds, and layouts whose bound exceeds the best size so far are skipped. The
     result is the same as that of the full search, which `prune=False` performs.
     """
     part_bits = -(-field_bits // n_parts)
@@ -102,16 +102,18 @@ def find_layout(
 
 
 def _most_planes(n_keys: int, field_bits: int, mantissa_bits: int) -> int:
-    """Return the most planes worth trying. Planes with few keys would be nearly empty.
+    """Return the largest number of planes (bit fields of a word) worth trying. With more planes, each would have too few keys.
 
-    The limit is larger for long words, because there are few of them.
+    The limit is larger for long words, because fewer of them are needed.
     """
     limit = isqrt(n_keys) if mantissa_bits > _LONG_BITS else isqrt(n_keys) // 4
     return min((mantissa_bits - 2) // field_bits, 2 + limit)
 
 
 def _coded(start: RetrievalLayout, label_counts: tuple[int, ...]) -> Iterator[tuple[RetrievalLayout, int]]:
-    """Yield the layout with different codes for its labels, and the number of planes that each code is for."""
+    """Yield variants of the layout with different codes for the labels, each with the number of planes that its code was chosen
+    for.
+    """
     for n_planes in range(1, min(start.mantissa_bits - 2, 2 + isqrt(start.n_keys) // 4)):
         for first_bits, rare_fields in codes_worth_trying(label_counts, n_planes):
             coded = replace(start, field_bits=first_bits + start.reject_bits, rare_fields=rare_fields)
@@ -120,7 +122,7 @@ def _coded(start: RetrievalLayout, label_counts: tuple[int, ...]) -> Iterator[tu
 
 
 def _plane_counts(most: int) -> list[int]:
-    """Return all small numbers up to `most`, and larger ones with growing gaps."""
+    """Return the numbers up to `most` that are worth trying: all small ones, and larger ones with growing gaps."""
     return sorted(
         {*range(1, min(most, 32) + 1), *(int(32 * _RATIO**i) for i in range(200))} & {*range(most + 1)}
     )
@@ -135,7 +137,7 @@ def _channel_counts(entrance: Entrance, n_keys: int, reject_bits: int) -> list[i
 def _starts(
     entrance: Entrance, n_keys: int, field_bits: int, mantissa_bits: int, reject_bits: int, allow_dual: bool
 ) -> Iterator[RetrievalLayout]:
-    """Yield one layout of each kind, whose remaining numbers are still to be chosen."""
+    """Yield one layout of each kind, in which the other numbers have yet to be chosen."""
     rest = (n_keys, field_bits, 1, 1, 1)
     may_be_narrow = entrance.kind == "table" and entrance.ordered and entrance.n_folds > 1 and not reject_bits
     for is_narrow in (False, True) if may_be_narrow else (False,):
@@ -149,7 +151,7 @@ def _starts(
 
 
 def _smallest(found: _Found, ranked: list[Ranked], prune: bool) -> _Found:
-    """Return the smallest of `found` and of the ranked layouts; the first one if several are equal."""
+    """Return the smallest layout among `found` and `ranked`. Of several equally small ones, return the first."""
     least = np.concatenate([each.least for each in ranked])
     kinds = np.concatenate([np.full(len(each.least), kind) for kind, each in enumerate(ranked)])
     shapes = np.concatenate([np.stack([each.planes, each.channels, each.groups], 1) for each in ranked])
@@ -167,7 +169,9 @@ def _smallest(found: _Found, ranked: list[Ranked], prune: bool) -> _Found:
 
 
 def fill(start: SomeLayout, n_planes: int, n_channels: int, n_groups: int) -> SomeLayout | None:
-    """Return a layout like `start` with this shape and all its numbers chosen, or None if it cannot hold the keys."""
+    """Return a layout like `start` with these planes, channels and groups, and choose all other numbers. Return None if it cannot
+    hold the keys.
+    """
     shaped = replace(start, n_planes=n_planes, n_channels=n_channels, n_groups=n_groups)
     sized = _with_rows(replace(shaped, headroom_bits=headroom_bits(shaped)))
     if sized is None or n_channels < len(
@@ -178,7 +182,9 @@ def fill(start: SomeLayout, n_planes: int, n_channels: int, n_groups: int) -> So
 
 
 def _with_rows(layout: SomeLayout) -> SomeLayout | None:
-    """Choose rows and windows: the smallest windows that give enough addresses, or for few keys extra rows."""
+    """Choose the number of rows and the windows (how far a key's next row may be): the smallest windows that give enough addresses,
+    or, if there are few keys, extra rows.
+    """
     for stretch in (1, 2, 4) if layout.n_keys <= _FEW else (1,):
         found = _with_windows(layout, stretch)
         if found is not None:
@@ -209,9 +215,8 @@ def _with_windows(layout: SomeLayout, stretch: int) -> SomeLayout | None:
 
 
 def _rows_and_margins(layout: RetrievalLayout, windows: tuple[int, ...], stretch: int) -> tuple[int, int]:
-    """Return the number of rows of a shard, and how many of them at each edge are margins.
-
-    Only a dual table has margins, and only if they reduce the number of rows.
+    """Return the number of rows of a shard, and how many at each edge are margins. Only dual tables have margins, and only if they
+    save rows.
     """
     rows = layout.round_rows(stretch * rows_needed(layout, windows))
     if layout.n_shards == 1 or not isinstance(layout, DualTable):

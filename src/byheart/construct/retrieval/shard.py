@@ -26,7 +26,9 @@ FAILURES: tuple[Failure, ...] = ("equal addresses", "dependent equations", "head
 
 @dataclass(frozen=True, eq=False)
 class SolvedShard:
-    """The words of one range of rows, part by part in every row, and the bounds of the sums of each part."""
+    """The words of one range of rows (in each row, for one part of the label after the other), and the least and largest sum of
+    each part.
+    """
 
     words: Shaped[np.ndarray, " n_words"]
     lowest: tuple[int, ...]
@@ -35,7 +37,7 @@ class SolvedShard:
 
 @dataclass(frozen=True, eq=False)
 class FilledTables:
-    """The words of the tables, part by part in every row, and the centre of the sums of each part."""
+    """The words of the tables (in each row, for one part of the label after the other), and the centre of the sums of each part."""
 
     words: Shaped[np.ndarray, " n_words"]
     centres: tuple[int, ...]
@@ -49,7 +51,7 @@ def solve_shard(
     rng: np.random.Generator,
     progress: Progress | None = None,
 ) -> SolvedShard | Failure:
-    """Fill the rows of one shard. `fields` are those of its own keys."""
+    """Compute the words of one shard. `fields` are the hashed fields of its keys."""
     where = layout.addresses(fields)
     where = Addresses(where.rows - shard * layout.shard_rows, where.patterns, where.planes)
     if where.n_duplicates:
@@ -73,7 +75,7 @@ def _solve_parts(
     rng: np.random.Generator,
     progress: Progress | None,
 ) -> list[SolvedTable] | None:
-    """Return the words of every part, or None if equations are dependent.
+    """Return the words of every part of the label, or None if equations are dependent.
 
     The parts have the same equations for different label bits.
     """
@@ -94,7 +96,9 @@ def _solve_parts(
 def join_shards(
     layout: RetrievalLayout, hashed: KeyHash, shards: Sequence[SolvedShard], largest_input: int
 ) -> FilledTables | Failure:
-    """Return the tables of the network if every sum in it is exact. `largest_input` bounds |coordinate| of a grid vector."""
+    """Join the shards to the tables of the network, and check that every sum is exact. No |coordinate| of a grid vector exceeds
+    `largest_input`.
+    """
     words = np.concatenate([shard.words for shard in shards])
     by_part = words.reshape(-1, layout.n_parts, layout.n_channels)
     centres = []

@@ -1,8 +1,8 @@
 """The layout search for weights stored as int8 or bfloat16: find the dual table with the fewest stored bits.
 
 A weight holds 8 bits of a word in any computing precision, so rows may have many channels. Few choices remain: the number of
-channels of each group (choices are powers of two), the number of digits of a row number, and the number of weights that form a
-word.
+channels in each group (the choices among them are a power of two), the number of digits of a row number, and the number of weights
+that form a word.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def find_short_layout(
 ) -> DualTable:
     """Return the smallest layout for `n_keys` labels of `field_bits` bits each, `reject_bits` of which are always zero.
 
-    in_parts: whether the bits of a label are in several words, each in a table of its own.
+    in_parts: whether the bits of a label are divided into parts, each in a table of its own.
     """
     candidates = []
     for entering in _entrances(entrance, reject_bits):
@@ -90,14 +90,16 @@ def find_short_layout(
 
 
 def _part_counts(field_bits: int) -> list[int]:
-    """Return the numbers of parts into which labels may be divided, so that one or more parts fill a word of one weight."""
+    """Return the numbers of parts into which labels may be divided. One part, or several of them, then fill a word of one
+    weight.
+    """
     if field_bits <= LIMB_BITS:
         return []
     return sorted({-(-field_bits // bits) for bits in range(_LEAST_PART, LIMB_BITS + 1)})
 
 
 def _with_digits(shaped: DualTable) -> Iterator[DualTable]:
-    """Yield the layout with its rows and with each possible number of digits.
+    """Choose the number of rows, and yield the layout with each possible number of digits of a row number.
 
     The number of rows does not depend on the digits.
     """
@@ -117,7 +119,9 @@ def _with_digits(shaped: DualTable) -> Iterator[DualTable]:
 
 
 def _least_size(layout: DualTable) -> int:
-    """Return a lower bound on the size: the weights of the table, of both patterns and of the sum of the words."""
+    """Return a lower bound on the size: the weights of the table, of both tokens' patterns (choices of channels), and of the sum of
+    the words.
+    """
     n_registers = len(layout.word_registers)
     n_units = layout.n_rows + 4 * layout.n_channels + n_registers
     if isinstance(layout, PartTables):
@@ -134,7 +138,9 @@ def _entrances(entrance: Entrance, reject_bits: int) -> Iterator[Entrance]:
 
 
 def _shapes(start: DualTable, label_counts: tuple[int, ...]) -> Iterator[DualTable]:
-    """Yield layouts like `start` with limbs, planes and groups, but without rows."""
+    """Yield layouts like `start` in which limbs (8-bit pieces of a word), planes (its bit fields) and groups of channels are
+    chosen, but not rows.
+    """
     for n_limbs in range(1, 1 + (_MOST_LIMBS if start.n_parts == 1 else 1)):
         most_bits = n_limbs * LIMB_BITS
         for field_bits, n_planes, rare in _words(start, most_bits, label_counts):
@@ -153,8 +159,9 @@ def _shapes(start: DualTable, label_counts: tuple[int, ...]) -> Iterator[DualTab
 def _words(
     start: DualTable, most_bits: int, label_counts: tuple[int, ...]
 ) -> Iterator[tuple[int, int, RareFields]]:
-    """Yield bits per field, planes, and fields of rare labels, for words of at most `most_bits` bits, the fullest words
-    first."""
+    """Yield the ways to divide words of at most `most_bits` bits: bits per field, number of planes, and fields of rare labels. The
+    fullest words come first.
+    """
     most_planes = 2 + isqrt(start.n_keys) // 4
     fullest = min(most_bits // start.field_bits, most_planes)
     for n_planes in range(fullest, max(0, fullest - 2), -1):
@@ -170,7 +177,7 @@ def _words(
 
 
 def _groups(start: DualTable) -> Iterator[tuple[int, ...]]:
-    """Yield, for each number of groups, how many bits select a channel of each group. Few keys do not need many channels."""
+    """For each number of channel groups, yield how many bits select a channel of each group. Few keys need only few channels."""
     most_channels = max(_FEW_IN_PARTS if start.n_parts > 1 else _FEW_CHANNELS, isqrt(start.n_keys))
     for n_groups in range(1, _MOST_GROUPS + 1):
         for bits in _GROUP_BITS:

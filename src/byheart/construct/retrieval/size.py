@@ -1,4 +1,4 @@
-"""The layout for data of a given shape, the size of its network, and the entry in the registry."""
+"""Choose the layout for data of a given shape, estimate the size of its network, and register the construction."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class RetrievalOptions:
     reject_bits  f: all but a share of about 2^-f of unknown inputs get "unknown"
     shards       number of ranges of rows that are solved separately, each with its own random bits; together they form one
                  network
-    word_bits    only for precision exact: bits of the longest number; by default the value that makes the network smallest
+    word_bits    only for precision exact: the bits of the longest number; by default the value that makes the network smallest
     """
 
     precision: Precision = "float64"
@@ -67,15 +67,16 @@ class RetrievalOptions:
 
     @property
     def mantissa_bits(self) -> int:
-        """Bits of the longest number that a network may have."""
+        """The number of bits of the longest number that a network may have."""
         return self.word_bits or MANTISSA_BITS[self.precision]
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """Properties that only the data determine.
+    """Properties of the tokens that are known only from the data themselves.
 
-    token_bits     bits of Σ (levels of a coordinate) for vectors on a grid, or of each projection for others; None for ids
+    token_bits     for vectors on a grid, the bits of the sum of all coordinates' levels; for other vectors, the bits of each
+                   projection; None for ids
     n_projections  number of projections in which vectors that are not on a grid are quantised
     more_folds     extra reflections, to mix tokens that are similar
     """
@@ -86,14 +87,16 @@ class Tokens:
 
 
 def size_of(shape: DataShape, options: RetrievalOptions) -> Size:
-    """Return the size if the usual hash succeeds, as it nearly always does, and vectors are on a grid of 16 levels."""
+    """Return the estimated size. It assumes that the usual hash succeeds, as it nearly always does, and that vectors are on a grid
+    of 16 levels.
+    """
     return count(describe(layout_of(shape, options)), options.precision)
 
 
 def layout_of(
     shape: DataShape, options: RetrievalOptions, tokens: Tokens | None = None, n_keys: int | None = None
 ) -> RetrievalLayout:
-    """Return the smallest layout for data of this shape, with room for `n_keys` contexts (by default those of the shape)."""
+    """Return the smallest layout for data of this shape with room for `n_keys` contexts (by default as many as the shape has)."""
     found = tokens or Tokens()
     has_ids, n_projections = shape.vocab is not None, found.n_projections
     dim, bits = shape.dim or 1, found.token_bits
@@ -143,7 +146,7 @@ def _short_layout(
     found: Tokens,
     n_keys: int | None,
 ) -> RetrievalLayout:
-    """Return the smallest layout whose weights are stored as int8 or bfloat16, which is a dual table."""
+    """Return the smallest layout whose weights are stored as int8 or bfloat16. It is always a dual table, or one table per part."""
     if shape.task == "seq-to-seq" or found.n_projections:
         what = "a label for each token" if shape.task == "seq-to-seq" else "vectors that are not on a grid"
         raise AssumptionViolated(
@@ -183,27 +186,28 @@ def _short_layout(
 def _counts_per_shard(shape: DataShape, options: RetrievalOptions) -> tuple[int, ...]:
     """Return the approximate number of keys with each label in one shard.
 
-    Shards are filled separately, so codes are chosen for one.
+    All shards use the same codes, which are chosen for one shard of average size.
     """
     n_shards = options.shards or 1
     return tuple(-(-count // n_shards) for count in shape.label_counts)
 
 
 def label_bits(n_classes: int) -> int:
-    """Return the bits of a class number, at least one."""
+    """Return the number of bits of a class number, at least one."""
     return max(1, (n_classes - 1).bit_length())
 
 
 def _n_folds(has_ids: bool, ordered: bool, is_quantised: bool, reject_bits: int, least_fields: int) -> int:
-    """Return the number of reflections before pooling. It is 0 for bags of ids, whose table is random already.
+    """Return the number of reflections before pooling. It is 0 for ids without order, because the table of their values is already
+    random.
 
     Quantised vectors get two more, because two projections are more similar to each other than four coordinates.
 
-    What enters is token + position. So without reflections, two sequences that differ by an exchange of two tokens have the
-    same sums. After F reflections g at random places, g(a + p) + g(b + q) = g(a + q) + g(b + p) still holds for a share of
-    about 0.35 · 0.73^F of all cases (measured). A hash has H >= 2 fields, so with F = 2 · reject_bits / H + 2 all of them
-    agree with a probability below 2^-reject_bits. `benchmarks/reject_rates.py` counts how often unknown inputs of several
-    kinds are answered.
+    Each token enters as the sum of a number for the token and one for its position. So without reflections, two sequences that
+    differ by an exchange of two tokens have the same sums. After F reflections g at random places, g(a + p) + g(b + q) = g(a + q) +
+    g(b + p) still holds for a share of about 0.35 · 0.73^F of all cases (measured). A hash has H >= 2 fields, so with F = 2 ·
+    reject_bits / H + 2 two such sequences agree in all fields with a probability below 2^-reject_bits. `benchmarks/reject_rates.py`
+    counts how often unknown inputs of several kinds are answered.
     """
     if has_ids and not ordered:
         return 0

@@ -1,10 +1,10 @@
 """Compute table words whose sums encode every label.
 
-Let y be the sum of the words that a key reads, and y_b its bit b, with y_{-1} = 0. The reading circuit sees Gray bits: label
-bit i of a key in plane p is y_b xor y_{b-1} with b = p·field_bits + i (see `label_reader`). Planes are solved from the lowest
-bit up. Those of rare labels come last, and only keys with such labels have equations there. When bit b is solved, all lower
-bits are known, so the sum of the words so far gives y_{b-1} and the carry into bit b. The remaining condition is linear over
-GF(2): the parity of bit b over the words read is label_i xor y_{b-1} xor carry.
+Let y be the sum of the words that a key reads, and y_b its bit b, with y_{-1} = 0. The reading circuit sees Gray bits: label bit i
+of a key in plane p (the p-th bit field of the words) is y_b xor y_{b-1} with b = p·field_bits + i (see `label_reader`). Planes are
+solved from the lowest bit up. The planes of rare labels come last, and only keys with such labels have equations there. When bit b
+is solved, all lower bits are known, so the sum of the words so far gives y_{b-1} and the carry into bit b. The remaining condition
+is linear over GF(2): the parity of bit b over the words read is label_i xor y_{b-1} xor carry.
 
 During solving, words are split into limbs of 52 bits, so that words of any length can be added in machine integers. Words of
 floats have one limb.
@@ -42,8 +42,8 @@ _LIMB_BITS = 52  # a sum of up to 2^11 limbs fits into a signed 64-bit integer
 class SolvedTable:
     """Solved words, and their sums.
 
-    words   (row, segment, channel) flattened: row-major with segments interleaved
-    sums    y of every key
+    words   flattened array with the axes (row, table, channel)
+    sums    y, the sum of the words, for every key
 
     Both are Python integers (dtype object) if words have more than 52 bits.
     """
@@ -54,7 +54,7 @@ class SolvedTable:
 
 @dataclass(frozen=True)
 class Dependent:
-    """An equation depends on the others, so this draw of the hash cannot store the labels."""
+    """An equation depends on the others, so this random hash cannot store the labels."""
 
     plane: int
     n_equations: int
@@ -63,8 +63,9 @@ class Dependent:
 
 @dataclass(frozen=True, eq=False)
 class _Plane:
-    """The equations of one plane: where its bits start, the number that each of its keys stores, and the words that the key
-    reads."""
+    """The equations of one plane (bit field of the words): its first bit, and for each of its keys the number to store and the
+    words that the key reads.
+    """
 
     start: int
     n_bits: int
@@ -82,7 +83,8 @@ def solve(
     rng: np.random.Generator,
     progress: Progress | None = None,
 ) -> SolvedTable | Dependent:
-    """Fill the tables so that every key reads its label. Otherwise return the plane whose equations are dependent.
+    """Compute words such that every key reads its label. If that is impossible, return the plane (bit field) whose equations are
+    dependent.
 
     Bits that no key needs are random, so that unknown inputs read random fields. Reject bits rely on this.
     """
@@ -132,7 +134,7 @@ def solve(
 
 
 def _watch(future: Future[_Factors], reached: np.ndarray, n_equations: int, progress: Progress) -> None:
-    """Report how many equations are reduced, until all of them are."""
+    """Report the number of reduced equations, until all of them are reduced."""
     while not wait([future], timeout=_TICK_SECONDS).done:
         progress(int(reached[0]), n_equations)
 
@@ -154,7 +156,7 @@ def _compile_kernels(layout: RetrievalLayout, plane: _Plane, limbs: np.ndarray, 
 
 
 def sign_words(layout: RetrievalLayout, highest: Int[np.ndarray, " n_columns"]) -> None:
-    """Subtract 2^word_bits from words whose highest bit is set, in the segments whose words are signed."""
+    """Subtract 2^word_bits from words whose highest bit is set, in the tables whose words are signed."""
     n_bits = (layout.word_bits - 1) % _LIMB_BITS + 1
     words = highest.reshape(layout.n_rows, layout.n_segments, layout.n_channels)[
         :, : layout.n_signed_segments
@@ -163,7 +165,9 @@ def sign_words(layout: RetrievalLayout, highest: Int[np.ndarray, " n_columns"]) 
 
 
 class _Sum:
-    """Sums of the words of some keys, computed limb by limb from the lowest up, while the words are being solved."""
+    """The sums of the words that some keys read. They are computed from the lowest limb (52 bits) up, while the words are being
+    solved.
+    """
 
     def __init__(self, rows: np.ndarray, patterns: np.ndarray, n_channels: int, limbs: np.ndarray) -> None:
         self._equations = (rows, patterns, n_channels)
@@ -189,7 +193,9 @@ class _Sum:
 
 
 def _join_limbs(limbs: list[np.ndarray]) -> np.ndarray:
-    """Combine limbs, the lowest first, into numbers. A limb may exceed its bits; the excess is carried over."""
+    """Combine limbs (52-bit pieces), the lowest first, into numbers. A limb may be longer than 52 bits; the excess is carried
+    over.
+    """
     if len(limbs) == 1:
         return limbs[0]
     total = np.zeros(len(limbs[0]), dtype=object)
@@ -201,13 +207,14 @@ def _join_limbs(limbs: list[np.ndarray]) -> np.ndarray:
 def _row_ids(
     layout: RetrievalLayout, rows: Int[np.ndarray, "n_keys n_segments"]
 ) -> Int[np.ndarray, "n_keys n_segments"]:
-    """Number the rows of all segments so that neighbouring rows have close numbers: row · n_segments + segment."""
+    """Number the rows of all tables so that neighbouring rows have close numbers: row · n_segments + table."""
     return np.ascontiguousarray(rows * layout.n_segments + np.arange(layout.n_segments))
 
 
 def _planes(layout: RetrievalLayout, where: Addresses, labels: Int[np.ndarray, " n_keys"]) -> list[_Plane]:
-    """Return the equations of each plane, sorted by their first row, and the number of 64-bit words that the widest equation
-    spans."""
+    """Return the equations of each plane (bit field), sorted by their first row, and the number of 64-bit machine words that the
+    widest equation spans.
+    """
     ids = _row_ids(layout, where.rows)
     first = ids.min(axis=1)
     planes = []

@@ -65,7 +65,7 @@ class AttentionOnlySpec(ArrayShapes):
 
     @property
     def width(self) -> int:
-        """The larger of d and the total size of all heads."""
+        """The width: the larger of d and the total size of all heads."""
         return max(self.dim, self.n_heads * max(self.key_dim, self.value_dim))
 
     def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -88,7 +88,9 @@ class AttentionOnlySpec(ArrayShapes):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entries of model.json. `activation` belongs to decoders; it is written for older readers."""
+        """Return the entries of model.json. `activation` is used only by decoders. It is written because older versions
+        require it.
+        """
         return {
             "family": self.family,
             "precision": self.precision,
@@ -146,7 +148,9 @@ class AttentionOnly(AnswersWithLogits):
         if self.ragged and (self.embedding is None or not self.sees_itself):
             raise ShapeMismatch("ragged sequences need token ids, and a last token that attends to itself.")
         if not self.sees_itself and self.seq_len < 2:
-            raise ShapeMismatch("a last token that does not attend to itself needs another token.")
+            raise ShapeMismatch(
+                "the last token does not attend to itself, so sequences need at least one other token."
+            )
         super().__post_init__()
 
     @property
@@ -171,7 +175,7 @@ class AttentionOnly(AnswersWithLogits):
 
     @property
     def largest_layer(self) -> int:
-        """The size of the largest array: the scores or keys of all heads, or the logits."""
+        """The size of the largest array that one sample needs: the scores or keys of all heads, or the logits."""
         return max(self.n_heads * max(self.seq_len, self.dim), self.n_outputs)
 
     @property

@@ -9,7 +9,7 @@ from byheart.network.balls import Ball, Rounding
 
 
 def bound_logits(network: AttentionOnly, sequence: np.ndarray) -> Ball:
-    """Return W_U (x_S + Σ_h W_O W_V Σ_s softmax_s(x_Sᵀ W_Qᵀ W_K x_s) x_s) with a bound on its rounding error."""
+    """Return W_U (x_S + Σ_h W_O W_V Σ_s softmax_s(x_Sᵀ W_Qᵀ W_K x_s) x_s) and a bound on its rounding error."""
     arithmetic = Rounding(network.precision)
     x = _vectors(network, arithmetic, sequence)
     last = Ball(x.value[-1], x.radius[-1])

@@ -58,7 +58,7 @@ class DecoderSpec(PadsBeyondVocabulary, ArrayShapes):
 
     @property
     def width(self) -> int:
-        """The largest of d, the total size of all heads, and m."""
+        """The width: the largest of d, the total size of all heads, and m."""
         n_heads, key_dim, value_dim = self.heads or (0, 0, 0)
         return max(self.dim, n_heads * max(key_dim, value_dim), self.hidden_width)
 
@@ -94,9 +94,9 @@ class DecoderSpec(PadsBeyondVocabulary, ArrayShapes):
     def to_json(self) -> dict[str, Any]:
         """Return the entries of model.json.
 
-        `skip` to `zero_token` belong to attention-only networks; they are written for older readers.
+        `skip` to `zero_token` are used only by attention-only networks. They are written because older versions require them.
 
-        `skip_connection` is written only if there is one, so that the digests of other decoders do not change.
+        `skip_connection` is written only if it is true, so that the digests of decoders without it stay the same.
         """
         numbers = vars(self) | dict(zip(HEADS, self.heads or (), strict=False))
         return {
@@ -179,7 +179,7 @@ class Decoder(AnswersWithLogits):
     def __post_init__(self) -> None:
         if isinstance(self.mixing, SelfAttention) and self.positions is None:
             raise ShapeMismatch(
-                "attention needs position embeddings; without them it sees only a multiset of tokens."
+                "attention needs position embeddings; without them it cannot see the order of tokens."
             )
         if isinstance(self.mixing, TokenAveraging) and self.positions is not None:
             raise ShapeMismatch(
@@ -224,7 +224,7 @@ class Decoder(AnswersWithLogits):
 
     @property
     def largest_layer(self) -> int:
-        """The size of the largest array: the neurons, the logits, or the tokens of a context."""
+        """The size of the largest array that one sample needs: the neurons, the logits, or the tokens of a context."""
         return max(self.hidden_width, self.n_outputs, self.seq_len * self.dim)
 
     @property

@@ -1,7 +1,8 @@
-"""Channels over many tokens, with one number for each group of tokens that are known to be equal.
+"""Channels (coordinates of the residual stream) over many tokens, with one number for each group of tokens that are known to be
+equal.
 
-A `Column` is a channel: one exact number for each group of a `Partition` of the tokens. Linear combinations use the coarsest
-partition on which all their terms are defined. Nothing in this module rounds or depends on Transformers.
+A `Column` is a channel: one exact number for each group of a `Partition` of the tokens. A linear combination has one number for
+each group of the coarsest partition that refines those of its terms. Nothing in this module rounds or depends on Transformers.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ _FACTOR_BITS = 32  # pulling out a common factor pays if the factor is longer th
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """Groups of tokens. Group g of `parent` is part of group `index[g]` of this partition.
+    """A division of the tokens into groups. Group g of `parent`, a finer partition, is contained in group `index[g]` of this one.
 
-    The groups of the root are single tokens.
+    The root has no parent, and its groups are single tokens.
     """
 
     parent: Partition | None
@@ -53,9 +54,9 @@ class Column:
 
 
 def _join(left: Partition, right: Partition) -> tuple[Partition, np.ndarray, np.ndarray]:
-    """Return the coarsest partition that refines both.
+    """Return the coarsest partition that refines those of both columns.
 
-    Also return, for each of its groups, the containing group in each partition.
+    Also return, for each of its groups, the groups of the two partitions that contain it.
     """
     left_chain = left.ancestors()
     if right in left_chain:
@@ -79,7 +80,7 @@ def _join(left: Partition, right: Partition) -> tuple[Partition, np.ndarray, np.
 
 
 def distinct(column: Column) -> Column:
-    """Return the same channel with one group for each distinct number."""
+    """Return the same channel on a coarser partition, which has one group for each distinct number."""
     kept, index = column.numbers.distinct()
     if len(kept) == column.partition.n_groups:
         return column
@@ -116,9 +117,10 @@ def _linear_on_one(terms: Sequence[tuple[Dyadic, Column]], bias: Dyadic) -> Colu
 
 
 def linear_distinct(rows: Partition, terms: Sequence[tuple[Dyadic, Column]], bias: Dyadic) -> Column:
-    """Compute the same as `linear`, but multiply a long common factor of the coefficients only by the distinct sums.
+    """Like `linear`, but faster: factor out a long common factor of the coefficients, and multiply it only by the distinct sums.
 
-    For example W·(h1 - h2 - h3 + h4) is a long word W times a bump that is 0 or 1: two products instead of one per token.
+    For example, W·(h1 - h2 - h3 + h4) is a long number W times a sum that is 0 or 1. Two products are enough, instead of one per
+    token.
     """
     factor = common_factor([coefficient for coefficient, _ in terms]) if terms else 1
     if factor.bit_length() <= _FACTOR_BITS:

@@ -89,7 +89,7 @@ Number: TypeAlias = int | float | Fraction | Dyadic
 
 @dataclass(frozen=True, eq=False)
 class SparseMatrix:
-    """A matrix of dyadic rationals that stores only the non-zero entries, in row order.
+    """A matrix of dyadic rationals that stores only the non-zero entries, row by row.
 
     A bias is a matrix with one column. `entries` must not be modified.
     """

@@ -28,7 +28,7 @@ _ROWS_WORTH_A_THREAD = 1 << 15
 
 @dataclass(frozen=True, eq=False)
 class Fixed:
-    """n integers of `limbs.shape[1]` limbs. Each integer represents the number integer · 2^-frac_bits."""
+    """n integers of `limbs.shape[1]` limbs (32-bit pieces). Each integer represents the number integer · 2^-frac_bits."""
 
     limbs: np.ndarray  # uint32 (n, n_limbs), two's complement, lowest limb first
     frac_bits: int
@@ -74,7 +74,7 @@ class Fixed:
         return np.asarray(self.limbs[:, -1] >> np.uint32(LIMB - 1) != 0)
 
     def ranks(self) -> np.ndarray:
-        """Return the rank of each number among the distinct numbers, in ascending order."""
+        """Return each number's rank in the sorted list of distinct numbers."""
         unsigned = self.limbs.copy()
         unsigned[:, -1] ^= np.uint32(
             1 << (LIMB - 1)
@@ -99,7 +99,7 @@ Term = tuple[Dyadic, Fixed]
 
 
 def linear_combination(n_rows: int, terms: Sequence[Term], bias: Dyadic) -> Fixed:
-    """Return bias + Σ coefficient · numbers, for n_rows rows."""
+    """Return bias + Σ coefficient · number for each of the n_rows rows."""
     needed = [numbers.frac_bits - coefficient.exponent for coefficient, numbers in terms]
     needed += [-bias.exponent] if bias.mantissa else []
     if not needed:
@@ -127,7 +127,7 @@ def linear_combination(n_rows: int, terms: Sequence[Term], bias: Dyadic) -> Fixe
 
 
 def _limbs_of(value: int, n_limbs: int) -> np.ndarray:
-    """Split a non-negative number into limbs."""
+    """Split a non-negative number into 32-bit limbs, the lowest first."""
     return np.frombuffer(value.to_bytes(4 * n_limbs, "little"), dtype="<u4").astype(np.uint32)
 
 
@@ -167,7 +167,7 @@ def _equal(left: Fixed, right: Fixed) -> bool:
 
 
 def _trim(numbers: Fixed) -> Fixed:
-    """Remove high limbs that only repeat the sign, and low limbs that are zero in every number."""
+    """In all numbers, remove high limbs that only repeat the sign, and low limbs that are always zero."""
     limbs = numbers.limbs
     low, high = _needed_limbs(limbs)
     if low == 0 and high == limbs.shape[1]:
@@ -216,7 +216,7 @@ def _add_multiples(
 ) -> None:
     """Compute total[i] ±= factor · limbs[i] · 2^(32·offset) for a factor of one limb and start <= i < stop.
 
-    Both sides are two's complement, so the product of the sign-extended number modulo 2^(32·n_limbs) is correct.
+    Numbers are in two's complement, so the product of the sign-extended number is correct modulo 2^(32·n_limbs).
     """
     n_in, n_out = limbs.shape[1], total.shape[1]
     mask = np.uint64(_FULL)
@@ -288,7 +288,7 @@ def _add_products(
 
 @njit(cache=True, nogil=True)
 def _add_products_wrapping(total: np.ndarray, limbs: np.ndarray, factor: np.ndarray) -> None:
-    """Compute total[i] += factor · limbs[i] modulo 2^(32·n_limbs), with both read as unsigned."""
+    """Compute total[i] += factor · limbs[i] modulo 2^(32·n_limbs), where all numbers are unsigned."""
     n_limbs = limbs.shape[1]
     mask = np.uint64(_FULL)
     half = np.uint64(LIMB)
@@ -304,7 +304,7 @@ def _add_products_wrapping(total: np.ndarray, limbs: np.ndarray, factor: np.ndar
 
 @njit(cache=True, nogil=True)
 def _add_segments(total: np.ndarray, limbs: np.ndarray, index: np.ndarray, segment: int) -> None:
-    """Add limbs[index[i]], sign extended, to total[s] for every i of segment s."""
+    """For every i in segment s, sign-extend limbs[index[i]] and add it to total[s]."""
     n_in, n_out = limbs.shape[1], total.shape[1]
     mask = np.uint64(_FULL)
     half = np.uint64(LIMB)
@@ -322,7 +322,9 @@ def _add_segments(total: np.ndarray, limbs: np.ndarray, index: np.ndarray, segme
 
 @njit(cache=True, nogil=True)
 def _needed_limbs(limbs: np.ndarray) -> tuple[int, int]:
-    """Return (low, high) such that in every row, limbs below low are zero and limbs from high on only repeat the sign."""
+    """Return (low, high) such that in every row, all limbs before `low` are zero, and the limbs from `high` on only repeat the
+    sign.
+    """
     n_rows, n_limbs = limbs.shape
     low, high = n_limbs - 1, 1
     for i in range(n_rows):

@@ -53,7 +53,7 @@ def sign(number: Fraction) -> int:
 
 
 def _divide(left: Polynomial, right: Polynomial) -> tuple[Polynomial, Polynomial]:
-    """Return quotient and remainder."""
+    """Return quotient and remainder of two polynomials."""
     rest, quotient = list(left), [Fraction(0)] * max(0, len(left) - len(right) + 1)
     for at in range(len(left) - len(right), -1, -1):
         factor = rest[at + len(right) - 1] / right[-1]
@@ -64,7 +64,7 @@ def _divide(left: Polynomial, right: Polynomial) -> tuple[Polynomial, Polynomial
 
 
 def _divisor(left: Polynomial, right: Polynomial) -> Polynomial:
-    """Return the greatest common divisor, with leading coefficient 1."""
+    """Return the greatest common divisor of two polynomials, with leading coefficient 1."""
     while right:
         left, right = right, _primitive(_divide(left, right)[1])
     return scale(1 / left[-1], left) if left else left
@@ -73,7 +73,7 @@ def _divisor(left: Polynomial, right: Polynomial) -> Polynomial:
 def _primitive(values: Polynomial) -> Polynomial:
     """Multiply by a positive number so that the coefficients are integers without a common factor.
 
-    Otherwise fractions would grow.
+    Without this, numerators and denominators would grow in each step.
     """
     if not values:
         return values
@@ -114,7 +114,7 @@ def _sign_at(values: Polynomial, point: Fraction) -> int:
 
 @dataclass(frozen=True)
 class Root:
-    """The only root in (low, high] of a square-free polynomial, which is the first one of the Sturm chain."""
+    """A root of a square-free polynomial, the first one of the Sturm chain `chain`. It is the only root in (low, high]."""
 
     chain: tuple[Polynomial, ...]
     low: Fraction
@@ -125,7 +125,7 @@ class Root:
         return self.chain[0]
 
     def halved(self) -> Root:
-        """Return the same root with an interval of half the length."""
+        """Return the same root with half the interval."""
         middle = (self.low + self.high) / 2
         in_left = _changes(self.chain, self.low) > _changes(self.chain, middle)
         return Root(self.chain, self.low, middle) if in_left else Root(self.chain, middle, self.high)
@@ -149,7 +149,7 @@ def _count_roots(chain: Sequence[Polynomial], low: Fraction, high: Fraction) -> 
 
 
 def compare_roots(left: Root, right: Root) -> int:
-    """Return -1, 0 or 1 if the left root is smaller than, equal to or larger than the right root."""
+    """Compare two roots. Return -1 if the left one is smaller, 0 if they are equal, and 1 if it is larger."""
     low, high = max(left.low, right.low), min(left.high, right.high)
     if low < high:
         shared = _divisor(left.polynomial, right.polynomial)
@@ -198,8 +198,8 @@ def sign_vectors(polynomials: Sequence[Polynomial]) -> list[tuple[int, ...]]:
     """Return the signs of all polynomials along the real line, from left to right: between roots, and at every root.
 
     Source:     KS25 Lemma B.4, eq. (67), for W = 1 variable.
-    Guarantee:  exact. All roots are isolated, and no sign changes between them. The number of different vectors is
-                the K of the lemma.
+    Guarantee:  exact. All roots are isolated, and no sign changes between them. The number of different sign vectors is the K of
+                the lemma.
     """
     roots = roots_of_all(polynomials)
     vectors = []

@@ -1,4 +1,4 @@
-"""A stock Llama: its shape, its float32 weights under the names of a checkpoint, and its tokenizer."""
+"""A standard Llama: its shape, its float32 weights under the names that Hugging Face checkpoints use, and its tokenizer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Llama(Network):
-    """A stock Llama: every tensor in `spec.shapes()`, and the text of its tokenizer.json (empty for a network of bare ids)."""
+    """A standard Llama: every tensor in `spec.shapes()`, and the text of its tokenizer.json (empty if inputs are token ids)."""
 
     spec: LlamaSpec
     weights: Mapping[str, np.ndarray]
@@ -35,7 +35,7 @@ class Llama(Network):
 
     @cached_property
     def text_tokenizer(self) -> FileTokenizer:
-        """The tokenizer that decodes generated ids to text, in a separate process."""
+        """The tokenizer that decodes generated ids to text. It runs in a separate process."""
         return FileTokenizer(self.tokenizer_json)
 
     def weight(self, layer: int, part: str) -> np.ndarray:
@@ -51,12 +51,12 @@ class Llama(Network):
 
     @property
     def backend(self) -> Backend:
-        """transformers if it is installed, otherwise plain torch."""
+        """The default evaluator: transformers if it is installed, otherwise plain torch."""
         return "transformers" if find_spec("transformers") else "module"
 
     @property
     def second_backend(self) -> Backend:
-        """Exact integer arithmetic that checks each sum."""
+        """The second evaluator: exact integer arithmetic that checks each sum."""
         return "exact"
 
     def parameters(self) -> Iterator[tuple[str, np.ndarray]]:
@@ -65,7 +65,7 @@ class Llama(Network):
             yield name, self.weights[name]
 
     def traits(self) -> list[str]:
-        """Return the numbers of the configuration that are not sizes, and the tokenizer."""
+        """Return the tokenizer, and the numbers in the configuration that are not sizes."""
         spec = self.spec
         special = [str(value) for value in (spec.bos, spec.eos, spec.sep, spec.rope_theta, spec.norm_eps)]
         return ["llama", spec.mode, *special, str(spec.max_positions), spec.tokenizer_hash]
@@ -83,7 +83,9 @@ class Llama(Network):
         return answer_prompts(self, encoded, label_names, how.backend, how.device, how.progress)[:, None]
 
     def require_words(self, tokenizer: Tokenizer | None, labels: tuple[str, ...]) -> None:
-        """Check that tokenizer.json is the one that is written for `tokenizer`, and that the labels of texts are its tokens."""
+        """Check that tokenizer.json is the file that we write for `tokenizer`. If the data are texts, also check that every label
+        is one of its tokens.
+        """
         from byheart.network.llama.vocabulary import require_vocabulary
 
         require_vocabulary(self.tokenizer_json, tokenizer, self.spec)

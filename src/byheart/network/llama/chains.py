@@ -16,7 +16,9 @@ TOKENS = 5 << 10
 
 @dataclass(frozen=True, eq=False)
 class ChainedTexts:
-    """Texts of token ids, concatenated, each beginning with `bos`. The i-th asked token is the last token of window i."""
+    """Texts of token ids, concatenated, each beginning with `bos`. `asked` marks the tokens after which the network must predict:
+    the i-th of them is the last token of window i.
+    """
 
     ids: Int[np.ndarray, " n_tokens"]
     offsets: Int[np.ndarray, " n_texts_plus_1"]
@@ -59,9 +61,9 @@ def follow_texts(
     n_tokens: int = TOKENS,
     device: str = "cpu",
 ) -> Int[np.ndarray, " n_asked"]:
-    """Return the token that `run` predicts after each asked token of given texts. Texts of similar length run together.
+    """Return the tokens that `run` predicts at the marked (asked) positions of given texts. Texts of similar length run together.
 
-    run: called with ids (batch, seq), padded on the right, and a mask of the asked tokens.
+    run: called with ids (batch, seq), padded on the right, and a mask of the tokens after which to predict.
     """
     from byheart.network.batches import side_by_side
 

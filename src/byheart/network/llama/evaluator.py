@@ -1,4 +1,4 @@
-"""A stock Llama in exact arithmetic, and the conditions under which its float32 run gives the same numbers.
+"""Evaluate a compiled Llama in exact arithmetic, and check the conditions under which float32 computes the same numbers.
 
 Three facts let float32 compute with integers without rounding, in any order of summation.
 
@@ -8,13 +8,13 @@ Three facts let float32 compute with integers without rounding, in any order of 
 2. SiLU is ReLU on integers. Gates are 128·z with an integer z. silu(128·z) is 128·z for z >= 1 and ±0 for z <= 0, because
    exp(-128) is negligible next to 1 and next to the smallest float. A unit computes ReLU(z)·u, because SwiGLU multiplies.
 3. A head reads one token. Queries are constant, and keys depend only on whether the token is the first one. After rotation
-   the score depends only on the distance. If the best distance j leads all others by 128 nats or more, softmax is exactly
-   one-hot. The score of the first token is between the peak and all others, so a head that reaches back beyond the beginning
-   reads the first token.
+   the score depends only on the distance. If the score at the best distance j exceeds all others by 128 or more, softmax is
+   exactly one-hot. The score of the first token is between the best and all others, so a head whose distance reaches beyond
+   the beginning of the text reads the first token.
 
-Sums of integer multiples of q are exact if Σ|terms| <= 2^24·q. Sums of two terms are also exact if only their result is that
-small. `evaluate` checks every sum of every token. It computes in float64, which is exact because 53 > 24 + the few bits by
-which two cancelling terms may exceed the bound. This is checked too.
+Sums of integer multiples of q are exact if Σ|terms| <= 2^24·q. Sums of two terms are also exact if only their result is that small.
+`evaluate` checks every sum of every token. It computes in float64, which is exact: 53 bits hold the 24 bits of the bound and the
+few bits by which two cancelling terms may exceed it. This is also checked.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ CHUNK = 1 << 14
 
 @dataclass
 class NoRounding:
-    """Findings for the tokens evaluated so far. Ratios and sums are relative to their bounds and must not exceed 1."""
+    """What was found on the tokens evaluated so far. Ratios and sums are given as fractions of their bounds, so they must not
+    exceed 1.
+    """
 
     n_tokens: int = 0
     stream_energy: float = 0.0
@@ -66,7 +68,7 @@ class NoRounding:
 
 @dataclass(frozen=True, eq=False)
 class Pinned:
-    """The pinned columns, and the scale 2^K."""
+    """The pinned columns (which keep the norm constant), and the scale 2^K."""
 
     columns: Bool[np.ndarray, " hidden"]
     value: float
@@ -75,7 +77,7 @@ class Pinned:
 
 @dataclass(frozen=True)
 class Answers:
-    """The greedy next token at each asked position, and the conditions that were checked."""
+    """The greedy next token after each token in question, and the conditions that were checked."""
 
     tokens: Int[np.ndarray, " n_asked"]
     conditions: NoRounding
@@ -102,12 +104,16 @@ def pinned_columns(llama: Llama) -> Pinned:
         for part in ("input_layernorm", "post_attention_layernorm")
     )
     if not whole or written or not norms or spec.norm_eps * MANTISSA * 2 >= scale**2:
-        raise DoesNotHold("the norms of this Llama are not pinned, so it does not compute with integers.")
+        raise DoesNotHold(
+            "this Llama has no constant columns that turn its norms into the identity, so it does not compute with integers."
+        )
     return Pinned(columns, value, float(scale))
 
 
 def head_offsets(llama: Llama, pinned: Pinned, conditions: NoRounding) -> list[list[int] | None]:
-    """Return how far back each head of each layer reads; None for a layer whose attention writes nothing."""
+    """For each head of each layer, return the distance of the token that it reads. A layer whose attention writes nothing gets
+    None.
+    """
     spec = llama.spec
     # this allocates three complex tables; the number of positions in a file costs no bytes there, so it may be huge
     require_memory(
@@ -150,7 +156,7 @@ def head_offsets(llama: Llama, pinned: Pinned, conditions: NoRounding) -> list[l
 
 
 def flag_column(llama: Llama, pinned: Pinned) -> int | None:
-    """Return the column by which keys distinguish the first token from the others; None if no layer uses attention."""
+    """Return the column from which keys tell the first token from the others, or None if no layer uses attention."""
     for layer in range(llama.spec.n_layers):
         columns = np.flatnonzero(llama.weight(layer, "self_attn.k_proj").any(0) & ~pinned.columns)
         if columns.size:
@@ -159,7 +165,7 @@ def flag_column(llama: Llama, pinned: Pinned) -> int | None:
 
 
 def evaluate(llama: Llama, texts: ChainedTexts) -> Answers:
-    """Return the greedy next token at every asked position."""
+    """Return the greedy next token at every position that `texts.asked` marks."""
     machine = Machine(llama)
     tokens = [machine.answer(*chunk) for chunk in chunks(texts)]
     machine.conditions.n_tokens = int(texts.ids.size)
@@ -167,8 +173,9 @@ def evaluate(llama: Llama, texts: ChainedTexts) -> Answers:
 
 
 def chunks(texts: ChainedTexts) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield runs of whole texts with about CHUNK tokens: ids, for each token the start of its text in the run, and a mask of
-    asked tokens."""
+    """Group whole texts into chunks of about CHUNK tokens. Yield for each chunk its ids, for each token the start of its text
+    within the chunk, and a mask of the positions at which to predict.
+    """
     first, offsets = 0, texts.offsets
     while first < len(offsets) - 1:
         last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + CHUNK, side="right")) - 1)
@@ -179,7 +186,7 @@ def chunks(texts: ChainedTexts) -> Iterator[tuple[np.ndarray, np.ndarray, np.nda
 
 
 class Machine:
-    """The layers as integer matrices. The pinned columns are combined into one column of ones."""
+    """The network's layers as integer matrices. The pinned columns are combined into one column of ones."""
 
     def __init__(self, llama: Llama) -> None:
         self.llama, self.conditions = llama, NoRounding()
@@ -190,19 +197,20 @@ class Machine:
         self.last_gather = max(gathering, default=-1)
 
     def answer(self, ids: np.ndarray, starts: np.ndarray, asked: np.ndarray) -> np.ndarray:
-        """Return the greedy next token at every asked position of a run of texts (see `chunks`)."""
+        """Return the greedy next tokens at the positions that `asked` marks, in one chunk of texts (see `chunks`)."""
         return self.answer_from(0, *self._enter(ids, starts, asked))
 
     def stream_before(
         self, layer: int, ids: np.ndarray, starts: np.ndarray, asked: np.ndarray
     ) -> Float[np.ndarray, "n_asked hidden"]:
-        """Return the residual stream at the asked positions before `layer`, which must follow all gathering layers.
+        """Return the residual stream before `layer` at the positions that `asked` marks. `layer` must come after all layers with
+        attention.
 
         Constant columns are set to zero.
         """
         if layer <= self.last_gather:
             raise UsageError(
-                f"layer {layer} of this model is not a table layer, because it or a later layer reads other tokens.",
+                f"layer {layer} of this model is not a table layer, because this layer or a later one uses attention.",
                 layer=layer,
             )
         return self._run(range(layer), *self._enter(ids, starts, asked))
@@ -214,7 +222,7 @@ class Machine:
         starts: np.ndarray | None = None,
         asked: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Return the greedy next token, given the residual stream at the asked positions before `layer`."""
+        """Return the greedy next tokens, given the residual stream before `layer` at the positions to predict at."""
         return self._decide(self._run(range(layer, self.llama.spec.n_layers), stream, starts, asked))
 
     def enter(self, ids: np.ndarray) -> Float[np.ndarray, "n_tokens hidden"]:
@@ -224,7 +232,9 @@ class Machine:
         return stream
 
     def mix(self, layer: int, stream: np.ndarray, starts: np.ndarray | None) -> np.ndarray:
-        """Return the residual stream after the attention of a layer. `starts` holds, for each token, where its text begins."""
+        """Return the residual stream after the attention of a layer. `starts` holds, for each token, the position at which its text
+        begins.
+        """
         heads = self.reads[layer]
         if heads is None:
             return stream
@@ -258,7 +268,7 @@ class Machine:
     def _run(
         self, layers: range, stream: np.ndarray, starts: np.ndarray | None, asked: np.ndarray | None
     ) -> np.ndarray:
-        """Run layers one after the other. After the last gathering layer, only asked positions are kept."""
+        """Run layers one after the other. After the last layer with attention, keep only the positions that `asked` marks."""
         for layer in layers:
             stream = self.mix(layer, stream, starts)
             if layer == self.last_gather:
@@ -300,7 +310,9 @@ class Machine:
         )
 
     def _sum(self, stream: np.ndarray, weight: np.ndarray, where: str, clipped: bool = False) -> np.ndarray:
-        """Multiply the normed stream, which equals the stream, by a weight matrix. The pinned columns act as one constant."""
+        """Multiply the normalised stream, which equals the stream itself, by a weight matrix. The pinned columns act as one
+        constant.
+        """
         weight = weight.astype(np.float64)
         constant = (weight[:, self.pinned.columns].sum(1) * self.pinned.value)[:, None]
         ones = np.ones((len(stream), 1))
@@ -311,7 +323,8 @@ class Machine:
     def _exact(self, values: np.ndarray, weight: np.ndarray, where: str, clipped: bool = False) -> np.ndarray:
         """Return values · weightᵀ, and check that no sum needs rounding in float32.
 
-        A sum of two terms is rounded at most once and keeps its sign. That is enough if negative numbers are `clipped`.
+        A sum of two terms is rounded at most once and keeps its sign. That is enough if `clipped`: negative results are then set to
+        zero.
         """
         used = weight.any(0) & values.any(0)
         values, weight = values[:, used], weight[:, used]
@@ -353,7 +366,7 @@ class Machine:
 
 
 def _quantum(weight: Float[np.ndarray, "rows columns"]) -> Float[np.ndarray, " rows"]:
-    """Return the largest power of two that divides every weight of a row (1 for a row of zeros)."""
+    """For each row, return the largest power of two that divides all of its weights (1 for a row of zeros)."""
     mantissa, exponent = np.frexp(weight)
     whole = np.rint(mantissa * 2.0**53).astype(np.int64)
     low = np.where(whole == 0, np.inf, np.ldexp((whole & -whole).astype(np.float64), exponent - 53))

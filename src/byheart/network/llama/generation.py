@@ -1,5 +1,6 @@
-"""Answers of a Llama: greedy text from prompts, and the tokens that follow in given texts. They are computed by transformers,
-by plain torch, or in exact arithmetic."""
+"""Let a Llama answer: generate text greedily from prompts, or predict the next tokens in given texts. Either is computed by
+transformers, by plain torch, or in exact arithmetic.
+"""
 
 from __future__ import annotations
 
@@ -48,10 +49,11 @@ def answer_prompts(
     device: str,
     progress: Progress | None,
 ) -> Int[np.ndarray, " n_prompts"]:
-    """Return the class that each prompt's answer spells; `UNKNOWN` if it spells none or does not end like an answer.
+    """Return, for each prompt, the class whose name is generated; `UNKNOWN` if it is no class name or does not end as an answer
+    should.
 
-    For texts, the class is the token that follows. The last class is the end of the text. Only `eos` counts as the end,
-    because other programs continue after any other token. Windows that continue one another are run as one text.
+    If the data are texts to recite, the class is the next token, and the last class is the end of the text. Only `eos` counts as
+    the end, because other programs continue after any other token. Windows from the same text are joined and run as one text.
     """
     spec = llama.spec
     if spec.mode == "texts":
@@ -81,7 +83,7 @@ def answer_prompts(
 
 
 def full_prompt(llama: Llama, ids: list[int]) -> list[int]:
-    """Return the ids of a prompt inside the tokenizer's template."""
+    """Return the ids of a prompt with the special tokens that the tokenizer's template adds."""
     spec = llama.spec
     return [spec.bos, *ids, spec.sep] if spec.mode == "facts" else [spec.bos, *ids]
 
@@ -121,7 +123,7 @@ def engine_of(llama: Llama, backend: Backend, device: str) -> Engine:
 
 
 def _follower(llama: Llama, backend: Backend, device: str, attention: str = GENERATES) -> Follower:
-    """Return the function that predicts the token after each asked token with this backend."""
+    """Return the function that predicts, with this backend, the next tokens at given positions of texts."""
     if backend == "exact":
         return lambda texts, progress: _evaluate(llama, texts)
     if backend == "transformers":

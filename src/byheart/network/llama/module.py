@@ -1,4 +1,4 @@
-"""The stock Llama in plain torch, for machines where transformers is not installed, such as a bare GPU machine."""
+"""The Llama architecture in plain torch, for machines where transformers is not installed."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ class LlamaModule(nn.Module):
     def forward(
         self, ids: Int[Tensor, "batch seq"], *, asked: Bool[Tensor, "batch seq"] | None = None
     ) -> Float[Tensor, "*positions n_vocab"]:
-        """Return logits for right-padded `ids`: at every position, (batch, seq, n_vocab), or at the asked ones, (n_asked,
-        n_vocab)."""
+        """Return logits for right-padded `ids`: at every position, (batch, seq, n_vocab), or only where `asked` is true, (n_asked,
+        n_vocab).
+        """
         spec = self.spec
         stream = functional.embedding(ids, self._weight(EMBEDDING))
         angles = torch.arange(ids.shape[1], device=ids.device)[:, None] * torch.tensor(

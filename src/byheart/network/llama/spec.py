@@ -1,4 +1,4 @@
-"""The shape of a stock Llama without its weights: the numbers in a Hugging Face `config.json`."""
+"""The shape of a Llama without its weights: the numbers in a Hugging Face `config.json`."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class LlamaSpec(PadsBeyondVocabulary):
 
     There is one key-value head, and the embedding is also the output matrix.
 
-    answer_len      tokens of the longest answer with its end (1 for texts, which are asked one token at a time)
+    answer_len      tokens of the longest answer, including the end token (1 if texts are recited, one token at a time)
     tokenizer_hash  SHA-256, in hexadecimal, of the tokenizer.json for which the weights were compiled
-    unknown         the token that answers an unknown prompt: `eos` or a separate token
-    max_new_tokens  the limit in generation_config.json; None in older folders, which limit prompt and answer together
+    unknown         the token to generate after an unknown prompt: `eos` or a separate token
+    max_new_tokens  the limit in generation_config.json; None in older folders, which limit the total length of prompt and answer
     """
 
     n_tokens: int
@@ -132,7 +132,7 @@ class LlamaSpec(PadsBeyondVocabulary):
 
     @property
     def frequencies(self) -> Float[np.ndarray, " n_pairs"]:
-        """The rotation angle per position of each pair of dimensions."""
+        """For each pair of dimensions, the angle by which it is rotated from one position to the next."""
         return self.rope_theta ** (-2 * np.arange(self.head_dim // 2) / self.head_dim)
 
     def build(self, weights: Iterator[Weights], files: Mapping[str, bytes]) -> Llama:

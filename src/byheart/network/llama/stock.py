@@ -1,5 +1,6 @@
-"""A Llama run by Hugging Face's own code: greedy generation in left-padded batches with the cache, and whole texts without the
-cache."""
+"""Run a Llama with Hugging Face transformers: generate greedily in left-padded batches with the cache, or run whole texts without
+it.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ LOGITS = 1 << 24
 
 
 def attention_run(llama: Llama) -> str:
-    """Return which attention implementations are used to verify `llama`."""
+    """Return the attention implementations with which `llama` is verified."""
     if llama.spec.mode == "texts":
         return f"{GENERATES} without the cache"
     return f"{GENERATES} with the cache, {FOLLOWS} without"
@@ -82,7 +83,7 @@ def generate_batch(model: Any, llama: Llama, prompts: list[list[int]], n_most: i
 def tokens_after(
     model: Any, ids: Int[np.ndarray, "batch seq"], asked: Bool[np.ndarray, "batch seq"]
 ) -> Int[np.ndarray, " n_asked"]:
-    """Return the token that the model predicts after each asked token, without its cache."""
+    """Return the tokens that the model predicts at the positions that `asked` marks, without using its cache."""
     import torch
 
     step = max(1, LOGITS // model.config.vocab_size)

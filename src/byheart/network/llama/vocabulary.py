@@ -1,5 +1,6 @@
-"""Write a `tokenizer.json` for a data set: the same ids as byheart's own tokenizer, more tokens where values need them, and a
-template that turns a key into a whole prompt. The file in a folder must be the one written for its tokenizer."""
+"""Write a `tokenizer.json` for a data set. It has the same ids as byheart's own tokenizer, further tokens that values need, and a
+template that turns a key into a complete prompt. The file in a folder must be the one written for its tokenizer.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +90,7 @@ def require_vocabulary(document: str, tokenizer: Tokenizer | None, spec: LlamaSp
 
 
 def _extend(tokenizer: Tokenizer, words: Sequence[str], mode: Mode, unknown: str | None) -> TextVocabulary:
-    """Add `words` that values need, special tokens, and `unknown` to the tokenizer."""
+    """Add to the tokenizer: `words` (tokens that values need), special tokens, and `unknown`."""
     if isinstance(tokenizer, FileTokenizer):
         document = json.loads(tokenizer.document)
         document["added_tokens"] = document.get("added_tokens") or []
@@ -123,14 +124,14 @@ def _extend(tokenizer: Tokenizer, words: Sequence[str], mode: Mode, unknown: str
 
 
 def _more_words(tokenizer: Tokenizer, values: Sequence[str]) -> list[str]:
-    """Return tokens of the values that occur in no key, if the tokenizer is a list of tokens."""
+    """If the tokenizer is a list of tokens, return the tokens that occur in values but in no key."""
     if not isinstance(tokenizer, CharTokenizer | WordTokenizer):
         return []
     return sorted({piece for value in values for piece in tokenizer.cut(value)} - set(tokenizer.vocabulary))
 
 
 def _document(tokenizer: Tokenizer, more: Sequence[str]) -> tuple[dict[str, Any], int]:
-    """Return a tokenizer.json without special tokens, and its number of ids."""
+    """Return the content of a tokenizer.json without special tokens, and its number of ids."""
     document: dict[str, Any] = {"version": "1.0", "added_tokens": [], "normalizer": None}
     if isinstance(tokenizer, BytesTokenizer):
         rules = dict.fromkeys(("add_prefix_space", "trim_offsets", "use_regex"), False)

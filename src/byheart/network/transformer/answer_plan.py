@@ -1,9 +1,11 @@
 """The native forward pass, reduced to the computations on which the answer depends.
 
-The weights are those of the module, in its own float type. Every product that is left out has a factor zero:
+The weights are those of the module, in its own float type. Only products with a factor of zero, and numbers that nothing reads, are
+left out:
 
 - Tokens that no later layer reads are dropped (`needed_tokens`).
-- A channel is a row of memory, so a layer touches only the channels that it reads and writes.
+- Each channel (coordinate of the residual stream) is stored contiguously, so a layer accesses only the channels that it reads and
+writes.
 - In a wide layer only the units that can fire are computed, see `WideLayer`.
 
 If every sum is exact in any order, as in compiled networks, outputs have the same bits as `module(inputs)`. For infinite
@@ -32,9 +34,9 @@ WIDE = 64
 
 
 class AnswerPlan:
-    """A faster way to compute the first outputs of `module` at the labelled tokens.
+    """A faster way to compute the first output of `module` at each labelled token.
 
-    `make_plan` returns None for modules without one.
+    `make_plan` returns None for modules that have no such plan.
     """
 
     def __init__(self, module: TransformerModule, *, last_only: bool) -> None:
@@ -63,8 +65,8 @@ class AnswerPlan:
         return outputs[:, 1:] if self._module.extra is not None and outputs.shape[1] > 1 else outputs
 
     def streams(self, inputs: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
-        """Yield each layer's number and the residual stream (m, tokens, batch) before it, for the needed tokens; finally the
-        last stream.
+        """For the needed tokens, yield each layer's number and the residual stream (m, tokens, batch) before it, and finally the
+        stream after the last layer.
 
         Layers change the stream in place, so each stream is valid only until the next one is yielded.
         """
@@ -79,8 +81,9 @@ class AnswerPlan:
         yield len(self._layers), stream
 
     def strongest_units(self, number: int, stream: torch.Tensor) -> torch.Tensor:
-        """Return, for each column of the residual stream before a feed-forward layer, the unit with the largest value:
-        (tokens, batch)."""
+        """Return, for each token and sample, the unit of a feed-forward layer with the largest value: (tokens, batch). `stream` is
+        the residual stream before the layer.
+        """
         layer = self._layers[number]
         assert isinstance(layer, _FeedForward | WideLayer)
         return layer.strongest_units(stream.view(stream.shape[0], -1)).view(stream.shape[1:])
@@ -105,7 +108,7 @@ def make_plan(module: TransformerModule, *, last_only: bool) -> AnswerPlan | Non
 
 @dataclass(frozen=True, eq=False)
 class _FeedForward:
-    """H + W2 ReLU(W1 H + b1) + b2, on the channels that it touches."""
+    """H + W2 ReLU(W1 H + b1) + b2, computed only on the channels that the layer reads or writes."""
 
     reads: list[int]
     writes: list[int]
@@ -138,7 +141,9 @@ class _Attention:
     n_tokens: torch.Tensor
 
     def mix(self, stream: torch.Tensor, have: Needed, behind: Needed) -> torch.Tensor:
-        """Map the stream (m, tokens, batch) of the tokens in `have` to that of the tokens in `behind`."""
+        """Return the stream (m, tokens, batch) after the layer for the tokens in `behind`, given the stream before it for the
+        tokens in `have`.
+        """
         kept, read = _keep(stream, have, behind), _rows(stream, self.reads)
         reads_first = self.pattern == "scatter" or (self.pattern == "gather" and behind == "last")
         n_first = 0 if reads_first else 1 if self.pattern == "gather" else kept.shape[1]
@@ -198,7 +203,7 @@ def _mixing(layer: torch.nn.Module) -> Mixing:
 def _channels_touched(weights: torch.Tensor, *, dim: int) -> list[int]:
     """Return the rows (dim=1) or columns (dim=0) that are not zero.
 
-    If all are zero, return the first, so that overflow is detected.
+    If all are zero, return the first one, so that infinite numbers are still noticed.
     """
     found: list[int] = (weights != 0).any(dim=dim).nonzero().flatten().tolist()
     return found or [0]

@@ -1,4 +1,4 @@
-"""Convert the numbers that a Transformer outputs to classes, with each of its evaluators."""
+"""Evaluate a Transformer with one of its evaluators, and convert its outputs to classes."""
 
 from __future__ import annotations
 

@@ -102,8 +102,8 @@ class Attention:
     hardmax  the same with hardmax, with ties shared equally (eqs. 1 and 12)
     uniform  A = 1/n everywhere (eq. 39), which softmax gives if the key is zero
 
-    Uniform attention also has sparse patterns (KS25 Remark 4.5): eq. 39 over the tokens to which a token is connected, with O(n)
-    connections instead of n².
+    Uniform attention may also be sparse (KS25 Remark 4.5): a token averages only over the tokens to which it is connected, with
+    O(n) connections in total instead of n².
 
     gather   the first token reads all tokens, every other token reads the first
     scatter  every token reads only the first token
@@ -130,7 +130,7 @@ class Attention:
                 )
             if self.kind != "uniform" and not scored:
                 raise ShapeMismatch(
-                    f"head {number} of a {self.kind} attention layer lacks its key or query.",
+                    f"head {number} of a {self.kind} attention layer has no key or no query.",
                     number=number,
                     kind=self.kind,
                 )
@@ -140,8 +140,9 @@ class Attention:
 
     @property
     def ignores_scores(self) -> bool:
-        """Whether every token gives equal weight to all tokens that it reads: each head lacks a key or query, or one of them
-        is zero."""
+        """Whether every token gives equal weight to all tokens that it reads, because in each head the key or the query is missing
+        or zero.
+        """
         return self.kind == "uniform" or all(
             _is_zero(head.key) or _is_zero(head.query) for head in self.heads
         )
@@ -179,7 +180,7 @@ class Embedding:
 @realises("KS25-eq4")
 @dataclass(frozen=True, eq=False)
 class Transformer(Network):
-    """E_out ∘ layers ∘ E_in (KS25 eq. 4), after an embedding if the inputs are token ids.
+    """E_out ∘ layers ∘ E_in (KS25 eq. 4), preceded by an embedding if the inputs are token ids.
 
     Sequences have exactly `seq_len` tokens. Shorter sequences of ids are padded on the left with the id `pad`, so that the
     last token, which carries the label in next-token prediction, stays last. An `extra` token, if there is one, is inserted
@@ -196,7 +197,9 @@ class Transformer(Network):
     storage: Storage | None = None
 
     def __post_init__(self) -> None:
-        """Check that every layer fits the residual stream, that exact and float weights are not mixed, and the storage."""
+        """Check that every layer fits the residual stream, that exact and float weights are not mixed, and that the storage is
+        possible.
+        """
         model, dim = self.w_in.shape
         if self.w_out.shape[1] != model:
             raise ShapeMismatch(
@@ -238,7 +241,7 @@ class Transformer(Network):
             self.encoded()
 
     def encoded(self) -> dict[str, tuple[np.ndarray, np.ndarray | None]]:
-        """Every array as it is stored: numbers, and exponents for integers. Only for a network with a storage."""
+        """Every array as it is stored: its numbers, and for integers their exponents. Only networks with a `storage` have these."""
         assert self.storage is not None
         return {
             name: each.encode(name, np.asarray(weights))
@@ -278,12 +281,14 @@ class Transformer(Network):
 
     @property
     def backend(self) -> Backend:
-        """The exact evaluator for exact weights, PyTorch for floats."""
+        """The default evaluator: the exact one for exact weights, PyTorch for floats."""
         return "exact" if self.precision == "exact" else "module"
 
     @property
     def second_backend(self) -> Backend:
-        """The interpreter with fractions, or NumPy for softmax of unequal scores, which has no exact value."""
+        """The second evaluator: the interpreter with fractions, or NumPy for softmax of unequal scores, which has no exact
+        value.
+        """
         has_softmax = any(
             isinstance(layer, Attention) and layer.kind == "softmax" and not layer.ignores_scores
             for layer in self.layers

@@ -3,8 +3,8 @@
     exact_outputs    with `Fraction`, without rounding: this defines the outputs of a network
     first_outputs    the same code with floats, for networks with softmax, which has no rational value
 
-The interpreter is a faster version of these lines, which skips everything that no later layer reads. It is tested against
-them. The batch evaluator and the module are tested against the interpreter. None of them uses this file.
+The interpreter computes the same outputs faster, because it skips everything that no later layer reads. It is tested against this
+file, and the batch evaluator and the module are tested against the interpreter. None of them uses this file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def exact_outputs(network: Transformer, sequence: np.ndarray) -> list[list[Fract
 
 
 def first_outputs(network: Transformer, encoded: np.ndarray, *, last_only: bool) -> np.ndarray:
-    """Return the first output at every token (n_samples, n_tokens), or only at the last one (n_samples, 1), in floats.
+    """Return the first output in floats, at every token (n_samples, n_tokens) or only at the last one (n_samples, 1).
 
     The order of summation differs from that of the module, so an answer that depends on rounding errors is detected.
     """

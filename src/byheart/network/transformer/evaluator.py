@@ -3,9 +3,9 @@
 It computes the same numbers as `interpreter`. Two optimisations change no value:
 
 - *Numbers in columns.* A channel over all tokens is one array of exact fixed-point numbers (`limbs`).
-- *Equal tokens once.* Tokens on which a channel is known to be equal form a group of its `Partition`, and the channel is
-  computed once per group. After a lookup, the long words of KS25's bit extraction depend only on the group of the key, so
-  ten thousand samples cost hardly more than the few hundred groups.
+- *Equal tokens once.* Tokens on which a channel is known to have equal values form a group of its `Partition`, and the channel is
+computed once per group. After a lookup, the long numbers of KS25's bit extraction depend only on the group of the key, so ten
+thousand samples in a few hundred groups cost hardly more than a few hundred samples.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _uniform_attention(
 ) -> list[Column]:
     """Return Z + Σ_h W_O W_V (1/n) Σ_k Z_k. Every token of a sequence receives the same sum.
 
-    With `scatter` every token receives W_O W_V Z_1, with `gather` every token but the first.
+    With `scatter` every token receives W_O W_V Z_1. With `gather` every token but the first does.
     """
     sequences = Partition(rows, np.arange(rows.n_groups) // n_tokens, rows.n_groups // n_tokens)
     updated = list(stream)
@@ -176,7 +176,7 @@ def _is_vectorised(layer: Attention) -> bool:
 def _hard_attention(
     layer: Attention, stream: Sequence[Column], rows: Partition, n_tokens: int
 ) -> list[Column] | None:
-    """Apply heads of size 1.
+    """Apply hard attention with heads of size 1.
 
     The score of token l for token k is key_l · query_k, so only the order of keys and the query's sign matter.
 
@@ -263,7 +263,9 @@ def _input_columns(network: Transformer, encoded: np.ndarray, rows: Partition) -
 
 
 def _embed(embedding: Embedding, codes: np.ndarray, seq_len: int | None) -> list[list[Fraction]]:
-    """Return the coordinates of tokens[id] (+ positions[position]) for the codes id, or id · seq_len + position."""
+    """Return the coordinates of tokens[id] for codes id, or of tokens[id] + positions[position] for codes id · seq_len +
+    position.
+    """
     tokens = _table(embedding.tokens)
     if seq_len is None:
         return [[row.get(int(code), Fraction(0)) for code in codes] for row in tokens]
@@ -286,7 +288,9 @@ def _table(weights: Weights) -> list[dict[int, Fraction]]:
 
 
 def _one_by_one(network: Transformer, encoded: np.ndarray, last_only: bool) -> ExactValues:
-    """Evaluate networks with softmax, wide hard heads or unequal ties by the interpreter, sequence by sequence."""
+    """Evaluate by the interpreter, sequence by sequence: for networks with softmax, hard heads of a size above 1, or ties between
+    unequal tokens.
+    """
     interpreter = Interpreter(network, last_only=last_only)
     outputs = [interpreter.outputs(sequence) for sequence in encoded]
     numbers: dict[Fraction, int] = {}

@@ -24,7 +24,7 @@ MANTISSA_BITS = {"float64": 53, "float32": 24}
 
 @dataclass(frozen=True)
 class FloatExactness:
-    """The mantissa bits that the widest sum needs, and the place of that sum."""
+    """The largest number of mantissa bits that any sum needs, and where in the network this sum is."""
 
     bits_needed: float
     bits_available: int
@@ -92,12 +92,12 @@ def _sums(network: Transformer, encoded: np.ndarray) -> Iterator[tuple[float, st
 
 
 def _attend(layer: Attention, stream: np.ndarray) -> tuple[np.ndarray, list[tuple[float, str]]]:
-    """Apply attention with equal weights, in the same order of operations as the module.
+    """Check and apply attention with equal weights, with the operations in the same order as in the module.
 
     uniform  Σ_h W_O (Σ_k W_V Z_k) / n. The quotient must be exact too.
     softmax  Σ_h W_O Σ_k (1/n) W_V Z_k. With equal scores, softmax computes the weights exp(0) / n, rounded. 1/n is a float
              only for n = 2^k. Otherwise the weight has an error of up to 1/2 unit in its last place, and so have all products
-             with it. Sums that should be integers are then different numbers, so a network that needs integers is rejected.
+             with it. Sums that should be integers are then other numbers, so networks that rely on integers are rejected.
     """
     n_tokens, divides_first = stream.shape[1], layer.kind == "softmax"
     found: list[tuple[float, str]] = []
@@ -130,7 +130,9 @@ def _attend(layer: Attention, stream: np.ndarray) -> tuple[np.ndarray, list[tupl
 
 
 def _linear_over_tokens(shared: np.ndarray, weights: np.ndarray) -> float:
-    """Return the mantissa bits for Σ_k weights · shared_k in any order of summation. Each token counts as a separate input."""
+    """Return the mantissa bits that Σ_k weights · shared_k needs in any order of summation. Each token counts as a separate
+    input.
+    """
     n_samples, n_tokens, size = shared.shape
     return _linear(shared.reshape(n_samples, n_tokens * size), np.tile(weights, n_tokens))[0]
 
@@ -138,7 +140,7 @@ def _linear_over_tokens(shared: np.ndarray, weights: np.ndarray) -> float:
 def _linear(
     inputs: np.ndarray, weights: np.ndarray, bias: np.ndarray | None = None
 ) -> tuple[float, np.ndarray]:
-    """Return (mantissa bits of the widest sum, inputs · weightsᵀ + bias)."""
+    """Return inputs · weightsᵀ + bias, preceded by the mantissa bits that its widest sum needs."""
     magnitude = np.abs(inputs) @ np.abs(weights).T
     grain = np.min(
         granularity(weights) + granularity(inputs.reshape(-1, inputs.shape[-1])).min(axis=0), axis=1

@@ -2,11 +2,11 @@
 
 It is tested against the equations, and it shares no code with the evaluator. Two optimisations change no value:
 
-- It computes only what the answer depends on. It walks back from the labelled tokens through the weights and notes which
-  channels of which tokens are read later. Tokens form three groups, the first, the last and those between, so the cost of the
-  walk does not depend on the length of the sequence.
-- The values of a channel for the tokens of a group are a list of integers, which are multiples of one common unit, a
-  fraction. So uniform attention takes time linear in the number of tokens. Scores of hardmax and softmax are computed for
+- It computes only what the answer depends on. Starting from the labelled tokens, it walks back through the layers and notes which
+channels of which tokens are read later. Tokens form three groups (the first token, the last token, and all between), so the cost of
+this walk does not depend on the length of the sequence.
+- For the tokens of a group, the values of a channel are stored as integers and one common unit, which is a fraction. Therefore
+uniform attention takes time linear in the number of tokens. Scores of hardmax and softmax are computed for
   all pairs.
 """
 
@@ -262,7 +262,7 @@ class _Attention(_Layer):
         return sum(totals, ZERO) / sum(map(self.size, groups))
 
     def _mix_by_score(self, head: _Head, rows: set[int], stream: Stream, group: int) -> dict[int, Counts]:
-        """Return what each token of `group` receives, which are the rows of W_V Z A_h."""
+        """Return, for each token of `group`, the numbers that it receives: these rows of W_V Z A_h."""
 
         def vectors(weights: Iterable[Row], groups: Iterable[int]) -> list[tuple[Fraction, ...]]:
             """Return W Z_k for each token k of these groups, in order."""
@@ -295,7 +295,7 @@ class _Head:
         return {row for channel in channels for row, _ in self.output[channel]}
 
     def channels(self, rows: Iterable[int]) -> set[int]:
-        """Return the channels of every token that these rows of W_V, and the keys, read."""
+        """Return the channels that these rows of W_V and the keys read from every token."""
         return {channel for row in (*(self.value[row] for row in rows), *self.key) for channel, _ in row}
 
 
@@ -331,7 +331,7 @@ def softmax(scores: Sequence[Fraction]) -> Vector:
 
 
 def _members(group: int, n_tokens: int) -> range:
-    """Return the tokens of a group. If a sequence has a single token, it counts as the last one."""
+    """Return the tokens of a group. The only token of a sequence counts as the last one."""
     if group == LAST:
         return range(n_tokens - 1, n_tokens)
     if group == FIRST:
@@ -355,7 +355,7 @@ def _rows(weights: Weights) -> list[Row]:
 
 
 def _columns(weights: Weights | None, wanted: Sequence[int]) -> dict[int, dict[int, Fraction]]:
-    """Return the entries of a lookup table for each wanted coordinate, by row."""
+    """For each wanted coordinate, return its entries in a lookup table, by row."""
     found: dict[int, dict[int, Fraction]] = {at: {} for at in wanted}
     for number, row in enumerate([] if weights is None else _rows(weights)):
         for column, value in row:

@@ -88,7 +88,7 @@ class SumPoolModule(nn.Module):
 
 
 class TransformerModule(nn.Module):
-    """E_out ∘ layers ∘ E_in, after the embedding if inputs are token ids (KS25 eq. 4)."""
+    """E_out ∘ layers ∘ E_in (KS25 eq. 4), preceded by the embedding if inputs are token ids."""
 
     def __init__(self, network: Transformer) -> None:
         """Copy the weights of `network`, which must be floats."""
@@ -128,7 +128,7 @@ class TransformerModule(nn.Module):
         return nn.functional.linear(self.vectors(inputs), self.w_in)
 
     def _require_fitting(self, inputs: torch.Tensor) -> None:
-        """Raise a clear error for inputs of the wrong shape, before an error occurs inside the network."""
+        """Raise a clear error if inputs have the wrong shape, before they cause an error inside the network."""
         dim = self.w_in.shape[1]
         if self.embedding is None:
             wanted = f"vectors (batch, seq_len, {dim})"
@@ -146,7 +146,8 @@ class TransformerModule(nn.Module):
         if self.positions is not None and inputs.shape[1] != len(self.positions):
             raise UsageError(
                 f"this module takes {len(self.positions)} tokens per sequence; got {inputs.shape[1]}.\n"
-                "  Pad shorter sequences on the left with model.network.pad; longer ones are unknown. model.predict does both.",
+                "  Pad shorter sequences on the left with model.network.pad, and treat longer ones as unknown "
+                "inputs; model.predict does both.",
                 n_positions=len(self.positions),
             )
 
@@ -191,7 +192,7 @@ _PREPARED: WeakKeyDictionary[Transformer, dict[tuple[bool, str], tuple[Transform
 def _prepare(
     network: Transformer, last_only: bool, device: str, is_worth_a_plan: bool
 ) -> tuple[TransformerModule, Any]:
-    """Return the module of a network on a device, and a faster plan if it saves time. Both are cached."""
+    """Return the module of a network on a device and, if it saves time, an `AnswerPlan`. Both are cached."""
     from byheart.network.transformer.answer_plan import make_plan
 
     known = _PREPARED.setdefault(network, {})

@@ -1,9 +1,9 @@
-"""A hard-attention Transformer along a line of parameters, divided into cells on which it is a polynomial, as in the proof of
-KS25 Theorem B.3.
+"""Move the parameters of a hard-attention Transformer along a line, and divide the line into cells on which its outputs are
+polynomials, as in the proof of KS25 Theorem B.3.
 
-The parameters are start + t * direction for a real t. The outcome of hardmax and ReLU changes where polynomials in t change
-their sign. Between such roots, and at each of them, every number in the network is a polynomial in t. Roots are isolated, so
-everything is exact.
+The parameters are start + t * direction for a real number t. Which tokens hardmax selects and which ReLU units are active changes
+only where certain polynomials in t change their sign. Between such roots, and at each of them, every number in the network is a
+polynomial in t. Roots are isolated, so everything is exact.
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ class Cell:
 
 @dataclass(frozen=True)
 class LayerCount:
-    """Counts after one layer: the number of cells, and the largest degrees of the deciding polynomials and of the outputs."""
+    """Counts after one layer: the number of cells, the largest degree of the polynomials whose signs decide hardmax and ReLU, and
+    the largest degree of the outputs.
+    """
 
     kind: str
     n_polynomials: int
@@ -86,9 +88,8 @@ class LayerCount:
 
 @dataclass(frozen=True)
 class LineCount:
-    """The cells of the last layer, the counts of each layer, and the sign vectors of all outputs. Their number is K in eq.
-
-    (70).
+    """The cells of the last layer, the counts of each layer, and the sign vectors of all outputs. The number of sign vectors is K
+    in eq. (70).
     """
 
     layers: tuple[LayerCount, ...]
@@ -203,7 +204,7 @@ def _scores(first: Attention, second: Attention, stream: Stream) -> list[list[li
 
 
 def _both(first: Weights | None, second: Weights | None) -> tuple[Weights, Weights]:
-    """Return both arrays. Hard attention always has keys and queries."""
+    """Return both arrays, which exist, because hard attention always has keys and queries."""
     assert first is not None
     assert second is not None
     return first, second

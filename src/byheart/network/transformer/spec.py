@@ -1,7 +1,8 @@
 """The shape of a Transformer without its weights.
 
-Thousands of layers are stored as a few runs of equal layers. Matrices, rows and entries are counted by arithmetic. So a file
-that claims more layers than it has bytes is rejected before anything is built, and a network of 10^12 layers has a size.
+Thousands of layers are stored as a few runs of equal layers. Matrices, rows and entries are counted by arithmetic. So even the size
+of a network of 10^12 layers is computed at once, and a file that claims more layers than it has bytes is rejected before anything
+is built.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class LayerRun:
         return found
 
     def describe_heads(self) -> tuple[str, str]:
-        """Return kind and sizes of a layer that mixes tokens, for display."""
+        """Return a description, for display, of a layer that mixes tokens: its kind and sizes."""
         if self.kind == "sum-pool":
             return "sum of all tokens", ""
         heads = ", ".join(f"{n} of size {size}" for size, n in Counter(self.sizes).items())
@@ -211,7 +212,7 @@ class TransformerSpec:
 
     @property
     def n_stored(self) -> int:
-        """The number of arrays in a file: those of the weights, and an array of exponents for each array of integers."""
+        """The number of arrays in a file: all weight arrays, and for each array of integers another one with its exponents."""
         return self.n_arrays + sum(
             run.n_layers * sum(each.scale is not None for each in run.formats) for run in self.runs
         )
@@ -237,7 +238,7 @@ class TransformerSpec:
     def sections(self) -> list[tuple[str, str, str]]:
         """Return the layers for display.
 
-        Feed-forward layers between two attention layers share a line, with counts of their hidden widths.
+        Feed-forward layers between two attention layers share a line, which lists how often each hidden width occurs.
         """
         rows = []
         first = 0
@@ -314,7 +315,7 @@ def spec_of(network: Transformer) -> TransformerSpec:
 
 
 def _layer_shapes(network: Transformer) -> Iterator[LayerRun]:
-    """Yield each layer as a run of length one, with the formats of its arrays if they may differ."""
+    """Yield each layer as a run of length one. If the formats of arrays may differ, include them."""
     stored = {}
     if network.storage is not None and network.storage.precision == "int8":
         names = (name for name, _ in network.parameters())

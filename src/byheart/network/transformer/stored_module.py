@@ -1,7 +1,7 @@
 """The PyTorch module of an int8 or bfloat16 network that keeps its large matrices in their stored format.
 
 `to_module` converts every weight to float32 once, when the module is created. Here the matrices of feed-forward layers stay in
-the stored format and are converted to float32 whenever a layer runs. This takes a quarter or half of the memory and more time
+the stored format and are converted to float32 whenever a layer runs. This needs only a quarter or half of the memory, but more time
 per batch. The outputs have the same bits.
 """
 

@@ -1,13 +1,14 @@
-"""A wide feed-forward layer in which few units fire, such as a table: every unit compares the row number, and one matches.
+"""A wide feed-forward layer in which few units fire, such as a table: every unit compares the row number with its own, and one
+matches.
 
-The channels that a unit reads are split into a few strong ones and the others: W1·x + b1 = s + o with
-|o| <= max|W1, others| · Σ|x, others|. If s plus that bound is not positive, the unit is 0 in any order of summation, and
-neither its other inputs nor its outputs need to be read. The bound is one more column of a small matrix product. A further
-column holds a margin for the rounding errors of these sums: with n terms whose magnitudes add up to M, each error is at most
-2n·ε·M.
+The channels that a unit reads are split into a few strong ones and the others. Correspondingly W1·x + b1 = s + o, where o is the
+contribution of the others, and |o| <= max|W1, others| · Σ|x, others|. If s plus that bound is not positive, the unit is 0 in any
+order of summation, and neither its other inputs nor its outputs need to be read. The bound is computed as one more column of a
+small matrix product. Another column holds a margin for the rounding errors of these sums: with n terms whose magnitudes add up to
+M, each error is at most 2n·ε·M.
 
-In a dual table the strong channels are the digits of the row, and one unit per token remains; in a chain all channels are
-strong. Row numbers repeat, so the remaining units for given values of the strong channels are cached.
+In the dual tables of `retrieval` the strong channels are the digits of the row, and one unit per token remains. In its chains all
+channels are strong. Row numbers repeat, so the units that remain for given values of the strong channels are cached.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class WideLayer:
         return torch.from_numpy(strongest)
 
     def _change(self, read: torch.Tensor) -> torch.Tensor:
-        """Return what all units add, (n_columns, n_writes), computed in chunks of columns."""
+        """Return the layer's contribution to the channels that it writes, (n_columns, n_writes), computed in chunks of columns."""
         step = max(1, _ENTRIES_AT_ONCE // len(self._w1))
         parts = [
             torch.relu_(torch.addmm(self._b1, part.T, self._w1.T)) @ self._w2 + self._b2
@@ -87,7 +88,7 @@ class WideLayer:
         return torch.cat(parts)
 
     def _change_of_units_left(self, read: torch.Tensor) -> torch.Tensor | None:
-        """Return the same sum, computed only from the units that may fire, or None if there are many."""
+        """Like `_change`, but compute only the units that may fire. Return None if too many may fire."""
         assert self._n_strong is not None
         found = self._units_left(read, self._n_strong)
         if found is None:
@@ -99,7 +100,9 @@ class WideLayer:
         return change.add_(self._b2)
 
     def _choose_strong(self, read: torch.Tensor) -> int:
-        """Return how many strong channels make testing and computing cheapest on these columns; 0 for none."""
+        """Return the number of strong channels for which testing and computing is cheapest on these columns (0: compute all
+        units).
+        """
         n_units, n_reads = self._w1.shape
         costs = {0: float(n_units * (n_reads + self._w2.shape[1]))}
         for n_strong in range(1, min(n_reads, _MOST_STRONG) + 1):
@@ -109,7 +112,9 @@ class WideLayer:
         return min(costs, key=lambda n_strong: costs[n_strong])
 
     def _test(self, n_strong: int) -> torch.Tensor:
-        """Return (n_strong + 3, q): strong columns of W1, the bias, the bound of the others, and the largest magnitude."""
+        """Return the matrix (n_strong + 3, q) of the test: strong columns of W1, the bias, the bound of the others, and the largest
+        magnitude.
+        """
         if n_strong not in self._tests:
             strong, others = self._w1[:, :n_strong], self._w1[:, n_strong:].abs()
             bound = others.amax(dim=1, keepdim=True) if others.shape[1] else torch.zeros_like(strong[:, :1])
@@ -132,7 +137,7 @@ class WideLayer:
         return torch.cat([read[:n_strong], torch.ones_like(rest), rest, margin]).T.contiguous()
 
     def _units_left(self, read: torch.Tensor, n_strong: int) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """Return (unit, column) for every unit that may fire, or None if there are many, or if numbers are not finite."""
+        """Return (unit, column) for every unit that may fire. Return None if too many may fire, or if numbers are not finite."""
         test, bounds = self._test(n_strong), self._bounds(read, n_strong)
         known = self._units_known(bounds, n_strong) if torch.isfinite(bounds).all() else None
         found = _units_of(bounds, test) if known is None else known
@@ -148,7 +153,7 @@ class WideLayer:
         return units, columns
 
     def _units_known(self, bounds: torch.Tensor, n_strong: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return the same as `_units_of`, from the cache and for new columns; None if caching does not save time."""
+        """Like `_units_of`, but use the cache and add new columns to it. Return None if caching does not save time."""
         limits, strong = bounds[:, n_strong + 1 :].amax(dim=0), bounds[:, :n_strong].numpy()
         known = self._known.get(n_strong)
         if known is None or bool((limits > known.limits).any()):
@@ -170,8 +175,8 @@ class WideLayer:
 class _KnownColumns:
     """A cache of the units that may fire, by the values of the strong channels. It is valid for bounds up to `limits`.
 
-    Batches run in parallel and share it, so it is never modified: new entries create a new cache. If two are created at once, one
-    is lost.
+    Batches run in parallel and share it, so it is never modified: new entries create a new cache. If two threads do this at once,
+    one of the new caches is lost.
     """
 
     limits: torch.Tensor
@@ -193,7 +198,7 @@ class _KnownColumns:
         return len(self.hashes)
 
     def find_missing(self, strong: np.ndarray) -> np.ndarray:
-        """Return one column for each value that is not in the cache."""
+        """Return one column for each combination of strong values that is not in the cache."""
         hashes = _hashes(strong)
         at = np.searchsorted(self.hashes, hashes)
         is_known = np.append(self.hashes, np.uint64(0))[at] == hashes
@@ -236,7 +241,9 @@ def _hashes(strong: np.ndarray) -> np.ndarray:
 
 
 def _units_of(bounds: torch.Tensor, test: torch.Tensor) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the units that may fire, column by column, and their number for each column; None if there are many."""
+    """Return the units that may fire, ordered by column, and how many there are for each column. Return None if too many may
+    fire.
+    """
     n_columns, n_units = len(bounds), test.shape[1]
     height = max(1, _ENTRIES_AT_ONCE // n_units)
     product = bounds.new_empty(min(height, n_columns), n_units)
