@@ -147,8 +147,7 @@ class TransformerModule(nn.Module):
             raise UsageError(
                 f"this module takes {len(self.positions)} tokens per sequence; got {inputs.shape[1]}.\n"
                 "  Pad shorter sequences on the left with model.network.pad, and treat longer ones as unknown "
-                "inputs; model.predict does both.",
-                n_positions=len(self.positions),
+                "inputs; model.predict does both."
             )
 
     def forward(self, inputs: torch.Tensor, last_only: bool = False) -> torch.Tensor:
