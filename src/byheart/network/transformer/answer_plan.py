@@ -4,8 +4,8 @@ The weights are those of the module, in its own float type. Only products with a
 left out:
 
 - Tokens that no later layer reads are dropped (`needed_tokens`).
-- Each channel (coordinate of the residual stream) is stored contiguously, so a layer accesses only the channels that it reads and
-writes.
+- Each channel (coordinate of the residual stream) is stored contiguously, so a layer accesses only the channels that it reads
+  and writes.
 - In a wide layer only the units that can fire are computed, see `WideLayer`.
 
 If every sum is exact in any order, as in compiled networks, outputs have the same bits as `module(inputs)`. For infinite

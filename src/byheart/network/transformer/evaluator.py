@@ -3,9 +3,9 @@
 It computes the same numbers as `interpreter`. Two optimisations change no value:
 
 - *Numbers in columns.* A channel over all tokens is one array of exact fixed-point numbers (`limbs`).
-- *Equal tokens once.* Tokens on which a channel is known to have equal values form a group of its `Partition`, and the channel is
-computed once per group. After a lookup, the long numbers of KS25's bit extraction depend only on the group of the key, so ten
-thousand samples in a few hundred groups cost hardly more than a few hundred samples.
+- *Equal tokens once.* Tokens on which a channel is known to have equal values form a group of its `Partition`, and the
+  channel is computed once per group. After a lookup, the long numbers of KS25's bit extraction depend only on the group of
+  the key, so ten thousand samples in a few hundred groups cost hardly more than a few hundred samples.
 """
 
 from __future__ import annotations

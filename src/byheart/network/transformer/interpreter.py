@@ -2,12 +2,12 @@
 
 It is tested against the equations, and it shares no code with the evaluator. Two optimisations change no value:
 
-- It computes only what the answer depends on. Starting from the labelled tokens, it walks back through the layers and notes which
-channels of which tokens are read later. Tokens form three groups (the first token, the last token, and all between), so the cost of
-this walk does not depend on the length of the sequence.
-- For the tokens of a group, the values of a channel are stored as integers and one common unit, which is a fraction. Therefore
-uniform attention takes time linear in the number of tokens. Scores of hardmax and softmax are computed for
-  all pairs.
+- It computes only what the answer depends on. Starting from the labelled tokens, it walks back through the layers and notes
+  which channels of which tokens are read later. Tokens form three groups (the first token, the last token, and all between),
+  so the cost of this walk does not depend on the length of the sequence.
+- For the tokens of a group, the values of a channel are stored as integers and one common unit, which is a fraction.
+  Therefore uniform attention takes time linear in the number of tokens. Scores of hardmax and softmax are computed for all
+  pairs.
 """
 
 from __future__ import annotations
