@@ -147,7 +147,8 @@ class TransformerModule(nn.Module):
             raise UsageError(
                 f"this module takes {len(self.positions)} tokens per sequence; got {inputs.shape[1]}.\n"
                 "  Pad shorter sequences on the left with model.network.pad, and treat longer ones as unknown "
-                "inputs; model.predict does both."
+                "inputs; model.predict does both.",
+                n_positions=len(self.positions),
             )
 
     def forward(self, inputs: torch.Tensor, last_only: bool = False) -> torch.Tensor:
