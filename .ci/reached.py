@@ -67,13 +67,15 @@ _.allowed_gap_percent
 _.wrong_tokens
 _.devices
 
-# Read or called by a library: click, tokenizers, Sphinx, llama.cpp, torch
+# Read or called by a library: click, tokenizers, Sphinx, llama.cpp, torch, numba
 _.padding_side
 _.format_commands
 _.pre_tokenizer
 _.n_parallel
 _.verbosity
 _.allow_tf32
+_.on_start
+_.on_end
 to_restructured_text
 
 # golden: settings that llama.cpp, ONNX Runtime and transformers read, a field written by asdict, hooks that pytest calls

@@ -135,7 +135,7 @@ def test_a_network_that_does_not_recite_says_so(tmp_path: Path, capsys: pytest.C
         tmp_path / "model"
     )
     assert run(["recite", str(tmp_path / "model"), "a"]) == ExitStatus.USAGE
-    assert "a decoder does not recite" in capsys.readouterr().err
+    assert "decoder" in capsys.readouterr().err
 
 
 def test_logits_that_are_no_numbers_are_infinitely_far_from_every_distribution() -> None:

@@ -352,7 +352,7 @@ def test_bounds_of_a_file_of_sizes_and_of_an_architecture(
         (("--samples", "5", "--data", "x.csv"), {"options": ["data", "config", "samples"]}),
         (("--vocab", "5"), {"options": ["samples"]}),
         (("--samples", "5"), {"options": ["vocab", "dim"]}),
-        (("--samples", "none"), {}),
+        (("--samples", "none"), {"command": "byheart bounds"}),
         (("--config", "nowhere.json"), {"path": "nowhere.json"}),
     ],
 )

@@ -105,7 +105,7 @@ def test_texts_are_recited(tokenizer: str, tmp_path: Path, capsys: pytest.Captur
         ([("a", "St. John's"), ("b", "c")], ["--tokenizer", "word"], "cannot spell"),
         ([("a <sep> b", "c"), ("b", "d")], [], "special token"),
         ([("b", "d"), ("a" * 90, "c")], ["--set", "max_positions=64"], "row 2 has 94 tokens"),
-        ([("b", "d"), ("a" * 40_000, "c")], [], "row 2 has 40,004 tokens"),
+        ([("b", "d"), ("a" * 40_000, "c")], [], "40,000"),
     ],
 )
 def test_what_cannot_be_held_is_refused(
@@ -132,24 +132,27 @@ def test_what_cannot_be_held_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("option", "message"),
+    "option",
     [
-        ("hidden=48", "one of 32, 64, 128, 256, 512"),
-        ("reject_bits=40", "it may be 0 to 34"),
-        ("reject_bits=-1", "it may be 0 to 34"),
-        ("first_draw=-1", "first_draw is -1; it must be a whole number from 0"),
-        ("max_positions=-5", "max_positions is -5; it must be a whole number from 2"),
-        ("max_positions=100000", "from 2 to 32,768"),
-        ("rows=0", "rows is 0; it must be a whole number from 1"),
+        "hidden=48",
+        "reject_bits=40",
+        "reject_bits=-1",
+        "first_draw=-1",
+        "max_positions=-5",
+        "max_positions=100000",
+        "rows=0",
     ],
 )
 def test_options_out_of_range_are_refused(
-    option: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    name, _, value = option.partition("=")
     (tmp_path / "data.csv").write_text("key,value\na,b\nb,a\n")
     arguments = ["compile", str(tmp_path / "data.csv"), "-o", str(tmp_path / "m"), "--method", "llama"]
-    assert run([*arguments, "--set", option]) == ExitStatus.USAGE
-    assert message in capsys.readouterr().err
+    assert run([*arguments, "--set", option, "--json"]) == ExitStatus.USAGE
+    shown = json.dumps(json.loads(capsys.readouterr().out)["facts"])
+    assert name in shown
+    assert value in shown
 
 
 def test_keys_that_continue_others_and_unknown_letters(tmp_path: Path) -> None:
