@@ -1,4 +1,4 @@
-"""Data sets to be memorised: reading, tokenizing, checking and generating them, and measuring contexts and separation."""
+"""Data sets to be memorised: read, tokenize, check and generate them, and measure their contexts and separation."""
 
 from __future__ import annotations
 

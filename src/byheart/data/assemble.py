@@ -42,7 +42,7 @@ class Content:
     def labels_per_sample(self) -> Int[np.ndarray, " n_samples"]:
         """Return the number of labels of each sequence.
 
-        By task, this is one, one per token, or one per token except the first.
+        Depending on the task, this is one, one per token, or one per token except the first.
         """
         lengths = self.inputs.lengths
         if self.task == "seq-to-seq":
@@ -126,7 +126,7 @@ def content_of_documents(documents: TokenSequences, tokenizer: Tokenizer | None 
 
 
 def default_task(labels: Sequence[Any]) -> Task:
-    """Infer the task from the labels: one label per token if the first is a list, else one per sequence."""
+    """Infer the task from the labels: if the first one is a list, there is one label per token; otherwise one per sequence."""
     return "seq-to-seq" if isinstance(labels[0], (list, tuple, np.ndarray)) else "next-token"
 
 

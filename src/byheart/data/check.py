@@ -32,7 +32,9 @@ class DataReport:
 
     @cached_property
     def duplicates(self) -> Int[np.ndarray, "n_duplicates 2"]:
-        """Pairs of equal samples (same contexts, same labels): each repeated sample, with the first sample that equals it."""
+        """Pairs of equal samples (same contexts, same labels). Each repeated sample is paired with the first sample that
+        equals it.
+        """
         data = self.data
         if (
             data.task == "distribution"

@@ -1,7 +1,7 @@
-"""Convert two columns of cells to the content of a data set, without the rows that cannot be memorised.
+"""Convert two columns of a table to the content of a data set, leaving out the rows that cannot be memorised.
 
-Until all rows are encoded, a faulty row is replaced by a row with an empty input, so that every message numbers rows
-as the table does.
+Until all rows are encoded, a faulty row is replaced by a row with an empty input, so that messages use the row numbers of the
+table.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from byheart.errors import DataError, amount
 
 @dataclass(frozen=True)
 class MalformedRow:
-    """Replaces the cells of a line that is not a valid row of the table, and holds the error to report."""
+    """Stands in for a line that is not a valid row of the table, and holds the error to report."""
 
     error: DataError
 
@@ -98,7 +98,7 @@ def checked_arrays(content: Content, check: RowCheck, known: Known = NOTHING) ->
 
 
 def _standing_rows(content: Content | None, standing: Rows, check: RowCheck, known: Known) -> Content:
-    """Return the valid rows that are not too long."""
+    """Return which of the valid rows are not too long."""
     if content is not None and isinstance(content.inputs, TokenSequences):
         standing = standing & ~check.settle_lengths(content.inputs, standing)
     if content is None or not standing.any():

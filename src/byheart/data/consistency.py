@@ -25,8 +25,8 @@ Labels = Int[np.ndarray, " n_labels"]
 class Conflicts:
     """Pairs of labels that disagree although their contexts are equal.
 
-    For each further label of a context there is one pair: the place where the context first occurs, and the first
-        place with that other label. A place is (sample, position), with the position of the token that carries the
+    For each further label of a context there is one pair: the place where the context first occurs, and the first place where it
+    has that other label. A place is (sample, position), with the position of the token that carries the
         label.
     """
 
@@ -39,7 +39,9 @@ class Conflicts:
 
 
 def context_ids(inputs: Sequences, task: Task, ordered: bool) -> Labels:
-    """Return the number of each label's context. Equal contexts get equal numbers, in order of first appearance."""
+    """For each label, return a number that identifies its context. Equal contexts get equal numbers, in order of first
+    appearance.
+    """
     if task == "distribution":
         raise UsageError("each context of a document has a distribution, not a label; use contexts_of().")
     tokens, offsets = flat_tokens(inputs)
@@ -70,7 +72,7 @@ def flat_tokens(inputs: Sequences) -> tuple[Int[np.ndarray, " n_tokens"], Int[np
 
 
 def label_places(inputs: Sequences, task: Task) -> tuple[Labels, Labels]:
-    """Return the sample and position of the token that carries each label (for `set`, the last token)."""
+    """For each label, return the sample and position of the token that carries it (for `set`, the last token)."""
     samples = np.arange(len(inputs))
     lengths = inputs.lengths
     if task in ("next-token", "set"):
@@ -84,7 +86,7 @@ def label_places(inputs: Sequences, task: Task) -> tuple[Labels, Labels]:
 
 
 def find_conflicts(inputs: Sequences, labels: Labels, task: Task, contexts: Labels) -> Conflicts:
-    """Find the labels that disagree. `contexts` holds the number of each label's context."""
+    """Find the labels that disagree. `contexts` are the numbers that `context_ids` returns."""
     first_with_label = np.sort(representatives(pair_ids(contexts, labels)))
     first = representatives(contexts)[contexts[first_with_label]]
     other = first != first_with_label

@@ -1,8 +1,7 @@
 """The distinct contexts of documents, the tokens that follow each, and their entropy (MFT24 section 3).
 
 The documents are sorted in dictionary order. A prefix of a document is then new if and only if it is longer than the
-prefix that the document shares with the document before it. This numbers all prefixes in time linear in the number of
-tokens.
+prefix that the document shares with the document before it. So all prefixes can be numbered in time linear in the number of tokens.
 """
 
 from __future__ import annotations
@@ -39,11 +38,10 @@ BYTES_WRITTEN = 32
 class Contexts:
     """The contexts α¹, ..., αⁿ of documents, numbered in order of first appearance.
 
-    Context i is the first `lengths[i]` tokens of document `documents[i]`, where it appears first. It ends with token
-    `last_tokens[i]`. Without this token it is context `parents[i]`, or -1 if it is a single token. It is followed by
-    a token `counts[i]` times. The distinct tokens that follow it are `next_tokens[offsets[i]:offsets[i + 1]]`, in
-    ascending order, and `next_counts` says how often each does. Together they are a sparse row of the empirical
-    distribution π̂.
+    Context i first appears as the first `lengths[i]` tokens of document `documents[i]`. Its last token is `last_tokens[i]`.
+    `parents[i]` is the number of the context without this token, or -1 if there is none. The context is followed by a token
+    `counts[i]` times. The distinct tokens that follow it are `next_tokens[offsets[i]:offsets[i + 1]]`, in ascending order, and
+    `next_counts` holds how often each of them does. Together they are a sparse row of the empirical distribution π̂.
     """
 
     source: TokenSequences
@@ -82,7 +80,7 @@ class Contexts:
 
     @cached_property
     def successor_contexts(self) -> Int[np.ndarray, " n_successors"]:
-        """The context that each entry of `next_tokens` belongs to."""
+        """For each entry of `next_tokens`, the number of its context."""
         return freeze(np.repeat(np.arange(len(self)), np.diff(self.offsets)), np.int64)
 
     @cached_property
@@ -126,8 +124,8 @@ class Contexts:
 
     @cached_property
     def _surprisals(self) -> Float[np.ndarray, " n_successors"]:
-        """Return -log π̂ of every entry, accurate to about the last digit, as log1p of an exact difference divided by
-        a count.
+        """Return -log π̂ of every entry, accurate to about the last digit. It is computed as log1p of an exact difference divided
+        by a count.
         """
         totals = self.counts[self.successor_contexts]
         return np.asarray(np.log1p((totals - self.next_counts) / self.next_counts))
@@ -243,10 +241,10 @@ def _shared_with_previous(documents: TokenSequences) -> Int[np.ndarray, " n_docu
 def _node_numbers(
     positions: Int[np.ndarray, " n_tokens"], is_new: np.ndarray
 ) -> Int[np.ndarray, " n_tokens"]:
-    """Number the prefix that ends at each token.
+    """For each token, return the number of the prefix that ends there.
 
-    A prefix that is not new equals the prefix of the same length in the document before. Its number is that of the
-    latest new prefix that ends at this position.
+    A prefix that is not new equals the prefix of the same length in the document before. It has the same number as the latest new
+    prefix of this length.
     """
     number = np.where(is_new, np.cumsum(is_new) - 1, -1)
     by_position = np.argsort(positions, kind="stable")

@@ -70,7 +70,7 @@ def dataset_of(given: Any, labels: Any = None, **reading: Any) -> Dataset:
 
 
 def _inputs_and_labels(inputs: Any, labels: Any) -> Any:
-    """Convert X and y for `dataset_of`: to a pair of arrays, or to (input, label) pairs."""
+    """Convert X and y to what `dataset_of` accepts: a pair of arrays, or (input, label) pairs."""
     if isinstance(inputs, str | Path | Dataset | Mapping) or not hasattr(inputs, "__len__"):
         raise UsageError(
             f"labels were given, but the inputs are a {type(inputs).__name__}, not a list.\n"
@@ -87,7 +87,7 @@ def _inputs_and_labels(inputs: Any, labels: Any) -> Any:
         )
     if len(cells) != len(labels):
         raise UsageError(
-            f"there are {len(cells):,} inputs and {len(labels):,} labels; give one label for each input.",
+            f"there are {len(cells):,} inputs but {len(labels):,} labels; give one label for each input.",
             n_inputs=len(cells),
             n_labels=len(labels),
         )
@@ -112,7 +112,7 @@ def _is_vector(cell: Any) -> bool:
 
 
 def _numbers(frame: Any, names: list[str]) -> np.ndarray:
-    """Return the columns of a frame of features as vectors, one per row."""
+    """Return the rows of a data frame of numeric features as vectors."""
     try:
         return np.column_stack([np.asarray(frame[name], dtype=np.float64) for name in names])
     except (TypeError, ValueError, KeyError):

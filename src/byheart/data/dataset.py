@@ -48,16 +48,13 @@ class Dataset(Content):
     """Inputs with labels, and how to read them. A data set is immutable and has a digest.
 
     inputs: token ids (ragged) or real vectors.
-    labels: class numbers in [0, n_classes), as one flat array. For `next-token` and `set`, one per sequence, which
-        belongs to its last token. For `seq-to-seq`, one per token. For `distribution` (documents), every token except
-        the first of each document; each is the label of the prefix before it.
-    label_names: the the name of each class.
-    tokenizer: the tokenizer that converted texts to ids; None for data given as ids or vectors.
-    ordered: True if positions matter; False if only the multiset of tokens and the last token matter.
-    source: how the data set was read; None if it was not read from a file.
-    rows: the row (from 1) of each sample in the file or list it came from; None if sample i came from row i + 1.
-    left_out: the number of rows that each rule left out, such as {"on_conflict=first": 2}.
-    label_type: the type that the labels had before they were converted to text.
+    labels: class numbers in [0, n_classes), as one flat array. For `next-token` and `set`, one per sequence, which belongs to the
+    sequence's last token. For `seq-to-seq`, one per token. For `distribution` (documents), all tokens except the first of each
+    document; each is the label of the prefix before it. label_names: the name of each class. tokenizer: the tokenizer that
+    converted texts to ids; None for data given as ids or vectors. ordered: True if positions matter; False if only the multiset of
+    tokens and the last token matter. source: how the data set was read; None if it was not read from a file. rows: the row (from 1)
+    of each sample in the file or list it came from; None if sample i came from row i + 1. left_out: the number of rows that each
+    rule left out, such as {"on_conflict=first": 2}. label_type: the type that the labels had before they were converted to text.
     """
 
     def __post_init__(self) -> None:
@@ -163,9 +160,9 @@ class Dataset(Content):
 
     @property
     def label_bits(self) -> float:
-        """Bits of information in arbitrary labels: number of distinct contexts times log2(n_classes).
+        """Bits of information if labels are arbitrary: the number of distinct contexts times log2(n_classes).
 
-        A repeated sample adds none.
+        A repeated sample adds no bits.
         """
         return self.n_contexts * math.log2(self.n_classes)
 
@@ -201,7 +198,7 @@ class Dataset(Content):
 
     @cached_property
     def context_ids(self) -> Int[np.ndarray, " n_labels"]:
-        """The number of each label's context. Equal contexts get equal numbers, in order of first appearance."""
+        """For each label, a number that identifies its context. Equal contexts get equal numbers, in order of first appearance."""
         return freeze(context_ids(self.inputs, self.task, self.ordered), np.int64)
 
     @cached_property
@@ -213,7 +210,7 @@ class Dataset(Content):
         return find_conflicts(self.inputs, self.labels, self.task, self.context_ids)
 
     def contexts(self) -> Contexts:
-        """Return the distinct contexts of the documents and what follows each (task `distribution`)."""
+        """Return the distinct contexts of the documents, and the tokens that follow each (task `distribution`)."""
         if self.task != "distribution" or not isinstance(self.inputs, TokenSequences):
             raise UsageError(
                 f"contexts() is for documents (task distribution); this task is {self.task}.", task=self.task
@@ -223,7 +220,7 @@ class Dataset(Content):
     def resolved(self, on_conflict: OnConflict, known: Known = NOTHING) -> Dataset:
         """Return the data set without conflicting labels.
 
-        `error` raises ConflictingLabels if there are any. `error` raises `ConflictingLabels` if there are any.
+        `error` raises `ConflictingLabels` if there are any.
         `first`, `last` and `majority` choose one label for each context and drop the samples with another label.
         Among equally frequent labels, `majority` chooses the first. `drop` drops every sample whose context has
         conflicting labels. `keep` changes nothing, so that `check` can report them. Classes and tokens that only
@@ -292,7 +289,7 @@ class Dataset(Content):
         return sample + 1 if self.rows is None else int(self.rows[sample])
 
     def describe_input(self, sample: int) -> str:
-        """Describe one input for people: its text, ids or vectors, shortened."""
+        """Return a short description of one input for display: its text, ids or vectors."""
         if isinstance(self.inputs, TokenSequences) and self.tokenizer is not None:
             text = self.tokenizer.decode(self.inputs[sample].tolist())
             return repr(text) if len(text) <= _SHOWN else repr(text[:_SHOWN]) + "…"
@@ -402,7 +399,7 @@ class Dataset(Content):
     ) -> Dataset:
         """Make a data set from a pandas or polars data frame: the columns `key` and `value`, or its only two columns.
 
-        input, label: name other columns. options: as for `from_pairs`; a missing or empty label is refused as in a file, unless
+        input, label: name other columns. options: as for `from_pairs`. As in a file, a missing or empty label is an error, unless
         `empty_labels` says otherwise.
         """
         on_conflict = options.pop("on_conflict", "error")
@@ -489,7 +486,9 @@ class Dataset(Content):
         label_names: Sequence[str] | None = None,
         **rules: Unpack[RowOptions],
     ) -> Dataset:
-        """Read an .npz with `inputs` (vectors (N, n, d), floats (N, d) or ids (N, n)) and `labels` (N,) or (N, n)."""
+        """Read an .npz file with two arrays: `inputs`, of vectors (N, n, d), floats (N, d) or ids (N, n), and `labels`, (N,) or (N,
+        n).
+        """
         how: dict[str, Any] = {"task": task, "ordered": ordered, "label_names": label_names}
         return cls._read(path, "npz", on_conflict=on_conflict, **how, **rules)
 
@@ -527,9 +526,9 @@ class Dataset(Content):
 
     @classmethod
     def _settled(cls, content: Content, check: RowCheck, on_conflict: OnConflict, known: Known) -> Dataset:
-        """Return the data set without the rows that rules leave out.
+        """Return the data set without the rows that the given rules leave out.
 
-        Faults found here are raised together with those already in `check`.
+        Faults that are found here are raised as one error, together with those already in `check`.
         """
         data = content if isinstance(content, cls) else cls._of(content)
         n_rows = int(data.rows.max()) if data.rows is not None else data.n_samples
@@ -559,15 +558,15 @@ class Dataset(Content):
         return replace(settled, left_out={**check.left_out, **settled.left_out})
 
     def _row_mask(self, samples: Int[np.ndarray, " n"], n_rows: int) -> Bool[np.ndarray, " n_rows"]:
-        """Return a mask that marks the rows of the source that some samples came from."""
+        """Return a mask of the rows of the source from which these samples were read."""
         mask = np.zeros(n_rows, dtype=bool)
         mask[(samples if self.rows is None else self.rows[samples] - 1)] = True
         return mask
 
 
 def _whole_numbers(given: Any, what: str, remedy: str) -> Int[np.ndarray, " n_given"]:
-    """Check that indices of samples or classes are integers, because 0.5 or a mask would be converted to other
-    numbers without an error.
+    """Check that indices of samples or classes are integers. Without this check, 0.5 or a mask would be converted to other numbers
+    without an error.
     """
     numbers = np.asarray(given).reshape(-1)
     if numbers.size and numbers.dtype.kind not in "iu":

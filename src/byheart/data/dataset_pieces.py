@@ -37,7 +37,7 @@ _OWN_VOCABULARY = ("char", "word")  # tokenizers whose vocabulary is made of the
 
 @dataclass(frozen=True, eq=False)
 class TokensInPlace:
-    """The distinct (token id, position) pairs, both counted from 0, and the number of distinct last tokens."""
+    """The distinct pairs (token id, position), with positions counted from 0, and the number of distinct last tokens."""
 
     ids: Int[np.ndarray, " n_pairs"]
     positions: Int[np.ndarray, " n_pairs"]
@@ -50,7 +50,7 @@ class DatasetPieces:
 
     sizes         number of samples in each piece
     shortest      number of tokens in the shortest sequence
-    label_counts  number of contexts with each label or, before contexts are counted, number of samples with it
+    label_counts  number of contexts with each label; before contexts are counted, number of samples with each label
     n_contexts    number of distinct contexts; None until `count_contexts` has counted them
     """
 
@@ -131,7 +131,7 @@ class DatasetPieces:
             yield last
 
     def pieces(self) -> Iterator[Dataset]:
-        """Yield the pieces in order, with one in memory at a time."""
+        """Yield the pieces in order. Only one is in memory at a time."""
         return map(self.piece, range(len(self.sizes)))
 
     def piece(self, number: int) -> Dataset:
@@ -156,7 +156,7 @@ class DatasetPieces:
 
     @cached_property
     def _numbers(self) -> tuple[dict[str, int], dict[str, int]]:
-        """Return two dictionaries with the number of each token and of each label."""
+        """Return two dictionaries: the number of each token, and the number of each label."""
         words = () if self.tokenizer is None else self.tokenizer.vocabulary
         tokens, labels = ({name: i for i, name in enumerate(names)} for names in (words, self.label_names))
         return tokens, labels
@@ -284,7 +284,7 @@ def _merge(folder: Path, n_pieces: int, source: DataSource, given: Tokenizer | N
 
 
 def _are_numbers(found: list[dict[str, Any]]) -> bool:
-    """Return whether all labels were whole numbers, which are then sorted by value."""
+    """Return whether all labels were whole numbers. If so, they are sorted by value."""
     return all(
         all(name.lstrip("-").isdigit() for name in piece["label_names"])
         and piece["label_names"] == sorted(piece["label_names"], key=int)

@@ -42,7 +42,7 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
 def context_fingerprints(inputs: Sequences, task: Task, ordered: bool) -> UInt64[np.ndarray, "n_samples 2"]:
-    """Return the fingerprint of each sample's context, which is defined in `consistency`. No input may be empty."""
+    """Return the fingerprint of each sample's context (see `consistency`). No input may be empty."""
     return np.stack([_hash_contexts(inputs, task, ordered, salt) for salt in _SALTS], axis=1)
 
 
@@ -165,7 +165,7 @@ def _sort_piece(task: _Piece) -> None:
 
 
 def _count_partition(task: _Partition) -> None:
-    """Count the distinct contexts of one partition and the conflicting labels."""
+    """Count the distinct contexts in one partition of the fingerprints, and the contexts with conflicting labels."""
     if task.file.exists():
         return
     found = read_part(map(_piece_file, repeat(task.folder), range(task.n_pieces)), task.number)

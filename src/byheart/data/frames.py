@@ -10,7 +10,7 @@ LIBRARIES = ("pandas", "polars", "pyarrow")
 
 
 def is_frame(given: Any) -> bool:
-    """Return whether `given` is a data frame, without importing any of the libraries."""
+    """Return whether `given` is a data frame. This imports none of the libraries."""
     return type(given).__module__.split(".")[0] in LIBRARIES and hasattr(given, "columns")
 
 
@@ -56,7 +56,7 @@ def frame_columns(
 ) -> tuple[tuple[str, str], list[Any], list[Any]]:
     """Return the names of two columns and their cells, with None for each missing cell.
 
-    By default, these are `key` and `value`, or the only two.
+    By default, these are the columns `key` and `value`, or the only two columns.
     """
     if not is_frame(frame):
         raise UsageError(

@@ -1,7 +1,7 @@
 """Generate random data sets of every kind that the papers use. The same arguments always give the same data set.
 
-Labels are drawn independently and uniformly. If two samples have equal contexts, the later one takes the label of the
-earlier, so that every data set made here can be memorised.
+Labels are drawn independently and uniformly. If two samples have equal contexts, the later one gets the label of the earlier one,
+so every data set generated here can be memorised.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def associations(n_vocab: int = 50, seq_len: int = 2, *, seed: int) -> Dataset:
 
 
 def zipf_documents(n_documents: int, n_tokens: int = 10, n_vocab: int = 500, *, seed: int) -> Dataset:
-    """Generate documents that share prefixes, as stories do (similar to the data of MFT24 section 7).
+    """Generate documents with common prefixes, like stories (similar to the data of MFT24 section 7).
 
     The token with rank k follows a prefix with probability proportional to 1/k², where the ranking of the vocabulary
     is shifted by a number that depends on the previous token. Openings therefore recur often, and every context has
@@ -120,8 +120,8 @@ def random_labels(
 def story_openings(texts: Sequence[str], n_documents: int, *, seed: int = 0, n_tokens: int = 10) -> Dataset:
     r"""Shuffle the texts, cut each to its first `n_tokens` tokens, and take the first `n_documents`.
 
-    Source:   MFT24 section 7. Tokens are `\w+|[^\w\s]+` with case kept; texts with fewer than `n_tokens` are
-        left out; the vocabulary is that of the chosen documents alone.
+    Source:   MFT24 section 7. Tokens are matches of `\w+|[^\w\s]+`, with case kept. Texts with fewer than `n_tokens` tokens are
+              left out. The vocabulary contains only tokens of the chosen documents.
     Departs:  the shuffle is numpy's `default_rng(seed)`, so the chosen documents differ from those of the authors.
     """
     chosen: list[list[str]] = []

@@ -54,7 +54,9 @@ def keep_rows(content: C, keep: Bool[np.ndarray, " n_samples"], known: Known = N
 def _without_lost_tokens(
     inputs: Sequences, before: Sequences, tokenizer: Tokenizer | None
 ) -> tuple[Sequences, Tokenizer | None]:
-    """Remove the tokens that no longer occur from inputs and tokenizer. This is for a vocabulary that was found in the data."""
+    """Remove tokens that no longer occur from inputs and tokenizer. This applies only if the vocabulary was derived from the
+    data.
+    """
     if not isinstance(inputs, TokenSequences) or not isinstance(before, TokenSequences):
         return inputs, tokenizer
     if isinstance(tokenizer, CharTokenizer | WordTokenizer | IdTokenizer):
@@ -71,7 +73,7 @@ def _renumber(
     before: Int[np.ndarray, " n_before"],
     stays: Bool[np.ndarray, " n_names"],
 ) -> tuple[Int[np.ndarray, " n_kept"], Int[np.ndarray, " n_left"]]:
-    """Renumber without the numbers that no longer occur.
+    """Renumber values so that there are no gaps for numbers that no longer occur.
 
     Return the new numbers, and the old number of each number that is left.
     """

@@ -1,4 +1,4 @@
-"""The type that labels had before they were written as text, and how to restore it.
+"""Record the type that labels had before they were converted to text, and restore it in answers.
 
 Class names are texts, so that the same data have the same digest whether they come from a file or from Python. A data
 set records whether its labels were all whole numbers, all numbers or all Booleans. Its model then answers with values

@@ -15,9 +15,9 @@ Element = TypeVar("Element", bound=Hashable)
 @realises("KS25-D A.1")
 @dataclass(frozen=True)
 class Multiset(Generic[Element]):
-    """A finite multiset, stored as how often each element occurs. Equal multisets compare equal and have equal hashes.
+    """A finite multiset, stored as a count for each element. Equal multisets compare equal and have equal hashes.
 
-    `items` are pairs (element, multiplicity), each multiplicity at least 1; make one with `Multiset.of`.
+    `items` are pairs (element, multiplicity), each multiplicity at least 1. Create a multiset with `Multiset.of`.
     """
 
     items: frozenset[tuple[Element, int]]
@@ -28,7 +28,7 @@ class Multiset(Generic[Element]):
         return cls(frozenset(Counter(elements).items()))
 
     def __getitem__(self, element: Element) -> int:
-        """Return the multiplicity of an element, 0 for one that does not occur."""
+        """Return how often an element occurs."""
         return next((count for other, count in self.items if other == element), 0)
 
     @property

@@ -36,7 +36,7 @@ KINDS = (*DIALECTS, "parquet", "npz")
 
 
 def read_pieces(path: Path, n_known: int, **options: Unpack[TableOptions]) -> Iterator[Content]:
-    """Yield the rows of a file in order, as pieces that each have their own vocabulary and label names.
+    """Yield the rows of a file, in order and in pieces. Each piece has its own vocabulary and label names.
 
     The first `n_known` pieces are skipped.
     """

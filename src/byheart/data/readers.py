@@ -49,7 +49,10 @@ def read_content(
     if task == "distribution" or (task is None and _holds_documents(path, kind, written, options)):
         return read_documents(path, kind, **options)
     if kind == "txt":
-        raise UsageError(f"{path} holds documents, whose task is distribution, not {task}.", path=str(path))
+        raise UsageError(
+            f"{path} contains documents, which can be read only for the task distribution, not {task}.",
+            path=str(path),
+        )
     if kind == "npz":
         require_content(path)
         arrays = read_npz(path, ("inputs", "labels"))
@@ -67,7 +70,7 @@ def read_content(
 def describe_source(
     path: Path, options: TableOptions, tokenizer: str | None, told: Sequence[str] = TOLD
 ) -> DataSource:
-    """Return a record of how a file was read: the options named in `told` and the name of the tokenizer."""
+    """Return a record of how a file was read: those of its `options` that are named in `told`, and the name of the tokenizer."""
     given: dict[str, Any] = {
         name: value for name, value in options.items() if name in told and value is not None
     }
@@ -107,7 +110,7 @@ def read_documents(
 
 
 def kind_of(path: Path) -> str:
-    """Return the kind of file, as given by the suffix."""
+    """Return the kind of a file, according to its suffix."""
     kind = path.suffix.lower().removeprefix(".")
     if kind not in _KINDS:
         raise UsageError(
@@ -191,7 +194,9 @@ def _require_rows(path: Path, rows: Sequence[Any]) -> None:
 
 @contextmanager
 def naming(path: Path, *kinds: type[UsageError] | type[DataError]) -> Iterator[None]:
-    """Add the file name to errors about its content. A `UsageError` raised inside becomes an error of the file."""
+    """Add the file name to errors about the file's content. A `UsageError` that is raised in the block becomes an error about the
+    file.
+    """
     try:
         yield
     except kinds as error:
@@ -204,7 +209,7 @@ def _plain_label(value: Any, row: int, task: Task) -> Any:
 
 
 def _plain(value: Any, row: int, lists: bool) -> Any:
-    """Return a cell as a text or, if `lists` are expected, as a list of ids or texts."""
+    """Return a cell as a text. If `lists` are expected, return it as a list of ids or texts."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):

@@ -24,11 +24,11 @@ LONG_ROWS = 64
 
 
 def group_rows(words: Words, offsets: Offsets) -> RowIds:
-    """Return the number of each row `words[offsets[i]:offsets[i + 1]]`.
+    """Number the rows; row i is `words[offsets[i]:offsets[i + 1]]`.
 
     Equal rows get equal numbers, in order of first appearance.
 
-    Together the rows must cover all words without gaps.
+    Together, the rows must contain all words, without gaps between them.
     """
     n_rows = offsets.size - 1
     if n_rows <= 0:
@@ -52,7 +52,7 @@ def group_rows(words: Words, offsets: Offsets) -> RowIds:
 
 
 def number_values(values: Int[np.ndarray, " n_values"]) -> Int[np.ndarray, " n_values"]:
-    """Return the number of each value. Equal values get equal numbers, in order of first appearance."""
+    """Number the values. Equal values get equal numbers, in order of first appearance."""
     largest = int(values.max(initial=-1))
     if largest < values.size and values.min(initial=0) >= 0:  # a table is quicker than sorting
         first_of = np.full(largest + 1, values.size)
@@ -69,7 +69,7 @@ def number_values(values: Int[np.ndarray, " n_values"]) -> Int[np.ndarray, " n_v
 
 
 def pair_ids(left: Pairs, right: Pairs) -> Pairs:
-    """Return the number of each pair (left[i], right[i]) of non-negative integers.
+    """Number the pairs (left[i], right[i]) of non-negative integers.
 
     Equal pairs get equal numbers, in order of first appearance.
     """
@@ -88,14 +88,14 @@ def representatives(ids: Int[np.ndarray, " n_items"]) -> Int[np.ndarray, " n_gro
 
 
 def flat_ranges(starts: RowIds, sizes: RowIds) -> Words:
-    """Return `sizes[i]` indices for each row i, from `starts[i]` upwards, row after row."""
+    """For each row i, return the indices `starts[i]` to `starts[i] + sizes[i] - 1`, one row after the other, in one array."""
     ends = np.cumsum(sizes)
     total = int(ends[-1]) if ends.size else 0
     return np.asarray(np.arange(total) + np.repeat(starts - (ends - sizes), sizes))
 
 
 def gather_ranges(words: Words, starts: RowIds, sizes: RowIds) -> Int[np.ndarray, " n_gathered"]:
-    """Return `words[starts[i]:starts[i] + sizes[i]]` for each row i, row after row, as a new read-only array."""
+    """For each row i, return `words[starts[i]:starts[i] + sizes[i]]`, one row after the other, in one new read-only array."""
     if sizes.sum() < LONG_ROWS * sizes.size or not sizes.size:
         gathered = np.asarray(words[flat_ranges(starts, sizes)])
     else:
@@ -148,7 +148,7 @@ def mix(words: UInt64[np.ndarray, "*shape"]) -> UInt64[np.ndarray, "*shape"]:
 
 
 def _rows_equal(words: Words, offsets: Offsets, left: Pairs, right: Pairs) -> bool:
-    """Return whether row left[k] equals row right[k] for every k."""
+    """For every k, return whether row left[k] equals row right[k]."""
     lengths = np.diff(offsets)
     if not np.array_equal(lengths[left], lengths[right]):
         return False

@@ -1,4 +1,4 @@
-"""Leave out the rows that cannot be memorised, as the given rules say, or raise one error that lists all of them.
+"""Leave out rows that cannot be memorised, according to the given rules, or raise one error that lists all of these rows.
 
 A data set is read to its end before an error is raised. If all faulty rows have the same kind of fault, the error is
 specific to that kind. Otherwise it is a `FaultyRows` that lists all kinds, each with its remedy.
@@ -88,7 +88,7 @@ class RowCheck:
     """Counts the rows of one data set that rules leave out, and collects the faults that no rule covers."""
 
     def __init__(self, rules: Mapping[str, Any]) -> None:
-        """Store the options named in `RULES`. If an option is missing, its faulty rows are an error."""
+        """Store the options named in `RULES`. If an option is missing, rows with its kind of fault are an error."""
         self.rules = {name: rules[name] for name in RULES if rules.get(name) is not None}
         for name, choices in CHOICES.items():
             given = self.rules.get(name, "error")
@@ -109,7 +109,7 @@ class RowCheck:
         return str(self.rules.get(option, "error"))
 
     def settle(self, option: str, faulty: Rows, what: str, error: DataError) -> None:
-        """Leave the faulty rows out if the rule `option` says so; otherwise record a fault."""
+        """Leave out the faulty rows if the rule for `option` allows this; otherwise record a fault."""
         n_rows = int(faulty.sum())
         if not n_rows:
             return
@@ -124,12 +124,12 @@ class RowCheck:
         self.faults.append(Fault(option, remedies, what, tuple(rows[:SHOWN_ROWS].tolist()), len(rows), error))
 
     def leave_out(self, rule: str, n_rows: int) -> None:
-        """Add to the number of rows that a rule leaves out."""
+        """Add `n_rows` to the number of rows that a rule leaves out."""
         self.left_out[rule] = self.left_out.get(rule, 0) + n_rows
 
     def settle_lengths(self, inputs: TokenSequences, standing: Rows) -> Rows:
-        """Mark the valid rows that are too long: by `max_tokens` if it is given, otherwise by `LONGEST` and by the
-        memory that padding would take.
+        """Mark the valid rows that are too long. The limit is `max_tokens` if it is given; otherwise it is `LONGEST` and the memory
+        that padding would take.
         """
         lengths = np.where(standing, inputs.lengths, 0)
         if self.max_tokens is not None:
@@ -201,6 +201,6 @@ class RowCheck:
 
 
 def _next_longest(lengths: np.ndarray, most: int) -> list[int]:
-    """Return the length of the longest row that is not too long, in a list that is empty if there is none."""
+    """Return a list with the length of the longest row that is not too long. The list is empty if there is no such row."""
     shorter = lengths[(lengths <= most) & (lengths > 0)]
     return [int(shorter.max())] if shorter.size else []

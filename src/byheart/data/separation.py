@@ -34,7 +34,7 @@ _SAMPLE = 20_000  # number of tokens whose closest pair limits the search among 
 @realises("KS25-A4.1", "KS25-A A.1")
 @dataclass(frozen=True)
 class Separation:
-    """The largest norm and the smallest distance of tokens, as exact squares.
+    """The largest norm of tokens and the smallest distance between them, stored as exact squares.
 
     r_squared: the largest squared norm.
     delta_squared: the smallest squared distance between distinct tokens; None if there is only one.
@@ -67,8 +67,8 @@ class Separation:
 def separation_of(inputs: Sequences, ordered: bool) -> Separation:
     """Measure the separation of the tokens of a data set.
 
-    Vectors are measured as points. Token ids are measured as numbers or, if positions matter, as points (id,
-    position), both from 0.
+    Vectors are measured as points. Token ids are measured as numbers. If positions matter, they are measured as points (id,
+    position), both counted from 0.
     """
     if isinstance(inputs, VectorSequences):
         inputs.require_finite()
@@ -79,7 +79,7 @@ def separation_of(inputs: Sequences, ordered: bool) -> Separation:
 def separation_of_ids(
     ids: Int[np.ndarray, " n_tokens"], positions: Int[np.ndarray, " n_tokens"], ordered: bool
 ) -> Separation:
-    """Measure the separation of token ids, as numbers or, if positions matter, as points (id, position)."""
+    """Measure the separation of token ids. They are taken as numbers or, if positions matter, as points (id, position)."""
     if not ordered:
         return separation_of_points(np.unique(ids).astype(np.float64)[:, None])
     cells = representatives(pair_ids(ids, positions))
@@ -103,7 +103,7 @@ def _largest_squared_norm(points: Points) -> Fraction:
 
 
 def _closest_squared(points: Points) -> Fraction:
-    """Return the exact smallest squared distance between points, which must be distinct."""
+    """Return the smallest squared distance between points, exactly. The points must be distinct."""
     from scipy.spatial import cKDTree
 
     scaled = _scale(points)
@@ -120,7 +120,7 @@ def _closest_squared(points: Points) -> Fraction:
 
 
 def _nearest_distances(scaled: Points) -> Float[np.ndarray, " n_points"]:
-    """Return the distance of each point to the nearest other point, or infinity if it cannot be the smallest."""
+    """For each point, return the distance to the nearest other point, or infinity if this cannot be the smallest distance."""
     from scipy.spatial import cKDTree
 
     bound = math.inf
@@ -150,7 +150,7 @@ def _closest_among_tiny(points: Points, scaled: Points) -> Fraction:
 
 
 def _smallest_exactly(left: Pairs, right: Pairs) -> Fraction:
-    """Return the exact smallest squared distance |left[k] - right[k]|²."""
+    """Return the smallest squared distance |left[k] - right[k]|² over all k, exactly."""
     with np.errstate(over="ignore", invalid="ignore"):
         difference = left - right
         # Knuth's two-sum: the rounding error of the difference, exactly (NaN where the difference
@@ -194,7 +194,7 @@ def _sqrt_down(square: Fraction) -> float:
 
 
 def _sqrt_near(square: Fraction) -> float:
-    """Return a float within a few units in the last place of the root, whatever the magnitude."""
+    """Return the square root as a float, accurate to a few units in the last place, for numbers of any magnitude."""
     if square == 0:
         return 0.0
     shift = (square.numerator.bit_length() - square.denominator.bit_length()) // 2

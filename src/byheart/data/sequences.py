@@ -116,8 +116,7 @@ class TokenSequences:
     def pad(self, pad_id: int, seq_len: int | None = None) -> Int[np.ndarray, "n_samples seq_len"]:
         """Return one row per sequence, padded on the left with `pad_id` to `seq_len` (default: the longest).
 
-        Padding goes on the left so that the last token, which carries the label, is always in the last
-        column.
+        Padding is on the left, so the last token, which carries the label, is always in the last column.
         """
         width = self.max_len if seq_len is None else seq_len
         if width < self.max_len:
@@ -149,8 +148,8 @@ class TokenSequences:
 def as_vectors(array: np.ndarray) -> np.ndarray | None:
     """Return the array with shape (n_samples, seq_len, dim) if it holds vectors, otherwise None.
 
-    Floats are vectors; an array of floats with two axes has one vector per sample. Whole numbers with three axes are
-    vectors too, but with two axes they are token ids.
+    Floats are vectors; if they have two axes, there is one vector per sample. Whole numbers with three axes are also vectors, but
+    with two axes they are token ids.
     """
     if array.dtype.kind == "f" and array.ndim == 2:
         return array[:, None, :]
@@ -211,7 +210,7 @@ class VectorSequences:
 
     @cached_property
     def token_ids(self) -> Int[np.ndarray, "n_samples seq_len"]:
-        """The number of each token. Equal vectors get equal numbers, in order of first appearance."""
+        """A number for each token. Equal vectors get equal numbers, in order of first appearance."""
         words = self.values.reshape(-1).view(np.int64)
         offsets = np.arange(len(self) * self.seq_len + 1) * self.dim
         return freeze(group_rows(words, offsets).reshape(len(self), self.seq_len), np.int64)
@@ -228,7 +227,7 @@ class VectorSequences:
         return freeze(np.argwhere(~np.isfinite(self.values)), np.int64)
 
     def require_finite(self) -> None:
-        """Raise `NonFiniteInput`, naming the first place, unless every value is finite.
+        """Raise `NonFiniteInput`, which names the first place, unless every value is finite.
 
         The message counts from 1, like row numbers elsewhere. The `facts` of the error count from 0, like indices.
         """
@@ -262,7 +261,7 @@ Sequences = TokenSequences | VectorSequences
 
 
 def offsets_of(lengths: Int[np.ndarray, " n_samples"]) -> Int[np.ndarray, " n_offsets"]:
-    """Return the offsets of sequences with these lengths in one flat array."""
+    """Return the offsets in one flat array of sequences that have these lengths."""
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets

@@ -41,7 +41,7 @@ class DataShape:
     ordered        whether positions matter
     ragged         whether sequences differ in length
     n_contexts     number of distinct contexts, if known; otherwise each label is assumed to have its own context
-    n_sequences    number of distinct sequences, if known; here the order of tokens always counts
+    n_sequences    number of distinct sequences, if known; sequences that differ in the order of tokens are always distinct
     n_labels       total number of labels, if known; otherwise all sequences are assumed to have full length
     n_last_tokens  number of distinct last tokens of the labelled contexts, if known
     label_counts   number of distinct contexts of each class, the most frequent first, if known
@@ -136,7 +136,7 @@ class DataShape:
 
     @property
     def context_len(self) -> int:
-        """Number of tokens in the longest context. It excludes the last token of a document, which is only predicted."""
+        """Number of tokens in the longest context. The last token of a document does not count, because it is only predicted."""
         return max(self.seq_len - 1, 1) if self.task == "distribution" else self.seq_len
 
     @property
@@ -153,9 +153,9 @@ class DataShape:
 
     @property
     def sequence_count(self) -> int:
-        """Number of distinct sequences, in which the order of tokens counts.
+        """Number of distinct sequences. Sequences that differ in the order of tokens are distinct.
 
-        If it is not known, it is the number of samples.
+        If it is not known, the number of samples is returned.
         """
         if self.ordered or self.task == "distribution":
             return self.context_count
@@ -163,11 +163,11 @@ class DataShape:
 
     @property
     def label_bits(self) -> float:
-        """Bits of information in arbitrary labels: number of distinct contexts times log2(n_classes)."""
+        """Bits of information if labels are arbitrary: the number of distinct contexts times log2(n_classes)."""
         return self.context_count * log2(self.n_classes)
 
     def require_possible(self) -> None:
-        """Refuse more distinct contexts than the vocabulary allows. For vectors, there are infinitely many."""
+        """Raise an error if there are more distinct contexts than the vocabulary allows. With vectors, any number is possible."""
         most = None if self.vocab is None else self._possible_contexts(self.vocab)
         if most is None or self.context_count <= most:
             return
@@ -219,7 +219,7 @@ def _sequences(data: Dataset) -> int | None:
 def _last_tokens(data: Dataset) -> int:
     """Return the number of distinct tokens that carry a label.
 
-    In documents, these are the tokens that are followed by another.
+    In documents, these are all tokens that are followed by another token.
     """
     tokens, offsets = flat_tokens(data.inputs)
     if data.task == "seq-to-seq":

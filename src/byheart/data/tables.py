@@ -38,7 +38,7 @@ def read_separated(
     """Read columns of a CSV or TSV: a header, then rows with as many fields as the header. Blank lines are skipped.
 
     In a TSV, quotation marks are ordinary characters, so no field can hold a tab or a line break.
-    keep_malformed: return a line that is not a valid row as a row of `MalformedRow`, instead of raising an error.
+    keep_malformed: do not raise an error for a line that is not a valid row, but return `MalformedRow` in its place.
     """
     columns: Columns = {name: [] for name in wanted}
     for cells in separated_cells(
@@ -54,9 +54,10 @@ def read_jsonl(
 ) -> Columns:
     """Read columns of a file with one JSON object per line.
 
-    Blank lines are skipped. Labels (the second column) may be null, which gives None.
+    Blank lines are skipped. Labels (the second column) may be null; they are returned as None.
 
-    keep_malformed: return a line that is not a valid row as a row of `MalformedRow`; an input may then be null.
+    keep_malformed: do not raise an error for a line that is not a valid row, but return `MalformedRow` in its place. Inputs may
+    then be null.
     """
     columns: Columns = {name: [] for name in wanted}
     are_known = False
@@ -82,7 +83,7 @@ def read_jsonl(
 
 
 def json_rows(path: Path, written: TextFormat = UTF8) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the line number and the object of every line of a JSON lines file that is not blank."""
+    """Yield the number of each line of a JSON lines file that is not blank, and the object in the line."""
     for line, text in _json_lines(path, written):
         yield line, _json_object(path, line, text)
 
@@ -128,7 +129,9 @@ def open_parquet(path: Path) -> Iterator[Any]:
 
 
 def require_no_null(path: Path, name: str, values: list[Any], n_before: int = 0) -> None:
-    """Raise `MalformedFile`, naming the row, if a cell of a column is missing. `n_before` rows come before these cells."""
+    """Raise `MalformedFile`, naming the row, if a cell of a column is missing. In the file, `n_before` rows come before these
+    cells.
+    """
     if None in values:
         row = n_before + values.index(None) + 1
         raise MalformedFile(
@@ -137,7 +140,9 @@ def require_no_null(path: Path, name: str, values: list[Any], n_before: int = 0)
 
 
 def _require_usual_growth(path: Path, n_bytes: int, n_file: int) -> None:
-    """Refuse a small file that expands to a huge table, as when it stores one long text and refers to it a million times."""
+    """Refuse a small file that expands to a huge table. This happens if it stores one long text and refers to it a million
+    times.
+    """
     require_memory(f"{path}, as far as it was read,", n_bytes)
     if n_bytes > max(USUAL_GROWTH * n_file, SMALL_TABLE):
         raise MalformedFile(
@@ -292,7 +297,7 @@ def require_columns(
 
 
 def _other_delimiter(path: Path, found: list[str]) -> str | None:
-    """Return a message with a hint if the header is a single field that seems to contain another delimiter, otherwise None."""
+    """If the header is a single field that seems to contain another delimiter, return a message with a hint, otherwise None."""
     if len(found) != 1:
         return None
     delimiter = max(DELIMITERS, key=found[0].count)

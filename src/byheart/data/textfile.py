@@ -52,7 +52,7 @@ class TextFormat:
 
 
 def _is_encoding(name: str) -> bool:
-    """Return whether this is a text encoding. Python also has codecs that are not, such as rot13 and base64."""
+    """Return whether `name` is a text encoding. Python also has codecs that do not encode text, such as rot13 and base64."""
     try:
         "".encode(name)
     except (LookupError, ValueError, UnicodeError):

@@ -52,7 +52,7 @@ def used_part(document: str) -> str:
 
 
 def _growth(part: object) -> int:
-    """Return how many characters the Replace rules of a part can make from one character.
+    """Return the largest number of characters into which the Replace rules of a part can turn one character.
 
     For a sequence of rules, the numbers are multiplied.
     """

@@ -44,7 +44,7 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def decode(self, ids: Iterable[int]) -> str:
-        """Return a text for these ids. For `char` and `word`, encoding it gives the same ids again."""
+        """Return a text for these ids. With `char` and `word` tokenizers, encoding this text gives the same ids again."""
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class Tokenizer(ABC):
         ):
             return _TABLES[kind](tuple(words))
         raise MalformedFile(
-            f"not a tokenizer: name {kind!r}. A tokenizer has a `name` (char, word, ids, bytes or file) "
+            f"not a tokenizer: its name is {kind!r}. A tokenizer has a `name` (char, word, ids, bytes or file) "
             "and its `vocabulary` (a list of texts) or `json` (a text).",
             name=kind,
         )
@@ -91,7 +91,7 @@ class _TableTokenizer(Tokenizer):
     words: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        """Check that tokens are distinct, and that each is a single token when it is split again."""
+        """Check that tokens are distinct, and that splitting a token again yields just that token."""
         if len(set(self.words)) != len(self.words) or any(self.cut(word) != [word] for word in self.words):
             raise UsageError(
                 f"the vocabulary of a {self.name} tokenizer must hold distinct single tokens; "
@@ -182,7 +182,9 @@ class WordTokenizer(_TableTokenizer):
 
 @dataclass(frozen=True)
 class IdTokenizer(_TableTokenizer):
-    """For token ids with large gaps, written as decimal numbers. The tokens are the distinct ids in ascending order."""
+    """A tokenizer for token ids with large gaps between them. Texts are ids as decimal numbers; the tokens are the distinct ids in
+    ascending order.
+    """
 
     name: ClassVar[str] = "ids"
 
@@ -212,11 +214,11 @@ class IdTokenizer(_TableTokenizer):
 
     @cached_property
     def numbers(self) -> Int[np.ndarray, " n_distinct"]:
-        """The ids themselves, ascending."""
+        """The ids themselves, in ascending order."""
         return np.array([int(word) for word in self.words], dtype=np.int64)
 
     def positions_of(self, ids: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
-        """Return the token number of each id, or -1 for an id that is not in the vocabulary."""
+        """For each id, return its place in the vocabulary, or -1 if it is not there."""
         slots = np.minimum(np.searchsorted(self.numbers, ids), len(self.numbers) - 1)
         return np.where(self.numbers[slots] == ids, slots, -1)
 
@@ -281,7 +283,7 @@ class FileTokenizer(Tokenizer):
 
     @cached_property
     def vocabulary(self) -> tuple[str, ...]:
-        """Text of every token, in the order of ids; ids that the file leaves out have an empty text."""
+        """Text of every token, in the order of ids; ids that are missing in the file have an empty text."""
         try:
             table = self._backend.vocabulary()
         except RefusedText as error:
@@ -298,7 +300,7 @@ class FileTokenizer(Tokenizer):
         return tuple(words)
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of `text` by the rules of the file, which also decide what happens to unknown characters."""
+        """Return the ids of `text` according to the rules of the file. These also decide what happens to unknown characters."""
         try:
             return self._backend.encode([text])[0]
         except RefusedText as error:

@@ -1,8 +1,8 @@
 """Find capacity by bisection: the smallest model that memorises a data set, or the largest data set that a model memorises.
 
-A search assumes that passing is monotone: models pass from some size on, or up to some number of samples. It ends
-    with a bracket, which is a value that passed next to a value that failed. Searches of many settings and seeds
-    advance together, so that each round trains only a few stacks.
+A search assumes that passing is monotone: models pass from some size on, or up to some number of samples. It ends with a bracket:
+two adjacent values, one of which passed and one of which failed. Searches of many settings and seeds run in parallel, so that each
+round trains only a few stacks.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ Judge = Callable[[Sequence[tuple[int, int]]], Sequence[bool]]  # (search, value)
 
 @dataclass(frozen=True)
 class Bracket:
-    """The result of one search. `passes` and `fails` are adjacent, unless the answer is at or beyond an end of the range.
+    """The result of one search: `passes`, a value that passed, and `fails`, the adjacent value that failed.
 
-    `passes` is None if no value that was tried passed, and `fails` is None if all of them passed.
+    `passes` is None if no value passed, and `fails` is None if all of them passed. Then the answer is at or beyond an end of the
+    range.
     """
 
     passes: int | None
@@ -51,7 +52,7 @@ class CapacityEstimate:
 
 
 def bisect(n_searches: int, low: int, high: int, goal: Goal, judge: Judge) -> list[Bracket]:
-    """Run `n_searches` searches at once between `low` and `high`, with at most 2 + log2(high - low) runs each, rounded up.
+    """Run `n_searches` searches at once between `low` and `high`. Each takes at most 2 + ⌈log2(high - low)⌉ runs.
 
     Each round calls `judge` with one value of every unfinished search. The first round uses both ends.
     """

@@ -71,7 +71,7 @@ def bytes_per_model(
 ) -> int:
     """Return the memory that one model of a stack takes during training.
 
-    It is computed from what one forward pass on the CPU saves.
+    It is computed from the arrays that one forward pass on the CPU saves for the backward pass.
     """
     dtype = DTYPES[training.dtype]
     family = family_of(model.family)

@@ -1,7 +1,7 @@
 """Random numbers that depend only on (seed, step, position).
 
-A model therefore draws the same batches alone and in a stack, and on a CPU and a GPU. It also works in a CUDA graph,
-where one stateful generator per model would be impossible.
+A model therefore draws the same batches whether it trains alone or in a stack, on a CPU or on a GPU. Such numbers can also be drawn
+in a CUDA graph, where one stateful generator per model would be impossible.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _mix(bits: Tensor) -> Tensor:
 
 
 def draw_places(n_draws: int, device: torch.device | str = "cpu") -> Tensor:
-    """Return one number for each draw of a batch, (n_draws,).
+    """Return one integer for each draw of a batch, (n_draws,), from which the draw is computed.
 
     They are computed in advance, because a compiled step cannot compute them.
     """
@@ -34,7 +34,8 @@ def draw_places(n_draws: int, device: torch.device | str = "cpu") -> Tensor:
 
 
 def draw_rows(seeds: Tensor, step: Tensor, places: Tensor, n_rows: Tensor) -> Tensor:
-    """Return the rows of each model's batch at `step`: (n_models, n_draws) integers, uniform on [0, n_rows of the model).
+    """For each model, draw the rows of its batch at `step`: (n_models, n_draws) integers, uniform between 0 and the model's number
+    of rows.
 
     `seeds` and `n_rows` have shape (n_models, 1). The bias of the multiply-shift map is below n_rows / 2^32.
     """

@@ -125,11 +125,11 @@ def fit(
     *,
     cut_off: CutOff | None = None,
 ) -> Fit:
-    """Fit `law` to the points (x, y). Several y at one x are the seeds of one setting, in the same order at every x.
+    """Fit `law` to the points (x, y). Several values y at the same x come from different seeds, in the same order at every x.
 
-    If every x has the same number of seeds, intervals are Student's, over the separate fits of each seed, because the
-    random choices of a seed may shift all its points. Otherwise, they are those of least squares with independent
-    normal errors.
+    If every x has the same number of seeds, the law is also fitted to each seed separately, and intervals are Student's t intervals
+    over these fits, because the random choices of a seed may shift all its points. Otherwise, intervals are those of least squares
+    with independent normal errors.
     """
     chosen, rule = law_of(law), cut_off or everything()
     xs, ys = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
@@ -184,7 +184,8 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float]:
 
 @lru_cache(maxsize=256)
 def t_quantile(freedom: int) -> float:
-    """Return the number that |t| stays below with probability `CONFIDENCE`, for Student's t with these degrees of freedom.
+    """Return the bound below which |t| lies with probability `CONFIDENCE`, where t has Student's distribution with `freedom`
+    degrees of freedom.
 
     With x = √n tan φ the density of t is proportional to cos^(n-1) φ, so the probability of |t| < √n tan a is the
     share of the integral up to a. The function finds a by bisection. It integrates by Simpson's rule with 2,000
@@ -213,7 +214,7 @@ def compare(
 ) -> list[Fit]:
     """Fit several laws to the same points.
 
-    Return the fits in order of AICc, lowest first, computed from errors in y for every law.
+    Return the fits in order of AICc, lowest first. For every law, AICc is computed from errors in y, not in log y.
     """
     return sorted((fit(x, y, law, cut_off=cut_off) for law in laws), key=lambda found: found.aicc)
 
@@ -256,7 +257,7 @@ def _r_squared(law: Law, coefficients: np.ndarray, x: np.ndarray, y: np.ndarray)
 def _aicc(law: Law, coefficients: np.ndarray, x: np.ndarray, y: np.ndarray) -> float:
     """Return Akaike's information criterion for normal errors in y, corrected for few points.
 
-    It is infinite if there are too few.
+    It is infinite if there are too few points.
     """
     n, k = x.size, len(law.parameters) + 1
     left = float(np.square(y - law.predict(coefficients, x)).sum())

@@ -89,7 +89,7 @@ def cost_of(
 def forecast(
     specification: Specification, store: Store | None, *, device: str = "auto", most: int | None = None
 ) -> Forecast:
-    """Estimate the cost of the runs of a specification, with upper limits for search and tuning."""
+    """Estimate the cost of the runs of a specification. For search and tuning, these are upper limits."""
     chosen = choose_device(device)
     cost = cost_of(specification.runs, store, chosen, most=most or specification.budget.max_stack)
     search, tuning = specification.search, specification.tuning
@@ -111,7 +111,7 @@ def forecast(
 
 
 def seconds_per_run(runs: Sequence[Run], device: torch.device, *, n_models: int) -> float:
-    """Return the time of one of these runs in a stack of `n_models`, measured on a few steps of the first run."""
+    """Return the time per run if `n_models` of these runs train in one stack. It is measured on a few steps of the first run."""
     chosen = list(runs[:n_models])
     stack = stack_of(chosen, device)
     before = torch.get_num_threads()

@@ -1,11 +1,10 @@
 """Full-batch L-BFGS for all models of a stack at once, each with its own strong Wolfe line search.
 
-Each round evaluates all models once, each at its own trial point. If the trial of a model is accepted, the model gets
-a new direction in the same round, while other models continue their line searches. No evaluation is wasted on
-waiting.
+Each round evaluates all models once, each at its own trial point. If a model's trial point is accepted, the model gets a new
+direction in the same round, while other models continue their line searches. So no model waits for another.
 
-Nocedal & Wright, Numerical Optimization, algorithms 3.5, 3.6 and 7.4. Every quantity has one entry per model, and
-branches are computed with `where`.
+The algorithms are 3.5, 3.6 and 7.4 of Nocedal & Wright, Numerical Optimization. Every quantity has one entry per model, and `where`
+selects between branches.
 """
 
 from __future__ import annotations
@@ -108,8 +107,8 @@ class StackedLBFGS:
             setattr(self, field, torch.where(where, value, getattr(self, field)))
 
     def _between(self) -> Tensor:
-        """Return the minimum of the cubic through both ends of the bracket, kept away from the ends, or the middle if
-        there is none.
+        """Return the minimum of the cubic interpolation in the bracket, moved away from the ends if necessary. If it has no
+        minimum, return the middle.
         """
         low, high = self.low_step, self.high_step
         width = high - low
@@ -151,7 +150,9 @@ class StackedLBFGS:
         self.low_grad = torch.where(restart, self.grad, self.low_grad)
 
     def _two_loops(self) -> Tensor:
-        """Run algorithm 7.4 (the two-loop recursion). Missing pairs of a model have a zero inverse, and so no effect."""
+        """Run algorithm 7.4 (the two-loop recursion). If a model has fewer pairs than others, the missing ones have no effect,
+        because their inverses are zero.
+        """
         q = self.grad.clone()
         weights = []
         for s, y, inverse in zip(self.steps.flip(0), self.changes.flip(0), self.inverse.flip(0), strict=True):

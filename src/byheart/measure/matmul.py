@@ -1,8 +1,7 @@
 """Compute batched matrix products in the form that is fastest on the device.
 
 On a CPU, a product with 10 columns takes three to four times as long as a product with 10 rows and the same work,
-because vector registers hold rows. If the result C is narrow, the forward and backward passes here therefore compute
-Cᵀ instead.
+because vector registers hold rows. Therefore, if the result C is narrow, the forward and backward passes compute Cᵀ instead.
 
 On a GPU, a small result with a very long inner dimension uses only a few processors. An example is the gradient of a
 map that is applied to millions of tokens. Such a product is computed as a sum of many short products instead.
@@ -30,7 +29,9 @@ def _product(left: Tensor, right: Tensor) -> Tensor:
 
 
 def in_pieces(left: Tensor, right: Tensor) -> Tensor:
-    """Compute a product as a sum over pieces of the inner dimension: one batch of equal pieces, and the remainder."""
+    """Compute a product as a sum over pieces of the inner dimension. Pieces of equal size are one batched product; the remainder is
+    another.
+    """
     n_pieces = left.shape[2] // PIECE
     whole = n_pieces * PIECE
 

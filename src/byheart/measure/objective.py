@@ -22,8 +22,8 @@ COUNTS_UP_TO = 4
 class _NegativeLogLikelihood(torch.autograd.Function):
     """The sum over targets of -weight · log-probability, for each model.
 
-    The gradient is row_weight · probabilities minus the weights at the targets. This takes two passes over the
-    logits; the derivative of a gather would first make a table of zeros.
+    The gradient is row_weight · probabilities minus the weights at the targets. Computing it directly takes two passes over the
+    logits. Automatic differentiation of a gather would first fill an array with zeros.
     """
 
     @staticmethod
@@ -58,7 +58,7 @@ def negative_log_likelihood(
 
 
 def answers(stack: Stack, flat: Tensor, rows: Tensor | None) -> Tensor:
-    """Return the outputs of every model. Classes that a model does not have get minus infinity."""
+    """Return the outputs of every model. For classes that a model does not have, they are minus infinity."""
     outputs = stack.family.outputs(stack.weights(flat), stack.tables, rows)
     bias = stack.targets.class_bias
     return outputs if bias is None else outputs + bias
@@ -73,7 +73,7 @@ def total_losses(stack: Stack, flat: Tensor) -> Tensor:
 
 
 def uses_counts(device: torch.device, n_rows: int, batch: int) -> bool:
-    """Return whether a drawn batch is evaluated as counts over all rows."""
+    """Return whether a batch is evaluated on all rows, each weighted by how often it was drawn, instead of on the drawn rows."""
     return device.type == "cuda" and n_rows <= COUNTS_UP_TO * batch
 
 
@@ -106,7 +106,7 @@ def batch_losses(stack: Stack, flat: Tensor, rows: Tensor) -> Tensor:
 def training_losses(
     stack: Stack, flat: Tensor, seeds: Tensor, step: Tensor, places: Tensor | None, reduction: Reduction
 ) -> Tensor:
-    """Return the loss that the optimiser minimises at `step`, over all samples or over the batch drawn at `places`."""
+    """Return the loss that the optimiser minimises at `step`: over all samples, or over a batch that is drawn with `places`."""
     if places is None:
         losses = total_losses(stack, flat)
         return losses / stack.targets.n_samples if reduction == "mean" else losses

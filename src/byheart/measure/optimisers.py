@@ -1,4 +1,6 @@
-"""Adam and AdamW for the flat block of a stack, with a separate learning rate, warm-up and weight decay for each model."""
+"""Adam and AdamW for all models of a stack, whose weights are one flat array. Each model has its own learning rate, warm-up and
+weight decay.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ class Adam:
     """
 
     def __init__(self, flat: Tensor, trainings: Sequence[Training], mask: Tensor | None) -> None:
-        """Start at step 0 with zero moments."""
+        """Start at step 0 with both moments zero."""
 
         def column(numbers: Sequence[float]) -> Tensor:
             return torch.tensor(numbers, dtype=torch.float64, device=flat.device).view(-1, 1).to(flat.dtype)

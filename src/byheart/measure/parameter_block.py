@@ -19,7 +19,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class ParameterBlock:
-    """The place of each parameter of a stack in the flat block (n_models, n_flat)."""
+    """The layout of a stack's parameters in the flat block (n_models, n_flat)."""
 
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]  # the padded shape, without the axis of models
@@ -27,7 +27,9 @@ class ParameterBlock:
 
     @classmethod
     def of(cls, shapes: Sequence[Shapes]) -> ParameterBlock:
-        """Return the smallest layout for models of these shapes, which must all have the same names and ranks."""
+        """Return the smallest layout for models of these shapes. All models must have the same parameter names and numbers of
+        axes.
+        """
         names = tuple(shapes[0])
         assert all(tuple(model) == names for model in shapes)
         padded = tuple(
@@ -56,7 +58,7 @@ class ParameterBlock:
         )
 
     def views(self, flat: Tensor) -> dict[str, Tensor]:
-        """Return views of shape (n_models, *shape) into the flat block, through which gradients flow back."""
+        """Return views of shape (n_models, *shape) into the flat block. Gradients flow through them back to the block."""
         pieces = torch.split(flat, self.lengths, dim=1)
         return {
             name: piece.view(flat.shape[0], *shape)
@@ -64,7 +66,7 @@ class ParameterBlock:
         }
 
     def pack(self, weights: Sequence[Mapping[str, Tensor]]) -> Tensor:
-        """Return the flat block for models given at their true sizes, padded with zeros, in the number type of the weights."""
+        """Return the flat block for these weights, padded with zeros, in their number type. `weights` are not padded."""
         sample = next(iter(weights[0].values()))
         flat = torch.zeros(len(weights), self.n_flat, dtype=sample.dtype)
         for model, tensors in enumerate(weights):
@@ -74,7 +76,7 @@ class ParameterBlock:
         return flat
 
     def unpack(self, flat: Tensor, model: int) -> dict[str, Tensor]:
-        """Return copies of one model's weights at their true sizes."""
+        """Return copies of one model's weights, without padding."""
         return {
             name: view[0][tuple(slice(size) for size in self.true_shapes[model][name])].clone()
             for name, view in self.views(flat[model : model + 1]).items()

@@ -22,7 +22,7 @@ def report_to(show: Progress) -> Callable[[SweepState], None]:
 
 
 def share_done(progress: SweepState) -> float:
-    """Return the share of the work that is done, counting the stack in training by its steps."""
+    """Return the share of the work that is done. The stack in training counts in proportion to its completed steps."""
     done = float(progress.n_stored)
     if progress.moment is not None:
         done += progress.moment.n_active * progress.moment.step / progress.moment.n_steps

@@ -1,5 +1,5 @@
-"""The training options of a model, and the rule by which it passes: the parts of a run's configuration that the
-engine reads.
+"""The parts of a run's configuration that the training engine reads: the training options of a model, and the rule that decides
+whether it passes.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Training:
 
     @property
     def stack_key(self) -> tuple[object, ...]:
-        """Return the options that must be equal for models to be trained in one stack."""
+        """Return the options that must be equal for all models of a stack."""
         return tuple(getattr(self, name) for name in SHARED)
 
     @property

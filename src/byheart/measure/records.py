@@ -52,7 +52,7 @@ class Run:
     def key(self) -> str:
         """The SHA-256 of the configuration, which identifies the run in every store.
 
-        A file is represented by the digest of its content. Its path does not count, because it differs from machine to machine.
+        A file is represented by the digest of its content. Its path is not part of the key, because it differs between machines.
         """
         data = {name: value for name, value in self.data.items() if name != "path"}
         return hashlib.sha256(canonical(self.config | {"data": data}).encode()).hexdigest()
@@ -92,7 +92,7 @@ def versions() -> dict[str, str]:
 
 
 def canonical(value: object) -> str:
-    """Return JSON with sorted keys and without spaces. Numbers that JSON lacks become null."""
+    """Return JSON with sorted keys and without spaces. NaN and infinity become null."""
     return json.dumps(finite(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 

@@ -1,4 +1,4 @@
-"""The tables of a run store for each version. An older store is upgraded when it is opened; a store is never downgraded."""
+"""The database tables of a run store in each version. An older store is upgraded when it is opened; no store is ever downgraded."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ def migrate(connection: sqlite3.Connection, upto: int = VERSION) -> None:
 
 
 def find_strange(connection: sqlite3.Connection) -> str | None:
-    """Describe the first part of a store that `migrate` does not make.
+    """Describe the first part of a store that `migrate` did not create.
 
-    A foreign view may never end, and a foreign trigger may undo what was stored.
+    A view from elsewhere may be a query that never ends, and a trigger may delete what is stored.
     """
     ours, found = _own_parts(), _parts(connection)
     for name, part in ours.items():
@@ -99,13 +99,13 @@ def _own_parts() -> dict[str, tuple[str, tuple[str, ...]]]:
 
 
 def _parts(connection: sqlite3.Connection) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Return tables, views, triggers and indexes by name, each with the SQL statement that made it."""
+    """Return tables, views, triggers and indexes by name, each with the SQL statement that created it."""
     parts = "SELECT name, type, sql FROM sqlite_master WHERE sql IS NOT NULL"
     return {name: (kind, tuple(sql.split())) for name, kind, sql in connection.execute(parts).fetchall()}
 
 
 def _statements(script: str) -> list[str]:
-    """Split a script into complete statements, as SQLite sees them. A trigger contains semicolons itself."""
+    """Split a script into complete statements, as SQLite defines them, because a trigger contains semicolons itself."""
     statements, current = [], ""
     for line in script.strip().splitlines():
         current += line + "\n"

@@ -41,9 +41,9 @@ Maker = Callable[[Description], TrainingSet]
 
 @dataclass(frozen=True)
 class Source:
-    """A kind of data: the fields of its description, with defaults (None means required), and the function that makes it.
+    """A kind of data: the fields of its description with defaults (None: required), and the function that creates such data.
 
-    n_numbers  how many numbers will be drawn, computed in advance
+    n_numbers  a function that returns how many random numbers will be drawn
     """
 
     fields: Mapping[str, Any]
@@ -79,7 +79,7 @@ def _n_associations(d: Description) -> int:
 
 @_source("associations", _n_associations, n_vocab=50, seq_len=2)
 def _associations(d: Description) -> TrainingSet:
-    """Make every sequence of tokens, each with a random next token (DPC24)."""
+    """Generate every sequence of tokens, each with a random next token (DPC24)."""
     grid = np.indices((d["n_vocab"],) * d["seq_len"]).reshape(d["seq_len"], -1).T
     labels = _labels(np.random.default_rng(d["seed"]), d["n_vocab"], len(grid))
     return training_set_of_labels(grid, labels, n_classes=d["n_vocab"], n_vocab=d["n_vocab"])
@@ -139,7 +139,7 @@ def _rademacher(d: Description) -> TrainingSet:
 def _documents(d: Description) -> TrainingSet:
     """Read documents for next-token prediction (MFT24), shuffled and cut to `n_tokens`.
 
-    The vocabulary is that of the chosen documents.
+    The vocabulary contains only tokens of the chosen documents.
     """
     rows = _rows(d["path"], d["sha256"])
     texts = [WORDS.findall(text) for text in _column(rows, d["field"], d["path"])]
@@ -169,7 +169,7 @@ def _documents(d: Description) -> TrainingSet:
 def _sentences(d: Description) -> TrainingSet:
     """Read labelled texts (KS25), cut to `seq_len` tokens.
 
-    Inputs that occur with two labels are left out, and repeats count once.
+    Inputs that occur with two labels are left out. Repeated inputs are used once.
     """
     rows = _rows(d["path"], d["sha256"])
     columns = [_column(rows, name, d["path"]) for name in d["field"].split("+")]
@@ -256,7 +256,7 @@ def _label(cell: str, path: str) -> int:
 
 
 def complete_description(data: Description, seed: int, folder: Path) -> dict[str, Any]:
-    """Return a complete description, with defaults filled in, the seed set, and a file represented by its digest.
+    """Complete a description: fill in defaults, set the seed, and represent a file by its digest.
 
     Raise `UsageError` if it is not valid.
     """
@@ -265,7 +265,7 @@ def complete_description(data: Description, seed: int, folder: Path) -> dict[str
         raise UsageError(f"no kind of data `{kind}`; there are: {', '.join(SOURCES)}.", kind=kind)
     if kind == "prepared":
         raise UsageError(
-            "data of kind prepared are described by `byheart reproduce`; name a file of texts here."
+            "only `byheart reproduce` can use data of kind prepared; name a file of texts instead."
         )
     source = SOURCES[kind]
     full = dict(source.fields) | {"seed": seed} | dict(data)

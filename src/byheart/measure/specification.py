@@ -51,7 +51,7 @@ class Search:
 
 @dataclass(frozen=True)
 class TuningPlan:
-    """The ranges in which Optuna tunes, with a stack of `per_round` trials at a time."""
+    """The ranges in which Optuna tunes training options. `per_round` trials train at a time, as one stack."""
 
     trials: Annotated[int, within(1, MOST_RUNS)]
     per_round: Annotated[int, within(0, MOST_RUNS)] = 0  # 0 means all at once
@@ -130,7 +130,7 @@ class Specification:
 
     @property
     def runs(self) -> list[Run]:
-        """Return every run of the grid, with the seeds of each point together."""
+        """Return every run of the grid, ordered by point and then by seed."""
         return [self.run(point, seed) for point in self.points for seed in self.seeds]
 
 
@@ -205,7 +205,8 @@ def _points(table: Mapping[str, Any], search: Search | None) -> tuple[dict[str, 
     if search is not None:
         if search.section not in ("model", "data"):
             raise UsageError(
-                f"[search] axis must be model.FIELD or data.FIELD; got {search.axis!r}.", axis=search.axis
+                f"the axis of [search] must be model.FIELD or data.FIELD; got {search.axis!r}.",
+                axis=search.axis,
             )
         sections[search.section][search.field] = search.low
     axes = [

@@ -57,7 +57,7 @@ class Stack:
         return self.inputs.dtype
 
     def initial(self) -> Tensor:
-        """Return initial weights (n_models, n_flat). Each model draws its own from its seed, on the CPU in float64."""
+        """Return initial weights (n_models, n_flat). Those of each model are drawn with its own seed, on the CPU in float64."""
         return _draw_weights(self.family, self.models, self.training_sets, self.seeds, self.layout).to(
             self.device, self.dtype
         )
@@ -96,7 +96,7 @@ def make_stack(
             first.n_vocab > 0,
         ):
             raise UsageError(
-                "models of one stack must share the loss, the token read and the kind of inputs."
+                "models of one stack must share the loss, the token whose output is the answer, and the kind of inputs."
             )
     if first.n_vocab == 0 and not family.takes_vectors:
         raise UsageError(
@@ -137,7 +137,7 @@ def _draw_weights(
     seeds: Sequence[int],
     layout: ParameterBlock,
 ) -> Tensor:
-    """Draw the initial weights of the names in `layout`, in float64. Each model draws all its weights from its own seed."""
+    """Draw the initial weights that are named in `layout`, in float64. Those of each model are drawn with its own seed."""
     found = []
     for model, training_set, seed in zip(models, training_sets, seeds, strict=True):
         drawn = family.initial(model, training_set, torch.Generator().manual_seed(seed))
@@ -153,7 +153,7 @@ def _is_shared(training_sets: tuple[TrainingSet, ...], array: Callable[[Training
 def _side_by_side(
     training_sets: tuple[TrainingSet, ...], array: Callable[[TrainingSet], np.ndarray], fill: float = 0
 ) -> np.ndarray:
-    """Return the arrays as one of shape (n_models, *padded shape), or (1, *shape) if all are equal."""
+    """Combine one array of each training set: to an array (n_models, *padded shape), or to (1, *shape) if all are equal."""
     if _is_shared(training_sets, array):
         return array(training_sets[0])[None]
     pieces = [array(training_set) for training_set in training_sets]

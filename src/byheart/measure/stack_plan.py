@@ -1,4 +1,4 @@
-"""Group runs into stacks, by which runs can train together, which should, and how many fit in memory."""
+"""Group runs into stacks. This depends on which runs can train together, which ones should, and how many fit into memory."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def pack(
     """Group runs that can train together into stacks, within `memory` bytes and `most` models.
 
     Models are padded to the largest of their stack, so similar sizes are grouped: the grouping minimises padded
-        parameters plus overhead. `overhead` is the fixed cost of a stack. It is given if the default of the device is
-        far off, as for deep models with large frozen tables, whose steps are many operations on few trained weights.
-        A run that exceeds the memory alone still gets its own stack, so that it is tried and only this run fails.
+        parameters plus overhead. `overhead` is the fixed cost of a stack. It should be given if the device's default is far from
+        the truth, as it is for deep models with large frozen tables, whose steps consist of many operations on few trained weights.
+        A run that exceeds the memory by itself still gets its own stack; it is tried, and only this run fails.
     """
     measure = measure or (
         lambda run: bytes_per_model(run.model, training_set_of(run.data), run.training, device)
@@ -97,8 +97,8 @@ def record_of(run: Run, outcome: Outcome, device: torch.device) -> Record:
 def _segments(
     shapes: list[dict[str, tuple[int, ...]]], counts: list[int], most: int, overhead: int
 ) -> list[slice]:
-    """Split a sorted list of sizes into groups of neighbours with the least cost: padded parameters, plus overhead
-    per group.
+    """Split a sorted list of sizes into groups of neighbours. Minimise the cost: the number of parameters with padding, plus an
+    overhead for each group.
     """
     best = [(0.0, 0)]  # for the first k sizes: their cost, and where the last group begins
     for end in range(1, len(shapes) + 1):

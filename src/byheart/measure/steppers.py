@@ -36,7 +36,7 @@ class Stepper(Protocol):
 
     @property
     def is_fixed(self) -> bool:
-        """Whether a change of the stack needs a new capture or compilation."""
+        """Whether steps are captured or compiled, and must be again if the stack changes."""
 
     def run(self, steps: int) -> None:
         """Make `steps` steps."""
@@ -45,13 +45,13 @@ class Stepper(Protocol):
         """Stop training these models."""
 
     def take(self, stack: Stack, models: Sequence[int]) -> Stepper:
-        """Return a stepper that continues with only these models, which are stacked as `stack`."""
+        """Return a stepper that continues with only these models. `stack` is the stack of these models."""
 
 
 def make_stepper(stack: Stack, trainings: Sequence[Training], engine: Engine) -> Stepper:
     """Return the stepper for these trainings.
 
-    `auto` compiles long trainings, and otherwise uses a CUDA graph, or eager steps on a CPU.
+    With `auto`, long trainings are compiled. Short ones use a CUDA graph, or eager steps on a CPU.
     """
     if trainings[0].optimiser == "lbfgs":
         return LBFGSStepper(stack, trainings[0])
@@ -136,9 +136,9 @@ class AdamStepper:
             self.graph.replay()
 
     def _capture(self, steps: int) -> int:
-        """Capture one step, and one turn of steps.
+        """Capture two CUDA graphs: one step, and one turn (several steps).
 
-        A capture needs a few ordinary steps first; return their number, since they count.
+        A few ordinary steps must come first. Return their number, because they are part of the training.
         """
         ordinary = min(3, steps)
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch states no types here
@@ -162,7 +162,7 @@ class AdamStepper:
         self.adam.freeze(models)
 
     def take(self, stack: Stack, models: Sequence[int]) -> AdamStepper:
-        """Copy the weights and moments of the models that remain."""
+        """Return a stepper for these models, with copies of their weights and moments."""
         index = torch.tensor(models, device=self.flat.device)
         self.stack = stack
         self.flat = self.flat.detach()[index].clone().requires_grad_()
@@ -211,7 +211,7 @@ class LBFGSStepper:
         self.lbfgs.freeze(models)
 
     def take(self, stack: Stack, models: Sequence[int]) -> LBFGSStepper:
-        """Copy the state of the models that remain."""
+        """Return a stepper for these models, with a copy of their state."""
         index = torch.tensor(models, device=stack.device)
         self.lbfgs.take(self.lbfgs.flat[index], index)
         self.stack = stack

@@ -1,4 +1,6 @@
-"""The run store: SQLite in WAL mode, immutable records keyed by configuration, safe with several writers."""
+"""The run store: an SQLite database (in WAL mode) of immutable records, keyed by configuration. Several processes may write to
+it.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,7 @@ def _corrupt(path: Path, reason: str) -> CorruptStore:
 
 
 def _file_at(path: Path) -> tuple[int, int] | None:
-    """Return the identity of the file that has this name now."""
+    """Return the identity (device and inode) of the file that now has this name."""
     try:
         found = path.stat()
     except OSError:
@@ -184,7 +186,7 @@ class Store:
 
     @_explain
     def records(self, keys: Iterable[str] | None = None, *, family: str | None = None) -> list[Record]:
-        """Return records in order of creation: all, those of `keys`, or those of one family."""
+        """Return records in order of creation: all of them, only those of `keys`, or only those of one family."""
         query, values = "SELECT * FROM runs WHERE true", []
         if keys is not None:
             query += " AND key IN (SELECT value FROM json_each(?))"
@@ -218,7 +220,7 @@ class Store:
     def claim(self, keys: Sequence[str], owner: str | None = None, limit: int | None = None) -> list[str]:
         """Claim up to `limit` of `keys` for training and return them.
 
-        Keys that are stored, or claimed by a living owner, are skipped.
+        Keys that have a record, or are claimed by an owner that is alive, are skipped.
         """
         owner = owner or this_process()
         with schema.transaction(self.connection):
@@ -259,7 +261,7 @@ def _own_name(pid: int) -> str:
 
 
 def this_process() -> str:
-    """Return a name for this process that is unique on this machine, even among ended processes."""
+    """Return a name for this process. No other process of this machine has it, not even one that has ended."""
     return _own_name(os.getpid())
 
 

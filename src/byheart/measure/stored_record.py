@@ -1,6 +1,6 @@
-"""Read a row of a run store as if it were hostile, because the file may come from anyone.
+"""Read a row of a run store. Everything in it is checked, because the file may come from anyone.
 
-This module does not use the package's other readers, because machines that only train lack msgspec.
+This module does not use the package's other readers, because they need msgspec, which machines that only train may lack.
 """
 
 from __future__ import annotations

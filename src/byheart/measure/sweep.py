@@ -46,17 +46,16 @@ class SweepReport:
 
 
 class _TooLate(Exception):
-    """Raised for a stack that cannot end in time."""
+    """Raised if a stack cannot end in time."""
 
 
 @dataclass(eq=False)
 class Sweep:
     """Trains every run that is not in the store, in stacks, and stores each record as soon as its model ends.
 
-    After `max_seconds`, no new stack begins. With `gives_up`, a stack is abandoned as soon as its speed shows that it
-    cannot end by then, and stacks that can are trained instead. With `wait`, `run` returns only when every run is
-    stored, by this process or by others that use the same store. `overhead` is the fixed cost of a stack, as in
-    `pack`.
+    After `max_seconds`, no new stack begins. With `gives_up`, a stack is abandoned as soon as its speed shows that it cannot end in
+    time, and stacks that can end in time are trained instead. With `wait`, `run` returns only when every run is stored, by this
+    process or by others that use the same store. `overhead` is the fixed cost of a stack, as in `pack`.
     """
 
     runs: Sequence[Run]
@@ -115,7 +114,7 @@ class Sweep:
         return SweepReport(len(self.by_key), n_found, self.n_trained, seconds, not pending)
 
     def _bytes(self, run: Run) -> int:
-        """Return the memory of a run, measured only once, because it is needed repeatedly while other processes work."""
+        """Return the memory that a run takes. It is cached, because it is needed again whenever runs are claimed."""
         if run.key not in self.bytes:
             self.bytes[run.key] = bytes_per_model(
                 run.model, training_set_of(run.data), run.training, self.place

@@ -106,7 +106,7 @@ def _parquet(rows: Sequence[Row], columns: list[str]) -> bytes:
 
 @dataclass(frozen=True)
 class Compared:
-    """Records with equal values in the columns to compare by, and their mean with a 95% interval over seeds."""
+    """A group of records with equal values in the columns `by`, and their mean with a 95% interval over seeds."""
 
     setting: dict[str, Any]
     n_records: int
@@ -150,7 +150,7 @@ def points(rows: Sequence[Row], x: str, y: str) -> tuple[list[float], list[float
 
 
 def labels(rows: Sequence[Row]) -> tuple[str, list[str]]:
-    """Return short texts for people: what all rows have in common, and what distinguishes each row."""
+    """Return short descriptions for display: what all rows have in common, and what distinguishes each row."""
     apart = differing_columns(rows)
     shared = [
         f"{name.partition('.')[2]}={value}"
@@ -163,7 +163,7 @@ def labels(rows: Sequence[Row]) -> tuple[str, list[str]]:
 
 
 def differing_columns(rows: Sequence[Row]) -> list[str]:
-    """Return the columns of the configuration, except seeds, that differ between rows."""
+    """Return the columns of the configuration, except seeds, in which rows differ."""
     sections = ("family", "sizes.", "options.", "data.", "training.")
     return [
         name

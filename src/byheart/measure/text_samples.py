@@ -1,8 +1,8 @@
 """Cut texts to their first tokens, find distinct texts, and read the papers' collections as small arrays of token ids.
 
-One file holds the first tokens of shuffled texts, for each collection and sampling seed. `byheart.reproduce.samples`
-makes it on a machine with the texts, and it can be copied to other machines. A run takes the first `n_samples` texts
-and renumbers their tokens, so that its vocabulary is that of its subset.
+For each collection and sampling seed, a file holds the first tokens of shuffled texts. `byheart.reproduce.samples` creates it on a
+machine that has the texts, and it can be copied to other machines. A run takes the first `n_samples` texts and renumbers their
+tokens, so that its vocabulary contains only tokens of these texts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ Kind = Literal["documents", "labels"]
 
 @dataclass(frozen=True)
 class Collection:
-    """Texts of a paper and how they are cut. `hub` is their place on the Hugging Face hub: (name, config, split)."""
+    """A collection of texts that a paper uses, and how they are cut. `hub` is where the Hugging Face hub has them: (name, config,
+    split).
+    """
 
     name: str
     kind: Kind
@@ -101,8 +103,8 @@ def number_words(texts: Sequence[Sequence[str]]) -> tuple[np.ndarray, int]:
 
 
 def visible_text(words: Sequence[str], place: int, *, ordered: bool = False) -> tuple[str, ...]:
-    """Return the part of a text that a model can distinguish: all of it, or the token at `place` and the multiset of
-    the rest.
+    """Return what a model can see of a text: all of it or, without order, the token at `place` and the multiset of the other
+    tokens.
     """
     return tuple(words) if ordered else (words[place], *sorted([*words[:place], *words[place + 1 :]]))
 
@@ -192,7 +194,7 @@ def _arrays(path: str, collection: str, sample: int) -> tuple[np.ndarray, np.nda
 
 
 def training_set_of_sample(d: Mapping[str, Any]) -> TrainingSet:
-    """Return the training set of a description that `Samples.describe` made."""
+    """Return the training set for a description that `Samples.describe` returned."""
     ids, labels = _arrays(d["path"], d["collection"], d["seed"])
     ids, labels = ids[: d["n_samples"]], labels[: d["n_samples"]]
     if hashlib.sha256(ids.tobytes() + labels.tobytes()).hexdigest() != d["sha256"]:

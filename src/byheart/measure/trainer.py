@@ -69,11 +69,11 @@ def train(
     on_finish: Callable[[int, Outcome], None] | None = None,
     on_moment: Callable[[Moment], None] | None = None,
 ) -> list[Outcome]:
-    """Train every model of `stack`; `on_finish(model, outcome)` is called as soon as each ends.
+    """Train every model of `stack`. `on_finish(model, outcome)` is called as soon as a model ends.
 
     Models may differ in learning rate, warm-up, weight decay and pass rule; all other options must be equal. On a
-    CPU, the step uses `n_threads` threads. For products this small, a second thread costs more than it gains,
-    especially on a busy machine. To use more cores, run more processes on one store.
+    CPU, the step uses `n_threads` threads. With small matrices, a second thread costs more time than it saves, especially on a busy
+    machine. To use more cores, run several processes that share one store.
     """
     if len({t.stack_key for t in trainings}) != 1:
         raise UsageError(
@@ -128,7 +128,7 @@ class _Loop:
         return [self.outcomes[model] for model in range(len(self.trainings))]
 
     def _look(self, step: int) -> None:
-        """Measure and record all models, then stop and remove those that are done."""
+        """Measure and record all models, then stop and remove those that are finished."""
         plan = self.trainings[0]
         values = {name: column.tolist() for name, column in measure(self.stack, self.stepper.flat).items()}
         before, self.clock = self.clock, time.perf_counter()
@@ -199,7 +199,7 @@ def take(stack: Stack, models: Sequence[int]) -> Stack:
     index = torch.tensor(models, device=stack.device)
 
     def some(value: Any) -> Any:
-        """Return the entries of these models from a tensor with one entry per model."""
+        """Select the entries of these models from a tensor with one entry per model."""
         if isinstance(value, Tensor):
             return value[index] if value.dim() and value.shape[0] == len(stack.models) else value
         if isinstance(value, tuple):

@@ -1,8 +1,8 @@
 """Tune learning rate and warm-up with the ask-and-tell interface of Optuna, one stack of trials per round.
 
 There is one study per setting and seed. A round asks every study for several trials and trains all of them together.
-The sampler is seeded and trials are stored runs, so a tuning that was interrupted asks for the same trials again and
-finds their results in the store.
+The sampler has a seed, and trials are stored like all runs. After an interruption, the same trials are therefore proposed again,
+and their results are found in the store.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WORST = 1e30  # the loss that is reported to the sampler for a diverged trial
 def tune(
     specification: Specification, settings: Sequence[tuple[Point, int]], trainer: Trainer
 ) -> list[list[Record]]:
-    """Return the records of all trials of each (point, seed), in the order in which they were drawn."""
+    """For each (point, seed), return the records of all trials, in the order in which they were proposed."""
     tuning = specification.tuning
     assert tuning is not None
     studies = [_study(tuning, point, seed) for point, seed in settings]

@@ -65,7 +65,7 @@ def measure(
 def read(
     spec: str | Path | Mapping[str, Any] | Specification, families: Sequence[Factory] = ()
 ) -> Specification:
-    """Read and check a specification. Functions that are given as families are registered in this process."""
+    """Read and check a specification. If functions are given as families, register them for this process."""
     for factory in families:
         add_family(factory)
     if isinstance(spec, Specification):
@@ -84,7 +84,7 @@ def read(
 
 
 def load_factory(text: str) -> Factory:
-    """Load the function FILE.py:FUNCTION. The file is executed, so the user must have named it."""
+    """Load the function FILE.py:FUNCTION. This executes the file, so call it only for a file that the user named."""
     path, colon, name = text.rpartition(":")
     if not colon or not path.endswith(".py") or not Path(path).is_file():
         raise UsageError(

@@ -1,4 +1,4 @@
-"""The model families of the papers, whose weights have a leading axis of models."""
+"""The model families of the papers. Their weights have a leading axis, so that many models train at once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ __all__ = [
 
 
 def add_family(factory: Factory) -> Family:
-    """Register a function that makes modules as a family of this process. Specifications refer to it by the family's name."""
+    """Register a function that creates modules as a model family, for this process only. Specifications refer to it by the family's
+    name.
+    """
     family = OwnModuleFamily(factory)
     if family.name in FAMILIES:
         raise UsageError(

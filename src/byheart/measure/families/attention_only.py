@@ -40,7 +40,7 @@ TINY = 1e-20  # added to the variance; the authors add 1e-10 to its square root
 
 
 class AttentionOnlyFamily(Family):
-    """One attention layer with `n_heads` heads and without normalisation. The answer is read at the last token."""
+    """One attention layer with `n_heads` heads and without normalisation. The answer is the output at the last token."""
 
     name = "attention-only"
     source = "DPC24 equations (1)-(2) and its code"
@@ -106,7 +106,9 @@ class AttentionOnlyFamily(Family):
         return {name: uniform(generator, shape, fan_in[name]) for name, shape in shapes.items()}
 
     def tables(self, models: Sequence[ModelConfig], inputs: Inputs) -> Tables:
-        """Return the scale of each model and, in table form, the index of each row in the table of pairs."""
+        """Return the scale of attention scores for each model. If pairs of tokens are computed by table, also return the index of
+        each row in the table of pairs.
+        """
         assert inputs.tokens is not None
         tokens, form = inputs.tokens, models[0].options["form"]
         n_vocab = max(training_set.n_vocab for training_set in inputs.training_sets)
@@ -122,7 +124,7 @@ class AttentionOnlyFamily(Family):
         ragged = any((p.lengths != p.seq_len).any() for p in inputs.training_sets)
         is_pairs = tokens.shape[2] == 2 and not ragged
         if form == "table" and not is_pairs:
-            raise ValueError("the table form needs sequences of two tokens")
+            raise ValueError("computing by a table of pairs needs sequences of two tokens")
         if (
             not is_pairs
             or form == "direct"
@@ -160,7 +162,7 @@ def _layer_norm(vectors: Tensor, share: Tensor) -> Tensor:
 
 
 def _place(weights: Weights, tables: Tables, vectors: Tensor, place: slice) -> tuple[Tensor, Tensor]:
-    """Return embeddings at some positions, both as the residual stream holds them and as the heads see them."""
+    """Return embeddings at some positions in two forms: as they are in the residual stream, and as the heads see them."""
     if "inner_positions" in weights:
         reduced = bmm(weights["reduce"], vectors) if "reduce" in weights else vectors
         if "normed" in tables:

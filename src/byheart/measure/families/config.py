@@ -35,8 +35,8 @@ class SizeField:
 class OptionField:
     """An option of a family. The first choice is the default.
 
-    If `is_implied`, the configuration leaves the option out at its default. This is for options that were added
-    later, so that older runs keep their keys.
+    If `is_implied`, the configuration leaves the option out at its default. Options that were added later are implied, so that
+    older runs keep their keys.
     """
 
     name: str

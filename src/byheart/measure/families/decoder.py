@@ -79,14 +79,16 @@ class OneLayerDecoderFamily(Family):
         return weights
 
     def frozen_names(self, model: ModelConfig) -> frozenset[str]:
-        """Return the embedding and the head if the option is set. The authors' second experiment trains only the rest."""
+        """Return the names of the embedding and of the attention head if the option is set. The authors' second experiment trains
+        only the rest.
+        """
         if model.options["attention"] == "trained":
             return frozenset()
         maps = ("query", "key", "value", "output")
         return frozenset({"embedding", *maps, *(f"{name}_bias" for name in maps)})
 
     def tables(self, models: Sequence[ModelConfig], inputs: Inputs) -> Tables:
-        """Return the tokens, the ends of contexts, and the positional vectors of every model's width."""
+        """Return the tokens, the ends of contexts, and for each model the positional vectors of its width."""
         assert inputs.tokens is not None
         seq_len = inputs.tokens.shape[2]
         widest = max(model.sizes["dim"] for model in models)

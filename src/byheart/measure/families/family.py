@@ -26,20 +26,20 @@ class Family(ABC):
 
     @abstractmethod
     def shapes(self, model: ModelConfig, training_set: TrainingSet) -> Shapes:
-        """Return the true shape of each weight. Every axis may be padded at its end."""
+        """Return the shape of each weight without padding. In a stack, every axis may be padded at its end."""
 
     @abstractmethod
     def initial(
         self, model: ModelConfig, training_set: TrainingSet, generator: torch.Generator
     ) -> dict[str, Tensor]:
-        """Return the initial weights of one model, in float64, with their true shapes."""
+        """Return the initial weights of one model, in float64 and without padding."""
 
     def frozen_names(self, model: ModelConfig) -> frozenset[str]:
         """Return the names of weights that are not trained."""
         return frozenset()
 
     def for_stack(self, models: Sequence[ModelConfig], inputs: Inputs) -> Family:
-        """Return the family object for one stack. This is the same object, unless the family stores something per stack."""
+        """Return the family object to use for one stack. It is this same object unless the family stores something per stack."""
         return self
 
     @abstractmethod

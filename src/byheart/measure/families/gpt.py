@@ -29,7 +29,7 @@ SCALE = 0.02  # standard deviation of initial weights, as in GPT-2
 
 
 class SmallGPTFamily(Family):
-    """`n_layers` pre-normalised blocks; the answer is read at the last token of each context."""
+    """`n_layers` pre-normalised blocks. The answer is the output at the last token of each context."""
 
     name = "gpt"
     source = "Radford et al. 2019, untied embeddings"
@@ -77,7 +77,7 @@ class SmallGPTFamily(Family):
     def initial(
         self, model: ModelConfig, training_set: TrainingSet, generator: torch.Generator
     ) -> dict[str, Tensor]:
-        """Draw maps and embeddings from N(0, 0.02²). Gains are one and biases zero."""
+        """Draw weight matrices and embeddings from N(0, 0.02²). The gains of norms are one, and biases are zero."""
         shapes = self.shapes(model, training_set)
         weights = {}
         for name, shape in shapes.items():
@@ -90,7 +90,7 @@ class SmallGPTFamily(Family):
         return weights
 
     def tables(self, models: Sequence[ModelConfig], inputs: Inputs) -> Tables:
-        """Return the tokens, the ends of contexts, the causal mask, and each model's true width."""
+        """Return the tokens, the ends of contexts, the causal mask, and each model's width without padding."""
         assert inputs.tokens is not None
         seq_len = inputs.tokens.shape[2]
         dims = per_model(models, "dim", inputs)
@@ -121,7 +121,7 @@ _OUTSIDE = frozenset({"embedding", "positions", "norm", "norm_bias", "unembeddin
 
 
 def _normalise(stream: Tensor, gain: Tensor, bias: Tensor, tables: Tables) -> Tensor:
-    """Apply layer normalisation over each model's true width."""
+    """Apply layer normalisation over each model's width without padding."""
     mean = stream.sum(dim=2, keepdim=True) / tables["dim"]
     centred = (stream - mean) * tables["inside"]
     variance = centred.square().sum(dim=2, keepdim=True) / tables["dim"]

@@ -35,7 +35,7 @@ class Inputs:
 
 
 def per_model(models: Sequence[ModelConfig], size: str, inputs: Inputs) -> Tensor:
-    """Return one size of every model, (n_models,), in the number type of the stack."""
+    """Return the size named `size` for every model, (n_models,), in the number type of the stack."""
     return torch.tensor([model.sizes[size] for model in models], dtype=inputs.dtype, device=inputs.device)
 
 
@@ -56,6 +56,8 @@ def embed_tokens(embedding: Tensor, tokens: Tensor) -> Tensor:
 
 
 def take_places(stream: Tensor, places: Tensor) -> Tensor:
-    """Return the vector of each row of `stream` (n_models, n_rows, seq_len, dim) at its place."""
+    """For each row of `stream` (n_models, n_rows, seq_len, dim), return the vector at the position that `places` holds for the
+    row.
+    """
     index = places.view(*places.shape, 1, 1).expand(-1, -1, 1, stream.shape[3])
     return stream.gather(2, index).squeeze(2)

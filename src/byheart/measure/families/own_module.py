@@ -1,15 +1,15 @@
 """Use a user's own `torch.nn.Module` as a family.
 
-The user gives a function that makes it; its integer parameters are the sizes.
+The user gives a function that creates the module. Its integer parameters are the sizes of the family.
 
     def make(n_vocab: int, n_classes: int, seq_len: int, width: int, depth: int = 1) -> nn.Module: ...
 
 The module maps token ids (batch, seq_len), or vectors (batch, seq_len, input_dim), to outputs (batch, n_classes), or
-to outputs per token (batch, seq_len, n_classes). In the second case, the output at the last token of an input counts,
-or at the first if the data say so.
+to outputs per token (batch, seq_len, n_classes). In the second case, the answer is the output at the last token of an input, or at
+the first token if the data say so.
 
-Such a module has no axis of models, so each model trains alone. The key of a run contains the name of the function
-and a digest of the file that defines it, so a change of the file makes new runs.
+Such a module cannot be stacked, so each model trains alone. The key of a run contains the name of the function and a digest of the
+file that defines it. If the file changes, runs are therefore trained again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _BUFFER = "buffer of the module: "
 
 
 class OwnModuleFamily(Family):
-    """The family of the modules that one function makes."""
+    """The family of the modules that one function creates."""
 
     takes_vectors = True
     is_stacked = False
@@ -209,7 +209,7 @@ def _digest(factory: Factory, name: str) -> str:
 def _source(factory: Factory) -> str:
     """Return the text of the file that defines the model.
 
-    In a notebook, return its own source; a class has no source there, but its functions have.
+    In a notebook, return the source of the function itself. A class has no source there, so return that of its methods.
     """
     if inspect.isclass(factory) and not hasattr(inspect.getmodule(factory), "__file__"):
         functions = [each for each in vars(factory).values() if inspect.isfunction(each)]

@@ -2,11 +2,10 @@
 
 E_out ∘ FF2 ∘ uniform attention ∘ FF1 ∘ E_in, where FF1 and FF2 have `n_blocks` residual blocks each.
 
-The paper leaves some choices open. Here, tokens are embedded by a trained table straight into the stream (`embedding =
-learned`), or by a fixed random one of width `dim` followed by a trained E_in (`frozen`); there are no positions
-unless the option is set; the head size is s = m; weights have the framework's default initialisation with embeddings
-standard normal, or all weights from N(0, 0.02²) with zero
-biases (`initialisation = normal-0.02`), as BERT-style code does.
+The paper leaves some choices open. Here, tokens are embedded by a trained table directly into the residual stream (`embedding =
+learned`), or by a fixed random table of width `dim` followed by a trained E_in (`frozen`). There are no positions unless the option
+is set. The head size is s = m. Weights have PyTorch's default initialisation, with standard normal embeddings; or, as in BERT-style
+code, all weights are drawn from N(0, 0.02²) and biases are zero (`initialisation = normal-0.02`).
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ SMALL = 0.02  # standard deviation of BERT-style initial weights
 
 
 class UniformAttentionFamily(Family):
-    """Token-wise residual ReLU blocks, then one averaging layer, then more blocks. The answer is read at one token."""
+    """Token-wise residual ReLU blocks, then one averaging layer, then more blocks. The answer is the output at one token."""
 
     name = "uniform-attention"
     source = "KS25 equation (165)"
@@ -107,7 +106,9 @@ class UniformAttentionFamily(Family):
         return frozenset({"embedding"}) if model.options["embedding"] == "frozen" else frozenset()
 
     def tables(self, models: Sequence[ModelConfig], inputs: Inputs) -> Tables:
-        """Return the distinct items (tokens, with their place if positions are used) of each row, and how often each occurs."""
+        """For each row, return its distinct items (tokens, or tokens with their positions if these are used) and how often each
+        occurs.
+        """
         n_rows, seq_len = inputs.lengths.shape[1], 0
         place = (
             inputs.lengths - 1 if inputs.training_sets[0].read == "last" else torch.zeros_like(inputs.lengths)
@@ -154,7 +155,7 @@ class UniformAttentionFamily(Family):
 
 
 def _items(keys: Tensor, tokens: Tensor, spots: Tensor, is_shared: bool) -> Tables:
-    """Return the distinct keys of each model, padded to a common number, and the item at every (row, place)."""
+    """Return each model's distinct items, padded to a common number, and which item is at every (row, place)."""
     n_models = keys.shape[0]
     pieces = []
     for model in range(1 if is_shared else n_models):
