@@ -1,4 +1,4 @@
-"""The rooms of the codebase, and the data going through: the first picture of how-it-works.md."""
+"""Draw the rooms of the codebase and what passes between them: the first picture of how-it-works.md."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WIDTH, HEIGHT, STEP = 2.0, 0.62, 1.4
 
 @dataclass(frozen=True)
 class Room:
-    """A folder of src/byheart: where it is drawn, and what it is for."""
+    """A folder of src/byheart: where it is drawn, and its purpose."""
 
     x: float
     y: float
@@ -32,20 +32,20 @@ ROOMS = {
     "data": Room(0, 3, "files to a Dataset", PATH),
     "construct": Room(2, 3, "one room per method", PATH),
     "program": Room(2, 2, "registers and blocks"),
-    "network": Room(4, 3, "what weights mean", PATH),
-    "verify": Room(6, 3, "every answer checked", PATH),
+    "network": Room(4, 3, "what weights compute", PATH),
+    "verify": Room(6, 3, "checks every answer", PATH),
     "storage": Room(8, 3, "the model folder", PATH),
     "bounds": Room(0, 4, "what theory says"),
-    "inspect": Room(4, 4, "where a fact lives"),
+    "inspect": Room(4, 4, "which weights hold a fact"),
     "export": Room(8, 4, "GGUF, ONNX, ..."),
-    "graft": Room(6, 4, "into a checkpoint"),
-    "golden": Room(6, 5, "tests of engines"),
-    "measure": Room(4, 2, "what training reaches"),
+    "graft": Room(6, 4, "facts in a checkpoint"),
+    "golden": Room(6, 5, "tests inference engines"),
+    "measure": Room(4, 2, "trains and measures"),
     "reproduce": Room(6, 2, "figures of the papers"),
     "report": Room(8, 2, "tables and pages"),
-    "records": Room(0, 1, "one reader for all", BASE),
-    "files": Room(2, 1, "written whole", BASE),
-    "process": Room(4, 1, "children and pools", BASE),
+    "records": Room(0, 1, "reads all documents", BASE),
+    "files": Room(2, 1, "writes files whole", BASE),
+    "process": Room(4, 1, "worker processes", BASE),
 }
 FLOW = (
     ("data", "construct", "Dataset"),
@@ -60,7 +60,7 @@ FLOW = (
     ("measure", "reproduce", "runs"),
     ("reproduce", "report", "records"),
 )
-"""What goes from which room to which."""
+"""The first room, the second room, and what passes from the first to the second."""
 
 
 def present() -> set[str]:
@@ -69,7 +69,7 @@ def present() -> set[str]:
 
 
 def rooms() -> Figure:
-    """The rooms as boxes; the path of `byheart compile` is blue, what all others stand on green."""
+    """Draw the rooms as boxes: the path of `byheart compile` in blue, the rooms that all others use in green."""
     there = present()
     figure, axes = plt.subplots(figsize=(11, 4.8))
     for name, room in ROOMS.items():
