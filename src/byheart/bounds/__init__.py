@@ -1,4 +1,4 @@
-"""Bounds from theory. Every theorem gives a number, and every number has a source.
+"""Bounds from theory: numbers that theorems prove, each with its source.
 
 `table(dataset)` and `for_shape(shape)` evaluate every bound that applies, and give the reason for every bound that does not.
 Each theorem is also a function, in the module named after its source.

@@ -1,6 +1,6 @@
 """Read a `config.json` in Hugging Face's format and count the parameters of the model exactly.
 
-The code uses only the key names of that library and imports nothing from it. The count covers the published model: token
+The code knows the key names of that library but imports nothing from it. It counts the parameters of the published model: token
 embeddings, blocks, final normalisation and, unless it is tied, the output matrix (for BERT, the encoder with its pooler).
 """
 
@@ -139,7 +139,7 @@ def _gpt2(keys: ConfigKeys) -> Architecture:
 
 @dataclass(frozen=True)
 class _LlamaStyle:
-    """The differences between a family and Llama: defaults, biases and the norms of one block."""
+    """The ways in which a family of architectures differs from Llama: default values, biases, and the norms of one block."""
 
     tied: bool = False
     qkv_bias: bool = False

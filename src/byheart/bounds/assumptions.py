@@ -33,7 +33,7 @@ class DataChecks:
     general_position    no D + 1 samples, read as vectors of dimension D, lie on a hyperplane
     independent_tokens  tokens of a sample are linearly independent, and so are the last tokens of any n samples
     one_length          all contexts have the same length
-    full_support        every token may follow every context
+    full_support        every token follows every context with positive probability
     """
 
     general_position: str = ""
@@ -96,7 +96,7 @@ def _dependent_tokens(inputs: VectorSequences) -> str:
 
 
 def _dependent_choice(vectors: Sequence[Vector], size: int, what: str) -> str:
-    """Return why some `size` of the vectors are linearly dependent; empty if every choice of `size` vectors is independent."""
+    """Return why some choice of `size` vectors is linearly dependent, or an empty text if none is."""
     if _are_too_many(len(vectors), size):
         return _not_checked(comb(len(vectors), size), size)
     if any(_is_dependent(chosen) for chosen in combinations(vectors, min(size, len(vectors)))):

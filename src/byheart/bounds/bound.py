@@ -1,7 +1,6 @@
 """Bounds from theory: a number with its kind, its assumptions and its source.
 
-A `Bound` is never an estimate, a measurement or a certificate. These are different types, and no function here converts one into
-another.
+Bounds, estimates, measurements and certificates are different types, and no function here converts one into another.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ CAPACITIES = ("contexts", "facts", "samples")
 
 
 def spell(number: int) -> str:
-    """Format an integer for display: in full with commas, or as a power of ten if it is very long."""
+    """Format an integer for display: with commas or, if it is very long, as a power of ten."""
     if abs(number) < 10**24:
         return f"{number:,}"
     # bit_length / log2(10) gives the exponent to within one, without computing the decimal digits
@@ -39,8 +38,8 @@ class Bound:
     quantity   what is bounded: "parameters", "bits", "depth", "samples", ... Bounds can be compared only if their quantities
                agree and both apply
     statement  the id in the theorem index; empty if the index has none
-    speaks_of  whether the bound is about these data or about some data of this shape. Only the first kind may be shown next to
-               the size of a model of these data
+    speaks_of  whether the bound holds for these data, or only for some data of this shape. Only bounds of the first kind may be
+               shown next to the size of a model of these data
     """
 
     name: str
@@ -56,7 +55,9 @@ class Bound:
     def __post_init__(self) -> None:
         """Reject a bound that could mislead: a float, an unknown kind, no source or no sentence."""
         if isinstance(self.value, bool) or not isinstance(self.value, int | Fraction):
-            raise TypeError(f"{self.name}: a bound is an int or a Fraction, not {type(self.value).__name__}")
+            raise TypeError(
+                f"{self.name}: the value of a bound must be an int or a Fraction, not {type(self.value).__name__}"
+            )
         if self.kind not in get_args(Kind):
             raise ValueError(f"{self.name}: kind {self.kind!r} is not one of {', '.join(get_args(Kind))}")
         if not (self.name and self.quantity and self.source and self.sentence):
@@ -69,9 +70,9 @@ class Bound:
 
 @dataclass(frozen=True)
 class Estimate(JsonRecord):
-    """The size of one of our constructions. This is not a bound.
+    """The estimated size of one of our constructions. This is not a bound.
 
-    bits        bits that store it, see `Size.stored_bits`
+    bits        bits that store the network, see `Size.stored_bits`
     options     the options that `compile` would choose itself, if any
     is_planned  True if it was planned for these data, so that the network will have exactly this size; False if it is an
                 estimate for random data of this shape
@@ -124,10 +125,10 @@ class Theorem:
         more: str = "",
         speaks_of: Scope | None = None,
     ) -> Bound:
-        """Return the bound for one problem. `more` gives its place in the publication in more detail.
+        """Return the bound for one problem. `more` is added to the source, to give the place in the publication in more detail.
 
-        By default, an upper bound on a size is about these data, and a lower bound is about some data, in the worst case. For
-        quantities that a model can hold, it is the other way round.
+        By default, an upper bound on a size holds for these data, and a lower bound holds for some data (the worst case). For
+        amounts that a model can hold, it is the other way round.
         """
         source = self.source + more
         promises: Kind = "lower" if quantity in CAPACITIES else "upper"

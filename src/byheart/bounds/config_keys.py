@@ -43,7 +43,7 @@ class ConfigKeys:
         return size
 
     def sizes(self, **names: str) -> dict[str, int]:
-        """Return the sizes for these keys, all of which must be present."""
+        """Return the sizes for these keys. All of them must be present."""
         self.need(*names.values())
         return {field: self.size(name) for field, name in names.items()}
 
@@ -76,7 +76,7 @@ class ConfigKeys:
             raise MalformedFile(f"`{name}` is {given!r}, not {value!r}: {reason}.", key=name, value=given)
 
     def quotient(self, whole: str, part: str) -> int:
-        """Return the size of one part. The parts must divide the whole exactly."""
+        """Return the size of one part: the value of `whole` divided by the value of `part`, which must divide it exactly."""
         return self.must_divide(part, self.size(part), whole, self.size(whole))
 
     def must_divide(self, part: str, part_value: int, whole: str, whole_value: int) -> int:

@@ -49,9 +49,10 @@ class AttentionOnlyShape:
 
     @property
     def rank(self) -> int:
-        """H min(d, d_h) + min(d, L) for sequences with L distinct last tokens. If L is not given, d is used instead.
+        """The rank bound H min(d, d_h) + min(d, L) for sequences with L distinct last tokens. If L is not known, min(d, L) is taken
+        to be d.
 
-        Departs: printed as H d_h + d. A head wider than d does not reach d_h. The skip connection sees only the last token,
+        Departs: the paper has H d_h + d. A head wider than d does not reach d_h. The skip connection sees only the last token,
                  so sequences with the same last token get the same vector from it, and its rank is at most L.
         """
         n_last_tokens = self.dim if self.n_last_tokens is None else self.n_last_tokens
@@ -71,7 +72,7 @@ def _last_tokens(shape: AttentionOnlyShape) -> str:
 
 @realises("DPC24-T1")
 def theorem_1(shape: AttentionOnlyShape) -> Bound:
-    """Bound the number of sequences that can have the logits of any sequence encoder of dimension d, up to any γ > 0."""
+    """Bound the number of sequences whose logits can equal those of any given sequence encoder of dimension d, up to any γ > 0."""
     assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, _last_tokens(shape), "distributions of full support")
     sentence = (
         f"This attention-only Transformer comes arbitrarily close to the best encoder of dimension "
@@ -85,7 +86,9 @@ def theorem_1(shape: AttentionOnlyShape) -> Bound:
 def theorem_1_parameters(
     n_contexts: int, n_tokens: int, seq_len: int, dim: int, n_last_tokens: int | None = None
 ) -> Bound:
-    """Theorem 1 with heads of size 1: d (S + 2N + 4 (T - min(d, L))) parameters for T sequences with L last tokens."""
+    """By Theorem 1 with heads of size 1, d (S + 2N + 4 (T - min(d, L))) parameters suffice for T sequences with L distinct last
+    tokens.
+    """
     value = _parameters(n_contexts, n_tokens, seq_len, dim, n_last_tokens)
     exact = dim >= min(n_tokens - 1, n_contexts)
     quantity = "parameters" if exact else f"parameters at embedding dimension {dim}"
@@ -103,9 +106,10 @@ def theorem_1_parameters(
 def theorem_3_parameters(
     n_contexts: int, n_tokens: int, seq_len: int, dim: int, n_last_tokens: int | None = None
 ) -> Bound:
-    """Return the parameters of Theorem 3: those of Theorem 1 without its full support, for the T_ε likeliest sequences.
+    """Return the parameters of Theorem 3, which drops the assumption of full support: those of Theorem 1 for the T_ε likeliest
+    sequences.
 
-    The excess divergence is printed as O(ε log 1/ε) without a constant, so only the size is a number.
+    The paper gives the excess divergence as O(ε log 1/ε) without a constant, so only the size can be computed.
     """
     value = _parameters(n_contexts, n_tokens, seq_len, dim, n_last_tokens)
     quantity = f"parameters at embedding dimension {dim}, up to O(ε log 1/ε)"
@@ -121,7 +125,9 @@ def theorem_3_parameters(
 def corollary_1_parameters(
     n_contexts: int, n_tokens: int, seq_len: int, n_last_tokens: int | None = None
 ) -> Bound:
-    """In dimension 2, 2 (S + 2N + 4 (T₀ - min(2, L))) parameters memorise any T₀ associations with L distinct last tokens."""
+    """In dimension 2, 2 (S + 2N + 4 (T₀ - min(2, L))) parameters suffice to memorise any T₀ associations with L distinct last
+    tokens.
+    """
     value = _parameters(n_contexts, n_tokens, seq_len, 2, n_last_tokens)
     assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, "each sequence has one next token (Assumption 1)")
     ending = "" if n_last_tokens is None else f" that end in {spell(n_last_tokens)} different tokens"
@@ -133,7 +139,7 @@ def corollary_1_parameters(
 @realises("DPC24-C2")
 @takes_numbers
 def corollary_2(shape: AttentionOnlyShape, n_contexts: int) -> Bound:
-    """Bound the accuracy below by 1/N + (1 - 1/N) (H min(d, d_h) + min(d, L)) / T₀, but at most 1.
+    """Return the lower bound 1/N + (1 - 1/N) (H min(d, d_h) + min(d, L)) / T₀ on the accuracy (at most 1).
 
     Departs: this holds in expectation over uniformly random labels of the sequences that are not memorised, not for
              all labels.
@@ -165,12 +171,13 @@ def proposition_1(encoder_divergence: Real) -> Bound:
 @realises("DPC24-P2")
 @takes_numbers
 def proposition_2(n_tokens: int, n_contexts: int | None = None) -> Bound:
-    """Embedding dimension N - 1 is sufficient and necessary for every distribution over N tokens.
+    """Embedding dimension N - 1 is sufficient and necessary to represent every distribution over N tokens.
 
-    For T contexts it is min(N - 1, T).
+    For T contexts, this dimension is min(N - 1, T).
 
-    Departs: printed for any number of contexts. The logits of T contexts are a matrix with N rows and T columns. Its rank is at
-             most T. It is also at most N - 1 if one row is subtracted from all rows, which does not change the softmax.
+    Departs: the paper states N - 1 for any number of contexts. But the logits of T contexts are a matrix with N rows and T columns,
+    whose rank is at most T. If one row is subtracted from all rows, which does not change the softmax, the rank is also at most N -
+    1.
     """
     assumptions = ("logits are a fixed matrix times a sequence embedding",)
     value = max(n_tokens - 1, 0) if n_contexts is None else min(max(n_tokens - 1, 0), n_contexts)
@@ -184,7 +191,7 @@ def proposition_2(n_tokens: int, n_contexts: int | None = None) -> Bound:
 
 @realises("DPC24-P3")
 def proposition_3() -> Bound:
-    """For associations an embedding of dimension 2 suffices for any vocabulary: points on a circle."""
+    """To memorise associations, an embedding of dimension 2 suffices for any vocabulary: place the tokens on a circle."""
     assumptions = ("each sequence has one next token (Assumption 1)", REAL)
     sentence = "Any association of sequences with single next tokens fits in an embedding of dimension 2."
     return PROPOSITION_3.bound("embedding dimension for associations", "upper", 2, assumptions, sentence)
@@ -202,7 +209,7 @@ def johnson_lindenstrauss_coherence(n_tokens: int, dim: int) -> Interval:
 def theorem_2(
     context_weights: Sequence[Rational], distributions: Sequence[Sequence[Rational]], coherence: Real
 ) -> Bound:
-    """Bound the divergence of the best encoder from above, for distributions that are nearly a lookup table.
+    """Return an upper bound on the divergence of the best encoder, for distributions that are close to a lookup table.
 
     `distributions[t]` are the next-token probabilities of context t, whose prior weight is `context_weights[t]`. The table
     maps t to its likeliest token, of probability p_t. `coherence` is C >= max |W Wᵀ - I| for unit rows W of dimension d. It
@@ -210,8 +217,8 @@ def theorem_2(
 
     Derivation (repaired): use the logits λ_t W W_g with λ_t from (6), H_t = ln sum_j exp(λ_t (W_j - W_g)·W_g), where H_t is
     the entropy. Then the divergence of t is sum_j π_j λ_t (W_g - W_j)·W_g <= (1 - p_t) λ_t (1 + 2C), and (6) gives
-    λ_t <= ln((N - 1) / (e^H_t - 1)) / (1 - 2C). A context without entropy adds 0.
-    Departs: in the printed bound the entropy has the wrong sign, and there is an additional term C d_TV, which is not needed.
+    λ_t <= ln((N - 1) / (e^H_t - 1)) / (1 - 2C). A context whose entropy is 0 adds 0.
+    Departs: in the paper's bound the entropy has the wrong sign, and there is an additional term C d_TV, which is not needed.
     """
     c = Fraction(coherence)
     if not 0 <= c < Fraction(1, 2):

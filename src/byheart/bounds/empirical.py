@@ -18,8 +18,8 @@ from byheart.errors import ImpossibleSize
 class EmpiricalLaw:
     """Memorised bits proportional to parameters, as measured between two model sizes.
 
-    stored_bits  bits per stored parameter, in the shortest precision for which the same capacity was measured
-    precision    that precision in words
+    stored_bits  bits that store a parameter, in the shortest precision at which the same capacity was measured
+    precision    the name of this precision
     """
 
     name: str
@@ -41,11 +41,11 @@ class EmpiricalLaw:
         return ceil_fraction(bits / self.bits_per_parameter)
 
     def bits_held_by(self, n_parameters: int) -> int:
-        """Return the bits that a model of this size would hold by the law, rounded down."""
+        """Return the bits that a model of this size would hold according to the law, rounded down."""
         return (n_parameters * self.bits_per_parameter).__floor__()
 
     def covers(self, n_parameters: int) -> bool:
-        """Whether the law was measured at this size, not extrapolated to it."""
+        """Whether this size is within the range of sizes that were measured. Otherwise the law is an extrapolation."""
         return self.smallest_parameters <= n_parameters <= self.largest_parameters
 
     def to_json(self) -> dict[str, object]:
@@ -93,10 +93,10 @@ def law_from_runs(
 ) -> EmpiricalLaw:
     """Fit a law through the origin to measured (parameters, memorised bits) pairs by least squares."""
     if not runs or min(parameters for parameters, _ in runs) < 1:
-        raise ImpossibleSize("a law needs at least one run, each with at least one parameter")
+        raise ImpossibleSize("a law needs at least one run, and every run at least one parameter")
     slope = Fraction(sum(p * b for p, b in runs), sum(p * p for p, _ in runs))
     if slope <= 0:
-        raise ImpossibleSize("no bits were memorised in these runs, so they give no law")
+        raise ImpossibleSize("no bits were memorised in these runs, so no law can be fitted to them")
     return EmpiricalLaw(
         name=name,
         bits_per_parameter=slope,

@@ -1,4 +1,4 @@
-"""Rational enclosures of the few kinds of real numbers that the theorems need: logarithms, roots, π and e.
+"""Compute intervals with rational ends that contain the real numbers that theorems need: logarithms, roots, π and e.
 
 Every function returns either an exact integer or an `Interval` of exact rationals that contains the true value. No floats are
 used, so nothing overflows and no decision depends on rounding.
@@ -30,7 +30,7 @@ class Interval:
         return Interval(self.low - other.high, self.high - other.low)
 
     def __mul__(self, factor: Interval | Rational) -> Interval:
-        """Return the interval from the smallest to the largest product."""
+        """Return the interval of all products with `factor`."""
         ends = (factor.low, factor.high) if isinstance(factor, Interval) else (factor,)
         products = [end * mine for end in ends for mine in (self.low, self.high)]
         return Interval(min(products), max(products))
@@ -68,8 +68,8 @@ def floor_log2(value: Rational) -> int:
 def log2(value: Rational, bits: int = DEFAULT_BITS) -> Interval:
     """Enclose log2(value) to within 2**-bits. If `value` is a power of two, the result is exact.
 
-    The digits are computed one by one: m in [1, 2) is squared, and a square of at least 2 gives the binary digit 1. `m` is
-    enclosed by a pair of integers over 2**guard, and a digit is used only if both ends agree on it.
+    Binary digits are computed one by one: m in [1, 2) is squared, and the digit is 1 if the square is at least 2 (which is then
+    halved). m is enclosed by two integers divided by 2**guard, and a digit is used only if both give the same one.
     """
     value = Fraction(value)
     whole = floor_log2(value)
@@ -108,8 +108,8 @@ def pi(bits: int = DEFAULT_BITS) -> Interval:
 def _arctan_inverse(x: int, scale_bits: int) -> tuple[int, int]:
     """Return the integer nearest to 2**scale_bits arctan(1/x), and a bound on its error.
 
-    The series alternates. Each of its terms is truncated twice (power and quotient), by less than 1 each time. The error of
-    stopping is at most the first omitted term, which is below 1.
+    The series alternates. Each of its terms is rounded down twice (the power and the quotient), by less than 1 each time. The
+    omitted terms add at most the first one of them, which is below 1.
     """
     power, total, index = (1 << scale_bits) // x, 0, 0
     while power:
@@ -154,8 +154,8 @@ def settle(
 ) -> int:
     """Round an enclosure to an integer. The precision is doubled until both ends agree.
 
-    `enclose(bits)` must enclose the number more tightly as `bits` grows; `rounded` is a monotone step function. The loop ends
-    because callers pass only numbers that are not on a step (most of them are irrational).
+    `enclose(bits)` must return smaller intervals as `bits` grows; `rounded` is a monotone step function. The loop ends because
+    callers pass only numbers at which `rounded` does not jump (most of them are irrational).
     """
     bits = start_bits
     while True:

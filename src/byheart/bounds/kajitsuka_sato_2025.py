@@ -1,13 +1,13 @@
-"""Kajitsuka & Sato (2025): sizes that suffice, as the theorems state them, with all constants.
+"""Kajitsuka & Sato (2025): sizes that suffice according to the theorems, with all constants.
 
 Notation in the docstrings:
 
     N  n_samples      n  seq_len      C  n_classes      d  dim      r  radius      δ  separation of tokens
 
 The depths and bits of `lookup` are added up as in the proofs. Two repairs of the proofs do not raise these numbers: the
-weights of Lemma B.2 exist with values far below 4N³√π, and a sum in place of an average (W_O W_V scaled by n) keeps weights
-dyadic with ⌊log2 n⌋ + 1 bits, which are never the longest. As in the paper, feed-forward layers have no skip connections here.
-Built models have them, and `network` counts those.
+weights of Lemma B.2 exist with values far below 4N³√π, and if attention sums instead of averaging (W_O W_V times n), weights stay
+dyadic and have ⌊log2 n⌋ + 1 bits, so they are never the longest. As in the paper, feed-forward layers are counted without skip
+connections. The models that we build have them, and `network` counts them with these.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class TheoremSize:
 
     @property
     def total_bits(self) -> int:
-        """The bits of the whole model by the paper's measure: parameters times bits of the largest weight."""
+        """The bits of the whole model as the paper measures them: number of parameters times bits of the largest weight."""
         return self.parameters * self.weight_bits
 
     def parameter_bound(self) -> Bound:
@@ -107,8 +107,9 @@ def theorem_4_1(
 def corollary_4_1(
     n_samples: int, seq_len: int, n_classes: int, dim: int, radius: Real = 1, separation: Real = 1
 ) -> TheoremSize:
-    """Return the size for sequence-to-sequence prediction: Theorem 4.1 for nN sequences, in which each token is last in
-    turn."""
+    """Return the size for sequence-to-sequence prediction: that of Theorem 4.1 for nN sequences, one for each token, in which this
+    token is the last.
+    """
     n_rows = n_samples * seq_len
     points = _tokens_and_contexts(n_rows, seq_len, n_classes, dim, radius, separation)
     return _size_of_two_lookups(COROLLARY_4_1, points, n_rows, n_classes)
@@ -138,8 +139,8 @@ def theorem_f_1(
 def theorem_d_1(
     n_samples: int, seq_len: int, n_classes: int, dim: int, radius: Real = 1, separation: Real = 1
 ) -> TheoremSize:
-    """Return the size for deep sets: width 12, and the sum of the depths of φ (with (33), (34)) and of ρ (with R = 80 M N⁵ π,
-    (120)).
+    """Return the size for deep sets: width 12, and the depths of φ (equations 33 and 34) and ρ (R = 80 M N⁵ π, equation 120) added
+    up.
 
     M = `seq_len` is the largest cardinality. The parameters are those of dense 12 x 12 layers with bias for both
     networks, with their input maps and output rows.
@@ -166,7 +167,7 @@ def theorem_e_1(n_samples: int, seq_len: int, n_classes: int, vocab: int) -> The
     """Return the size for token ids with an embedding layer: 3ω parameters of embedding and one lookup of width 12.
 
     The embedding holds (f(x), x, 0), so contexts have norm at most 2⌈4N²√π min(ω, N)⌉ + ω and differ by at
-    least 1/n. Departs: the printed R uses r and δ, which token ids do not have. This is the R of the proof.
+    least 1/n. Departs: the R in the theorem uses r and δ, which token ids do not have. Here R is that of the proof.
     """
     _check(n_samples=n_samples, seq_len=seq_len, n_classes=n_classes, vocab=vocab)
     n_weights = RootOfPi(Fraction(16 * n_samples**4 * min(vocab, n_samples) ** 2), 1).ceil()
@@ -186,7 +187,9 @@ def theorem_e_1(n_samples: int, seq_len: int, n_classes: int, vocab: int) -> The
 def _tokens_and_contexts(
     n_samples: int, seq_len: int, n_classes: int, dim: int, radius: Real, separation: Real
 ) -> tuple[Points, Points]:
-    """Return the points that the two feed-forward parts of Theorem B.1 look up: the tokens, and the contexts (53)."""
+    """Return the points that the two feed-forward parts of Theorem B.1 look up: first the tokens, then the contexts of
+    equation 53.
+    """
     _check(n_samples=n_samples, seq_len=seq_len, n_classes=n_classes, dim=dim)
     r, delta = normalise(radius, separation)
     tokens = Points(n_samples * seq_len, dim, r**2, 0, delta)
@@ -196,15 +199,14 @@ def _tokens_and_contexts(
 
 
 def _id_count(n_samples: int) -> int:
-    """Return C₁ = ⌈4N³√π⌉, the number of values of φ (33)."""
+    """Return C₁ = ⌈4N³√π⌉, the number of values of φ in equation 33."""
     return RootOfPi(Fraction(16 * n_samples**6), 1).ceil()
 
 
 def _size_of_two_lookups(
     theorem: Theorem, points: tuple[Points, Points], n_stored: int, n_classes: int
 ) -> TheoremSize:
-    """Return the size of width 14 in which tokens are looked up and gathered, and then their contexts are looked up (Theorem
-    B.1)."""
+    """Return the size of the network of Theorem B.1, of width 14: it looks up and gathers tokens, and then looks up contexts."""
     tokens, contexts = points
     first = lookup_size(tokens, n_stored, _id_count(n_stored))
     second = lookup_size(contexts, n_stored, n_classes)

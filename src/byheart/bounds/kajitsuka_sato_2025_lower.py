@@ -34,7 +34,7 @@ BY_BARTLETT = "Theorem 4.2, through Bartlett et al. 2019, Theorem 7"
 
 
 def _to_hold(network: str, inputs: str, value: int, what: str = "parameters") -> str:
-    """Return a sentence for a lower bound on a network that can hold every labelling of some inputs."""
+    """Return the sentence of a lower bound, for networks that can hold every labelling of some inputs."""
     return f"{network} that can hold every labelling of {inputs} has at least {spell(value)} {what}."
 
 
@@ -68,7 +68,7 @@ def feed_forward_input(seq_len: int, dim: int) -> Bound:
 @realises("KS25-T4.2", "KS25-T B.2")
 @takes_numbers
 def theorem_4_2(n_samples: int) -> Bound:
-    """Ω(√N) parameters for next-token prediction, with an explicit constant.
+    """At least Ω(√N) parameters are needed for next-token prediction; here with an explicit constant.
 
     Source:    KS25 Theorem 4.2. On sequences of equal tokens softmax attention is a linear map, so the Transformer is a ReLU
                network. Goldberg & Jerrum (1995), Corollary 2.1, then bounds the number of points that it shatters.
@@ -85,7 +85,7 @@ def theorem_4_2(n_samples: int) -> Bound:
 @realises("KS25-T4.2")
 @takes_numbers
 def theorem_4_2_depth(n_samples: int, dim: int, width: int = 14) -> Bound:
-    """Theorem 4.2 for a given width: the fewest layers by the VC bound of Bartlett et al. (2019), Theorem 7."""
+    """Return the fewest layers of a given width by Theorem 4.2, with the VC bound of Bartlett et al. (2019), Theorem 7."""
     value = smallest(lambda depth: uniform_width_vc_dimension(width, depth, dim) >= n_samples)
     theorem = KS25.theorem(f"Theorem 4.2 at width {width}", "KS25-T4.2", BY_BARTLETT)
     layer = f"one affine map and at most {width} ReLU units per layer"
@@ -99,7 +99,7 @@ def theorem_4_2_depth(n_samples: int, dim: int, width: int = 14) -> Bound:
 @realises("KS25-T4.2")
 @takes_numbers
 def theorem_4_2_shallow(n_samples: int, n_maps: int) -> Bound:
-    """Theorem 4.2 for a given depth: about N / (L log N) parameters, by Bartlett et al. (2019), Theorem 7.
+    """Return the fewest parameters at a given depth by Theorem 4.2, about N / (L log N), with Bartlett et al. (2019), Theorem 7.
 
     `n_maps` = L bounds the number of affine maps on a path. A block of eq. (4) has four (two in attention, two in the
     feed-forward part), and E_in and E_out have one each.
@@ -118,7 +118,7 @@ def theorem_4_2_shallow(n_samples: int, n_maps: int) -> Bound:
 @realises("KS25-T4.3", "KS25-T B.3")
 @takes_numbers
 def theorem_4_3(n_samples: int, seq_len: int, n_outputs: int | None = None) -> Bound:
-    """Ω(√(nN / log nN)) parameters with hard attention, with an explicit constant.
+    """With hard attention, at least Ω(√(nN / log nN)) parameters are needed; here with an explicit constant.
 
     Source:    KS25 Theorem B.3. Its proof bounds the number of sign patterns of all outputs by (48 e n³ N)^W̄, (94). So
                `n_outputs` outputs that take all 2^n_outputs patterns need W̄ log2(48 e n³ N) >= n_outputs. By
@@ -148,7 +148,9 @@ def theorem_4_3(n_samples: int, seq_len: int, n_outputs: int | None = None) -> B
 
 @dataclass(frozen=True)
 class BlockShape:
-    """The sizes of eq. (4) except its depth: tokens d, stream m, head size s, heads H, hidden width q."""
+    """The sizes of a Transformer of eq. (4) except its depth: dimension d of tokens, m of the stream, head size s, H heads, hidden
+    width q.
+    """
 
     dim: int
     model_width: int
@@ -176,8 +178,8 @@ class BlockShape:
 def log2_hard_attention_patterns(shape: BlockShape, depth: int, n_samples: int, seq_len: int) -> Fraction:
     """Return an upper bound on log2 K of (90), where K is the number of sign patterns of all nN outputs over all parameters.
 
-    For shallow networks the factors of (90)'s second line are multiplied. For deep ones its third line is used, in closed form
-    with sum (8l - 4) = 4L² and sum 4l = 2L(L + 1). If there are more parameters than outputs, the result is 3^(nN), which
+    For shallow networks, the factors in the second line of (90) are multiplied. For deep ones, the third line is computed in closed
+    form, with sum (8l - 4) = 4L² and sum 4l = 2L(L + 1). If there are more parameters than outputs, the result is 3^(nN), which
     gives no lower bound.
     """
     n_outputs, total = n_samples * seq_len, shape.parameters(depth)
@@ -205,7 +207,7 @@ def log2_hard_attention_patterns(shape: BlockShape, depth: int, n_samples: int, 
 @realises("KS25-T4.3")
 @takes_numbers
 def theorem_4_3_depth(shape: BlockShape, n_samples: int, seq_len: int) -> Bound:
-    """Return the fewest blocks of one shape that could hold every labelling of nN distinct tokens, by (90)."""
+    """Return the fewest blocks of this shape that could hold every labelling of nN distinct tokens, by (90)."""
     n_outputs = n_samples * seq_len
 
     def could(depth: int) -> bool:

@@ -1,15 +1,14 @@
 """The size of one feed-forward lookup: a ReLU network that is right on N points and 0 on others.
 
-Vardi, Yehudai & Shamir (2022) constructed it. KS25 Lemma C.1 adds the points where it must be 0, and Lemma F.1
-splits it so that weights stay short. The paper states orders of growth. Here the explicit depths and bits of the
-proofs are added up in integers. Notation:
+Vardi, Yehudai & Shamir (2022) constructed it. KS25 Lemma C.1 adds the points where it must be 0, and Lemma F.1 splits it so that
+weights stay short. The paper states only orders of growth. Here, the depths and bits in the proofs are added up exactly. Notation:
 
     N  n_stored       V  n_points       r  radius       δ  separation       C  n_values
     m  groups, ⌈√(N log2 N)⌉            k  keys in a group, ⌈√(N / log2 N)⌉
     R  range of the projected keys, 20 r V² δ⁻¹ √(π d)
 
-Departs from the paper where the proofs require it: a value y in [C] takes ⌊log2 C⌋ + 1 bits, a key below R takes
-⌊log2 R⌋ + 1 bits, and an interval end takes one more (Lemma G.2). A single point forms one group with one key.
+Departs: where the proofs require it, the numbers differ from the paper's: a value y in [C] takes ⌊log2 C⌋ + 1 bits, a key below R
+takes ⌊log2 R⌋ + 1 bits, and an interval end takes one more (Lemma G.2). A single point forms one group with one key.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from byheart.theorems import realises
 def group_count(n_stored: int) -> int:
     """Return the number of groups in Lemma C.1, m = ⌈√(N log2 N)⌉, exactly; 1 for a single point.
 
-    N log2 N is an integer if N is a power of two and irrational otherwise, so rounding the enclosure ends.
+    N log2 N is an integer if N is a power of two, and irrational otherwise, so the refinement of the interval ends.
     """
     if n_stored <= 1:
         return 1
@@ -42,7 +41,7 @@ def group_size(n_stored: int) -> int:
 
 @dataclass(frozen=True)
 class RootOfPi:
-    """The positive real number √(q π^p) with rational q. Every magnitude in the proofs has this form."""
+    """The positive real number √(q π^p) with a rational q. All sizes and distances in the proofs have this form."""
 
     square: Fraction
     pi_power: int
@@ -51,16 +50,16 @@ class RootOfPi:
         return pi(bits) ** self.pi_power * self.square
 
     def floor_log2(self) -> int:
-        """Return its ⌊log2⌋, exactly. π^p is irrational for p >= 1, so rounding the enclosure ends."""
+        """Return ⌊log2⌋ of this number, exactly. π^p is irrational for p >= 1, so the refinement of the interval ends."""
         return settle(self._square, floor_log2) // 2
 
     def ceil(self) -> int:
-        """Return the smallest integer that is not below it, exactly."""
+        """Return the smallest integer that is not below this number, exactly."""
         return settle(self._square, ceil_sqrt, 64 + self.square.numerator.bit_length())
 
     @property
     def integer_bits(self) -> int:
-        """Return the bits of a positive integer that is not above it: ⌊log2⌋ + 1."""
+        """Return the number of bits that positive integers up to this number need: ⌊log2⌋ + 1."""
         return self.floor_log2() + 1
 
 
@@ -76,13 +75,13 @@ class Points:
 
     @property
     def key_range(self) -> RootOfPi:
-        """R = 20 r V² δ⁻¹ √(π d). After Stage I of Lemma C.1, keys are in [2, R]."""
+        """The number R = 20 r V² δ⁻¹ √(π d). After Stage I of Lemma C.1, keys are in [2, R]."""
         scale = Fraction(400 * self.count**4 * self.dim) / self.separation**2
         return RootOfPi(scale * self.radius_square, self.radius_pi + 1)
 
     @property
     def projection_range(self) -> RootOfPi:
-        """3 d r V² √π δ⁻¹, whose logarithm is the bit complexity of the projection (Lemma C.2)."""
+        """The number 3 d r V² √π δ⁻¹, whose logarithm is the bit complexity of the projection (Lemma C.2)."""
         scale = Fraction(9 * self.dim**2 * self.count**4) / self.separation**2
         return RootOfPi(scale * self.radius_square, self.radius_pi + 1)
 
@@ -106,10 +105,11 @@ def lookup_size(points: Points, n_stored: int, n_values: int) -> LookupSize:
 
 @realises("KS25-L F.1")
 def batched_lookup_size(points: Points, n_stored: int, n_values: int, batch_root: int) -> LookupSize:
-    """Return the size of Lemma F.1: the points are looked up B² = `batch_root`² at a time, in width 13 with shorter weights.
+    """Return the size of the lookup in Lemma F.1, which has shorter weights and width 13. It looks up B² points at a time, where B
+    = `batch_root`.
 
-    Departs: only Stages II and III are repeated, because projecting again would increase R. B² need not divide N. B = 1
-    means groups of one key.
+    Departs: only Stages II and III of Lemma C.1 are repeated, because repeating the projection would increase the range R of keys.
+    B² need not divide N. If B = 1, each group has one key.
     """
     if batch_root < 1 or batch_root**2 > n_stored:
         raise ImpossibleSize(

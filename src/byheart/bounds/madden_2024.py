@@ -53,7 +53,7 @@ def lemma_1(n_parameters: int, vocab: int) -> Bound:
 @realises("MFT24-L1")
 @takes_numbers
 def lemma_1_parameters(n_contexts: int, vocab: int) -> Bound:
-    """Lemma 1 solved for k: n (ω - 1) parameters are necessary."""
+    """By Lemma 1, solved for k, n (ω - 1) parameters are necessary."""
     _check_vocab(vocab)
     value = n_contexts * (vocab - 1)
     sentence = (
@@ -66,8 +66,9 @@ def lemma_1_parameters(n_contexts: int, vocab: int) -> Bound:
 @realises("MFT24-T1", "MFT24-Tab1")
 @takes_numbers
 def theorem_1(n_parameters: int, vocab: int) -> Bound:
-    """At most (2 + 1/(ω - 1)) k / (ω - 1) + 1 contexts in the empirical setting, where documents determine the
-    distributions."""
+    """In the empirical setting, where documents determine the distributions, at most (2 + 1/(ω - 1)) k / (ω - 1) + 1 contexts can
+    be stored.
+    """
     _check_vocab(vocab)
     step = Fraction(1, vocab - 1)
     value = ((2 + step) * n_parameters * step + 1).__floor__()
@@ -81,7 +82,7 @@ def theorem_1(n_parameters: int, vocab: int) -> Bound:
 @realises("MFT24-T1")
 @takes_numbers
 def theorem_1_parameters(n_contexts: int, vocab: int) -> Bound:
-    """Theorem 1 solved for k: (n - 1) (ω - 1)² / (2ω - 1) parameters, rounded up, are necessary."""
+    """By Theorem 1, solved for k, (n - 1) (ω - 1)² / (2ω - 1) parameters, rounded up, are necessary."""
     _check_vocab(vocab)
     value = ceil_fraction(Fraction(max(n_contexts - 1, 0) * (vocab - 1) ** 2, 2 * vocab - 1))
     sentence = (
@@ -118,7 +119,7 @@ class DecoderShape:
 
 @realises("MFT24-T5")
 def theorem_5(shape: DecoderShape) -> Bound:
-    """A one-layer decoder with m neurons interpolates any distributions on any m contexts."""
+    """A one-layer decoder with m neurons can have any distributions on any m contexts."""
     form = "one layer of eq. (2), no residual connections or normalisation"
     sentence = f"A one-layer decoder holds any {spell(shape.hidden_width)} contexts, one per neuron."
     return THEOREM_5.bound("contexts", "lower", shape.hidden_width, (ANALYTIC, REAL, form), sentence)
@@ -139,7 +140,9 @@ def theorem_5_parameters(n_contexts: int, vocab: int, seq_len: int, n_outputs: i
 @realises("MFT24-T7")
 @takes_numbers
 def theorem_7(hidden_width: int) -> Bound:
-    """A decoder that averages tokens, with weights, in place of attention also holds any m contexts with m neurons."""
+    """With m neurons, a decoder with a weighted average of tokens in place of attention can also have any distributions on any m
+    contexts.
+    """
     form = "token averaging in place of attention"
     sentence = f"Token averaging with {spell(hidden_width)} neurons holds any {spell(hidden_width)} contexts."
     return THEOREM_7.bound("contexts", "lower", hidden_width, (ANALYTIC, REAL, form), sentence)
@@ -148,8 +151,9 @@ def theorem_7(hidden_width: int) -> Bound:
 @realises("MFT24-T7")
 @takes_numbers
 def theorem_7_parameters(n_contexts: int, vocab: int, seq_len: int, n_outputs: int | None = None) -> Bound:
-    """Return the parameters that suffice by Theorem 7, with m = n neurons and d = 1: (Z, u, W, b, V) have ω + T + 2n + n ω_out
-    entries."""
+    """Return the number of parameters that suffices by Theorem 7, with m = n neurons and d = 1: Z, u, W, b and V have ω + T + 2n +
+    n ω_out entries in total.
+    """
     n_outputs = vocab if n_outputs is None else n_outputs
     value = n_contexts * (n_outputs + 2) + vocab + seq_len
     return _sufficient(THEOREM_7, n_contexts, value, "token averaging in dimension 1")
@@ -178,8 +182,8 @@ def equation_3(shape: DecoderShape) -> Bound:
 def lemma_2(context_counts: Iterable[int], next_token_counts: Iterable[int]) -> Bound:
     """Return the entropy of a corpus in nats, rounded down. No model's summed cross-entropy is below it.
 
-    `context_counts` are the c_i, how often each distinct context occurs. `next_token_counts` are the non-zero c_i π̂, how
-    often each (context, next token) pair occurs. H = sum c_i ln c_i - sum (c_i π̂) ln(c_i π̂).
+    `context_counts` holds how often each distinct context occurs, c_i. `next_token_counts` holds how often each (context, next
+    token) pair occurs, the non-zero c_i π̂. H = sum c_i ln c_i - sum (c_i π̂) ln(c_i π̂).
     """
     contexts, pairs = Counter(map(int, context_counts)), Counter(map(int, next_token_counts))
     if min((*contexts, *pairs), default=1) < 1:

@@ -32,7 +32,9 @@ class Order:
 @realises("KS25-Tab1")
 @takes_numbers
 def table_1(n_samples: int, seq_len: int, dim: int, vocab: int) -> tuple[Order, ...]:
-    """KS25 Table 1 for one problem: orders of the parameters that suffice ("upper") or are necessary ("lower")."""
+    """Return KS25 Table 1 for one problem: the orders of growth of the parameters that suffice ("upper") or are necessary
+    ("lower").
+    """
     big_n, n, d, omega = n_samples, seq_len, dim, vocab
     tokens = n * big_n
     log_tokens = max(1, floor_log2(max(tokens, 2)))
@@ -71,7 +73,7 @@ def fixed_precision(n_samples: int) -> tuple[Order, Order]:
     """Yu, Gao & Zhang 2025: Θ(N) parameters up to logarithms, if every weight has a fixed number of bits, with or without
     chain of thought.
 
-    Their constants are not available in a form that can be evaluated. `pigeonhole.parameter_floor` gives the lower bound with
+    The paper's constants cannot be evaluated. `pigeonhole.parameter_floor` gives the lower bound with
     its constant, N·log2(C) bits divided by the bits of a weight, and `retrieval` builds networks close to it.
     """
     source = "Yu, Gao & Zhang 2025, Analyzing the power of chain of thought through memorization capabilities"
@@ -109,8 +111,8 @@ def robust_memorisation(n_samples: int, dim: int, ratio: Fraction) -> tuple[Orde
 def footnote_2(n_samples: int, seq_len: int) -> tuple[Order, Order]:
     """KS25 Theorem B.1 as printed, √(N log N)·log n, and as sharpened by its footnote 2, √(N log(nN)).
 
-    Built networks follow the footnote: group sizes that balance N/k blocks of lookup against k·bits of extraction give about
-    2√(N·bits) blocks, with bits about log(nN).
+    The networks that we build follow the footnote. Their group size k balances the N/k blocks for the lookup and the k·bits blocks
+    for extraction, which gives about 2√(N·bits) blocks, where bits is about log(nN).
     """
     log_n_samples = max(1, floor_log2(max(n_samples, 2)))
     log_seq_len = max(1, floor_log2(max(seq_len, 2)))
@@ -125,9 +127,10 @@ def footnote_2(n_samples: int, seq_len: int) -> tuple[Order, Order]:
 @realises("DPC24-S6")
 @takes_numbers
 def section_6(n_sequences: int, n_tokens: int, seq_len: int, dim: int) -> tuple[Order, ...]:
-    """DPC24 section 6: parameters for T₀ associations of S tokens from a dictionary of N, for each construction compared there.
+    """Return the parameters for T₀ associations of S tokens from a dictionary of N tokens, for each construction that DPC24
+    compares in section 6.
 
-    Corollary 1 is 2S + 4N + 8T₀ up to a constant; the others are orders.
+    For Corollary 1, these are 2S + 4N + 8T₀ parameters up to a constant. The others are only orders of growth.
     """
     t, n, s, d = n_sequences, n_tokens, seq_len, dim
     deep = s + n + isqrt(t * max(1, floor_log2(max(t, 2))))

@@ -17,8 +17,8 @@ _EXACT_POWER_BITS = 1 << 16
 def label_bits(n_labels: int, n_classes: int) -> int:
     """Return ceil(log2(n_classes ** n_labels)), the number of bits that distinguish all labellings, exactly.
 
-    Small powers are computed and measured. Large ones use an enclosure of log2(n_classes), refined until both ends round to
-    the same integer. This ends because a power of two is exact, and otherwise n_labels * log2(n_classes) is irrational.
+    Small powers are computed exactly. For large ones, an interval around log2(n_classes) is refined until both ends give the same
+    integer. This ends: log2 of a power of two is exact, and otherwise n_labels * log2(n_classes) is irrational.
     """
     if n_labels < 0 or n_classes < 1:
         raise ImpossibleSize("n_labels must be at least 0 and n_classes at least 1")
@@ -46,14 +46,14 @@ def _counting(remark: str, n_labels: int, n_classes: int, setting: str) -> Bound
 @realises("KS25-R4.4")
 @takes_numbers
 def counting_next_token(n_samples: int, n_classes: int) -> Bound:
-    """Remark 4.4: one label for each of `n_samples` distinct contexts needs N log2 C bits."""
+    """Remark 4.4: to store one label for each of N = `n_samples` distinct contexts, N log2 C bits are needed."""
     return _counting("4.4", n_samples, n_classes, "the contexts are distinct, one label each")
 
 
 @realises("KS25-R4.6")
 @takes_numbers
 def counting_seq_to_seq(n_samples: int, seq_len: int, n_classes: int) -> Bound:
-    """Remark 4.6: a label for each token of `n_samples` sequences of distinct tokens needs nN log2 C bits."""
+    """Remark 4.6: to store a label for each token of N = `n_samples` sequences of distinct tokens, nN log2 C bits are needed."""
     return _counting("4.6", n_samples * seq_len, n_classes, "all tokens have distinct contexts")
 
 

@@ -33,11 +33,11 @@ MOST_FACTS = 10**18
 
 @dataclass(frozen=True)
 class PlanRow(JsonRecord):
-    """One size: `parameters` (and `bits`, where known) with the source of the number.
+    """One size: `parameters` and, if known, `bits`, with the source of these numbers.
 
     precision            bits of a stored parameter, in words
     bits_per_stored_bit  bits of facts per bit that stores the model, where known
-    speaks_of            what the row is about: all facts of this shape, some of them (the worst case), or those that were
+    speaks_of            for which facts the row holds: all facts of this shape, some of them (the worst case), or those that were
                          measured
     """
 
@@ -86,7 +86,7 @@ class Capacity:
 
 @dataclass(frozen=True)
 class Curve:
-    """One labelled line of the log-log figure: (facts, parameters) points."""
+    """One line of the log-log figure, with its label and its points (facts, parameters)."""
 
     name: str
     kind: RowKind
@@ -104,8 +104,8 @@ def plan(
     vocab: int = 1000,
     seq_len: int = 8,
 ) -> SizePlan:
-    """Return the size of a model for `n_facts` facts of `value_bits` bits each, by every available estimate, theorem, law and
-    bound.
+    """Return the sizes of a model for `n_facts` facts of `value_bits` bits each, according to every available estimate, theorem,
+    law and bound.
 
     Facts are token sequences of length `seq_len` over `vocab` tokens, with positions. Each has one of 2^value_bits values.
     `estimates` gives the estimated sizes of constructions for data of a shape.
@@ -137,7 +137,9 @@ def plan(
 
 
 def curves(plans: Sequence[SizePlan]) -> tuple[Curve, ...]:
-    """Return the lines of the figure: one per row name, through all plans that have it, in order of the number of facts."""
+    """Return the lines of the figure, one for each name of a row. A line connects all plans that have this row, in order of the
+    number of facts.
+    """
     lines: dict[str, list[PlanRow]] = {}
     for one in sorted(plans, key=lambda p: p.n_facts):
         for row in one.rows:
@@ -158,8 +160,8 @@ def capacity_of(
 ) -> Capacity:
     """Return what `architecture` could memorise by each bound that applies, and why the other bounds do not apply.
 
-    A fact has `value_bits` bits; a parameter is stored in `bits_per_parameter` bits. A mixture of experts
-    is judged by all its parameters, because any of them can hold a fact.
+    A fact has `value_bits` bits; a parameter is stored in `bits_per_parameter` bits. For a mixture of experts, all parameters
+    count, because any of them can hold a fact.
     """
     if value_bits < 1 or bits_per_parameter < 1:
         raise UsageError("value bits and bits per parameter must both be at least 1.")

@@ -1,4 +1,4 @@
-"""Other results with which the papers compare themselves, if a number follows from what they prove.
+"""Results to which the papers compare their own, if numbers can be computed from them.
 
 Sontag 1997 and Siegel 2024 give necessary sizes. Baum 1988, Bubeck et al. 2020, Vardi et al. 2022,
 Mahdavi et al. 2023 and linear memories give sufficient sizes. Results stated only as orders are in `orders`.
@@ -61,20 +61,21 @@ def sontag_1997(n_samples: int) -> Bound:
 
 @takes_numbers
 def siegel_2024(n_samples: int, radius: Real, separation: Real) -> Bound:
-    """Parameters needed to memorise any N samples of a ball whose distinct points are δ apart: up to N / 2.
+    """Return the number of parameters needed to memorise any N samples in a ball whose distinct points are at least δ apart: up to
+    N / 2.
 
     This follows Siegel (2024), with constants. Place M = floor(2r/δ) + 1 points on a diameter, δ apart, and
     choose b <= N / 2 blocks of p + 1 of them. In each block label two neighbours 1 and 0. That gives p^b data
-    sets of 2b points. A ReLU network with U units is linear on at most 2^U pieces of the line and falls
-    through 1/2 at most once on each, so one pattern of outputs on the M points fits at most (2^U / b)^b
-    of these data sets. Hence there are at least (p b / 2^U)^b patterns, and by Goldberg & Jerrum's Corollary 2.1 at
-    most (16 e M 2^U)^W (see `smallest_relu_parameters`). With U <= W / 2:
+    sets of 2b points. A ReLU network with U units is linear on at most 2^U pieces of the line, and on each piece it falls below 1/2
+    at most once. Therefore one pattern of outputs on the M points fits at most (2^U / b)^b of these data sets. Hence there are at
+    least (p b / 2^U)^b patterns, and by Goldberg & Jerrum's Corollary 2.1 at most (16 e M 2^U)^W (see `smallest_relu_parameters`).
+    With U <= W / 2:
 
         b (log2(p b) - W / 2) <= W (W / 2 + log2(16 e M)).
 
-    The left side falls with W and the right side grows, so at least the smallest such W is needed. The result is the best for
-    p + 1 = 2, 4, 8, .... As δ tends to 0 the bound tends to N / 2. Samples may repeat, so
-    fewer distinct points than N also form data sets of N samples.
+    The left side decreases with W and the right side increases, so at least the smallest such W is needed. The result is the
+    largest of these bounds for p + 1 = 2, 4, 8, .... As δ tends to 0 the bound tends to N / 2. Samples may repeat, so fewer
+    distinct points than N also form data sets of N samples.
     """
     r, delta = Fraction(radius), Fraction(separation)
     if r < 0 or delta <= 0:
@@ -128,8 +129,9 @@ def bubeck_2020(n_samples: int, input_dim: int) -> Bound:
 
 @takes_numbers
 def two_layer_relu_size(n_samples: int, input_dim: int) -> TheoremSize:
-    """N ReLU units that each read the whole vector fit any labels of N distinct points, along a direction that separates
-    them."""
+    """N ReLU units can fit any labels of N distinct points. Each unit reads the whole vector, projected onto a direction that
+    separates the points.
+    """
     return TheoremSize(
         TWO_LAYERS,
         width=max(input_dim, n_samples),
@@ -144,9 +146,9 @@ def two_layer_relu_size(n_samples: int, input_dim: int) -> TheoremSize:
 def vardi_2022_size(
     n_samples: int, n_classes: int, input_dim: int, radius_square: Real, separation: Real
 ) -> TheoremSize:
-    """Õ(√N) parameters of a ReLU network of width 12, with the constants of KS25 Lemma C.1 for V = N.
+    """A ReLU network of width 12 with Õ(√N) parameters suffices; the constants are those of KS25 Lemma C.1 for V = N.
 
-    `radius_square` bounds the squared norm of a sample read as one vector.
+    `radius_square` is an upper bound on the squared norm of a sample, taken as one vector.
     """
     r2 = max(Fraction(radius_square), Fraction(1))
     _, delta = normalise(1, separation)
@@ -167,7 +169,7 @@ def vardi_2022_size(
 
 @takes_numbers
 def kajitsuka_sato_2023_size(n_samples: int, seq_len: int, dim: int, head_size: int = 1) -> TheoremSize:
-    """Corollary 1: 4(s + d) + d(2nN + d) parameters for one layer with one softmax head."""
+    """By Corollary 1, 4(s + d) + d(2nN + d) parameters suffice, in one layer with one softmax head."""
     n_tokens = n_samples * seq_len
     return TheoremSize(
         Theorem("KS23 Corollary 1", "", "Kajitsuka & Sato 2023, Corollary 1"),
@@ -182,7 +184,7 @@ def kajitsuka_sato_2023_size(n_samples: int, seq_len: int, dim: int, head_size: 
 @realises("DPC24-S6")
 @takes_numbers
 def mahdavi_2023(n_heads: int, head_dim: int, seq_len: int) -> Bound:
-    """H (min(n, d_h) - 1) + 1 examples for one layer of attention."""
+    """One layer of attention can memorise H (min(n, d_h) - 1) + 1 examples."""
     value = n_heads * (min(seq_len, head_dim) - 1) + 1
     sentence = f"One layer of {spell(n_heads)} heads memorises any {spell(value)} such examples."
     return MAHDAVI.bound("samples", "lower", value, (*_LINEARLY_INDEPENDENT, REAL), sentence)
@@ -190,10 +192,10 @@ def mahdavi_2023(n_heads: int, head_dim: int, seq_len: int) -> Bound:
 
 @takes_numbers
 def mahdavi_2023_parameters(n_samples: int, seq_len: int, dim: int) -> Bound:
-    """Return the parameters of MLT23 Theorem 1, solved for the number of heads: ceil((N - 1)/(n - 1)) heads of size n.
+    """Return the number of parameters by MLT23 Theorem 1, solved for the number of heads: ceil((N - 1)/(n - 1)) heads of size n.
 
-    A head has 2dn + 2d² parameters: keys and queries are d x n, value and output d x d. The output that reads a scalar has d
-    more. Requires 2 <= n <= d.
+    A head has 2dn + 2d² parameters: keys and queries are d x n, value and output d x d. The output vector has d more. Requires 2 <=
+    n <= d.
     """
     if not 2 <= seq_len <= dim:
         raise ImpossibleSize(

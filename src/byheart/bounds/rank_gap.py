@@ -1,4 +1,4 @@
-"""A certified lower bound on the distance of a model whose logits have small rank from the entropy of a corpus.
+"""A certified lower bound on how far the loss of a model stays above the entropy of a corpus if its logits have a small rank.
 
 A decoder with m neurons (MFT24 eq. 2) and a sequence encoder of dimension m (DPC24 Definition 1) both compute the logits of n
 contexts over ω tokens as a product of an n × m and an m × ω matrix. So log q, which is the logits minus one number per
@@ -12,9 +12,9 @@ contexts and tokens. Then
     loss - entropy >= Σ_ij c_ij φ(δ_ij) >= c Σ_ij φ(δ_ij)        over the m + 2 contexts and tokens.
 
 log π̂ + δ is singular there, so Σ δ_ij² >= s², where s is the least singular value of log π̂. Let g(x) = φ(-x) for x >= 0. Then
-φ(δ) >= g(|δ|), g rises, and g(x)/x² falls. So with x the root of Σ δ_ij², the sum is at least Σ δ_ij² g(x)/x² = g(x) >= g(s).
-Finally g(s) >= s²/(2 + s): the difference times 2 + s is (2 + s)e⁻ˢ + s - 2, which is 0 at s = 0 and has the derivative
-1 - (1 + s)e⁻ˢ >= 0.
+φ(δ) >= g(|δ|), g increases, and g(x)/x² decreases. So with x = √(Σ δ_ij²), the sum is at least Σ δ_ij² g(x)/x² = g(x) >= g(s).
+Finally g(s) >= s²/(2 + s): the difference times 2 + s is (2 + s)e⁻ˢ + s - 2, which is 0 at s = 0 and has the derivative 1 - (1 +
+s)e⁻ˢ >= 0.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _PLACES = 256  # intervals are rounded outward to this many binary digits, so th
 def excess_loss(counts: Sequence[Sequence[int]], totals: Sequence[int]) -> Bound:
     """Return a lower bound on loss - entropy, in nats, for every model whose logits have rank at most m.
 
-    `counts[i][j]` is how often the j-th of m + 2 tokens follows the i-th of m + 2 contexts, and `totals[i]` how often any
-    token does. The bound is zero if the logarithms of these frequencies do not have full rank, or if the enclosures cannot
-    certify it.
+    `counts[i][j]` is how often the j-th of m + 2 tokens follows the i-th of m + 2 contexts, and `totals[i]` is how often any token
+    follows it. The bound is zero if the logarithms of these frequencies do not have full rank, or if the intervals are too wide to
+    prove it.
     """
     size = len(counts)
     if size < 2 or any(len(row) != size for row in counts) or len(totals) != size:
@@ -62,9 +62,9 @@ def excess_loss(counts: Sequence[Sequence[int]], totals: Sequence[int]) -> Bound
 def _least_singular_value(matrix: Sequence[Sequence[Interval]]) -> Fraction:
     """Return a lower bound on the least singular value.
 
-    |det| is the product of all k singular values. The k - 1 others multiply to at most (F/(k - 1))^((k-1)/2), where F is the
-    sum of their squares. F is at most the sum of the squares of all entries, and the mean of squares is at least their
-    geometric mean.
+    |det| is the product of all k singular values. The product of the k - 1 others is at most (F/(k - 1))^((k-1)/2), where F is the
+    sum of their squares, because a geometric mean is at most the arithmetic mean. F is at most the sum of the squares of all
+    entries.
     """
     size = len(matrix)
     away = _distance_from_zero(_determinant([list(row) for row in matrix]))
@@ -77,7 +77,7 @@ def _least_singular_value(matrix: Sequence[Sequence[Interval]]) -> Fraction:
 
 
 def _determinant(rows: list[list[Interval]]) -> Interval:
-    """Return the determinant, by elimination with the pivot furthest from zero.
+    """Return an interval that contains the determinant, by elimination with the pivot furthest from zero.
 
     If every pivot may be zero, the interval contains zero.
     """

@@ -64,8 +64,8 @@ def for_shape(
     """Evaluate every bound that applies to data of this shape.
 
     estimates: sizes of our constructions, or why they do not accept such data. They are listed separately from the bounds.
-    checks: the result of checking the assumptions on the data. Without it, assumptions that need the data are stated with each
-    bound.
+    checks: the result of checking the assumptions on the data. Without it, each bound states the assumptions that can be checked
+    only on the data.
     """
     shape.require_possible()
     entries: list[Entry | Estimate] = [
@@ -168,7 +168,7 @@ def _no_shattering(shape: DataShape) -> str:
 
 
 def _constant_sequences(shape: DataShape) -> int:
-    """Return how many sequences of equal tokens a data set of this size may contain."""
+    """Return how many sequences that repeat one token a data set of this size may contain."""
     contexts = min(shape.n_samples, shape.context_count)
     if shape.vocab is not None:
         return min(contexts, shape.vocab)

@@ -1,4 +1,4 @@
-"""Tokens as the theorems describe them: vectors of bounded norm with a minimum distance."""
+"""Describe tokens as the theorems do: as vectors with a largest norm and a smallest distance."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ class VectorView:
     separation: Fraction
 
     def distinct_tokens(self, at_most: int) -> int:
-        """Return a number of tokens that certainly fit into the ball, on a diameter or a grid, but at most `at_most`."""
+        """Return a number of distinct tokens, at most `at_most`, that certainly fit into the ball, because they fit on a diameter
+        or a grid.
+        """
         on_diameter = (2 * self.radius / self.separation).__floor__() + 1
         # the cube has side 2r/√d, so each edge has floor(√(4r² / (d δ²))) + 1 places
         per_edge = isqrt((4 * self.radius**2 / (self.dim * self.separation**2)).__floor__()) + 1
@@ -34,8 +36,8 @@ class VectorView:
 def tokens_as_vectors(shape: DataShape) -> VectorView | None:
     """Return the tokens as vectors, or None if their separation is unknown.
 
-    Token ids are the numbers 0 to ω - 1, at distance 1, and the padding of shorter sequences is ω. If positions matter, one more
-    coordinate holds the position, starting at 0.
+    Token ids are the numbers 0 to ω - 1, with distance 1, and padding is the number ω. If positions matter, another coordinate
+    holds the position, starting at 0.
     """
     last = shape.context_len - 1 if shape.has_positions else 0
     if shape.vocab is not None:

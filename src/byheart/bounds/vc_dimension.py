@@ -1,8 +1,8 @@
 """How many labellings a network with real parameters can realise, which gives the lower bounds.
 
 Goldberg & Jerrum (1995) count the sign patterns of polynomials. Bartlett, Harvey, Liaw & Mehrabian (2019)
-sharpen the count layer by layer. Every function here returns a number that is certainly not too small, so that
-a lower bound on parameters derived from it is not too large.
+sharpen the count layer by layer. Every function here returns an upper bound, so lower bounds on parameters that are derived from it
+are valid.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def log2_sign_patterns(n_polynomials: int, degree: int, n_variables: int) -> Fra
 
     Source:   Goldberg & Jerrum (1995), Corollary 2.1, as quoted in KS25 Lemma B.4: at most (8 e M D / W)^W
               vectors over {-1, 0, 1} for M polynomials of degree at most D in W <= M variables.
-    Departs:  the lemma does not cover M < W; there the trivial 3^M is returned.
+    Departs:  the lemma does not cover M < W; the trivial bound 3^M is then returned.
     """
     if n_polynomials < 0 or degree < 1 or n_variables < 0:
         raise ImpossibleSize("need n_polynomials >= 0, degree >= 1 and n_variables >= 0")
@@ -41,7 +41,7 @@ def log2_sign_patterns(n_polynomials: int, degree: int, n_variables: int) -> Fra
 
 
 def goldberg_jerrum_vc_dimension(n_parameters: int, n_predicates: int, degree: int) -> int:
-    """Bound the VC dimension of a formula of polynomial inequalities: at most 2 W log2(8 e D s).
+    """Return an upper bound on the VC dimension of a formula of polynomial inequalities: 2 W log2(8 e D s).
 
     Source:   Goldberg & Jerrum (1995), Theorem 2.2, for s = `n_predicates` distinct polynomial equalities or
               inequalities of degree at most D in the W real parameters, combined by any Boolean formula.
@@ -52,15 +52,15 @@ def goldberg_jerrum_vc_dimension(n_parameters: int, n_predicates: int, degree: i
 
 
 def bartlett_vc_dimension(layer_units: Sequence[int], layer_parameters: Sequence[int]) -> int:
-    """Bound the VC dimension of a layered ReLU network with one output: Bartlett et al. (2019), Theorem 7.
+    """Return an upper bound on the VC dimension of a layered ReLU network with one output (Bartlett et al. 2019, Theorem 7).
 
     `layer_units[i]` is the number of units of layer i + 1, and `layer_parameters[i]` the number of parameters feeding it. The
     last layer is the single output.
 
-    Derivation, for one breakpoint and degree 1: with W_i the parameters of layers 1 to i, N inputs have at
-    most prod_i 2 (2 e N k_i i / W_i)^{W_i} sign patterns. By the weighted mean inequality this is at most
-    2^L (2 e N R / S)^S with R = sum_i i k_i and S = sum_i W_i. If this is at least 2^N, then "2^N <= 2^t (N
-    r / w)^w implies N <= t + w log2(2 r log2 r)" (their Lemma 18; r >= 16) gives
+    Derivation, for one breakpoint and degree 1: let W_i be the number of parameters in layers 1 to i. Then N inputs have at most
+    prod_i 2 (2 e N k_i i / W_i)^{W_i} sign patterns. By the weighted mean inequality this is at most 2^L (2 e N R / S)^S with R =
+    sum_i i k_i and S = sum_i W_i. If this is at least 2^N, then "2^N <= 2^t (N r / w)^w implies N <= t + w log2(2 r log2 r)" (their
+    Lemma 18; r >= 16) gives
 
         N <= L + S log2(4 e R log2(2 e R)).
     """
@@ -94,7 +94,8 @@ def uniform_width_vc_dimension(width: int, depth: int, input_dim: int) -> int:
 
 
 def depth_limited_vc_dimension(n_parameters: int, n_maps: int, *, n_tokens: int = 1) -> int:
-    """Bound the VC dimension of a ReLU network with at most `n_maps` affine maps on any path, by the same theorem.
+    """Return an upper bound on the VC dimension of a ReLU network with at most `n_maps` affine maps on any path, by the same
+    theorem.
 
     With L = `n_maps` and W parameters there are at most W / 2 hidden units (each has a weight and a bias), so R is
     at most L (W / 2 + 1), and S is at most L W. If a network acts on each of n tokens with the same weights and
@@ -144,8 +145,8 @@ def smallest_relu_parameters(n_points: int) -> int:
 
         N <= W (W / 2 + log2(16 e N)).
 
-    (The lemma does not cover N s < W. Then W > N, and N is at least the number returned.) The right side
-    grows with W, so the smallest integer W that satisfies the inequality is a lower bound: about sqrt(2 N).
+    (The lemma does not cover N s < W. Then W > N, and N is at least the number returned.) The right side increases with W, so the
+    smallest integer W that satisfies the inequality is a lower bound: about sqrt(2 N).
     """
     if n_points < 0:
         raise ImpossibleSize("n_points must be at least 0")

@@ -1,4 +1,4 @@
 """Reproduce the figures of the three papers from new runs.
 
-Each has a specification, a computed record, a drawing and a verdict.
+Each figure has a specification, a computed record, a drawing, and a verdict on the paper's claim.
 """

@@ -1,4 +1,5 @@
-"""Beyond the papers: compare the limit of theory, compiled models and trained models by memorised bits against parameters.
+"""Beyond the papers: plot memorised bits against parameters, for compiled models, for trained models, and for the limit that theory
+sets.
 
 The data are DPC24's: pairs of 50 tokens with random next tokens. A trained model memorises N (log2 C - loss / ln 2) bits, as
 in Morris et al. (2025): the bits it saves in describing every label. A compiled model memorises all N log2 C bits.
@@ -44,7 +45,7 @@ def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.Trainin
 
 
 def gather_facts(scale: fig.Scale, observations: Sequence[Observation], samples: Samples | None) -> fig.Facts:
-    """Return the dense parameters of the constructions for increasing numbers of such facts."""
+    """Return the number of parameters of the constructions, including zeros, for increasing numbers of such facts."""
     from byheart.construct.registry import get  # not available on a machine that only trains
     from byheart.data.shape import DataShape
 
@@ -65,8 +66,8 @@ def memorised_bits(one: Observation) -> float:
 
 
 def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
-    """Compute the figure: every trained model as a point, the size of each construction by number of facts, and the
-    limit of 32 bits per parameter.
+    """Compute the figure: a point for every trained model, a curve with the sizes of each construction, and the limit of 32 bits
+    per parameter.
     """
     n_vocab = int(observations[0].config["data"]["n_vocab"])
     bits = math.log2(n_vocab)

@@ -1,11 +1,11 @@
-"""Beyond the papers: measure bits per parameter of trained models at our sizes, by a search over the size of the data
-or the model.
+"""Beyond the papers: measure the bits per parameter of trained models of small sizes, by a search over the size of the data or of
+the model.
 
 There are two searches. In both, models are trained by L-BFGS and pass if 99% of the labels are right:
-- the most samples that a small GPT memorises: four tokens out of 64, a random answer out of 64 (6 bits);
+- the most samples that a small GPT memorises; a sample is four of 64 tokens, with one of 64 random answers (6 bits);
 - the fewest heads with which DPC24's model memorises all 2,500 pairs of 50 tokens.
-All sizes of a search train in one stack, since a GPU takes no longer for all of them than for one round of bisection.
-The figure also shows what Morris et al. (2025) measure: the most bits N (log2 C - loss / ln 2) over all sizes of the
+All sizes of a search train at once, in one stack, because this takes a GPU no longer than one round of bisection.
+The figure also shows what Morris et al. (2025) measure: the largest number of bits N (log2 C - loss / ln 2) over all sizes of the
 data.
 """
 
@@ -41,7 +41,7 @@ EVALUATIONS: dict[fig.Scale, int] = {"smoke": 20, "laptop": 600, "paper": 2000}
 
 
 def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
-    """Return every GPT with every number of samples, then the attention-only models. Smaller GPTs share a stack."""
+    """Return the stages: every GPT with every number of samples, then the attention-only models. Smaller GPTs share a stack."""
     largest = max(WIDTHS[scale])
     found = [
         fig.TrainingStage(
@@ -105,7 +105,7 @@ def data_bits(one: Observation) -> float:
 
 
 def bracket(passed: Mapping[int, bool], *, goal: str) -> Bracket:
-    """Return the result of a search over all sizes, ordered from the easiest: the last size that passes before the
+    """Return the result of a search. Sizes are in order, the easiest first; the result is the last size that passes before the
     first that fails.
     """
     rungs = sorted(passed, reverse=goal == "smallest")
@@ -129,8 +129,8 @@ def gather_facts(scale: fig.Scale, observations: Sequence[Observation], samples:
 
 
 def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
-    """Compute the bits per parameter of each search, with intervals over seeds, to compare with 3.6 and with
-    `retrieval` on the same data.
+    """Compute the bits per parameter of each search, with intervals over seeds. They are compared with 3.6, which Morris et al.
+    measured, and with `retrieval` on the same data.
     """
     gpts = [one for one in observations if one.config["family"] == "gpt"]
     heads = [one for one in observations if one.config["family"] != "gpt"]
@@ -205,7 +205,7 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
 def _gpt_values(
     observations: Sequence[Observation], numbers: dict[str, Any]
 ) -> tuple[SeedValues, SeedValues]:
-    """Return, for each width and seed, the result of the search and the most bits saved, per parameter. x is the mean
+    """For each width and seed, return two numbers per parameter: the result of the search, and the most bits saved. x is the mean
     number of bits.
     """
     recalled: list[tuple[float, float]] = []
@@ -237,7 +237,7 @@ def _gpt_values(
 def _head_values(
     observations: Sequence[Observation], numbers: dict[str, Any]
 ) -> list[tuple[str, fig.Style, SeedValues]]:
-    """Return the fewest heads that memorise all pairs, as bits per parameter, for both readings of the model."""
+    """For both readings of the model, return the bits per parameter with the fewest heads that memorise all pairs."""
     found: list[tuple[str, fig.Style, SeedValues]] = []
     styles: tuple[fig.Style, fig.Style] = ("fourth", "fifth")
     for variant, style in zip(VARIANTS, styles, strict=True):

@@ -1,4 +1,4 @@
-"""Estimate the training time of figures from a few steps of every stack on this machine."""
+"""Estimate how long the runs of figures take, by timing a few steps of every stack on this machine."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from byheart.reproduce.runner import stages_of
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """The number of runs of a figure, the number already stored, the time for the others, and how many of them could
-    not be timed here.
+    """For a figure: how many runs it has, how many are already stored, how long the others take, and how many of these could not be
+    timed.
     """
 
     figure: str
@@ -36,7 +36,7 @@ def estimates(
     device: str = "auto",
     on_figure: Callable[[str], None] = lambda name: None,
 ) -> list[CostEstimate]:
-    """Return one estimate per figure. Runs that an earlier figure shares are counted once."""
+    """Return one estimate per figure. Runs that several figures share are counted for the first of them."""
     chosen = choose_device(device)
     seen: set[str] = set()
     found = []

@@ -1,4 +1,6 @@
-"""The types of a reproduction: stages of runs, stored observations, every number in the figure, and the verdict of the rule."""
+"""The types of a reproduction: stages of training runs, stored observations, all numbers in the figure, and the verdict on the
+paper's claim.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ Outcome = Literal["holds", "does not hold as the paper has it", "not settled"]
 
 @dataclass(frozen=True)
 class TrainingStage:
-    """A part of a figure's runs that is useful by itself.
+    """A part of a figure's runs that is useful even without the other parts.
 
     Stages with lower priority numbers are more important and come first.
     """
@@ -98,7 +100,7 @@ class Table:
 
 @dataclass(frozen=True)
 class ConditionResult:
-    """The result of the rule under one condition. `holds` is None if the runs do not decide it."""
+    """Whether the claim holds under one condition, according to the rule. `holds` is None if the runs do not decide it."""
 
     condition: str
     found: str
@@ -108,7 +110,7 @@ class ConditionResult:
 
     @property
     def name(self) -> str:
-        """The claim, if there are several, and the condition."""
+        """The condition and, if there are several claims, the claim."""
         return f"{self.claim}: {self.condition}" if self.claim else self.condition
 
 
@@ -132,7 +134,7 @@ class Verdict:
 
     @property
     def headline(self) -> str:
-        """The outcome. If the claim fails, also the variations under which it holds."""
+        """The outcome in words. If the claim fails, also the variations under which it holds."""
         failed = {trial.claim for trial in self.trials if trial.is_own and not trial.holds}
         when = "; ".join(
             trial.name for trial in self.trials if trial.holds and not trial.is_own and trial.claim in failed
@@ -197,7 +199,7 @@ Facts = Mapping[str, Any]
 class Figure:
     """A figure of a paper.
 
-    own       the paper's own condition, under which the claim is judged, as far as the text and the authors' code state it
+    own       the paper's own condition, as far as the text and the authors' code state it; it decides whether the claim holds
     rule      the rule that decides the claim; it is fixed before anything is trained, and stored in the record
     stages    the runs to train
     compute   computes the record from observations and facts only, so that the same numbers give the same record

@@ -66,7 +66,7 @@ def _trimmed(figure: Figure, one: Observation) -> Observation:
 
 
 def _identity(one: Observation) -> str:
-    """Return what identifies a run within its figure: its configuration without the path of the data."""
+    """Return the part of a run's configuration that identifies it within its figure: everything except the path of the data."""
     config = {name: value for name, value in one.config.items() if name != "engine"}
     config["data"] = {key: value for key, value in config["data"].items() if key not in ("path", "sha256")}
     return json.dumps(config, sort_keys=True)
@@ -91,7 +91,7 @@ def read_observations(path: Path, scale: Scale) -> tuple[tuple[Observation, ...]
 
 
 def _joined(parts: Sequence[Mapping[str, Any]], kept: Sequence[Observation]) -> dict[str, Any]:
-    """Return the summary of the runs of several records."""
+    """Combine the summaries of runs in several records."""
     versions = {json.dumps(row, sort_keys=True): row for part in parts for row in part["versions"]}
     return {
         "count": len(kept),
@@ -107,7 +107,7 @@ def _joined(parts: Sequence[Mapping[str, Any]], kept: Sequence[Observation]) -> 
 def assemble(
     name: str, scale: Scale, observations: Sequence[Observation], facts: Facts, runs: Mapping[str, Any]
 ) -> FigureRecord:
-    """Return the record that follows from observations and facts.
+    """Compute the record from observations and facts.
 
     This is a pure function, so that a stored record can be checked.
     """
@@ -164,7 +164,7 @@ def _budget(observations: Sequence[Observation]) -> str:
 
 
 def recompute(record: FigureRecord) -> list[str]:
-    """Return the differences between a stored record and the record that follows from its observations. Empty if they agree."""
+    """Compute a stored record again from its observations, and return the differences. The result is empty if they agree."""
     with blaming(record):
         again = assemble(record.figure, record.scale, record.observations, record.facts, record.runs)
         return list(_differences(_document(record), _document(again), ""))
@@ -267,7 +267,7 @@ def read_record(path: Path) -> FigureRecord:
 
 
 def _with_nan(value: Any) -> Any:
-    """Return panels that were read from JSON with NaN for null, which stands only for numbers there."""
+    """In panels that were read from JSON, replace null by NaN. There, null always stands for a number."""
     if isinstance(value, dict):
         return {name: _with_nan(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -277,7 +277,7 @@ def _with_nan(value: Any) -> Any:
 
 @contextmanager
 def blaming(record: FigureRecord) -> Iterator[None]:
-    """While the block draws or recomputes a stored record, report any failure as a fault of the record."""
+    """Report any failure in the block as an error in the stored record, which the block draws or computes again."""
     try:
         yield
     except ByheartError:

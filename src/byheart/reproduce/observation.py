@@ -28,9 +28,8 @@ LEFT_OUT = {"seed", "data.seed", "data.path", "data.sha256", "engine"}
 class Observation:
     """One run: its configuration, its measurements, and its curve if the figure draws it.
 
-    In addition to the measurements of training, `best_accuracy` is the highest accuracy at any time, and
-    `first_within` is the first recorded step at which the loss was within 1% of the entropy of the data, or NaN if it
-    never was.
+    There are two further measurements: `best_accuracy` is the highest accuracy at any time, and `first_within` is the first
+    recorded step at which the loss was within 1% of the entropy of the data, or NaN if it never was.
     """
 
     config: Mapping[str, Any]
@@ -151,7 +150,7 @@ def from_groups(groups: Sequence[Mapping[str, Any]]) -> tuple[Observation, ...]:
 
 
 def _once(values: list[Any]) -> Any:
-    """Replace a list by its value if the value is equal for every seed."""
+    """Replace a list of values, one for each seed, by a single value if all are equal."""
     return values[0] if all(value == values[0] for value in values) else values
 
 

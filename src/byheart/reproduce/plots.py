@@ -1,7 +1,7 @@
 """Draw the record of any figure: panels of lines and points, or heat maps, at print size.
 
-Panels with the same axes share them. Legends are below the axes and never cover data. The colours are those of Okabe
-and Ito, which colour-blind readers can distinguish, and markers and dashes distinguish lines without colour.
+Panels with the same axes share them. Legends are below the axes and never cover data. The colours are those of Okabe and Ito, which
+colour-blind readers can distinguish. Lines also have different markers and dashes.
 """
 
 from __future__ import annotations
@@ -110,14 +110,18 @@ def _figure(record: FigureRecord) -> Any:
 
 
 def _shared_labels(panels: Sequence[Panel]) -> list[str]:
-    """Return the labels of all lines if one legend can serve all panels. This needs few labels, each with one style."""
+    """Return the labels of all lines if one legend is enough for all panels: there must be few labels, and each must have a single
+    style.
+    """
     looks = {(one.label, one.style) for panel in panels for one in panel.series}
     labels = list(dict.fromkeys(one.label for panel in panels for one in panel.series))
     return labels if len(looks) == len(labels) <= 12 else []
 
 
 def _legend_columns(labels: Sequence[str], width: float) -> int:
-    """Return the number of columns that fit. A letter takes about 0.06 inches, and a handle with its space 0.45 inches."""
+    """Return the number of legend columns that fit. A letter takes about 0.06 inches, and a line sample with its space 0.45
+    inches.
+    """
     widest = 0.45 + 0.06 * max((len(label) for label in labels), default=1)
     return max(1, min(len(labels), int(width / widest)))
 
@@ -128,7 +132,9 @@ def _axes_of(panel: Panel) -> tuple[str, ...]:
 
 
 def _y_limits(panels: Sequence[Panel]) -> tuple[float, ...]:
-    """Return limits of logarithmic axes around the drawn points, since a band that reaches to 0 would fill the picture."""
+    """Return limits for logarithmic axes that enclose the points. Bands are ignored, because one that reaches to 0 would fill the
+    picture.
+    """
     drawn = [y for panel in panels for one in panel.series for y in one.y if 0 < y < math.inf]
     return (min(drawn) / 2, max(drawn) * 2) if drawn and panels[0].y_scale == "log" else ()
 

@@ -1,6 +1,6 @@
 """The figures by name.
 
-Their specifications need only torch and numpy; the code that computes and draws is imported when needed.
+The specifications of figures need only torch and numpy. The code that computes and draws them is imported when it is needed.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def work(
 ) -> list[Done]:
     """Train the runs of `stages` that are not in the store, in order of priority. After `seconds`, start nothing new.
 
-    With `goes_on`, a stage that fails is reported and skipped, and stacks that cannot end within `seconds` are abandoned.
+    With `goes_on`, a stage that fails is reported and skipped, and stacks that cannot end in time are abandoned.
     """
     began = time.monotonic()
     is_cuda = choose_device(device).type == "cuda"

@@ -57,7 +57,7 @@ N_MADE_UP, N_WORDS = 120, 300
 
 
 def made_up_texts() -> dict[str, Sequence[dict[str, Any]]]:
-    """Return random words with random labels, for the smoke scale, which only shows that figures can be made."""
+    """Return random words with random labels. They are used at the smoke scale, which only tests that figures can be made."""
     rng = np.random.default_rng(0)
     found: dict[str, Sequence[dict[str, Any]]] = {}
     for name, collection in COLLECTIONS.items():
@@ -93,7 +93,7 @@ N_SUB_WORDS = 4000  # vocabulary size of the tokenizer that is trained on the te
 
 
 def first_sub_words(texts: Sequence[str], n_tokens: int) -> list[list[str]]:
-    """Return a class token and the first sub-words of every text, by a byte-pair encoding trained on these texts."""
+    """For every text, return a class token and its first sub-words. The byte-pair encoding is trained on these texts."""
     # needed where texts are prepared, not where models are trained
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
@@ -107,10 +107,10 @@ def first_sub_words(texts: Sequence[str], n_tokens: int) -> list[list[str]]:
 def sample_texts(
     rows: Sequence[dict[str, Any]], collection: Collection, seed: int
 ) -> tuple[np.ndarray, np.ndarray, Prepared]:
-    """Return the token ids (n_samples, n_tokens) and labels of shuffled texts, and what was left out.
+    """Return the token ids (n_samples, n_tokens) and labels of shuffled texts, and how many texts were left out.
 
-    Averaging attention sees a labelled text only as (first token, multiset of the rest). Texts that occur with two
-    labels in this form cannot be memorised and are left out. Repeats count once.
+    Averaging attention sees only the first token of a labelled text and the multiset of the others. Texts that are equal in this
+    sense but have two labels cannot be memorised and are left out. Repeated texts are used once.
     """
     if collection.whole_only and any("whole" in row for row in rows):
         rows = [row for row in rows if row.get("whole")]

@@ -1,4 +1,4 @@
-"""Handle the values of several seeds at each setting: compute means, intervals and fits, and format them."""
+"""Compute means, intervals and fits of values that were measured with several seeds per setting, and format them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def series(label: str, style: Style, found: SeedValues) -> Series:
 
 
 def fitted_line(label: str, style: Style, found: Fit | None, ends: tuple[float, float]) -> list[Series]:
-    """Return a fitted law as a line between two x, or nothing if it could not be fitted."""
+    """Return a fitted law as a line between two values of x, or nothing if it could not be fitted."""
     if found is None:
         return []
     law = law_of(found.law)
@@ -98,7 +98,7 @@ def try_fit(
     *,
     n_spare: int = 1,
 ) -> Fit | None:
-    """Fit the law to all values. Return None if fewer than `n_spare` values of x remain to judge the fit."""
+    """Fit the law to all values. Return None if fewer than `n_spare` values of x remain to test the fit."""
     try:
         result = fit(*found.flat, law, cut_off=cut_off)
     except UsageError:

@@ -17,7 +17,7 @@ FILE = "passes.jsonl"  # the file beside records of figures
 
 @dataclass(frozen=True)
 class Pass:
-    """One training session: its wall-clock time from the first stage to the last, including set-up."""
+    """One training session (pass): its wall-clock time from the first stage to the last, including set-up."""
 
     began: str
     seconds: float
@@ -36,7 +36,7 @@ def beside(store: Path) -> Path:
 
 
 def note(path: Path, one: Pass) -> None:
-    """Append a pass to the file, unless it trained nothing."""
+    """Append a training session to the file, unless it trained nothing."""
     if one.n_trained == 0:
         return
     with path.open("a", encoding="utf-8") as file:
@@ -84,7 +84,9 @@ def _read_pass(line: bytes, where: str) -> Pass:
 
 
 def wall_clock(passes: Sequence[Pass]) -> float:
-    """Return the number of seconds during which at least one pass was running. Overlapping passes count once."""
+    """Return the number of seconds during which at least one training session was running. Sessions that overlap are not counted
+    twice.
+    """
     seconds, until = 0.0, 0.0
     for began, lasted in sorted(
         (datetime.fromisoformat(one.began).timestamp(), one.seconds) for one in passes

@@ -1,4 +1,4 @@
-"""Functions that the figures of DPC24 share: curves, the bounds of the papers, and agreement with the stored points."""
+"""Functions that the figures of DPC24 share: curves, the bounds of the papers, and agreement with the authors' stored points."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ LABELS: dict[Way, tuple[str, fig.Style]] = {
 
 
 def cut_off() -> CutOff:
-    """Return the cut-off of the paper, which fits up to the first accuracy above 0.95."""
+    """Return the cut-off rule of the paper: fit the points up to the first accuracy above 0.95."""
     return up_to_first_above(0.95)
 
 
@@ -66,7 +66,7 @@ def is_of(one: Observation, way: Way) -> bool:
 
 
 def curve(observations: Iterable[Observation], way: Way, x: str, **fixed: int) -> SeedValues:
-    """Return the accuracy by one size, with the other sizes `fixed`, for one way of training."""
+    """Return the accuracy as a function of the size `x`, for one way of training. The other sizes are `fixed`."""
     chosen = [
         one
         for one in observations
@@ -78,7 +78,7 @@ def curve(observations: Iterable[Observation], way: Way, x: str, **fixed: int) -
 def curves(
     observations: Sequence[Observation], ways: Sequence[Way], x: str, **fixed: int
 ) -> dict[Way, SeedValues]:
-    """Return the curve of each of these ways of training that has runs."""
+    """Return one curve for each of these ways of training, if it has runs."""
     found = {way: curve(observations, way, x, **fixed) for way in ways}
     return {way: at for way, at in found.items() if at}
 
@@ -119,7 +119,7 @@ def with_chance(memorised: float, n_vocab: int) -> float:
 
 
 def associations(slope: float, n_vocab: int) -> float:
-    """Convert a slope of accuracy to a number of associations; the inverse of `with_chance`."""
+    """Convert a slope of accuracy to a number of associations. This is the inverse of `with_chance`."""
     return slope * n_vocab**2 / (1 - 1 / n_vocab)
 
 
@@ -131,7 +131,7 @@ def panel(
     scale: fig.Scale,
     limits: Iterable[fig.Series],
 ) -> fig.Panel:
-    """Return a panel with our curves, the stored points if they are comparable, and bounds."""
+    """Return a panel with our curves, the bounds and, if they are comparable, the authors' stored points."""
     return fig.Panel(
         title,
         x_label,
@@ -146,7 +146,7 @@ def panel(
 
 
 def stored_points(figure: str, by: str, **fixed: int) -> SeedValues:
-    """Return the stored accuracies of a figure by one size."""
+    """Return the accuracies that the authors stored for a figure, as a function of the size `by`."""
     return SeedValues.of(
         (getattr(point, by), point.accuracy)
         for point in dana_2024(figure)
@@ -155,13 +155,13 @@ def stored_points(figure: str, by: str, **fixed: int) -> SeedValues:
 
 
 def differences(found: SeedValues, published: SeedValues) -> list[tuple[float, float]]:
-    """Return our accuracy minus the stored one, with its x, at every stored point that we trained."""
+    """For every stored point that we trained, return x and our accuracy minus the stored one."""
     pairs = [(x, found.at(x), mean) for x, mean in zip(published.x, published.means, strict=True)]
     return [(x, ours - theirs) for x, ours, theirs in pairs if ours is not None]
 
 
 def agreement(gaps: Sequence[tuple[str, float]], n_stored: int) -> tuple[fig.Check, fig.Table]:
-    """Count the stored points that agree within the tolerance, and list the others by name."""
+    """Describe how many stored points agree with ours within the tolerance, and name the others."""
     far = [(name, gap) for name, gap in gaps if abs(gap) > TOLERANCE]
     close, _ = within(gaps, n_stored)
     mean = sum(gap for _, gap in gaps) / len(gaps) if gaps else float("nan")
@@ -178,12 +178,12 @@ def agreement(gaps: Sequence[tuple[str, float]], n_stored: int) -> tuple[fig.Che
 
 
 def within(gaps: Sequence[tuple[str, float]], n_stored: int) -> list[int]:
-    """Return how many stored points agree within the tolerance, and how many there are."""
+    """Return how many stored points agree with ours within the tolerance, and how many stored points there are."""
     return [sum(abs(gap) <= TOLERANCE for _, gap in gaps), n_stored]
 
 
 def agreement_in_words(records: Iterable[fig.FigureRecord]) -> str:
-    """Describe the agreement with the stored points over all figures.
+    """Describe, for all figures together, how many stored points agree with ours.
 
     The points of Figure 1a are part of Figure 2b and count once.
     """

@@ -1,4 +1,4 @@
-"""Judge the laws that DPC24 reads from its curves, using the values of the seeds: lines or parabolas by AICc, bends,
+"""Decide whether our runs support the laws that DPC24 reads from its curves: straight lines or parabolas (compared by AICc), bends,
 and rates.
 """
 
@@ -41,7 +41,7 @@ def _ends(found: SeedValues) -> tuple[float, float]:
 
 
 def _judge_straight(found: SeedValues, cut: CutOff, claim: str, unit: str) -> Judgement:
-    """Judge whether a parabola is better than the line. Report how much lower its AICc is, and how the slope changes."""
+    """Decide whether a parabola fits better than a straight line. Report how much lower its AICc is, and how the slope changes."""
     line, bent = try_fit(found, "linear", cut), try_fit(found, "parabola", cut)
     if line is None or bent is None or not math.isfinite(bent.aicc):
         return Judgement(claim, None, "too few points to tell a line from a parabola")
@@ -64,7 +64,7 @@ def _kept(found: SeedValues, cut: CutOff) -> tuple[list[float], list[bool]]:
 
 
 def judge_line(sizes: Mapping[str, int], found: SeedValues, n_vocab: int) -> list[Judgement]:
-    """Judge Figure 1a: a straight line that is steeper than the d_h associations per head of Corollary 2."""
+    """Decide the claim of Figure 1a: accuracy grows linearly, by more than the d_h associations per head of Corollary 2."""
     line = try_fit(found, "linear", dana.cut_off())
     straight = _judge_straight(found, dana.cut_off(), "linear in H", "head")
     if line is None:
@@ -77,7 +77,7 @@ def judge_line(sizes: Mapping[str, int], found: SeedValues, n_vocab: int) -> lis
 
 
 def judge_parabola(sizes: Mapping[str, int], found: SeedValues, n_vocab: int) -> list[Judgement]:
-    """Judge Figure 1b: a parabola rather than a line."""
+    """Decide the claim of Figure 1b: accuracy follows a parabola rather than a straight line."""
     parabola, line = (try_fit(found, law, dana.cut_off()) for law in ("quadratic", "linear"))
     if parabola is None or line is None:
         return [Judgement("", None, "too few points for a law")]
@@ -95,7 +95,7 @@ def judge_parabola(sizes: Mapping[str, int], found: SeedValues, n_vocab: int) ->
 
 
 def judge_bend(sizes: Mapping[str, int], found: SeedValues, n_vocab: int) -> list[Judgement]:
-    """Judge Figure 2a: a straight line up to d = d_h, and a smaller slope beyond."""
+    """Decide the claim of Figure 2a: accuracy grows linearly up to d = d_h, and more slowly beyond."""
     bend, end = sizes["head_dim"], 10 * sizes["head_dim"]
     below, above = (try_fit(found, "linear", between(*ends)) for ends in ((0, bend), (bend, end)))
     numbers = {"up to d_h": fit_numbers(below), "beyond d_h": fit_numbers(above)}
@@ -115,7 +115,7 @@ def judge_bend(sizes: Mapping[str, int], found: SeedValues, n_vocab: int) -> lis
 
 
 def judge_rate(sizes: Mapping[str, int], found: SeedValues, n_vocab: int) -> list[Judgement]:
-    """Judge Figure 4: more than d_h associations per head."""
+    """Decide the claim of Figure 4: a head stores more than d_h associations."""
     line = try_fit(found, "linear", dana.cut_off())
     if line is None:
         return [Judgement("", None, "too few points for a line")]

@@ -36,7 +36,7 @@ STYLES: dict[int, fig.Style] = {5: "sixth", 7: "measured", 10: "second", 13: "fi
 
 
 def matched_width(dim: int, n_heads: int) -> int:
-    """Return the MLP width w whose 2dw + w parameters are nearest to those of the n_heads - 1 heads it replaces, 4d² each."""
+    """Return the MLP width w for which 2dw + w is closest to the parameters of the n_heads - 1 heads that it replaces, 4d² each."""
     return round(4 * dim * dim * (n_heads - 1) / (2 * dim + 1))
 
 
@@ -46,8 +46,9 @@ def stored_heads(dim: int) -> tuple[int, ...]:
 
 
 def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
-    """The authors' two versions, one with both sides equal, and later ones with MLPs of the same size; for 4 and"
-    " 16 times the steps."""
+    """Return the stages: heads and MLPs in the authors' sizes and versions of the code, then both in the same version, with equal
+    numbers of parameters, and also trained for 4 and 16 times the steps.
+    """
 
     def both(variant: runs.Variant, how: runs.How, seed: int) -> list[Run]:
         found = []
@@ -97,7 +98,9 @@ EQUAL = "both with maps, as coded in September 2024"
 
 @realises("DPC24-F3", "DPC24-S4.2.1")
 def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
-    """Compute the accuracy of both kinds of model by parameters, and their difference at equal parameters for each seed."""
+    """Compute the accuracy of both kinds of model as a function of parameters and, for each seed, their difference at equal
+    parameters.
+    """
     sides: dict[str, tuple[dana.Way, dana.Way, bool]] = {  # heads, MLPs, whether widths are the authors'
         AS_DRAWN: (dana.AUGUST, dana.SEPTEMBER, True),
         EQUAL: (dana.SEPTEMBER, dana.SEPTEMBER, True),
@@ -166,7 +169,9 @@ def _heads(one: Observation) -> int:
 
 
 def _is_mlp(one: Observation, dim: int, *, is_stored: bool) -> bool:
-    """Return whether a run is one of the MLPs, with one of the authors' widths (including 0 at d = 7) or one of ours."""
+    """Return whether a run is one of the compared MLPs. With `is_stored`, these have one head and one of the authors' widths
+    (including 0 at d = 7).
+    """
     width, heads = one.sizes["mlp_width"], one.sizes["n_heads"]
     if is_stored:
         return heads == 1 and width in {2 * dim * (n - 1) for n in stored_heads(dim)}
@@ -174,7 +179,7 @@ def _is_mlp(one: Observation, dim: int, *, is_stored: bool) -> bool:
 
 
 def differences(heads: SeedValues, mlps: SeedValues, dim: int, *, is_stored: bool) -> list[float]:
-    """Return, for each seed, the accuracy of the MLPs minus that of the heads they replace, averaged over the widths."""
+    """For each seed, return the accuracy of the MLPs minus that of the heads that they replace, averaged over the widths."""
     if len(heads.x) < 2 or len(mlps.x) < 2:
         return []
     n_seeds = min(len(values) for values in (*heads.values, *mlps.values))

@@ -1,8 +1,8 @@
 """The models and the training of DPC24, which its figures share.
 
 The data are all 2,500 pairs of 50 tokens, each with one uniformly random next token. The paper trains on 1,000 batches of
-1,024 drawn pairs, reshuffled for each of 10 epochs, by Adam at 1e-3; here every step draws a fresh batch. Accuracy is over
-all pairs, averaged over the last 100 steps. A seed draws the labels, the weights and the batches.
+1,024 drawn pairs, reshuffled for each of 10 epochs, by Adam at 1e-3; here every step draws a fresh batch. Accuracy is measured on
+all pairs and averaged over the last 100 steps. The labels, the weights and the batches are drawn with the seed.
 
 The authors' stored points come from two versions of their code, as its public history shows (`as coded` is, for each
 figure, the version that stored its points):
@@ -51,7 +51,7 @@ PLANS: dict[tuple[Variant, How], tuple[int, int]] = {  # the priority, and the m
 
 
 def seeds(scale: Scale, variant: Variant = "as-coded", how: How = "adam", most: int = 10) -> range:
-    """Return the seeds of a scale.
+    """Return the seeds to train at a scale.
 
     At the paper's scale, there are `most` seeds for the paper's own model and training, and fewer for variations.
     """
@@ -152,7 +152,7 @@ def stages(
     most_seeds: int = 10,
     later: int = 0,
 ) -> list[TrainingStage]:
-    """Return a stage for each reading of the model and way of training. A run belongs to the first stage that lists it.
+    """Return one stage for each reading of the model and each way of training. A run belongs to the first stage that lists it.
 
     At laptop scale, only the versions that stored the authors' points are trained. 4 and 16 times the steps are only
     trained at the paper's scale.

@@ -1,4 +1,6 @@
-"""DPC24 Figures 1a, 1b, 2a and 4: accuracy by one size of the model, with the law that the paper reads from the curve."""
+"""DPC24 Figures 1a, 1b, 2a and 4: accuracy as a function of one size of the model, with the law that the paper reads from the
+curve.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ from byheart.theorems import realises
 
 @dataclass(frozen=True)
 class SizeSweep:
-    """One figure: models whose `sizes` are fixed except the size called `x`, and the rule that judges the curve."""
+    """One figure: models with fixed `sizes` except for the size called `x`, and the rule that decides whether the curve supports
+    the claim.
+    """
 
     name: str
     x: str
@@ -48,7 +52,7 @@ class SizeSweep:
     )
 
     def stages(self, scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
-        """Return the stages with every value of the varied size, in every way of training of the figure."""
+        """Return the stages: every value of the varied size, with each of the figure's ways of training."""
         return runs.stages(
             self.name,
             scale,

@@ -1,4 +1,6 @@
-"""DPC24 Figure 2b: the slope of accuracy per head by d = d_h, which the paper finds to be cubic, and where this law ends."""
+"""DPC24 Figure 2b: the slope of accuracy per head as a function of d = d_h. The paper finds a cubic law; we also show where it
+ends.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +43,8 @@ LOCAL = ((3, 7), (7, 10), (10, 13))  # ranges of d for local exponents; two valu
 
 
 def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
-    """Return the stages: numbers of heads for every d = d_h, in every version of the code and as written, and some
-    with 4 and 16 times the steps.
+    """Return the stages: several numbers of heads for every d = d_h, with every version of the code and as the paper writes the
+    model, and some with 4 and 16 times the steps.
     """
 
     def at(dims: Sequence[int]) -> Callable[[runs.Variant, runs.How, int], list[Run]]:
@@ -67,9 +69,9 @@ def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.Trainin
 class Contest:
     """The paper's comparison of a + b·d² and a + b·d³, each fitted by least squares to the slopes.
 
-    `residuals` are computed from the mean slopes. `lead` is the difference between the residuals of the square law
-    and of the cubic law, averaged over the seeds that have every d, with its interval. If it is above 0, the growth
-    is cubic; if it is below 0, quadratic.
+    `residuals` are computed from the mean slopes. `lead` is the residual of the square law minus that of the cubic law, averaged
+    over the seeds that have every d, with its interval. If it is above 0, the growth is cubic; if it is below 0, the growth is
+    quadratic.
     """
 
     dims: tuple[float, ...]
@@ -188,7 +190,7 @@ def _row(label: str, one: Contest | None, power: Fit | None, n_dims: int) -> tup
 
 
 def _on_equal_dims(here: dict[dana.Way, SeedValues]) -> fig.Table:
-    """Return the slopes of every way of training at the values of d that all ways have, so that exponents can be compared."""
+    """For every way of training, return the slopes at the values of d that all ways have, so that exponents can be compared."""
     shared = set.intersection(*(set(found.x) for found in here.values()))
     rows = []
     for way, found in here.items():
@@ -256,7 +258,7 @@ def _local_exponents(here: dict[dana.Way, SeedValues], stored: SeedValues) -> fi
 
 
 def slopes(observations: Sequence[Observation], way: dana.Way) -> SeedValues:
-    """Return, for every d and seed, the slope over heads up to the first accuracy above 0.95."""
+    """For every d and seed, return the slope of accuracy over the number of heads, up to the first accuracy above 0.95."""
     groups: dict[tuple[int, int], list[Observation]] = {}
     for one in observations:
         if dana.is_of(one, way):
@@ -275,7 +277,7 @@ def _slope(found: SeedValues) -> float | None:
 
 
 def _differences(observations: Sequence[Observation]) -> tuple[list[tuple[str, float]], int]:
-    """Return our accuracy minus every stored one, by name, and the number of stored points."""
+    """Return, by name, our accuracy minus each stored one, and the number of stored points."""
     found, n_stored = [], 0
     for dim in runs.DIMS:
         stored = dana.stored_points("fig1a_fig2b", "n_heads", dim=dim)

@@ -54,7 +54,7 @@ LEARNED: dict[fig.Scale, tuple[tuple[int, ...], tuple[int, ...]]] = {
 
 
 def stages(scale: fig.Scale, samples: Samples | None) -> list[fig.TrainingStage]:
-    """Return every size with every number of blocks, with fixed word tables of several widths, and then some with a
+    """Return the stages: every size with every number of blocks, with fixed word tables of several widths, and then some with a
     trained table.
     """
     assert samples is not None
@@ -133,16 +133,14 @@ def stages(scale: fig.Scale, samples: Samples | None) -> list[fig.TrainingStage]
 
 @dataclass(frozen=True)
 class Search:
-    """The fewest blocks that memorised for every (size, seed), or None if none did, and the numbers of blocks that
-    were tried.
-    """
+    """For every (size, seed), the fewest blocks that memorised, or None if none did; and the numbers of blocks that were tried."""
 
     found: Mapping[tuple[int, int], int | None]
     ladder: tuple[int, ...]
 
     @classmethod
     def of(cls, observations: Sequence[Observation], memorised: Callable[[Observation], bool]) -> Search:
-        """Return the search results of these runs."""
+        """Return the search results in these runs."""
         ladder = tuple(sorted({runs.n_blocks(one) for one in observations}))
         return cls(runs.fewest_blocks(observations, size_of, memorised), ladder)
 
@@ -164,7 +162,7 @@ class Search:
 
     @property
     def small(self) -> Search:
-        """The results at the sizes where the paper sees √N."""
+        """The results at the sizes for which the paper claims growth like √N."""
         return Search(
             {key: b for key, b in self.found.items() if SMALL[0] <= key[0] <= SMALL[1]}, self.ladder
         )
@@ -181,15 +179,15 @@ class Search:
 
     @property
     def exponent(self) -> Fit | None:
-        """The exponent of a power law through the answers; None if some answers are open or at the smallest number of
-        blocks, which would distort it.
+        """The exponent of a power law through the answers. It is None if some searches found no answer or only the smallest number
+        of blocks, because they would distort the exponent.
         """
         return None if self.n_open or self.n_floors else try_fit(self.by_size, "power")
 
     @property
     def beyond(self) -> list[float]:
-        """Return, for every seed, the fewest blocks at the large sizes divided by the prediction of the √N law of the
-        small sizes.
+        """For every seed, return the fewest blocks at the large sizes, divided by what the √N law fitted to the small sizes
+        predicts.
 
         For small and large sizes, a search without an answer counts as the most blocks tried.
         """
@@ -220,7 +218,7 @@ ENDS = (runs.SMALL_RATE, 4e-4, 6e-4, runs.LARGE_RATE)  # the upper ends of the r
 
 @realises("KS25-F3")
 def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
-    """Compute the fewest blocks for every size and reading, with power laws over N = 600 to 1400."""
+    """Compute the fewest blocks for every size and every reading of the paper, with power laws fitted to N = 600 to 1400."""
     own = runs.likely_up_to(runs.SMALL_RATE)
     readings = runs.readings(observations, ENDS)
     searches = {name: Search.of(mine, _loss_is_small) for name, mine in readings.items()}
@@ -274,7 +272,8 @@ def _loss_is_small(one: Observation) -> bool:
 
 
 def _judge_root(search: Search) -> tuple[bool | None, str]:
-    """Judge the √N law: every search must succeed, and the interval of the exponent must contain 0.5 and neither 0 nor 1.
+    """Decide whether the √N law holds: every search must succeed, and the interval of the exponent must contain 0.5 but neither 0
+    nor 1.
 
     Return None if this is undecided.
     """
@@ -298,8 +297,8 @@ def _judge_root(search: Search) -> tuple[bool | None, str]:
 
 
 def _judge_beyond(search: Search) -> tuple[bool | None, str]:
-    """Judge whether more blocks are needed beyond N = 1400 than the √N law predicts: the interval of this ratio over
-    seeds must be above 1.
+    """Decide whether beyond N = 1400 more blocks are needed than the √N law predicts: the interval, over seeds, of the ratio must
+    be above 1.
     """
     ratios = search.beyond
     if not ratios:
@@ -314,9 +313,9 @@ def _judge_beyond(search: Search) -> tuple[bool | None, str]:
 
 
 def _panels(searches: Mapping[str, Search], readings: Mapping[str, Sequence[Observation]]) -> list[fig.Panel]:
-    """Return panels of the fewest blocks under the likely reading, as the paper draws them, and of the lowest losses.
+    """Return two kinds of panels: the fewest blocks under the likely reading, as the paper draws them, and the lowest losses.
 
-    Variations are only in the table.
+    Variations are shown only in the table.
     """
     styles = dict(zip((name for name in searches if "BERT" in name), runs.CURVE_STYLES, strict=False))
     answers = [
@@ -379,15 +378,13 @@ def _with_range(drawn: fig.Series, found: SeedValues) -> fig.Series:
 
 
 def _surely(found: Mapping[tuple[int, int], int | None]) -> int:
-    """Return the largest N such that every seed memorised at this and every smaller size, or 0 if there is none."""
+    """Return the largest N such that every seed memorised at N and at every smaller size, or 0 if there is none."""
     limit = min((size for (size, _), blocks in found.items() if blocks is None), default=None)
     return max((size for size, _ in found if limit is None or size < limit), default=0)
 
 
 def beyond(found: SeedValues) -> float | None:
-    """Return the average, over the large sizes, of the fewest blocks divided by the prediction of the √N law of the
-    small sizes.
-    """
+    """Divide the fewest blocks at each large size by what the √N law fitted to the small sizes predicts, and return the average."""
     low = [(x, y) for x, y in zip(found.x, found.means, strict=True) if x <= SMALL[1]]
     high = [(x, y) for x, y in zip(found.x, found.means, strict=True) if x > SMALL[1]]
     if not low or not high:

@@ -71,7 +71,9 @@ PARTS: dict[fig.Scale, tuple[LengthPart, ...]] = {
 
 
 def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
-    """Return every length with its numbers of blocks. The longest lengths, and ten times the epochs, come last."""
+    """Return the stages: every length with its numbers of blocks. The longest lengths, and runs with ten times the epochs, come
+    last.
+    """
     return [
         fig.TrainingStage(
             f"KS25 length, {part.name}",
@@ -102,7 +104,7 @@ SMALLEST, ENOUGH = "four are the fewest", "four blocks are enough"  # the paper'
 
 @dataclass(frozen=True)
 class Condition:
-    """One width of the stream, number of epochs and initialisation."""
+    """One condition of the study: width of the stream, number of epochs, and initialisation."""
 
     width: int
     longer: int
@@ -129,7 +131,9 @@ class Condition:
 
 @realises("KS25-length")
 def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
-    """Compute the fewest blocks for every length, and the error by length and blocks, for every width and initialisation."""
+    """For every width and initialisation, compute the fewest blocks for each length, and the error for each length and number of
+    blocks.
+    """
     panels, trials, rows = [], [], []
     numbers: dict[str, Any] = {}
     lacking = []
@@ -261,9 +265,9 @@ def _trial(one: Observation) -> tuple[int, float, int]:
 def _shared_trials(
     observations: Sequence[Observation], lengths: Sequence[int]
 ) -> set[tuple[int, float, int]]:
-    """Return the trials that every length has.
+    """Return those trials that were made for every length.
 
-    Long sequences have fewer trials, so using all trials would favour short ones.
+    There are fewer trials for long sequences, so using all trials would favour short ones.
     """
     tried = [{_trial(one) for one in observations if length(one) == n} for n in lengths]
     return set.intersection(*tried) if tried else set()

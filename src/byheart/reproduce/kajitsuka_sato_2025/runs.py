@@ -75,7 +75,7 @@ CURVE_STYLES: tuple[Style, ...] = (
 
 
 def seeds(scale: Scale) -> range:
-    """Return the seeds of a scale. A seed draws the sample, the weights and, for `frozen`, the table."""
+    """Return the seeds to train at a scale. The sample, the weights and, for `frozen`, the table are drawn with the seed."""
     return range(N_SEEDS[scale])
 
 
@@ -183,7 +183,7 @@ def likely_up_to(rate: float) -> str:
 
 
 def readings(observations: Sequence[Observation], ends: Sequence[float]) -> dict[str, list[Observation]]:
-    """Return the runs of every reading by name: the likely reading for each range of rates, given by its upper end,
+    """Return the runs of every reading of the paper, by name: first the likely reading, for learning rates up to each of `ends`,
     and then the variations.
     """
     found = {
@@ -199,7 +199,7 @@ def readings(observations: Sequence[Observation], ends: Sequence[float]) -> dict
 
 
 def _variation(one: Observation) -> str:
-    """Describe the tokens and their table: trained, or fixed with a certain width."""
+    """Describe a variation: its tokens, and whether their table is trained, or fixed with a certain width."""
     options, collection = one.config["options"], str(one.config["data"]["collection"])
     table = (
         "learned table" if options["embedding"] == "learned" else f"frozen table of width {one.sizes['dim']}"
@@ -212,8 +212,8 @@ def n_blocks(one: Observation) -> int:
 
 
 def nearly_all_right(one: Observation) -> bool:
-    """Return whether less than 1% of the labels were wrong at some time, which is the other reading of "training
-    error below 0.01".
+    """Return whether at some time fewer than 1% of the labels were wrong. This is the other possible meaning of "training error
+    below 0.01".
     """
     return one.measured["best_accuracy"] > 0.99
 
@@ -221,7 +221,7 @@ def nearly_all_right(one: Observation) -> bool:
 def best_trials(
     observations: Iterable[Observation], setting: Callable[[Observation], tuple[object, ...]]
 ) -> list[Observation]:
-    """Return, for every setting and seed, the trial with the smallest loss over learning rates."""
+    """For every setting and seed, return the learning-rate trial with the smallest loss."""
     best: dict[tuple[object, ...], Observation] = {}
     for one in observations:
         key = (*setting(one), one.seed)
@@ -235,7 +235,7 @@ def fewest_blocks(
     setting: Callable[[Observation], int],
     memorised: Callable[[Observation], bool] = lambda one: PASSES.holds(one.measured),
 ) -> dict[tuple[int, int], int | None]:
-    """Return, for every (setting, seed), the fewest blocks with which some trial memorised, or None if none did."""
+    """For every (setting, seed), return the fewest blocks with which a trial memorised, or None if none did."""
     found: dict[tuple[int, int], int | None] = {}
     for one in observations:
         key = (setting(one), one.seed)

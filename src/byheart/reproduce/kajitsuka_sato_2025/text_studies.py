@@ -1,4 +1,4 @@
-"""KS25 Figures 1 and 2: training loss and accuracy on labelled texts by number of blocks."""
+"""KS25 Figures 1 and 2: training loss and accuracy on labelled texts, as functions of the number of blocks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class TextStudy:
     blocks: Mapping[fig.Scale, tuple[int, ...]]
 
     def stages(self, scale: fig.Scale, samples: Samples | None) -> list[fig.TrainingStage]:
-        """Return every number of blocks under the paper's likely reading, and then with a fixed and a trained table of words.
+        """Return the stages: every number of blocks under the paper's likely reading, and then with a fixed and with a trained
+        table of words.
 
         Few and many blocks are separate stages. Sub-words come last.
         """
@@ -93,7 +94,9 @@ class TextStudy:
 def compute(
     study: TextStudy, scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts
 ) -> fig.Computed:
-    """Compute the curves of the best trials of the first seed, and the final loss and accuracy by blocks, for every reading."""
+    """For every reading of the paper, compute the training curves of the first seed's best trials, and the final loss and accuracy
+    for each number of blocks.
+    """
     panels, trials, checks, rows = [], [], [], []
     numbers: dict[str, Any] = {}
     own, other = (runs.likely_up_to(end) for end in (runs.SMALL_RATE, runs.LARGE_RATE))
@@ -141,8 +144,8 @@ def compute(
 
 
 def _judge(accuracy: SeedValues, losses: SeedValues) -> tuple[bool | None, str]:
-    """Judge whether more blocks help: the largest number must be better than one block beyond the intervals, and some
-    number must reach an accuracy near 1.
+    """Decide whether more blocks help: the largest number must be better than one block by more than the intervals, and some number
+    must reach an accuracy near 1.
     """
     if accuracy.x[0] != 1 or len(accuracy.x) < 2 or accuracy.n_seeds < 2:
         return None, "too few numbers of blocks, or seeds"
@@ -162,7 +165,9 @@ def _interval(found: SeedValues, place: int) -> str:
 
 
 def _suffices(found: Mapping[str, Sequence[Observation]]) -> fig.ConditionResult:
-    """Judge whether uniform attention suffices: in some reading, a model with one layer must memorise with every seed."""
+    """Decide whether uniform attention suffices: in some reading of the paper, a model with one attention layer must memorise with
+    every seed.
+    """
     best = {
         reading: [one.measured["accuracy"] for one in runs.best_trials(mine, lambda one: ())]
         for reading, mine in found.items()
@@ -189,13 +194,13 @@ def _counter(numbers: Mapping[str, Any], own: str, other: str) -> str:
 
 
 def split(values: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Split values into small and large ones, since each model of a stack costs as much as the largest."""
+    """Split values into small and large ones for separate stacks, because each model of a stack costs as much as the largest."""
     middle = len(values) // 2
     return [part for part in (values[:middle], values[middle:]) if part]
 
 
 def _panels(best: Sequence[Observation], reading: str, *, has_curves: bool) -> list[fig.Panel]:
-    """Return panels of the final accuracy by blocks.
+    """Return panels of the final accuracy for each number of blocks.
 
     For the paper's likely reading, add the curves of the first seed, as the paper draws them.
     """

@@ -1,4 +1,6 @@
-"""MFT24 Figure 1: the gap to the entropy by width and contexts (left), and the fewest parameters that reach it (right)."""
+"""MFT24 Figure 1: the gap between loss and entropy for each width and number of contexts (left), and the fewest parameters that
+close it (right).
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ LINES: tuple[fig.Style, ...] = ("measured", "second", "fifth")
 def compute_map(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
     """Compute the final loss minus the entropy for every width and number of contexts, averaged over seeds.
 
-    The paper says that it falls along both.
+    The paper claims that this gap is smaller for wider models and for fewer contexts.
     """
     found = cells(observations, facts)
     panels, trials, rows = [], [], []
@@ -97,7 +99,9 @@ def compute_map(scale: fig.Scale, observations: Sequence[Observation], facts: fi
 
 
 def _steps(mean: dict[tuple[int, int], tuple[float, float]]) -> dict[str, tuple[int, int, float]]:
-    """Return, along widths and along contexts, how many of the neighbours fall, and the probability of this by a fair coin."""
+    """Count, along widths and along contexts, the pairs of neighbouring cells with the claimed order, and return the probability
+    that a fair coin gives at least as many.
+    """
     found = {along: falls(mean, along=along) for along in ("width", "stories")}
     return {
         along: (n_good, n_all, sum(math.comb(n_all, k) for k in range(n_good, n_all + 1)) / 2**n_all)
@@ -108,7 +112,7 @@ def _steps(mean: dict[tuple[int, int], tuple[float, float]]) -> dict[str, tuple[
 def same_share(first: tuple[int, int], second: tuple[int, int]) -> float:
     """Compare two shares, each given as (good, all), with Fisher's exact test.
 
-    Return the probability of a table that is at most as likely, if the shares are equal.
+    If the true shares were equal, some tables would be at most as likely as this one. Return their total probability.
     """
     good, n = first[0] + second[0], first[1] + second[1]
 
@@ -121,7 +125,7 @@ def same_share(first: tuple[int, int], second: tuple[int, int]) -> float:
 
 
 def _against_the_authors(numbers: dict[str, Any]) -> list[fig.Check]:
-    """Check whether our share of falling steps differs from that of the authors."""
+    """Check whether the share of neighbouring cells with the claimed order differs between our map and the authors'."""
     checks = []
     for along in ("width", "stories"):
         if "trained throughout" not in numbers:
@@ -163,7 +167,9 @@ def _mean_contexts(found: Sequence[TrainedCell]) -> dict[int, float]:
 
 @realises("MFT24-F1 right")
 def compute_capacity(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
-    """Compute the smallest passing width of every subset, on the paper's grid and on a finer one, as a number of parameters."""
+    """For every subset, compute the smallest width that passes, on the paper's grid and on a finer one, as a number of
+    parameters.
+    """
     found = cells(observations, facts)
     trained = [cell for cell in found if cell.attention == "trained"]
     widths = sorted({cell.width for cell in trained})
@@ -245,7 +251,7 @@ def compute_capacity(scale: fig.Scale, observations: Sequence[Observation], fact
 
 
 def mean_gaps(found: Sequence[TrainedCell]) -> dict[tuple[int, int], tuple[float, float]]:
-    """Return the mean gap over seeds of every (stories, width), in nats and as a share of the entropy."""
+    """For every (number of stories, width), return the gap averaged over seeds, in nats and as a share of the entropy."""
     return {
         key: (fmean(cell.gap for cell in group), fmean(cell.relative_gap for cell in group))
         for key, group in _by_cell(found).items()
@@ -253,8 +259,8 @@ def mean_gaps(found: Sequence[TrainedCell]) -> dict[tuple[int, int], tuple[float
 
 
 def falls(mean: dict[tuple[int, int], tuple[float, float]], *, along: str) -> tuple[int, int]:
-    """Return how many pairs of neighbouring cells have the order of gaps that the paper claims, and how many pairs
-    could be compared.
+    """Compare the gaps of neighbouring cells. Return for how many pairs they are in the order that the paper claims, and how many
+    pairs were compared.
     """
     axis = 1 if along == "width" else 0
     groups: dict[int, list[tuple[int, int]]] = {}
@@ -272,7 +278,7 @@ def falls(mean: dict[tuple[int, int], tuple[float, float]], *, along: str) -> tu
 
 
 def _by_cell(found: Sequence[TrainedCell]) -> dict[tuple[int, int], list[TrainedCell]]:
-    """Group the seeds of every (stories, width)."""
+    """Group cells by (number of stories, width), with one entry for each seed."""
     groups: dict[tuple[int, int], list[TrainedCell]] = {}
     for cell in found:
         groups.setdefault((cell.subset.n_stories, cell.width), []).append(cell)
@@ -285,7 +291,7 @@ def _percent(interval: tuple[float, float]) -> str:
 
 
 def _line_counter() -> str:
-    """Return the counter-argument: the points behind the authors' line."""
+    """Return the counter-argument: the authors' line mostly shows how the vocabulary grows."""
     stored = madden_2024()
     usual = max((row.min_hidden_width for row in stored), key=[row.min_hidden_width for row in stored].count)
     same = [row for row in stored if row.min_hidden_width == usual]
@@ -324,7 +330,7 @@ def _by_width(found: Sequence[TrainedCell], facts: fig.Facts) -> fig.Panel:
 
 
 def _lacking(scale: fig.Scale, found: Sequence[TrainedCell]) -> str:
-    """Describe what is missing from the paper's grid, except its widest models."""
+    """Describe which runs of the paper's grid are missing, except its widest models."""
     if scale != "paper":
         return ""
     mean = mean_gaps([cell for cell in found if cell.attention == "trained"])
@@ -360,7 +366,7 @@ def _parameters(smallest: dict[Subset, int | None]) -> SeedValues:
 
 
 def _lines_by_seed(name: str, smallest: dict[Subset, int | None]) -> list[tuple[str, ...]]:
-    """Return R² computed as for the authors' points, from one training per subset."""
+    """Return R² computed as for the authors' points: from one trained model for each subset."""
     found: list[tuple[str, ...]] = []
     for seed in sorted({subset.seed for subset in smallest}):
         curve = _parameters({s: width for s, width in smallest.items() if s.seed == seed})

@@ -4,7 +4,7 @@ Stories cut to 10 tokens, embedding width 16, Adam at 1e-4 on the summed loss ov
 model passes when its final loss is within 1% of the data's entropy. Models are trained on distinct contexts, weighted
 by how often they occur, which gives the same loss and gradient.
 
-Every model is trained to the end: its final loss decides. A seed draws the stories and the weights; there are three.
+Every model is trained to the end: its final loss decides. Stories and weights are drawn with the seed; there are three seeds.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def run(
 
 
 def stages(scale: Scale, samples: Samples | None) -> list[TrainingStage]:
-    """Return the paper's grid, its frozen variant and the finer search. Sizes that need little padding train in one stack."""
+    """Return the stages: the paper's grid, the variant with a frozen embedding and head, and the finer search. Models of similar
+    sizes train in one stack.
+    """
     assert samples is not None
     if scale != "paper":
         stories: tuple[int, ...]

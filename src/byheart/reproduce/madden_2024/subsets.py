@@ -1,4 +1,4 @@
-"""The subsets of stories of MFT24, and the results of training and of the closed form on them."""
+"""MFT24's subsets of stories, and the results on them: of training, and of the construction (the closed form)."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class ClosedForm:
 
 
 def closed_forms(samples: Samples, subsets: Sequence[tuple[int, int]]) -> list[ClosedForm]:
-    """Build the construction on the first, the middle and the last of these subsets (stories, contexts) that are
-    small enough.
+    """Of these subsets (stories, contexts), take those that are small enough, and build the construction on the first, the middle
+    and the last.
     """
     chosen = [n_stories for n_stories, n_contexts in subsets if n_contexts <= MOST_CONTEXTS]
     return [closed_form(samples, n_stories, 0) for n_stories in ends_and_middle(chosen)]
@@ -96,7 +96,7 @@ class TrainedCell:
 
 
 def parameters(width: int, vocab: int) -> int:
-    """(m + 17)(ω + 17) + 799 at embedding width 16."""
+    """Return the number of parameters at embedding width 16: (m + 17)(ω + 17) + 799."""
     return (width + 17) * (vocab + 17) + 799
 
 
@@ -114,7 +114,7 @@ def gather_facts(scale: Scale, observations: Sequence[Observation], samples: Sam
 
 
 def cells(observations: Sequence[Observation], facts: Facts) -> list[TrainedCell]:
-    """Return every observation as a cell, by stories, seed and width."""
+    """Return every observation as a cell, by number of stories, seed and width."""
     rows: list[dict[str, Any]] = facts["subsets"]
     subsets = {(row["n_stories"], row["seed"]): Subset(**row) for row in rows}
     found = [
