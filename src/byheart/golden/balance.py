@@ -1,17 +1,17 @@
 """A checkpoint in which large numbers nearly cancel: a small fault changes an answer, but rounding to bfloat16 does not.
 
-A checkpoint with random weights does not show small faults in bfloat16, which rounds to 8 bits: a RoPE base that is 0.1% wrong
-changes less than that. In this checkpoint, every token has 32 columns of 2^-8 or -2^-8. The mean of their squares is therefore
-2^-17, about as large as epsilon, and the first norm multiplies by exactly 2^8. The queries of layer 1 are constant. Each token is
-either loud or quiet, and only loud tokens have a key.
+With random weights, small faults cannot be seen in bfloat16, which rounds to 8 bits: a RoPE base that is 0.1% wrong changes less
+than that. In this checkpoint, every token has 32 columns of 2^-8 or -2^-8. The mean of their squares is therefore 2^-17, about as
+large as epsilon, and the first norm multiplies by exactly 2^8. The queries of layer 1 are constant. Each token is either loud or
+quiet, and only loud tokens have a key.
 
 1. *Scale heads* use the last RoPE pair, which hardly rotates (`rope_scaling`). A loud token scores exactly 42 or 36 nats, and a
    quiet token scores 0. The values of quiet tokens are 2^60 times as large, so that loud and quiet tokens have equal weight. A
    scale that is 0.5% wrong changes the score by 0.2 nats, which changes one side by a fifth. An epsilon that is larger by 1e-6
    changes the score by 2.6 nats.
-2. *RoPE heads* use the other seven pairs, 16 nats each. Loud tokens are rare and up to hundreds of tokens back. The one whose
-   distance has the highest score decides. At a distance of 300, a base that is 0.1% wrong rotates a pair by up to 0.1, which
-   changes the score by about 3 nats; rounding changes it by a few tenths.
+2. *RoPE heads* use the other seven pairs, 16 nats each. Loud tokens are rare and up to hundreds of tokens back. The loud token
+   whose distance has the highest score decides the answer. At a distance of 300, a base that is 0.1% wrong rotates a pair by up to
+   0.1, which changes the score by about 3 nats; rounding changes it by a few tenths.
 3. The sign of each of the 8 heads' outputs, times a bit of the last token, is a bit of the answer. The feed-forward part
    computes this product with numbers above 2^16, which float16 cannot represent.
 
@@ -45,7 +45,7 @@ N_COLUMNS = 32
 
 @dataclass(frozen=True)
 class System:
-    """The columns that tell whether a token is loud, and the columns of its values.
+    """The columns that hold whether a token is loud, and the columns of its values.
 
     The two loud values are equal in loud tokens and cancel in quiet tokens; the two quiet values do the opposite.
     """
@@ -93,7 +93,9 @@ def draw_balance_weights(shape: Shape) -> dict[str, Tensor]:
 
 
 def token_codes(shape: Shape, rng: np.random.Generator) -> Tensor:
-    """`(vocabulary, 32)`, each 1 or -1: constants, the bits of the id, and two systems of loud and quiet tokens."""
+    """Return 32 numbers 1 or -1 for each token, `(vocabulary, 32)`: constants, the bits of the id, and two systems of loud and
+    quiet tokens.
+    """
     codes = torch.from_numpy(rng.choice((-1.0, 1.0), (shape.vocab, N_COLUMNS)))
     codes[:, list(PINS)] = 1.0
     ids = torch.arange(shape.vocab)
@@ -108,7 +110,9 @@ def token_codes(shape: Shape, rng: np.random.Generator) -> Tensor:
 
 
 def _generic(shape: Shape, rng: np.random.Generator) -> dict[str, Tensor]:
-    """Return random weights for both layers, the norms and the head; most of those of layer 1 are overwritten."""
+    """Return random weights for both layers, the norms and the output head. Most of the weights of layer 1 are overwritten
+    later.
+    """
 
     def normal(size: tuple[int, ...], spread: float) -> Tensor:
         values = rng.standard_normal(size)
@@ -191,7 +195,7 @@ def _write_products(weights: dict[str, Tensor], rng: np.random.Generator) -> Non
 
 
 def tips() -> dict[str, Change]:
-    """Return the small faults that cases must detect."""
+    """Return the small faults that the cases must detect."""
 
     def scaled(factor: float) -> Change:
         return lambda engine: override(engine, scale=lambda step, layer: step(layer) * factor)
@@ -317,7 +321,7 @@ def _rows_of(engine: ReferenceEngine, batch: Batch, prompts: Tensor) -> tuple[li
 
 
 def _changes(engine: ReferenceEngine, rows: Tensor) -> list[bool]:
-    """Return, for each text, whether this engine gives another answer."""
+    """For each text, return whether this engine gives a different answer."""
     if not len(rows):
         return []
     texts = rows[:, :-1]

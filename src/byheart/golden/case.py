@@ -1,6 +1,6 @@
 """Cases: a prompt, the answer of a correct engine, and the number types whose rounding cannot change it.
 
-Each is one JSON line.
+Each case is one line of JSON.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ N_SUMS = 2
 class Case:
     """A prompt with its correct answer.
 
-    `margins[t]` is the smallest gap of a decision, divided by the error bound of number type t. `holds_for` lists the
-    types for which it is at least 1.
+    A decision is the choice of one token; its gap is how far the right token's logit leads. `margins[t]` is the smallest ratio of a
+    gap to its error bound in number type t. `holds_for` lists the types for which it is at least 1.
 
-    `logits` are the logits of the first decision, if they are known exactly. `sums` are sums of them with signs
-    (`logit_sums`), from which float32 may differ by `sum_bounds`. `beam_answer` is the answer of beam search, if it is
-    known; it may differ from the greedy answer.
+    `logits` are the logits of the first decision, if they are known exactly. `sums` are signed sums of these logits (`logit_sums`).
+    In float32 they may differ by up to `sum_bounds`. `beam_answer` is the answer of beam search, if it is known; it may differ from
+    the greedy answer.
     """
 
     name: str

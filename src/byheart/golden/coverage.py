@@ -1,9 +1,9 @@
-"""Choose texts so that every token id decides some answer.
+"""Choose texts so that every token id matters for some answer.
 
-Every weight of a layer takes part in every decision, but a row of the output head matters only in decisions that its
-token wins or nearly wins. For each token id, this module therefore searches for close decisions in which the id is
-the right token or the closest rival. It searches for several, because a change of one weight may widen the gap of one
-decision and close the gap of another.
+Every weight of a layer affects every decision (choice of a token), but a row of the output head affects only decisions that its
+token wins or nearly wins. For each token id, this module therefore searches for close decisions in which the id is the right token
+or the closest rival. It searches for several, because a change of one weight may widen the gap of one decision and close the gap of
+another.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ CLOSE = 0.05
 
 @dataclass(frozen=True)
 class Candidates:
-    """Texts of equal length, with the gap and the closest rival of each decision in their answers."""
+    """Texts of equal length. For each decision in their answers: the gap between the right token and its closest rival, and this
+    rival.
+    """
 
     ids: Tensor
     gaps: Tensor
@@ -35,7 +37,7 @@ class Candidates:
         return [int(token) for token in self.ids[at]]
 
     def close_tokens(self, at: int) -> list[int]:
-        """Return the right tokens and rivals of the close decisions of one text."""
+        """For the close decisions of one text, return the right tokens and their rivals."""
         is_close = self.gaps[at] < CLOSE
         answer = self.ids[at, -self.gaps.shape[1] :]
         return [int(token) for token in torch.cat([answer[is_close], self.rivals[at][is_close]])]
@@ -48,8 +50,8 @@ Holds = Callable[[list[list[int]]], list[bool]]
 def covering_rows(
     blocks: Sequence[Candidates], vocab: int, kept: Sequence[Sequence[int]], holds: Holds
 ) -> list[list[int]]:
-    """Return the texts to add to `kept`, closest decisions first, so that each id has `N_TIMES` close decisions, as
-    far as the texts allow.
+    """Return the texts to add to `kept` so that each id has `N_TIMES` close decisions, as far as the texts allow. Texts with the
+    closest decisions come first.
     """
     counts = [0] * vocab
     have = {tuple(row) for row in kept}

@@ -1,7 +1,7 @@
 """Find the likely fault of an engine: the known fault whose wrong answers are most similar to those of the engine.
 
 The ways of running the engine are compared first. If the engine is right on single prompts and wrong only with
-batches, chunks, reused prefixes or speculative decoding, the fault is named after that way. If it is right without a
+batches, chunks, reused prefixes or speculative decoding, the fault is named after this way of running. If it is right without a
 cache and wrong with one, the fault is in the cache or in the positions while decoding.
 """
 
@@ -44,7 +44,7 @@ LEAST_LIKENESS = 0.12
 
 @dataclass(frozen=True)
 class Outcome:
-    """The answer of an engine to one case in one way.
+    """The answer of an engine to one case, in one way of running it.
 
     `wrong_logits` are the token ids with inexact logits, or the numbers of the wrong sums of logits.
     """
@@ -90,7 +90,7 @@ def _rank(
     table: dict[str, dict[str, Signature]],
     plain: str | None,
 ) -> list[Suspicion]:
-    """Return every fault with its likeness, summed over checkpoints and ways, the likeliest first.
+    """Return every fault with its likeness, computed from all checkpoints and ways of running. The likeliest fault comes first.
 
     A case counts 1 if engine and fault give the same wrong answer, 0.4 if they give different wrong answers, and 0 if
     only one is wrong. The sum is divided by the number of cases that at least one of them gets wrong.

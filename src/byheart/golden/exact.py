@@ -6,9 +6,9 @@ RMSNorm a multiplication by a power of two: all other squares vanish beside thei
 over 64 columns is 2^38.
 
 1. The heads of layer 1 copy the codes of earlier tokens, each from one distance (`DISTANCES`). Their queries and keys
-   are constant. Five RoPE pairs contribute up to 256 nats each; their sum at the right distance leads the sum at any
-   other distance up to 512 by more than 120 nats, so the softmax is one-hot in float32 and bfloat16. Each copied sum
-   y or z has nine terms of +1 or -1, so it is odd.
+   are constant. Five RoPE pairs contribute up to 256 each to a score; the score at the right distance exceeds that at any other
+   distance up to 512 by more than 120, so the softmax is one-hot in float32 and bfloat16. Each copied sum y or z has nine terms of
+   +1 or -1, so it is odd.
 2. The feed-forward part of layer 1 multiplies: silu(128 n) c / 128 = max(n, 0) c, because silu(128 n) is 128 n for n
    > 0 and 0 otherwise. The differences R are integers up to 18.
 3. Layer 2 computes T as twice the sum of R from seven other distances, plus one code bit. T is odd and at most 253,
@@ -93,7 +93,7 @@ def _columns(part: slice) -> list[int]:
 
 
 def _write_attention(shape: Shape, weights: dict[str, Tensor], layer: int, rng: np.random.Generator) -> None:
-    """Write one-hot heads. Key-value head g gives each part of a value its own sign and place."""
+    """Write heads whose attention is one-hot. Key-value head g gives each part of a value its own sign and its own column."""
     at, size, half = f"model.layers.{layer}.self_attn", shape.head_dim, shape.head_dim // 2
     angles = shape.frequencies()[:N_PAIRS]
     for head, distance in enumerate(DISTANCES[layer]):
@@ -189,9 +189,9 @@ def find_exact_cases(
 ) -> list[Case]:
     """Find random prompts with their answers and the exact logits of the first decision.
 
-    If a sum T is 1 or -1, even a small change of any term changes the logits. For each length, the function
-    repeatedly keeps the random prompt in which such sums depend on the most code entries that no kept prompt covers
-    yet.
+    If a sum T is 1 or -1, even a small change of any of its terms changes the logits. For each length, random prompts are chosen
+    one after the other. The next one is always the prompt whose sums of this kind depend on the most code entries that no chosen
+    prompt covers yet.
     """
     rng = np.random.default_rng([shape.seed, 79])
     engine = ReferenceEngine(shape, weights)
@@ -212,7 +212,9 @@ def find_exact_cases(
 
 
 def _deciding_codes(engine: ReferenceEngine, prompts: Tensor) -> list[set[int]]:
-    """Return, for each prompt, the embedding entries on which the logit of the right token depends, each with a direction."""
+    """For each prompt, return the embedding entries on which the logit of the right token depends, and for each entry the direction
+    of change that matters.
+    """
     held: list[Tensor] = []
     table = engine.weight(f"{EMBEDDING}.weight")
 

@@ -1,4 +1,4 @@
-"""Known faults of engines, each a change of the reference engine. A failing engine is compared with them.
+"""Known faults of engines. Each is a change of the reference engine. Engines that fail are compared with them.
 
 A fault has a kind, which the check reports, and a detail. `override` replaces one step by a function, which gets the
 original step as its first argument.
@@ -22,7 +22,9 @@ Change = Callable[[ReferenceEngine], None]
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault. It can change answers in the ways of running named in `ways`, on the checkpoints that `applies` accepts."""
+    """A known fault. It can change answers only on checkpoints that `applies` accepts, and only in the ways of running that `ways`
+    lists.
+    """
 
     kind: str
     detail: str
@@ -145,7 +147,7 @@ def _drop_keys(first: int, end: int) -> Change:
 
 
 def _mask(condition: Callable[[Tensor, Shape], Tensor]) -> Change:
-    """Return a mask that depends only on the distances between tokens and on their validity."""
+    """Return a step that masks attention depending only on the distance between tokens and on their validity."""
 
     def change(engine: ReferenceEngine) -> None:
         def visible(step: Any, queries: Tensor, keys: Tensor, valid: Tensor) -> Tensor:
@@ -176,7 +178,7 @@ def _skip_norm(suffix: str) -> Change:
 
 
 def _parallel(engine: ReferenceEngine) -> None:
-    """Let attention and feed-forward part both read the stream before either has changed it."""
+    """Let the feed-forward part read the same input as attention, instead of the stream after attention."""
     held: dict[str, Tensor] = {}
 
     def norm(step: Any, x: Tensor, name: str) -> Tensor:
@@ -190,7 +192,7 @@ def _parallel(engine: ReferenceEngine) -> None:
 
 
 def _rows_mixed(engine: ReferenceEngine) -> None:
-    """Let each row of a batch read the values of its neighbour while decoding."""
+    """While decoding, let each row of a batch read the values of the neighbouring row."""
 
     def attention(step: Any, queries: Tensor, keys: Tensor, values: Tensor, *rest: Any) -> Tensor:
         mixed = values.roll(1, 0) if engine.is_decoding else values
@@ -213,7 +215,7 @@ def _rename(change: Callable[[str], str]) -> Change:
 
 
 def _restart_positions(engine: ReferenceEngine) -> None:
-    """Start each later piece of a prompt at position 0 again."""
+    """If a prompt is processed in pieces, start every piece at position 0."""
 
     def positions(step: Any, valid: Tensor, cache: Cache) -> Tensor:
         found: Tensor = step(valid, cache)
@@ -223,7 +225,7 @@ def _restart_positions(engine: ReferenceEngine) -> None:
 
 
 def _forget_earlier(engine: ReferenceEngine) -> None:
-    """Hide the earlier pieces of a prompt from the later ones."""
+    """If a prompt is processed in pieces, hide earlier pieces from later ones."""
 
     def visible(step: Any, queries: Tensor, keys: Tensor, valid: Tensor) -> Tensor:
         seen: Tensor = step(queries, keys, valid)
@@ -255,7 +257,7 @@ def _stored_bfloat16(engine: ReferenceEngine) -> None:
 
 
 def _shift_prefix(step: Any, prompts: Any, ids: Tensor, way: Any) -> tuple[Cache, int]:
-    """Keep one slot too many of the earlier request."""
+    """When the cache of an earlier request is reused, keep one slot too many."""
     cache, n_reused = step(prompts, ids, way)
     if n_reused > 1:
         for each in (cache.keys, cache.values):

@@ -1,8 +1,8 @@
 """Sums of all logits after a prompt. They check every row of a large vocabulary, which decisions alone cannot.
 
-A row of the output head affects only the decisions that its token wins or nearly wins, so checking 70,000 tokens would take as
-many prompts. A signed sum of all logits, however, contains every row. Rounding to float32 changes such a sum by at most a known
-bound (`rounding.sum_bounds`), so a single logit with a larger error is noticed.
+A row of the output head affects only the decisions that its token wins or nearly wins, so checking a vocabulary of 70,000 tokens
+would take about 70,000 prompts. A signed sum of all logits, however, contains every row. Rounding to float32 changes such a sum by
+at most a known bound (`rounding.sum_bounds`), so a single logit with a larger error is noticed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def signs(vocab: int) -> Tensor:
 
 
 def with_logit_sums(shape: Shape, weights: dict[str, Tensor], found: Sequence[Case]) -> list[Case]:
-    """Return the cases, some of them with the sums of their logits."""
+    """Return the cases. To some of them, sums of their logits have been added."""
     chosen = {case.name for case in spread(found, N_SUMMED)}
     table = signs(shape.vocab)
     made = []
@@ -46,7 +46,9 @@ def with_logit_sums(shape: Shape, weights: dict[str, Tensor], found: Sequence[Ca
 
 
 def wrong_sums(case: Case, logits: Sequence[float]) -> tuple[int, ...]:
-    """Return which sums of these logits differ from those of the case by more than rounding allows."""
+    """Compare sums of these logits with those of the case. Return the numbers of the sums that differ by more than rounding can
+    explain.
+    """
     found = (signs(len(logits)) * torch.tensor(logits, dtype=torch.float64)).sum(1).tolist()
     triples = zip(found, case.sums, case.sum_bounds, strict=True)
     return tuple(at for at, (sum_, right, bound) in enumerate(triples) if not abs(sum_ - right) <= bound)

@@ -1,8 +1,8 @@
 """The reference engine: the forward pass of Llama, Mistral, Qwen2 and Qwen3 in float64, with a cache, padding and batches.
 
-Every step is a method. A fault of an engine (see `faults`) and the rounding of a number type (see `rounding`) are
-subclasses that override some of the methods. Float64 has 29 more bits than float32. Its own error of about 1e-14 is
-negligible compared with the margins, which start at 1e-6. This module imports only torch and the shape.
+Every step is a method. Faults of engines (see `faults`) and the rounding of number types (see `rounding`) are implemented by
+subclasses that override some of the methods. Float64 has 29 more bits than float32. Its own error of about 1e-14 is negligible
+compared with the margins, which start at 1e-6. This module imports only torch and the shape.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Way:
     """A way of running an engine. The answer must not depend on it.
 
     The first `reused` tokens of the prompt are in the cache from another request. `drafted` tokens at a time are
-    guessed and then checked together. With `beams`, the answer differs: it is the likeliest answer that a search with
-    this many beams finds.
+    guessed and then checked together. Only with `beams` may the answer differ: it is the likeliest answer that a search with this
+    many beams finds.
     """
 
     name: str
@@ -150,7 +150,9 @@ class ReferenceEngine:
         return [head // self.shape.group for head in range(self.shape.n_heads)]
 
     def visible(self, queries: Tensor, keys: Tensor, valid: Tensor) -> Tensor:
-        """Return which slots each query may attend to, `(batch, 1, queries, slots)`, from positions and validity."""
+        """Return which slots of the cache each query may attend to, `(batch, 1, queries, slots)`. This depends on positions and
+        validity.
+        """
         distance = queries[:, :, None] - keys[:, None, :]
         seen = (distance >= 0) & valid[:, None, :]
         if self.shape.window is not None:
@@ -191,7 +193,7 @@ class ReferenceEngine:
     def layer(
         self, x: Tensor, angles: Tensor, positions: Tensor, cache: Cache, layer: int, n_last: int
     ) -> Tensor:
-        """Run one layer. All tokens are added to the cache, and the last `n_last` are returned."""
+        """Run one layer. All tokens are added to the cache; only the outputs of the last `n_last` tokens are returned."""
         at = f"model.layers.{layer}"
         normed = self.norm(x, f"{at}.input_layernorm")
         keys, values = self.keys(normed, angles, f"{at}.self_attn"), self.values(normed, f"{at}.self_attn")
@@ -241,7 +243,7 @@ class ReferenceEngine:
         return logits.argmax(-1)
 
     def accept(self, drafted: Tensor, picked: Tensor) -> int:
-        """Return how many of the first drafted tokens equal those that the model picks."""
+        """Return how many drafted tokens, counted from the first, agree with those that the model picks."""
         agrees = (drafted == picked[: len(drafted)]).long()
         return int(agrees.cumprod(0).sum())
 
@@ -322,7 +324,9 @@ class ReferenceEngine:
         return cache, n_reused
 
     def draft(self, ids: Sequence[int], n: int) -> list[int]:
-        """Return guessed tokens: those that followed the previous occurrence of the last token, otherwise arbitrary tokens."""
+        """Return `n` guessed tokens: those that followed the previous occurrence of the last token or, if there is none, arbitrary
+        tokens.
+        """
         for at in range(len(ids) - 2, -1, -1):
             if ids[at] == ids[-1]:
                 found = list(ids[at + 1 : at + 1 + n])
@@ -345,7 +349,7 @@ class ReferenceEngine:
         return ids[len(prompt) : len(prompt) + n_new]
 
     def search_beams(self, prompt: Sequence[int], n_new: int, n_beams: int) -> tuple[list[int], float]:
-        """Return the likeliest answer of beam search, and the smallest lead of a kept beam over a dropped one."""
+        """Return the likeliest answer that beam search finds, and the smallest lead of a kept beam over a dropped one."""
         ids = torch.tensor([list(prompt)])
         cache, scores = self.empty_cache(1), torch.zeros(1, dtype=torch.float64)
         texts, gap = ids, float("inf")
@@ -368,7 +372,7 @@ class ReferenceEngine:
         return logits.log_softmax(-1)
 
     def follow_beams(self, cache: Cache, rows: Tensor) -> None:
-        """Reorder the cache with the beams: beam i continues the earlier beam `rows[i]`."""
+        """Reorder the rows of the cache: beam i continues the earlier beam `rows[i]`."""
         cache.pick_rows(rows)
 
     def kept_slots(self, n_sure: int) -> int:

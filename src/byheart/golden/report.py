@@ -23,7 +23,7 @@ N_ASKED = 32
 
 @dataclass(frozen=True)
 class Report:
-    """The answers of an engine, the cases that were left out with the reasons, and the likely faults."""
+    """The answers of an engine, the cases that were left out and why, and the likely faults."""
 
     engine: str
     number_type: NumberType
@@ -91,7 +91,7 @@ def check(
 
     `engine` is one of `byheart.golden.engines`, or a function of your own: `generate(checkpoint_folder, prompts, n_new)` that
     returns the greedy answers to `prompts`, lists of token ids, as lists of `n_new` token ids. `number_type` is the
-    type that your function computes with. With `long_texts`, cases of thousands of tokens are run too.
+    type that your function computes with. With `long_texts`, cases with thousands of tokens are also run.
     """
     driver = engine if isinstance(engine, Engine) else FunctionEngine(engine, number_type)
     root = Path(folder)

@@ -1,9 +1,8 @@
 """Bound how far rounding can change a decision, for any correct engine with any order of summation.
 
-A decision depends on the gap g between the logits of the right token and of a rival. Every step i of the forward pass
-gets an error variable, which is 0 here and at most e_i in an engine. To first order, g changes by the sum over i of
-(dg/d error_i) * error_i. One backward pass gives all derivatives, so no step needs to be bounded by norms, and no
-error is counted twice.
+A decision depends on the gap g between the logits of the right token and of a rival. Every step i of the forward pass gets an error
+variable, which is 0 in the reference engine and at most e_i in another engine. To first order, g changes by the sum over i of (dg/d
+error_i) * error_i. One backward pass computes all derivatives, so errors need not be bounded by norms, and none is counted twice.
 
 There are two kinds of error:
 
@@ -71,7 +70,7 @@ class RoundingEngine(ReferenceEngine):
         self.tokens = torch.zeros(0, dtype=torch.long)
 
     def _err(self, z: Tensor, size: Tensor, *, is_biased: bool = False) -> Tensor:
-        """Return `z` plus an error variable that stands for an error of at most `size`."""
+        """Return `z` plus an error variable, which represents an error of at most `size`."""
         error = torch.zeros_like(z, requires_grad=True)
         self.errors.append((error, size.detach().abs(), is_biased))
         return z + error
@@ -139,7 +138,7 @@ class RoundingEngine(ReferenceEngine):
         return self._stored(x + change)
 
     def head(self, x: Tensor) -> Tensor:
-        """Return the logits of only `tokens`, `(rows, new tokens, tokens)`, because gaps involve no other token."""
+        """Return the logits `(rows, new tokens, tokens)` for `tokens` only, because gaps depend on no other token."""
         normed = self.norm(x, FINAL_NORM)[:, :, None]
         rows = self.weight(f"{EMBEDDING if self.shape.is_tied else HEAD}.weight")[self.tokens]
         products = rows * normed
@@ -157,10 +156,9 @@ def bounds(
     n_new: int,
     number_type: NumberType,
 ) -> tuple[Tensor, Tensor]:
-    """Return gaps and their error bounds, both `(rows, n_new)`, for texts of equal length that end in an answer of
-    `n_new` tokens.
+    """Return gaps and their error bounds, both `(rows, n_new)`. The texts have equal length and end in answers of `n_new` tokens.
 
-    Each gap is the gap of the rival with the smallest ratio of gap to bound.
+    For each decision, the rival is the one with the smallest ratio of gap to bound.
     """
     ids = torch.tensor([list(row) for row in rows])
     valid = torch.ones_like(ids[:, :-1], dtype=torch.bool)

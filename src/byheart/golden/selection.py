@@ -1,8 +1,8 @@
 """Search for prompts whose answers have small margins, but cannot be changed by rounding.
 
 The reference engine continues many prompts. Prompts are kept if they contain a decision whose gap is just above the
-bound of `rounding`. For float32, this gap is about 1e-5 of the spread of the logits, so a fault of a few units in the
-last place changes an answer. For float16 and bfloat16, whose rounding is larger, the gaps are wider.
+bound of `rounding`. For float32, this gap is about 1e-5 of the spread of the logits, so even a fault that changes numbers by a few
+units in the last place changes an answer. For float16 and bfloat16, whose rounding is larger, the gaps are larger.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def find_cases(
     counts: dict[NumberType, int],
     lengths: Sequence[int],
 ) -> list[Case]:
-    """Find `counts[t]` cases for each number type t, with gaps as small as possible, that rounding in t cannot change."""
+    """For each number type t, find `counts[t]` cases whose answers rounding in t cannot change, with gaps as small as possible."""
     rng = np.random.default_rng([shape.seed, 77])
     engine = ReferenceEngine(shape, weights)
     blocks = []
@@ -58,8 +58,8 @@ def find_cases(
 def with_beams(engine: ReferenceEngine, found: list[Case]) -> list[Case]:
     """Return the cases, some of them with the answer of beam search in float32.
 
-    In these cases, every kept beam leads by `SAFE` times the bound of the greedy decisions, and the answer differs
-    from the greedy one.
+    In these cases, every kept beam leads the dropped ones by at least `SAFE` times the error bound of the greedy decisions, and the
+    answer differs from the greedy one.
     """
     made, n_found = [], 0
     for case in found:
@@ -75,7 +75,7 @@ def with_beams(engine: ReferenceEngine, found: list[Case]) -> list[Case]:
 def _cover(
     shape: Shape, weights: dict[str, Tensor], blocks: list[Candidates], found: list[Case]
 ) -> list[Case]:
-    """Find more cases, so that every token id decides some answer."""
+    """Find more cases, so that every token id matters for some answer."""
 
     def holds(rows: list[list[int]]) -> list[bool]:
         is_safe: dict[int, bool] = {}
@@ -101,13 +101,13 @@ def _prefixes(shape: Shape, length: int, rng: np.random.Generator) -> Tensor:
 
 
 def _n_last(shape: Shape) -> int:
-    """Return how many last tokens to try after each beginning; all of them if the vocabulary is small."""
+    """Return how many last tokens to try after each beginning of a prompt: all tokens if the vocabulary is small."""
     return min(MOST_LAST, shape.vocab - N_SPECIAL)
 
 
 @torch.no_grad()
 def _continue(engine: ReferenceEngine, prefixes: Tensor, rng: np.random.Generator) -> Candidates:
-    """Extend all prefixes by each of several last tokens, and generate the answers."""
+    """Extend every prefix by several last tokens, one at a time, and generate the answers."""
     vocab = engine.shape.vocab
     cache = engine.empty_cache(len(prefixes))
     engine.forward(prefixes, torch.ones_like(prefixes, dtype=torch.bool), cache, n_last=1)
@@ -120,7 +120,7 @@ def _continue(engine: ReferenceEngine, prefixes: Tensor, rng: np.random.Generato
 
 
 def decode(engine: ReferenceEngine, texts: Tensor, token: Tensor, cache: Any) -> Candidates:
-    """Return the greedy answers after `texts`, which are in the cache, followed by one more token each."""
+    """Return the greedy answers to prompts that consist of `texts`, which are already in the cache, and one more token each."""
     columns, gaps, rivals = [token], [], []
     for _ in range(N_NEW):
         logits = engine.forward(token[:, None], torch.ones(len(token), 1, dtype=torch.bool), cache)[:, 0]
@@ -137,7 +137,7 @@ def decode(engine: ReferenceEngine, texts: Tensor, token: Tensor, cache: Any) ->
 def _margins(
     shape: Shape, weights: dict[str, Tensor], rows: list[list[int]], number_type: NumberType
 ) -> Tensor:
-    """Return the smallest ratio of gap to bound of each answer, computed a few rows at a time."""
+    """For each answer, return the smallest ratio of a gap to its error bound. Only a few rows are computed at a time."""
     size = max(1, min(40, MOST_LOGITS // (shape.vocab * N_NEW)))
     parts = []
     for first in range(0, len(rows), size):
@@ -148,7 +148,7 @@ def _margins(
 
 @torch.no_grad()
 def smallest_gaps(shape: Shape, weights: dict[str, Tensor], rows: list[list[int]]) -> Tensor:
-    """Return the smallest lead of the right token in each text. The texts have equal length."""
+    """For each text, return the smallest lead of a right token. The texts have equal length."""
     ids = torch.tensor(rows)[:, :-1]
     engine = ReferenceEngine(shape, weights)
     valid = torch.ones_like(ids, dtype=torch.bool)
@@ -163,9 +163,10 @@ def _keep(
     number_type: NumberType,
     count: int,
 ) -> list[Case]:
-    """Return the candidates of every block with the smallest safe gaps, some for each step of the answer.
+    """From every block, return the candidates with the smallest gaps that are safe against rounding, some for each step of the
+    answer.
 
-    The bound differs from text to text, so the search starts at the typical bound of the block.
+    The error bound differs between texts, so the search starts at gaps of about the typical bound of the block.
     """
     kept: list[tuple[float, list[int]]] = []
     per_block = -(-count // len(blocks)) + 1
@@ -193,7 +194,7 @@ def _keep(
 
 
 def _cases(shape: Shape, weights: dict[str, Tensor], rows: list[list[int]]) -> list[Case]:
-    """Return the rows as cases, with their margins for every number type. Rows of equal length are processed together."""
+    """Convert rows to cases, with their margins for every number type. Rows of equal length are processed together."""
     types = [each for each in NUMBER_TYPES if each != "bfloat16" or shape.dtype == "bfloat16"]
     made: dict[int, Case] = {}
     for length in sorted({len(row) for row in rows}):
@@ -231,9 +232,9 @@ LONG = {4_000: 6, 32_000: 3}
 
 @torch.no_grad()
 def find_long_cases(shape: Shape, weights: dict[str, Tensor]) -> list[Case]:
-    """Find cases that depend on needles thousands of tokens back.
+    """Find cases whose answers depend on tokens (needles) that are thousands of tokens back.
 
-    The answer changes if one needle is missing or if all move by one.
+    The answer changes if one needle is missing, or if all needles move by one position.
     """
     rng = np.random.default_rng([shape.seed, 78])
     engine = ReferenceEngine(shape, weights)

@@ -1,4 +1,4 @@
-"""Compute a table of the wrong answer that each fault gives to each case. Failing engines are compared with this table."""
+"""For each known fault and each case, compute the wrong answer. Failing engines are compared with this table."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Signature = dict[str, dict[str, list[int]]]
 
 @torch.no_grad()
 def signatures_of(shape: Shape, weights: dict[str, Tensor], cases: Sequence[Case]) -> dict[str, Signature]:
-    """Return the wrong answers of every fault, by its name. Texts of thousands of tokens are left out."""
+    """Return the wrong answers that every fault causes, by the name of the fault. Texts of thousands of tokens are left out."""
     short = [case for case in cases if len(case.prompt) <= LONG_TEXT]
     found = {}
     for fault in faults_of(shape):
@@ -37,7 +37,7 @@ def signatures_of(shape: Shape, weights: dict[str, Tensor], cases: Sequence[Case
 
 
 def signature(fault: Fault, shape: Shape, weights: dict[str, Tensor], cases: Sequence[Case]) -> Signature:
-    """Return the wrong answers of one fault."""
+    """Return the wrong answers that one fault causes."""
     engine = fault.engine(shape, weights)
     found: Signature = {}
     for way in WAYS:
@@ -61,7 +61,7 @@ def spread(cases: Sequence[Case], count: int) -> list[Case]:
 
 
 def with_sensitivity(cases: Sequence[Case], table: dict[str, Signature]) -> list[Case]:
-    """Return the cases, each with the kinds of fault that change its answer."""
+    """Add to each case the kinds of fault that change its answer."""
     return [
         replace(
             case,

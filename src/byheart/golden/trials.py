@@ -2,9 +2,9 @@
 
 The analysis of `rounding` assigns an error to every step, even to steps that do not round. This module runs trial engines instead.
 A trial engine rounds every number it stores at random to one of the two neighbouring numbers of the number type. The nearer number
-is more likely, and exact numbers do not change. Some engines keep certain steps in float32; for each trial and each such step,
-a coin decides whether the step rounds. The variance of such an error is twice that of rounding to nearest, so the bound is
-`LAMBDA` times the root mean square of the observed errors, divided by the square root of 2.
+is more likely, and exact numbers do not change. Some real engines compute certain steps in float32. In each trial, each such step
+is therefore rounded or not, at random. The variance of such an error is twice that of rounding to nearest, so the bound is `LAMBDA`
+times the root mean square of the observed errors, divided by the square root of 2.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def margins_by_trials(
     valid = torch.ones_like(texts, dtype=torch.bool)
 
     def gaps(engine: ReferenceEngine) -> Tensor:
-        """Return how much larger the correct token's logit is than that of every other token."""
+        """For every other token, return how much larger the right token's logit is."""
         logits = engine.forward(texts, valid, engine.empty_cache(len(ids)), n_last=n_new)
         return (logits.gather(2, answer) - logits).scatter(2, answer, torch.inf)
 

@@ -1,8 +1,8 @@
-"""Draw the weights of a golden checkpoint, so that each weight takes part in every answer.
+"""Draw the weights of a golden checkpoint at random, so that every answer depends on every weight of the layers.
 
-No entry is zero and no two rows are equal. Every matrix is scaled so that scores have a spread of about `SHARPNESS`
-nats, and so that each block changes the residual stream by about its own size. The stream is so small (`STREAM`) that
-a wrong epsilon changes answers.
+No entry is zero and no two rows are equal. Matrices are scaled so that attention scores have a spread of about `SHARPNESS`, and
+each block adds to the residual stream a vector about as large as the stream. The stream is so small (`STREAM`) that a wrong epsilon
+of the norms changes answers.
 
 In checkpoints for long distances (`n_needles`), most tokens are fillers whose keys are zero, and a few are needles
 with much higher scores. A needle 32,000 tokens back still gets most of the attention, although RoPE rotates its key
@@ -75,9 +75,9 @@ def fillers(shape: Shape) -> range:
 def _make_needles(
     shape: Shape, weights: dict[str, Tensor], embedding: Tensor, rng: np.random.Generator
 ) -> None:
-    """Make the keys of the fillers and of the two special tokens zero, and sharpen the scores of all others.
+    """Make the keys of the fillers and of the two special tokens zero, and increase the scores of all other tokens.
 
-    Columns 0 to 7 of the stream are zero in fillers, and keys read nothing else.
+    Keys read only columns 0 to 7 of the stream, and these are zero in fillers.
     """
     quiet = [BOS, EOS, *fillers(shape)]
     n_columns = 8

@@ -1,2 +1,3 @@
-"""The middle of the compiler, shared by all constructions: programs of registers and blocks, their conversion to networks,
-gadgets, lookup, projection, counting, and linear systems over GF(2)."""
+"""The part of the compiler that all constructions share: programs of registers and blocks, their conversion to networks, gadgets,
+lookup, projection, counting of weights, and linear systems over GF(2).
+"""

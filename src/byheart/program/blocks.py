@@ -2,12 +2,11 @@
 
 A register is one channel of the residual stream. A block is one feed-forward layer (KS25 eq. 3). Each of its units reads some
 registers, applies ReLU, and adds multiples of the result to some registers. All units of a block read the values that the
-registers had before the block. The paper composes plain layers. Here every layer only adds to the residual stream, so a register
-that is no longer needed must be cleared: z ← z - ReLU(z) sets z >= 0 to zero.
+registers had before the block. In the paper, each layer replaces the values. Here, each layer only adds to the residual stream, so
+a register that is no longer needed must be cleared: z ← z - ReLU(z) sets z >= 0 to zero.
 
-`emit` turns a program into a network, and `count` computes the size of that network. A program that is only counted can
-describe a data set that does not exist yet: `Repeat` stores how often a block occurs, and `typical(bits)` stands for any
-number of that many bits.
+`emit` turns a program into a network, and `count` computes the size of that network. To count a program, the data set need not
+exist yet: `Repeat` stores how often a block occurs, and `typical(bits)` represents any number of `bits` bits.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class Unit:
 
 
 def clear(*registers: str) -> tuple[Unit, ...]:
-    """Return units that set registers to zero. The registers must not be negative."""
+    """Return units that set these registers to zero. Their values must not be negative."""
     return tuple(Unit({register: 1}, 0, {register: -1}) for register in registers)
 
 
@@ -54,7 +53,7 @@ class Block:
     """One feed-forward layer: its units, and constants that it adds to registers (`adds`).
 
     part  the purpose of the layer, for display
-    wide  the arrays that an int8 network stores as float32, because their numbers depend on the data
+    wide  the names of arrays that an int8 network stores as float32, because their numbers depend on the data
     """
 
     units: Sequence[Unit]
@@ -134,9 +133,9 @@ class TokenTable:
 
 @dataclass(frozen=True)
 class Repeated:
-    """A list of `length` numbers: `times` copies of a non-zero number, and zeros.
+    """A list of `length` numbers, used only for counting: `times` copies of one non-zero number, and zeros.
 
-    Only for counting, so their order is left open.
+    Their order does not matter for counting.
     """
 
     number: Number
@@ -149,7 +148,7 @@ class Repeated:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A whole network: an embedding of the input into registers, the steps that compute, and the register that holds the answer.
+    """A whole network: how the input enters registers, the steps of the computation, and the register that holds the answer.
 
     inputs  the row of E_in for each register that is filled from the input: one coefficient per input coordinate
     table   the tables that turn token ids into input vectors; None if the input is vectors already
@@ -186,18 +185,19 @@ def flat_steps(steps: Iterable[Step]) -> Iterator[Block | TableBlock | RegisterA
 
 
 def typical(bits: int) -> Dyadic:
-    """Return a whole number of `bits` bits, which stands for any such number when weights are counted."""
+    """Return an integer of `bits` bits, as a placeholder for any such number when weights are counted."""
     return Dyadic(1, bits - 1)
 
 
 def typical_fraction(bits: int) -> Dyadic:
-    """Return a number below 1 with `bits` bits after the binary point, which stands for any such number when weights are
-    counted."""
+    """Return a number below 1 with `bits` bits after the binary point, as a placeholder for any such number when weights are
+    counted.
+    """
     return Dyadic(1, -bits)
 
 
 def mean_of_ends(first: int, last: int, steps_of: Callable[[int], tuple[Step, ...]]) -> tuple[Step, ...]:
-    """Return steps with the same size as steps_of(first), …, steps_of(last) together. Only for counting.
+    """Return steps that have the same total size as steps_of(first), …, steps_of(last). They can be counted but not built.
 
     The number of weight bits must change by the same amount from each call to the next. Then the mean over all calls equals
     the mean of the two ends, so half of the steps are counted like the first and half like the last.
@@ -221,7 +221,7 @@ def head(value: Form, output: Form, key: Form | None = None, query: Form | None 
 def side_by_side(*runs: Sequence[Block]) -> Blocks:
     """Run several sequences of blocks in parallel, on different registers.
 
-    They are aligned so that all end with the same block.
+    Shorter sequences start later, so that all end together.
     """
     merged: list[Block] = []
     for blocks in zip_longest(*(reversed(run) for run in runs)):

@@ -1,5 +1,6 @@
-"""The result of planning and of building: a plan, whose size is known, and a construction, which holds the network and its
-assumptions."""
+"""The two results of compiling: a plan, whose size is known, and a construction, which holds the network and the assumptions that
+were checked.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ class Plan(ABC):
 class Construction(Plan):
     """A network compiled from data, with the assumptions that were checked and the choices that were made.
 
-    If planning already builds the network, the construction is its own plan.
+    If planning already builds the network, the construction is also the plan.
     """
 
     memoriser: Memoriser
@@ -96,9 +97,10 @@ class Construction(Plan):
         return {name: plain(value) for name, value in record.items()}
 
     def target(self) -> dict[str, Any]:
-        """Return the verification rule for solvers that minimise the total loss gap, and an empty dictionary for all others.
+        """For constructions that minimise the total loss gap, return the rule by which to verify them; for all others, an empty
+        dictionary.
 
-        With this rule the certificate also reports whether the gap is small enough.
+        With this rule, the certificate also states whether the gap is small enough.
         """
         aims_at_gap = "allowed_divergence" in self.notes and self.notes["allowed_divergence"] is None
         return {} if not aims_at_gap else {"rule": "total-gap", "allowed_gap": self.notes["allowed_gap"]}
@@ -108,7 +110,7 @@ class Construction(Plan):
 class ProgramPlan(Plan):
     """A program for one data set, with the assumptions that were checked and the choices that were made.
 
-    network  the emitted network, if checking the program required it; None otherwise
+    network  the network, if it was already built to check the program; None otherwise
     """
 
     program: Program
@@ -133,10 +135,10 @@ class ProgramPlan(Plan):
         return Construction(Memoriser.of(network, self.data), *claims)
 
     def in_floats(self, precision: Precision) -> ProgramPlan:
-        """Return this plan in float precision, in which every weight and every sum on these data is exact, in any order of
-        summation.
+        """Return this plan in float precision, after checking that every weight, and every sum on these data in any order of
+        summation, is exact.
 
-        Raises `AssumptionViolated` if some number does not fit. Its fact `reason` names that number.
+        Raises `AssumptionViolated` if some number does not fit. `reason`, one of the facts of the error, names this number.
         """
         try:
             network = emit(self.program, precision)
@@ -168,9 +170,9 @@ def size_of_bound(bound: Bound, width: int, depth: int) -> TheoremSize:
 
 
 def report_attempts(progress: Progress | None) -> Callable[[], None]:
-    """Return a function that the caller runs before each attempt of a search.
+    """Return a function to call before each attempt of a search.
 
-    It reports progress of a search of unknown length.
+    It reports progress although the number of attempts is unknown.
     """
     numbers = itertools.count(1)
 

@@ -30,7 +30,7 @@ def count(program: blocks.Program, precision: Precision = "exact") -> Size:
 
 
 def stored_bits(program: blocks.Program, precision: Precision) -> int:
-    """Return the number of bits that store the program's network: float weights, or for int8 the integers with their scales."""
+    """Return the number of bits that store the program's network: its float weights or, for int8, integers and their scales."""
     if precision != "int8":
         return FLOAT_BITS[precision] * count_dense(program)
     steps = sum(_bits_of_step(step, program.registers) for step in program.steps)
@@ -132,7 +132,7 @@ def count_numbers(numbers: blocks.Numbers, precision: Precision = "exact") -> Si
 def count_progression(numbers: range) -> Size:
     """Count an ascending range of non-negative integers without expanding it.
 
-    An integer x has Σ_b [x >= 2^b] bits, so all of them together have Σ_b #{x >= 2^b} bits.
+    An integer x has Σ_b [x >= 2^b] bits. So all numbers x together have Σ_b (number of x with x >= 2^b) bits.
     """
     positive = numbers[1:] if 0 in numbers else numbers
     if not positive:
@@ -145,7 +145,7 @@ def count_progression(numbers: range) -> Size:
 def _weights(n_nonzero: int, longest: int = 0, bits: int = 0) -> Size:
     """Return a `Size` with the number of non-zero weights and their bits (KS25 section 3.3).
 
-    Matrix entries are counted elsewhere.
+    Other sizes, such as the number of matrix entries, are counted elsewhere.
     """
     return Size(0, n_nonzero, 0, 0, longest, bits)
 

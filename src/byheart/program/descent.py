@@ -1,4 +1,4 @@
-"""Full-batch L-BFGS in rounds, for small fits that must come close to their minimum."""
+"""Full-batch L-BFGS in rounds, for small problems whose minimum must be found accurately."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The distinct tokens of a data set: their numbers, their exact vectors, and their values on a line."""
+"""The distinct tokens of a data set: number them, and give their exact vectors and their values on a line."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class DistinctTokens:
 
 
 def distinct_tokens(data: Dataset) -> DistinctTokens:
-    """Number the distinct tokens of `data`. Where order matters, the same id at two positions counts as two tokens."""
+    """Number the distinct tokens of `data`. If order matters, the same id at two positions counts as two tokens."""
     if isinstance(data.inputs, VectorSequences):
         return _distinct_vectors(data, data.inputs)
     return _distinct_ids(data, data.inputs)
@@ -122,8 +122,8 @@ def labelled_tokens(data: Dataset, tokens: DistinctTokens) -> LabelledTokens:
 def line_table(n_vocab: int, n_places: int | None) -> TokenTable:
     """Return the table that maps token a at position k to the number 2(a·n + k) + 2, with n = `n_places`.
 
-    All numbers are at least 2, and any two differ by at least 2. The table has one number per token id and one per position. No
-    smaller table keeps all pairs distinct.
+    All numbers are at least 2, and any two differ by at least 2. The table has one number for each token id and one for each
+    position. No smaller table keeps all pairs distinct.
     """
     step = 2 * (n_places or 1)
     tokens = range(2, 2 + step * n_vocab, step)
@@ -140,7 +140,7 @@ def table_of_shape(shape: DataShape) -> MaybeTable:
 def project_tokens(tokens: DistinctTokens, rng: np.random.Generator, factor_bits: int = 6) -> Projection:
     """Map the tokens to numbers that are at least 2 and differ by at least 2 (KS25 Lemma C.2).
 
-    Token ids already have such numbers from their table, which is left unchanged.
+    For token ids, the table already contains such numbers, and nothing is changed.
     """
     if tokens.table is None:
         spread = largest_spread(tokens.separation, tokens.dim)
@@ -171,7 +171,7 @@ def radius_and_separation(separation: Separation) -> tuple[Fraction, Fraction]:
 
 
 def _root(square: Fraction) -> Fraction:
-    """Return √square, rounded down, with 64 bits more precision than its denominator."""
+    """Return √square, rounded down, with 64 bits more than the denominator of `square` has."""
     scale = 1 << 64
     return Fraction(isqrt(square.numerator * square.denominator * scale**2), square.denominator * scale)
 
@@ -179,7 +179,8 @@ def _root(square: Fraction) -> Fraction:
 def largest_spread(separation: Separation, dim: int) -> Fraction | None:
     """Return 2 r V² √(πd/8) / δ, rounded down.
 
-    By Lemma G.1 there is a direction for which (range of the projections) / (smallest gap) is at most this number.
+    By Lemma G.1 there is a direction along which the range of the projections, divided by their smallest gap, is at most this
+    number.
     """
     if separation.delta_squared is None:
         return None

@@ -1,5 +1,6 @@
-"""Turn a program into a network: each register becomes a channel, and each number of the program becomes a weight,
-unchanged."""
+"""Turn a program into a network: each register becomes a channel of the residual stream, and each number of the program becomes a
+weight of the same value.
+"""
 
 from __future__ import annotations
 

@@ -11,9 +11,9 @@ Fit = TypeVar("Fit")
 
 @dataclass(frozen=True, eq=False)
 class FewestFound(Generic[Fit]):
-    """The result of the search: a fit with `size` reaches the goal, and one with `size` - 1 does not.
+    """The result of the search: the fit of size `size` reaches the goal, and the fit of size `size` - 1 does not.
 
-    tried  every fit that was made, by its size, in the order they were made
+    tried  all fits that were made, by size, in the order in which they were made
     """
 
     size: int
@@ -34,8 +34,8 @@ def find_fewest(
 ) -> FewestFound[Fit] | None:
     """Find a size in (low, most] whose fit reaches its goal while the next smaller one does not.
 
-    The search starts from the guess (low, high]. It moves the interval until `low` fails and `high` succeeds, then bisects. Both
-    outcomes are observed by fitting, never assumed. If even `most` fails, the result is None.
+    The search starts with the guess (low, high]. It moves this interval until `low` fails and `high` succeeds, and then bisects it.
+    Both outcomes come from actual fits, never from assumptions. If even `most` fails, the result is None.
     """
     tried: dict[int, Fit] = {}
 

@@ -60,7 +60,7 @@ def subset_lookup(x: str, keys: Sequence[Sequence[Fraction]], words: Sequence[Fo
 
 
 def span(group: Sequence[Fraction]) -> tuple[int, int]:
-    """The interval on which the bump of a group is 1.
+    """Return the interval on which the bump function of a group is 1.
 
     If x is a key of the group, x lies in [⌊first⌋, ⌊last⌋ + 1]. Any other key, and any x at least 2 away from all keys, is below
     first - 2 < ⌊first⌋ - 1/2, above last + 2 > ⌊last⌋ + 1 + 1/2, or between two keys of the group, where the bump is 1. So no
@@ -71,7 +71,7 @@ def span(group: Sequence[Fraction]) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class PackedRegister:
-    """Two registers that hold a number x of n = `n_bits` bits, from which bits are removed one by one, starting on the left.
+    """Two registers that hold a number x of n = `n_bits` bits. Bits are removed from it one by one, starting with the highest.
 
     Let ψ(z) = ReLU(ReLU(2z) - ReLU(4z - 2)) be Telgarsky's triangle function, and ψ^(i) its i-fold composition. After i bits are
     removed, the registers hold ψ^(i)(x/2^n + 1/2^(n+1)) and ψ^(i)(x/2^n + 1/2^(n+2)).
@@ -92,12 +92,12 @@ def extract_bits(packed: PackedRegister, first: int, last: int, into: str) -> Bl
     """Remove bits `first` to `last` (counted from 1) from a packed register and add BIN_{first:last} to the register `into`.
 
     Source:     KS25 Lemma G.4 (Vardi et al. 2022; Telgarsky's triangle).
-    Assumes:    the first - 1 bits before them have been removed.
+    Assumes:    the bits before bit `first` have been removed.
     Guarantee:  afterwards `packed` holds ψ^(last) of its two copies.
     Size:       last - first + 1 blocks of 4 units (the paper: 3 plain layers per bit); weights of n_bits + 2 bits.
     Departs:    on [0, 1] the outer ReLU of ψ changes nothing and ReLU(2z) = 2·ReLU(z), so ψ is one residual block:
-                z ← z + ReLU(z) - ReLU(4z - 2). Each bit is added with its place value. This adds last - first bits to the
-                weights and saves the unit that would double the sum.
+                z ← z + ReLU(z) - ReLU(4z - 2). Each bit is added with its place value. Weights therefore have last - first more
+                bits, but no unit is needed that doubles the sum.
     """
     blocks = []
     for i in range(first, last + 1):
@@ -149,12 +149,14 @@ class KeyedExtraction:
     into: str
 
     def blocks(self) -> Blocks:
-        """The opening block, then the blocks of each entry."""
+        """Return all blocks: the opening block, then those of each entry."""
         entries = (block for number in range(self.n_entries) for block in self.entry(number))
         return (*self.opening(), *entries)
 
     def outline(self) -> tuple[Step, ...]:
-        """The same blocks for counting. The number of weight bits falls by the same amount from each entry to the next."""
+        """Return the same blocks for counting. From each entry to the next, the number of weight bits decreases by the same
+        amount.
+        """
         return (*self.opening(), *mean_of_ends(0, self.n_entries - 1, self.entry))
 
     def opening(self) -> Blocks:

@@ -1,9 +1,11 @@
-"""Banded elimination over GF(2): solve linear systems whose equations are sparse and stay near the diagonal.
+"""Banded elimination over GF(2): solve linear systems whose equations are sparse and whose non-zero entries are close to the
+diagonal.
 
 The unknowns are the bits of a table with `n_channels` bits per row. Bit `channel` of row `row` is column `row · n_channels +
 channel` of the system. Each equation selects k table rows and, in each of them, the channels given by a bit pattern. It states
-the parity of the selected bits. Equations are sorted by their first row. Each then touches a window of columns that only moves
-right, and elimination costs at most (equations) · (window)²/64 operations, whatever the size of the table.
+the parity of the selected bits. Equations are sorted by their first row. Each equation then has its entries in a window of columns,
+and the window only moves to the right. Elimination takes at most (equations) · (window)²/64 operations, whatever the size of the
+table.
 
 The kernels are compiled by numba. They are deterministic and release the interpreter's lock.
 """
@@ -60,12 +62,13 @@ def factor(
 ) -> tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Eliminate the equations in order: reduce each by the pivots of the equations before it.
 
-    rows (n, k) are sorted by their minimum. patterns (n, k, ⌈n_channels/64⌉) hold the channels as bits. n_words is the length
-    of the window in 64-bit words. reached (1,) always holds the number of the equation being reduced, for another thread to read.
+    rows (n, k) are sorted by their minimum. patterns (n, k, ⌈n_channels/64⌉) hold the selected channels as bits. n_words is the
+    length of the window in 64-bit machine words. reached (1,) holds the number of the equation that is being reduced, so that
+    another thread can report it.
 
-    Returns six values: the number of equations reduced before one turned out to be linearly dependent (n on success); the
-    reduced equations; the word at which each begins; the pivot column of each; the equation that owns each column (-1 for a
-    free column); and the pivots subtracted from each equation.
+    Returns six values: the number of equations that were reduced before one was linearly dependent (n on success); the reduced
+    equations; the machine word at which each begins; the pivot column of each; for each column, the equation whose pivot it is (-1
+    for a free column); and for each equation, the pivots that were subtracted from it.
     """
     n, k = rows.shape
     n_pattern = patterns.shape[2]

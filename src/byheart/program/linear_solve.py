@@ -19,7 +19,9 @@ N = TypeVar("N", bound=Network)
 
 @dataclass(frozen=True, eq=False)
 class SolvedNetwork(Generic[N]):
-    """A network one of whose matrices solves a linear system, with the condition and the residual of that system."""
+    """A network in which one matrix is the solution of a linear system, with the condition number and the residual of this
+    system.
+    """
 
     network: N
     condition: float  # estimated, in the 1-norm

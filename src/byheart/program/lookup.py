@@ -47,7 +47,7 @@ class LookupPlan:
     def outline(self) -> tuple[Step, ...]:
         """The blocks of `memorise_points` for counting, before the data are known.
 
-        No interval ends beyond 2^key_bits. No packed number is longer than its fields, and few are shorter.
+        Intervals end at 2^key_bits or before. Packed numbers are never longer than their fields, and rarely shorter.
         """
         furthest = (1 << self.key_bits) - 1
         group = {
@@ -58,14 +58,16 @@ class LookupPlan:
         return (Repeat(self.n_groups, (bump,)), *self.extraction().outline())
 
     def parameters(self, model_width: int) -> int:
-        """Entries of all weight matrices and biases of these blocks."""
+        """Return the number of entries in all weight matrices and biases of these blocks."""
         group, entry, opening = _costs(self.key_bits, self.label_bits, model_width)
         return group * self.n_groups + entry * self.group_size + opening
 
 
 @lru_cache(maxsize=256)
 def _costs(key_bits: int, label_bits: int, model_width: int) -> tuple[int, int, int]:
-    """Return the dense parameters of one group, of one entry of the extraction, and of the opening block of the extraction."""
+    """Return three numbers of parameters, including zeros: those of one group, of one entry of the extraction, and of the opening
+    block of the extraction.
+    """
     single = LookupPlan(1, key_bits, label_bits, 1)
     parts = (single.outline()[:1], single.extraction().entry(0), single.extraction().opening())
     group, entry, opening = (count_steps(steps, model_width).parameters_dense for steps in parts)
@@ -80,8 +82,8 @@ def plan_lookup(n_points: int, key_bits: int, label_bits: int, model_width: int)
     """Choose the group size with the fewest parameters.
 
     The theorem uses √(N / log N), which up to logarithms balances N/k blocks of lookup against k·bits blocks of extraction.
-    Let a be the parameters of a lookup block and b those of a field. The total a·⌈N/k⌉ + b·k differs by at most a from the
-    smooth function aN/k + bk. This function is least at k* = √(aN/b), and at k it is larger by b(k - k*)²/k. So the best k has
+    Let a be the number of parameters of a lookup block, and b that of a field. The total a·⌈N/k⌉ + b·k differs by at most a from
+    the smooth function aN/k + bk. This function is least at k* = √(aN/b), and at k it is larger by b(k - k*)²/k. So the best k has
     (k - k*)² <= a·k/b.
     """
     a, b, _ = _costs(key_bits, label_bits, model_width)
@@ -121,7 +123,7 @@ def memorise_points(labelled: Mapping[Fraction, int], plan: LookupPlan) -> Block
 
 
 def pack_fields(fields: Sequence[int], field_bits: int, n_fields: int) -> Fraction:
-    """Concatenate fields of `field_bits` bits, the first one leftmost. Missing fields are zero.
+    """Concatenate fields of `field_bits` bits, with the first one on the left (highest bits). Missing fields are zero.
 
     Returns the resulting number divided by 2^(n_fields · field_bits).
     """
@@ -134,8 +136,8 @@ def pack_fields(fields: Sequence[int], field_bits: int, n_fields: int) -> Fracti
 
 @realises("KS25-L B.3")
 def weigh_tokens(values: Sequence[Fraction], weights: Mapping[int, int], plan: LookupPlan | None) -> Blocks:
-    """Build the token weight function φ as a network: token w, at values[w] on the line, gets weights[w], or 0 if it has no
-    weight.
+    """Build the token weight function φ as a network. Token w, whose value on the line is values[w], gets weights[w], or 0 if there
+    is no such weight.
 
     Source:     KS25 Lemma B.3.
     Assumes:    values are at least 2 and differ by at least 2 (Lemma C.2); weights are those of Lemma B.2; `plan` is for as many

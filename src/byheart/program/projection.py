@@ -1,4 +1,4 @@
-"""Lemmas G.1 and C.2 of KS25: map points in space to numbers on a line, at a guaranteed distance from each other.
+"""Lemmas G.1 and C.2 of KS25: map points in space to numbers on a line that have a guaranteed distance from each other.
 
 The direction of the line is found by a search, which usually does better than the worst case of the lemmas. The lemmas' bounds
 guarantee that the search succeeds. All decisions use integer arithmetic; floats only rank the candidates.
@@ -87,7 +87,7 @@ class LineMap:
 
 @dataclass(frozen=True, eq=False)
 class Projection(LineMap):
-    """An affine map to the line, with its values on the points for which it was made.
+    """An affine map to the line, and its values on the given points.
 
     The values are at least 2, and any two of them differ by at least 2.
     """
@@ -108,23 +108,24 @@ def typical_map(dim: int, bits: int) -> LineMap:
 
 
 def typical_line(shape: DataShape, bits: int) -> LineMap:
-    """Return the map that sends tokens of this shape to a line, for counting.
+    """Return a map that projects tokens of data of this shape to a line, for counting.
 
-    For token ids it is the identity: their table maps them.
+    For token ids it is the identity, because their table already maps them to the line.
     """
     return LineMap((1,), 0) if shape.vocab is not None else typical_map(shape.dim or 1, bits)
 
 
 @realises("KS25-L G.1")
 def length_keeping_direction(points: IntegerPoints, rng: np.random.Generator) -> tuple[int, ...]:
-    """Find an integer direction v along which every difference of two points keeps a guaranteed share of its length.
+    """Find an integer direction v such that, projected onto v, every difference of two points keeps a guaranteed share of its
+    length.
 
     Source:     KS25 Lemma G.1 (Park et al. 2021), inequality (151): |v·(x - y)| >= √(8/(πd)) / V² · ‖v‖ ‖x - y‖ for all V
                 points.
     Assumes:    distinct points.
     Guarantee:  the inequality is checked exactly for every pair. By the lemma a uniformly random direction satisfies it with
                 positive probability, which does not decrease with longer entries, so the search ends.
-    Size:       V² pairs for each direction tried.
+    Size:       V² pairs are checked for each direction that is tried.
     """
     rounds = _candidate_rounds(points, rng)
     return next(
@@ -157,7 +158,7 @@ def separating_direction(
     Assumes:    distinct points.
     Guarantee:  the points are distinct along the direction, and range / smallest gap is at most `largest_spread` if given.
                 For V points of norm at most r and at least δ apart the lemma guarantees 2r V² √(πd/8) / δ.
-    Departs:    (151) bounds every pair by its own distance. The constructions need only the smallest gap.
+    Departs:    (151) bounds the gap of every pair by the pair's own distance. The constructions need only the smallest gap.
     """
     dim, n_points = points.coordinates.shape[1], points.n_points
     if n_points == 1:
@@ -246,11 +247,11 @@ def _candidate_rounds(points: IntegerPoints, rng: np.random.Generator) -> Iterat
 
 
 def _digit_directions(points: IntegerPoints) -> list[tuple[int, ...]]:
-    """Directions that read the coordinates of a grid point as digits of a mixed-radix number.
+    """Return directions along which a grid point is projected to a number whose digits (in mixed radix) are the coordinates.
 
     There is one direction per axis, in which that axis is the lowest digit.
-    On a grid such a direction always separates the points. If the grid has more than V² cells, random directions do better,
-    and the result is empty.
+    On a grid, such a direction always separates the points. If the grid has more than V² cells, the result is empty, because random
+    directions are better.
     """
     columns = [[int(v) for v in column] for column in points.coordinates.T]
     steps, ranges = [], []

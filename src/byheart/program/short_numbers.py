@@ -1,4 +1,4 @@
-"""Short numbers, which are the numbers that bfloat16 can hold (a mantissa of 8 bits), and sums of short numbers.
+"""Split numbers into sums of short numbers, which are those that bfloat16 can represent (a mantissa of 8 bits).
 
 A longer number is split into two or three weights. A bias that is not short is split into a short bias and a short weight on a
 register that always holds 1. Whole columns are split in the same way.
@@ -24,7 +24,7 @@ SHORT_BITS = 8
 def short_parts(number: Number, n_parts: int) -> list[Fraction]:
     """Split `number` into `n_parts` summands.
 
-    Each is the short number nearest to the remainder; the last is the final remainder.
+    Each summand is the short number closest to what remains; the last one is all that remains.
     """
     rest, found = Fraction(Dyadic.of(number).fraction), []
     for _ in range(n_parts - 1):
@@ -60,7 +60,7 @@ def short_at_most(number: int) -> int:
 def with_short_biases(steps: Sequence[Step], one: str) -> Iterator[Step]:
     """Yield the steps with short biases.
 
-    A bias that is not short is split between the bias and the register `one`, which holds 1.
+    A bias that is not short is split into a short bias and a weight on the register `one`, which always holds 1.
     """
     for step in steps:
         if isinstance(step, Repeat):

@@ -1,7 +1,7 @@
 """The storage formats of the arrays of an int8 network, in which each array has its own format.
 
 The arrays of a layer are stored in the fewest bits that hold them exactly; arrays that the block lists as `wide` are stored as
-float32. In a table every channel has its own exponent. The arrays before and after the layers are float32. Formats never
+float32. In a table, there is one exponent for each channel. The arrays before and after the layers are float32. Formats never
 depend on the data, so a program that is only counted has the same formats as the network that is built.
 """
 
@@ -20,8 +20,9 @@ _OF_TABLES = {"w1": WeightFormat("int8", "columns"), "w2": WeightFormat("int8", 
 
 
 def storage_of(steps: Sequence[Step], layers: Sequence[Layer], n_before: int) -> Storage:
-    """Return the storage formats of a network: `n_before` arrays before the layers, the arrays of these layers, and one after
-    them."""
+    """Return the storage formats of all arrays of a network: the `n_before` arrays before the layers, those of the layers, and one
+    after them.
+    """
     formats = [each for step, layer in zip(steps, layers, strict=True) for each in layer_formats(step, layer)]
     return Storage("int8", (*(FLOAT32,) * n_before, *formats, FLOAT32))
 
@@ -47,7 +48,7 @@ def one_unit(step: Step) -> Step:
 
 
 def step_bits(step: Step, layer: Layer, n_units: int) -> int:
-    """Return the bits of a layer's arrays.
+    """Return the number of bits that store a layer's arrays.
 
     `layer` is built from `one_unit(step)`, and `n_units` is the number of units of the step.
     """

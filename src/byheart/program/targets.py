@@ -1,4 +1,6 @@
-"""Training targets: what follows each context, as sparse distributions, and logits of finite margin that represent them."""
+"""Training targets: the distribution of the tokens that follow each context, and finite logits that approximate these
+distributions.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,9 @@ ALLOWED_DIVERGENCE = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class NextTokenTargets:
-    """The distinct contexts and what follows each, as sparse rows of probabilities.
+    """The distinct contexts, and for each the probabilities of the tokens that follow it, as sparse rows.
 
-    counts  how often each context occurs, which is its weight in the loss
+    counts  how often each context occurs; this is its weight in the loss
 
     The other three arrays are parallel: token `next_tokens[e]` follows context `rows[e]` with probability `probabilities[e]`.
     """
@@ -47,17 +49,18 @@ class NextTokenTargets:
         return len(self.contexts)
 
     def logits(self, margin: float) -> Logits:
-        """Return log π̂ + `margin` on the support and 0 elsewhere. These logits are finite and within (ω - s)·e^-margin of π̂.
+        """Return log π̂ + `margin` on the support and 0 elsewhere. These logits are finite, and their softmax is within (ω -
+        s)·e^-margin of π̂.
 
-        ω is the vocabulary size and s the size of the support. Softmax ignores a common shift, so the logits represent π̂ mixed
-        with a share of about e^-margin of every other token.
+        ω is the size of the vocabulary, and s that of the support. Softmax ignores a common shift, so it gives π̂, except that
+        every other token gets a share of about e^-margin.
         """
         table = np.zeros((len(self), self.n_outputs))
         table[self.rows, self.next_tokens] = np.log(self.probabilities) + margin
         return table
 
     def divergences(self, logits: Logits) -> Float[np.ndarray, " n_contexts"]:
-        """KL(π̂_i ‖ softmax(logits_i)) in nats."""
+        """Return KL(π̂_i ‖ softmax(logits_i)) in nats for every context i."""
         return divergences(self.rows, self.next_tokens, self.probabilities, logits)
 
     @property

@@ -27,10 +27,10 @@ class Session(Protocol):
         """Return why a case cannot be run in this way, or None if it can."""
 
     def generate(self, way: str, prompts: Prompts, n_new: int) -> list[list[int]]:
-        """Return the greedy answers to prompts, generated in this way."""
+        """Return the greedy answers to prompts, with the engine run in this way."""
 
     def close(self) -> None:
-        """Free what the session holds."""
+        """Free the resources of the session."""
 
 
 @runtime_checkable

@@ -76,7 +76,7 @@ class ServerEngine:
         return ServerSession(self.url, shape, self._model(shape.name))
 
     def serves(self, name: str) -> bool:
-        """Return whether the server has a model with the name of this checkpoint, or one in a folder of that name."""
+        """Return whether the server has a model that is named like this checkpoint, or that is in a folder of this name."""
         return self._match(name) is not None
 
     def _match(self, name: str) -> str | None:

@@ -112,7 +112,7 @@ class TransformersSession:
         return [self._call(self._ids([prompt]), n_new)[0] for prompt in prompts]
 
     def _no_cache(self, prompts: Prompts, n_new: int) -> list[list[int]]:
-        """Run prompts of the same length together."""
+        """Generate without the cache. Prompts of the same length run together."""
         answers: dict[int, list[int]] = {}
         for length in {len(prompt) for prompt in prompts}:
             rows = [row for row, prompt in enumerate(prompts) if len(prompt) == length]
@@ -151,7 +151,9 @@ class TransformersSession:
         ]
 
     def _prefix(self, prompts: Prompts, n_new: int) -> list[list[int]]:
-        """Run each prompt with the cache of another prompt that has the same first tokens, cropped to the shared prefix."""
+        """Run each prompt with the cache of another prompt that begins with the same tokens. The cache is cropped to these
+        tokens.
+        """
         return [self._after(prompt, n_new, [], min(REUSED, len(prompt) - 1)) for prompt in prompts]
 
     def _after(self, prompt: Sequence[int], n_new: int, cuts: list[int], n_reused: int | None) -> list[int]:
