@@ -45,7 +45,7 @@ def _show(found: LocatedFact, names_sharing: bool) -> None:
         show_table(("answer", "weight", "value", "its bits"), cells, numbers=(2,))
     if any(location.zeros for location in found.locations):
         say(
-            "\nZeros spell this answer: with one of these weights at zero it changes, with all of them at zero it does not."
+            "\nSetting one of these weights to zero changes the answer, but setting all of them to zero does not."
         )
     if names_sharing:
         sharing = found.sharing

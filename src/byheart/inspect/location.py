@@ -36,7 +36,7 @@ class Location:
     powers      if the fact has its own bits in the weight, the exponents of these bits; empty if all bits belong to it
     lemma       in the theorem's models, what the layers do and the lemma that says so
     zeros       True if setting any one of the fact's weights to zero changes the answer, but setting all of them to zero gives
-                it again, because zeros spell it; None if this was not computed, as in a Llama
+                the same answer again; None if this was not computed, as in a Llama
     sharing     the other facts, of those given, with the same location: setting this weight to zero changes their
                 answers too. If there is no index, the other facts in the same layers
     """
@@ -91,7 +91,7 @@ class Locations(Sequence[Location]):
     values    values of the weights
     fields    for each kind of field, first and last (exclusive) exponent of the fact's own bits; an empty range if
               there are none
-    zeros     for each fact, whether zeros spell its answer
+    zeros     for each fact, whether setting all its weights to zero gives the same answer
     """
 
     facts: tuple[str, ...]
