@@ -16,7 +16,7 @@ SHOWN_BY: dict[str, tuple[str, ...]] = {
         "storage/test_hostile.py::test_json_that_is_no_document_is_refused",
         "attacks/test_fuzz.py::test_nothing_is_found",
     ),
-    "What runs a program of yours": (
+    "A program of yours runs only if you name it": (
         "measure/test_own_module.py::test_a_specification_alone_runs_no_program",
     ),
     "Sizes that a file claims": (
