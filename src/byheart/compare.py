@@ -104,7 +104,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Floor:
-    """The largest lower bound on a quantity, its source, and the data that it applies to."""
+    """The largest lower bound on a quantity, its source, and the data to which it applies."""
 
     quantity: str
     value: int
@@ -127,7 +127,7 @@ def compare(
     data: a `Dataset`, or anything that `compile` accepts.
     methods: names of constructions; by default, all of them.
     precision: the precision of every construction; by default, the first that each offers.
-    most_parameters: a construction with more planned dense parameters is not built.
+    most_parameters: a construction that would have more parameters (including zeros) is not built.
     """
     data = dataset_of(data)
     data.require_finite()

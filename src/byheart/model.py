@@ -80,7 +80,7 @@ class Model:
         return self._answer(inputs, label_of)
 
     def _answer_column(self, given: Any, label_of: Callable[[str], Label]) -> Any:
-        """Return the answers to a data frame or to one of its columns, as a column with the same index."""
+        """Return the answers to the questions in a data frame, or in one of its columns, as a column with the same index."""
         reading = self.record.get("reading") or {}
         column = question_column(given, reading.get("input")) if is_frame(given) else given
         cells = cells_or_none(column)

@@ -27,7 +27,7 @@ MOST_POINTS = 20
 
 @dataclass(frozen=True)
 class Shattering:
-    """The result: how many labellings of the points were computed by networks of one architecture.
+    """The result: for how many labellings of the points a network of the same architecture was built and verified.
 
     size        size of the architecture; its bits are those of the labelling with the largest network
     vc_at_most  upper bound on the VC dimension of the architecture; None if no bound applies, and `no_bound` then says why
@@ -112,7 +112,8 @@ def shatter(
 
 
 def vc_dimension_at_most(network: Transformer) -> int:
-    """Return an upper bound on the VC dimension of the architecture of `network`, with all weights free and uniform attention.
+    """Return an upper bound on the VC dimension of the architecture of `network`, if attention is uniform and all weights may be
+    chosen freely.
 
     Every feed-forward block and every attention layer counts as two linear maps, and the embedding E_in and the
     output map E_out as one each.

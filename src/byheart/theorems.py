@@ -151,7 +151,7 @@ def _table() -> str:
 
 
 def _tests_beside(package: Path) -> Path | None:
-    """Return the tests folder of the checkout that contains `package`, or None."""
+    """If `package` is in a checkout, return the checkout's tests folder, otherwise None."""
     root = package.parents[1]
     tests = root / "tests"
     in_checkout = package.parent.name == "src" and (root / "pyproject.toml").is_file() and tests.is_dir()

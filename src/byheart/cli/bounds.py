@@ -149,7 +149,7 @@ def _order(bound: Bound) -> tuple[int, str, bool, int | Fraction]:
 
 
 def _show_estimates(found: BoundTable) -> None:
-    """Print the sizes that our own constructions have or would have."""
+    """Print the sizes of our own constructions: exact ones for a data file, estimates for sizes of data."""
     from byheart.construct.estimates import MOST_PLANNED
 
     if not found.estimates:

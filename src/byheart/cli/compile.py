@@ -180,7 +180,7 @@ def _shard_options(
 
 
 def _pieces(model: Model, data: Path, work: Path, choices: dict[str, Any]) -> DatasetPieces:
-    """Return the compiled data set, which is kept in pieces in the folder `work`."""
+    """Return the data set that was compiled. It is stored in pieces in the folder `work`."""
     from byheart.data.dataset_pieces import spool
 
     assert model.certificate is not None

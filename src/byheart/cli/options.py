@@ -109,8 +109,8 @@ def _remember_quiet(ctx: click.Context, _: click.Parameter, is_quiet: bool) -> N
 
 
 def _use_threads(ctx: click.Context, _: click.Parameter, n_threads: int | None) -> None:
-    """Use `n_threads` threads until the command ends, but no more than there are cores: more gain nothing and may
-    fail to start.
+    """Use `n_threads` threads until the command ends, but at most one per core. More threads would not be faster, and may fail to
+    start.
     """
     if n_threads is None:
         return
@@ -254,6 +254,6 @@ reading_options = together(
 
 
 def reading_choices(given: dict[str, Any]) -> dict[str, Any]:
-    """The options of `Dataset.read` that the user chose; the others keep their defaults."""
+    """Return the options of `Dataset.read` that the user gave. All others keep their defaults."""
     left = ("tokenizer", "empty_labels", "empty_inputs", "malformed_rows", "non_finite", "max_tokens")
     return {name: value for name, value in given.items() if name not in left or value is not None}

@@ -35,12 +35,12 @@ def json_text(document: Mapping[str, Any], indent: int | None = None) -> str:
 
 
 def say(text: str = "") -> None:
-    """Print lines for people to standard output; control characters in names are escaped."""
+    """Print readable lines to standard output. Control characters in names are escaped."""
     click.echo(printable(text, keep="\n\t"))
 
 
 def say_wrapped(text: str) -> None:
-    """Print one sentence for people, wrapped to the width of the terminal."""
+    """Print one sentence, wrapped to the width of the terminal."""
     _show(_text(text), margin=0)
 
 
@@ -100,7 +100,7 @@ def show_table(
 
 
 def _text(value: str) -> Any:
-    """Return a cell of plain text, in which brackets are not read as markup."""
+    """Return a cell of plain text, in which brackets are not interpreted as markup."""
     from rich.text import Text
 
     return Text(printable(value, keep="\n\t"))
@@ -133,7 +133,9 @@ def _show(renderable: Any, margin: int = MARGIN) -> None:
 
 
 def count(value: int | Fraction | float) -> str:
-    """Format a number for people: with commas up to fifteen digits, as a power of ten beyond, and fractions to four digits."""
+    """Format a number for display: with commas up to fifteen digits, longer ones as a power of ten, and fractions with four
+    digits.
+    """
     if isinstance(value, Fraction) and value.denominator == 1:
         value = value.numerator
     if isinstance(value, int):

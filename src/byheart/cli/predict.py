@@ -158,7 +158,7 @@ def _lines(written: TextFormat) -> list[str]:
     except UnicodeDecodeError as error:
         byte = f"byte {error.start} is 0x{error.object[error.start]:02x}"
         raise MalformedFile(
-            f"standard input is not {written.encoding}: {byte}.\n  Say what it is with --encoding, such as cp1252.",
+            f"standard input is not {written.encoding}: {byte}.\n  Name its encoding with --encoding, such as cp1252.",
             encoding=written.encoding,
             byte_offset=error.start,
         ) from None

@@ -30,8 +30,8 @@ def watch(stream: TextIO | None = None, *, whole: str = "") -> Iterator[Progress
     """Return a context manager that gives a `Progress` and shows it on standard error while the block runs.
 
     The text after a comma in the name of a stage may change while the stage runs.
-    whole: the name of the whole work, if every stage reports its share of the whole. All stages then have one common
-        bar. By default, each stage has its own bar.
+    whole: a name for the whole work, if all stages report their progress as a share of the whole. They are then shown as one bar.
+    By default, each stage has its own bar.
     """
     if is_quiet():
         yield silent
@@ -85,7 +85,7 @@ class Pace:
         self.begun, self.before = now, done
 
     def seconds_left(self, now: float, done: int, total: int) -> float | None:
-        """Return the estimated number of seconds left, or None before any work was done."""
+        """Return the estimated number of seconds left, or None if no work has been done yet."""
         gained = done - self.before
         return (total - done) * (now - self.begun) / gained if gained > 0 else None
 

@@ -180,7 +180,7 @@ def _train(
 
 
 def _passes(store: Path, output: Path, earlier: Path | None) -> str:
-    """Return the total training time, including earlier records, and also write it beside the figures."""
+    """Describe the training time, including that of earlier records, and store it beside the figures."""
     from byheart.reproduce.wall_clock import FILE, beside, in_words, read
 
     found = [*(read(earlier / FILE) if earlier is not None else []), *read(beside(store))]

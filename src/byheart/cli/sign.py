@@ -61,7 +61,9 @@ def _make_key(path: Path, as_json: bool) -> None:
 
 
 def refuse_graft(folder: Path) -> None:
-    """Raise an error for a graft, which has no certificate. Otherwise the error would say that it is not a model folder."""
+    """Raise an error for a graft, which has no certificate. Without this check, the error would be that it is not a model
+    folder.
+    """
     if (folder / "graft.json").is_file():
         raise UsageError(
             f"{folder} is a graft. Grafts have no certificate, so there is nothing to sign.\n"

@@ -50,7 +50,7 @@ def describe_check(certificate: Certificate) -> str:
 
 
 def describe_left_out(left_out: Mapping[str, int]) -> str:
-    """Say how many rows each rule left out."""
+    """Return lines that say how many rows each rule left out."""
     return ", ".join(f"{amount(n_rows, 'row')} by {rule}" for rule, n_rows in left_out.items())
 
 
@@ -64,14 +64,14 @@ def describe_files(folder: Path) -> str:
 
 
 def turns_away(model: Model) -> bool:
-    """Whether all but a small share of unknown inputs are answered "unknown"."""
+    """Return whether the model answers "unknown" to all but a small share of unknown inputs."""
     return bool((model.record.get("notes") or {}).get("reject_bits"))
 
 
 def density_lines(model: Model) -> list[tuple[str, str]]:
     """Return lines with the label bits per parameter and per stored bit.
 
-    A model of labels that follow a rule has no such numbers.
+    If the labels follow a rule, so that the model is smaller than they are, there are no such numbers.
     """
     bits = model.label_bits
     if bits is not None and model.bits_per_stored_bit is None:
@@ -100,7 +100,7 @@ def distribution_lines(certificate: Certificate) -> list[tuple[str, str]]:
 def show_sizes(
     size: Size, theorem: Mapping[str, int] | None, theory: BoundTable | None, *, is_said: bool = False
 ) -> None:
-    """Print the actual size beside the size that the theorem promises and the lower bound for these data.
+    """Print the actual size, the size that the theorem promises, and the lower bound for these data.
 
     Worst-case bounds for data of this shape are printed separately, because these data may need far less.
 

@@ -156,7 +156,7 @@ SAID = "claimed by the model, not checked"
 
 
 class _Columns(NamedTuple):
-    """Who chose the columns that were read (`usual`, `caller` or `model`), and a warning if the model did."""
+    """Who chose the columns that were read (`usual`, `caller` or `model`). If it was the model, there is also a warning."""
 
     named_by: str
     warning: str = ""
@@ -196,7 +196,7 @@ def _usual_columns(path: Path, source: DataSource) -> tuple[str, str] | None:
 def _left_out_by_record(model: Model, every: Dataset) -> int:
     """Count the rows that the rule in the model's record would leave out.
 
-    They are checked, because the caller did not give that rule.
+    These rows are checked nevertheless, because the caller did not give this rule.
     """
     from byheart.errors import ConflictingLabels
     from byheart.storage.data_source import source_of
@@ -220,7 +220,7 @@ def _signature_lines(signature: Signature | None, signed_by: str | None) -> list
 
 
 def _said_of_reading(model: Model, given: Mapping[str, str]) -> dict[str, str | bool]:
-    """Return the options that the data were read with because the model's record says so."""
+    """Return the options for reading the data that were taken from the model's record."""
     from byheart.storage.data_source import source_of
 
     source, tokenizer = source_of(model), model.memoriser.tokenizer

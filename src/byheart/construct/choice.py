@@ -30,7 +30,7 @@ _MOST_REJECT_BITS = 64  # the most that a record may contain
 class Trial:
     """One construction to try, with a precision and options.
 
-    If the last trial fails, its reason is the one reported to the user.
+    If all trials fail, the user sees the reason why the last one failed.
     """
 
     method: Method
@@ -114,7 +114,7 @@ def trials(
 
 
 def _usual(precision: Precision, shape: DataShape, options: Mapping[str, object]) -> Iterator[Trial]:
-    """Yield trials of `retrieval` with fewer and fewer reject bits, if it supports this task, precision and these options."""
+    """If `retrieval` supports this task, precision and these options, yield trials of it with fewer and fewer reject bits."""
     method = get(USUAL)
     if shape.task not in method.tasks or precision not in method.precisions:
         return

@@ -1,6 +1,6 @@
 """Estimated sizes of all constructions.
 
-Small data sets are planned exactly; for larger ones the size is estimated from their shape.
+For small data sets the exact size is planned; for larger ones it is estimated from their shape.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ def size_on(
 def usual_estimate(
     method: Method, shape: DataShape, precision: Precision | None = None
 ) -> tuple[Size, dict[str, object]]:
-    """Return the estimated size of what `compile --method` would build for data of this shape, with the options it would
-    choose."""
+    """Return the estimated size of the network that `compile --method` would build for data of this shape, with the options that it
+    would choose.
+    """
     chosen = precision or method.precisions[0]
     return method.first_that_fits(lambda options: method.estimate(shape, options, precision=chosen), chosen)
 
@@ -88,8 +89,8 @@ def estimates_for_shape(
 def estimates_for_plan(shape: DataShape) -> Iterator[Estimate | NotApplicable]:
     """Yield estimates like `estimates_for_shape`, with a second one for each construction that chooses its own options.
 
-    The second estimate is for the last options that the construction would try. For `retrieval` these have no reject bits,
-    which gives its smallest size.
+    The second estimate is for the last options that the construction would try. For `retrieval`, these are without reject bits, so
+    this is its smallest size.
     """
     for found in estimates_for_shape(shape):
         yield found

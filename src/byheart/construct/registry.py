@@ -79,7 +79,7 @@ class Method:
     def usual_options(
         self, given: Mapping[str, object], precision: Precision
     ) -> tuple[dict[str, object], ...]:
-        """Return the options to try, the best first: `given`, completed by the usual ones if `given` contains none of those."""
+        """Return the options to try, the best first. If `given` sets none of the usual options, they are added to it."""
         choices = self.usual(precision)
         if any(name in given for choice in choices for name in choice):
             return (dict(given),)
@@ -101,7 +101,7 @@ class Method:
     def fitting_options(
         self, shape: DataShape, precision: Precision, given: Mapping[str, object]
     ) -> dict[str, object]:
-        """Return the first set of options that data of this shape fit."""
+        """Return the first set of options with which the construction accepts data of this shape."""
         _, options = self.first_that_fits(
             lambda each: self.estimate(shape, each, precision), precision, given
         )
@@ -120,7 +120,9 @@ class Method:
     def estimate(
         self, shape: DataShape, given: Mapping[str, object] | None = None, precision: Precision | None = None
     ) -> Size:
-        """Return the estimated size for data of this shape with the options `given`. Sizes beyond `ESTIMATED` are rejected."""
+        """Return the estimated size for data of this shape with the options `given`. Shapes larger than `ESTIMATED` are
+        rejected.
+        """
         for name, most in ESTIMATED.items():
             if (getattr(shape, name) or 0) > most:
                 raise AssumptionViolated(
@@ -206,7 +208,9 @@ def get(name: str) -> Method:
 def candidates(
     name: str, precision: Precision, shape: DataShape, options: Mapping[str, object] | None = None
 ) -> tuple[Method, ...]:
-    """Return the method `name`, or for "auto" all methods with this task, precision and these options, the smallest first."""
+    """Return the method `name`. For "auto", return all methods that support this task, precision and these options, the smallest
+    first.
+    """
     methods = [get(each) for each in (names() if name == "auto" else (name,))]
     fitting = [method for method in methods if shape.task in method.tasks and precision in method.precisions]
     if not fitting:

@@ -83,7 +83,7 @@ def _texts(model: Model, data: str | Path) -> list[str]:
 
 
 def _as_stored(model: Model, text: str) -> str:
-    """Return a fact in the spelling of `_texts`, so that two spellings of the same tokens are equal."""
+    """Return a fact as `_texts` would write it, so that different texts with the same tokens become equal."""
     tokenizer = model.memoriser.tokenizer
     try:
         return text if tokenizer is None else tokenizer.decode(tokenizer.encode(text))

@@ -37,7 +37,7 @@ ROTARY_FACTORS = "rope_freqs.weight"
 
 @dataclass(frozen=True)
 class GgufSizes:
-    """The sizes of a checkpoint that llama.cpp needs in addition to weights and tokenizer."""
+    """The sizes of a checkpoint, which llama.cpp needs in addition to weights and tokenizer."""
 
     name: str
     architecture: str
@@ -101,7 +101,7 @@ def write_gguf(
 
 
 def gguf_name(name: str) -> str:
-    """Return the name in llama.cpp of a tensor of transformers."""
+    """Convert the name of a tensor from transformers to llama.cpp."""
     if name == ROTARY_FACTORS:
         return name
     stem, kind = name.rsplit(".", 1)
@@ -112,7 +112,7 @@ def gguf_name(name: str) -> str:
 
 
 def to_llama_cpp(name: str, values: np.ndarray, sizes: GgufSizes) -> np.ndarray:
-    """Return a weight with its rows in the order of llama.cpp: the two halves of each head become neighbouring pairs."""
+    """Reorder the rows of a weight as llama.cpp expects: the two rows of a rotary pair become neighbours."""
     stem = name.rsplit(".", 1)[0]
     if sizes.architecture != "llama" or not stem.endswith(("q_proj", "k_proj")):
         return values

@@ -28,7 +28,7 @@ _MOST_BYTES = 2**31 - 2**20  # a protocol buffer must be smaller than 2 GiB
 
 
 def to_onnx(network: Network, *, last_only: bool = False) -> ModelProto:
-    """Convert `network` to an ONNX model with every weight at its exact value. With `last_only`, only the last token is output.
+    """Convert `network` to an ONNX model with exactly the same weights. With `last_only`, return only the output of the last token.
 
     Raise `InexactWeights` if a weight is not a float, and `UsageError` for a Llama or a network that is too large for one file.
     """
@@ -148,7 +148,7 @@ class _Graph(GraphBuilder):
         return self.node("Add", stream, change)
 
     def _mix(self, name: str, stream: str, layer: Attention, head: Head) -> str:
-        """Add the nodes that compute the values that each token receives from the others."""
+        """Add the nodes that compute what each token receives from the others in one head."""
         read = self.tokens(stream, 0, 1) if layer.pattern == "scatter" else stream
         values = self.matmul(f"{name}.value", read, np.asarray(head.value))
         if layer.pattern == "scatter":

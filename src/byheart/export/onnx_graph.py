@@ -1,4 +1,4 @@
-"""Build ONNX graphs from nodes and weights at their exact values, and check the result."""
+"""Build ONNX graphs from nodes and weights, without changing any weight, and check the result."""
 
 from __future__ import annotations
 

@@ -125,9 +125,9 @@ def _leftovers(target: Path) -> dict[tuple[str, str], Path]:
 
 
 def _may_be_alive(process: str | None, path: Path) -> bool:
-    """Return whether the process that writes this folder may still run.
+    """Return whether the process that writes this folder may still be running.
 
-    Folders of older versions do not name the process, so their age decides.
+    Folders that older versions wrote do not contain the number of the process in their names, so their age decides.
     """
     if process is None:
         return time.time() - path.stat().st_mtime < ABANDONED_SECONDS

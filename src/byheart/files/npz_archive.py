@@ -1,4 +1,4 @@
-"""Read `.npz` files that may be hostile. Headers are compared with the real sizes before memory is allocated."""
+"""Read `.npz` files, which may come from anyone. Headers are compared with the real sizes before memory is allocated."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class StoredArray:
 
     @property
     def row_items(self) -> int:
-        """How many numbers a row (along the first axis) holds."""
+        """The number of entries in one row (along the first axis)."""
         return math.prod(self.shape[1:])
 
     @property

@@ -1,4 +1,4 @@
-"""Codes for tokens: integer vectors of equal norm, so that the dot product of two codes is largest if the tokens are equal.
+"""Codes for tokens: integer vectors of equal norm. The dot product of two codes is therefore largest if the codes are equal.
 
 Let a and x be integer vectors with |a|² = |x|² = ρ. Then 2·a·x = 2ρ - |a - x|², so a·x = ρ if x = a, and a·x <= ρ - 1
 otherwise. The sum of the dot products of m pairs of tokens is mρ if all pairs are equal, and at most mρ - 1
@@ -26,7 +26,7 @@ MOST_DIMENSIONS = 24
 
 @dataclass(frozen=True)
 class Code:
-    """The code whose vectors have `dimension` whole numbers, with squares that sum to `squared_norm`."""
+    """The code that consists of all vectors of `dimension` whole numbers whose squares sum to `squared_norm`."""
 
     dimension: int
     squared_norm: int
@@ -40,7 +40,7 @@ class Code:
 
 
 def neighbours(vectors: np.ndarray) -> list[tuple[int, int]]:
-    """Return disjoint pairs of rows that differ by exchanging two numbers whose difference is 1.
+    """Return disjoint pairs of neighbouring rows, which become equal if two entries that differ by 1 are exchanged.
 
     Let u and v be such a pair and s = u + v. Then s·u = s·v = 2ρ - 1, and s·x <= 2ρ - 2 for every other vector x of the
     code: s·x >= 2ρ - 1 would put x within a distance of √½ from s/2. This point lies halfway between whole numbers in two

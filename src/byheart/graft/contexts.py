@@ -1,6 +1,6 @@
-"""Convert facts to contexts, which say which token follows which tokens.
+"""Convert facts to contexts. A context is a sequence of tokens, stored with the token that must follow it.
 
-No context may match at the beginning of another text.
+No context may match by mistake at the beginning of a text.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Fact:
     row: int
 
     def contexts(self) -> Iterable[tuple[Context, int]]:
-        """Yield each token of the answer, with all tokens before it."""
+        """Yield each token of the answer together with all tokens before it."""
         return ((self.tokens[:end], self.tokens[end]) for end in range(self.n_key, len(self.tokens)))
 
 
@@ -48,7 +48,8 @@ def merge_contexts(facts: Iterable[Fact]) -> dict[Context, int]:
 
 
 def inherited(following: Mapping[Context, int]) -> dict[Context, int | None]:
-    """Return, for each context, the token that its longest stored proper suffix predicts, or None if no suffix is stored.
+    """For each context, return the token that the longest of its shorter stored suffixes predicts, or None if no such suffix is
+    stored.
 
     If a text ends in several stored contexts, these are suffixes of one another, and the units of all of them are
     active. A unit adds the code of its own token and subtracts the code of the inherited token, so the sum is the
@@ -67,9 +68,9 @@ def twin_contexts(
 ) -> list[dict[int, Context]]:
     """Group the contexts that one unit could hold, by their first token.
 
-    They differ in their first token alone, add and subtract the same answers, and belong to the same rows, so that they
-    are forgotten together. Contexts with two equal tokens in a row are left out: at the beginning of a text a head may
-    read a mixture of tokens (see `check_beginnings`), which may lie between the codes of two tokens and all others.
+    Such contexts differ only in their first token, add and subtract the same answers, and belong to the same rows, so that they are
+    forgotten together. Contexts with two equal tokens in a row are left out: at the beginning of a text, a head may read a mixture
+    of tokens (see `check_beginnings`), and a unit for two contexts might accept this mixture.
     """
     rows: dict[Context, set[int]] = {}
     for fact in facts:
@@ -103,7 +104,7 @@ def first_token_pairs(twins: Iterable[Mapping[int, Context]]) -> list[tuple[int,
 def shared_units(
     following: Iterable[Context], twins: Iterable[Mapping[int, Context]], pairs: Iterable[tuple[int, int]]
 ) -> list[tuple[Context, ...]]:
-    """Return the contexts of each unit: two if their first tokens are a pair, else one."""
+    """Return the contexts that each unit holds: two contexts if their first tokens are a pair, otherwise one."""
     partner = {first: second for pair in pairs for first, second in (pair, pair[::-1])}
     twin = {
         context: group[partner[token]]
@@ -120,7 +121,7 @@ def shared_units(
 
 
 def check_beginnings(facts: Iterable[Fact]) -> None:
-    """Refuse facts that a shorter text could trigger at the beginning of a prompt.
+    """Refuse facts whose answer could also follow a part of the key at the beginning of a prompt.
 
     A head whose distance reaches before the beginning of a text reads another token of the text instead. Let the text
     be the tokens i, i + 1, ... of a fact, with i >= 1 and nothing before. The first missing token is read by a head

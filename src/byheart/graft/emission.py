@@ -3,10 +3,9 @@
 The proof that the result is exact, in the order of the computation. W is the width of the grafted network, d the
 width of the host, and ρ the squared norm of the codes.
 
-1. *Pins* are constant columns. In the memory's layers, Σ pins² = W·SCALE². All other squares vanish in this sum (less
-   than 2^40 compared with 2^80, in 24 bits), so RMSNorm divides by SCALE. Its weights are 1 for pins, SCALE for codes
-   and 0 for the host's columns, so the layers read pins/SCALE and the unchanged codes. No row of a memory layer
-   writes to the host's columns.
+1. *Pins* are constant columns. In the memory's layers, Σ pins² = W·SCALE². All other squares are too small to change this sum (less
+   than 2^40 compared with 2^80, in 24 bits), so RMSNorm divides by SCALE. Its weights are 1 for pins, SCALE for codes and 0 for the
+   host's columns, so the layers read pins/SCALE and the unchanged codes. No row of a memory layer writes to the host's columns.
 2. *Gather.* The softmax of each head is one-hot (see `heads`), so it copies codes exactly.
 3. *Move.* silu(128) = 128 and x·128/128 = x, so layer 0 moves the code of the token to the columns `got 0` exactly.
 4. *Match.* The gate of a context of m tokens is 256·Σ a_j·x_j - 128·(2mρ - 1): 128 if all m codes agree, and at most
@@ -48,14 +47,14 @@ Parts = dict[str, torch.Tensor]
 
 
 class HostTensors(Protocol):
-    """A source of the host's weights, which are read one at a time, in float32."""
+    """An object from which the host's weights are read one at a time, in float32."""
 
     def tensor(self, name: str) -> torch.Tensor: ...
 
 
 @dataclass
 class Growth:
-    """A bound on the host's last state and logits. It is computed from norms of the weights while these are written.
+    """A bound on the host's last state and logits. It is computed from norms of the weights, while the weights are being written.
 
     A state after RMSNorm with weights w has length at most √d·max|w|. Attention averages values, so it adds at most
     |O|·√group·|V| times this length. The feed-forward part adds at most |down|·|gate·n|·|up·n|, since |silu(x)| <=
@@ -101,8 +100,8 @@ class Growth:
 
 @dataclass(frozen=True)
 class Memory:
-    """The contents of the memory's layers: the codes of tokens, the contexts of each unit in order, and the kernel of
-    the heads.
+    """The contents of the memory's layers: the codes of tokens, the contexts that each unit holds, in order, and the rotary
+    frequencies that the heads use (`Kernel`).
     """
 
     layout: Layout
@@ -270,7 +269,7 @@ def _write_units(parts: Parts, memory: Memory, units: range) -> None:
 
 
 def _write_heads(parts: Parts, memory: Memory, layer: int) -> None:
-    """Write the weights of one group of heads per new key head.
+    """Write the weights of the memory's heads: one group for each new key head.
 
     The key is the constant 1, and the values are the codes gathered so far.
     """

@@ -87,7 +87,7 @@ def write_graft(
 
 
 def grafted_config(plan: GraftPlan, host: Host, precision: str) -> dict[str, Any]:
-    """Return the host's configuration with the new sizes and a declaration of what was added. Everything else is unchanged."""
+    """Return the host's configuration with the new sizes and a note about what was added. Everything else is unchanged."""
     shape, layout = plan.layout.grafted, plan.layout
     config = {
         key: value
@@ -148,10 +148,10 @@ def _write_shards(
 
 
 def _keep_host(kept: Path, host: Host, dtype: torch.dtype, progress: Progress) -> None:
-    """Store what removal needs.
+    """Store what is needed to remove the graft later.
 
-    Small files are copied. Of a weight file whose tensors the graft holds bit for bit, only the header and the norms
-    are stored.
+    Small files are copied. If the graft contains the tensors of a weight file bit for bit, only the file's header and the norms are
+    stored.
     """
     from safetensors.torch import save_file
 
@@ -184,7 +184,7 @@ def is_rescaled(name: str) -> bool:
 
 
 def is_used(name: str, tied: bool) -> bool:
-    """Return whether a tensor of the host's files is a weight of its network."""
+    """Return whether the host's network uses this tensor of its files."""
     return not (name.endswith("rotary_emb.inv_freq") or (tied and name == "lm_head.weight"))
 
 
@@ -210,7 +210,7 @@ def read_record(folder: Path) -> dict[str, Any]:
 
 
 def require_plain_name(name: str, folder: Path) -> None:
-    """Refuse a record in which the name of a host's file contains a folder."""
+    """Refuse a record in which a file name of the host contains a path."""
     if Path(name).name != name:
         raise corrupt(folder / RECORD, f"it names a file outside the folder: {name}")
 

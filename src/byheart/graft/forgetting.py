@@ -1,8 +1,7 @@
 """Remove single facts from a graft by setting the units of their contexts to zero. Every other bit stays the same.
 
-If a forgotten context is a suffix of a context that remains, the unit of the longer context subtracts an answer that
-is no longer added. The answer entries of this unit are therefore rewritten. A context that a remaining fact also
-needs is kept.
+If a forgotten context is a suffix of a context that remains, the unit of the longer context would subtract an answer that is no
+longer added. Its weights for the answer are therefore rewritten. A context that a remaining fact also needs is kept.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Forgotten:
 def forget_facts(
     checkpoint: FolderHost, reading: Reading, facts: Iterable[Fact], kept: Iterable[Fact], target: Path
 ) -> Forgotten:
-    """Write the weights without the contexts of `facts` to `target`, which is a copy of the checkpoint's folder."""
+    """In `target`, a copy of the checkpoint's folder, write the weights without the contexts of `facts`."""
     staying = {context for fact in kept for context, _ in fact.contexts()}
     going = {context for fact in facts for context, _ in fact.contexts()} - staying
     place = {unit.tokens: (unit.layer, unit.unit) for unit in reading.units}

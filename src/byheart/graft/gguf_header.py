@@ -122,7 +122,7 @@ class _Header:
         return WIDTHS[kind]
 
     def tensor(self) -> tuple[int, int]:
-        """Return where the next tensor begins and ends, in bytes from the end of the header."""
+        """Read the entry of the next tensor. Return where the tensor begins and ends, in bytes from the end of the header."""
         gguf = import_extra("gguf", "gguf", "reading a GGUF file")
         name, n_dimensions = self.text(), self.short()
         if n_dimensions > MOST_DIMENSIONS:

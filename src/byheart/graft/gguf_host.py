@@ -26,7 +26,7 @@ transformers pairs that are half a head apart.
 
 @contextmanager
 def opened_by_gguf(path: Path) -> Iterator[Any]:
-    """Yield a reader of the file after checking its header. Any exception of the package gguf becomes a clear refusal."""
+    """Yield a reader of the file after checking its header. Exceptions of the package gguf become clear error messages."""
     gguf = import_extra("gguf", "gguf", "reading a GGUF file")
     try:
         check_header(path)
@@ -81,7 +81,9 @@ def hugging_face_name(name: str) -> str:
 
 
 def to_halves(weight: np.ndarray, n_heads: int) -> np.ndarray:
-    """Reorder the rows of each head from neighbouring pairs to two halves."""
+    """Reorder the rows of each head: the two rows of a rotary pair are neighbours in GGUF, but in different halves in
+    transformers.
+    """
     parted = weight.reshape(n_heads, -1, 2, weight.shape[1])
     return np.ascontiguousarray(parted.swapaxes(1, 2).reshape(weight.shape))
 

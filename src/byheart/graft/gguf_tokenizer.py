@@ -1,9 +1,8 @@
 """Write the tokenizer of a grafted checkpoint for llama.cpp, copied from the host's GGUF file or converted from a
 tokenizer.json.
 
-llama.cpp splits a text before merging by built-in rules, which are chosen by name. A tokenizer.json is accepted only
-if its rules are literally those of one of these names. Any other is refused, because different splitting gives
-different tokens.
+Before merging, llama.cpp splits a text by one of its built-in sets of rules, which is chosen by name. A tokenizer.json is accepted
+only if its rules are exactly one of these sets. Any other is refused, because different rules would give different tokens.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ ORDINARY, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5  # kinds of tokens, by thei
 
 
 def cutting_rule(document: Mapping[str, Any]) -> str | None:
-    """Return the name in llama.cpp of the splitting rules of a tokenizer.json, or None if it has none."""
+    """Return the name that llama.cpp has for the splitting rules of a tokenizer.json, or None if it does not have these rules."""
     model, normalizer = document.get("model") or {}, document.get("normalizer")
     if model.get("type") != "BPE" or model.get("byte_fallback") or model.get("dropout"):
         return None
@@ -57,7 +56,7 @@ def _rule(step: Mapping[str, Any]) -> str:
 
 
 def write_tokenizer_of_gguf(writer: Any, source: Path) -> None:
-    """Copy all fields of a GGUF file about its tokenizer."""
+    """Copy all fields about the tokenizer from a GGUF file."""
     from gguf import GGUFValueType
 
     with opened_by_gguf(source) as reader:
@@ -70,7 +69,7 @@ def write_tokenizer_of_gguf(writer: Any, source: Path) -> None:
 
 
 def write_tokenizer_of_folder(writer: Any, folder: Path, tokenizer: Any, config: Mapping[str, Any]) -> None:
-    """Write the tokenizer.json of a folder in the fields of llama.cpp.
+    """Convert the tokenizer.json of a folder to the GGUF fields that llama.cpp reads.
 
     Raise `UsageError` if it splits texts by rules that llama.cpp lacks.
     """

@@ -63,7 +63,9 @@ class GraftPlan:
 
 
 def plan_graft(host: Host, tokenizer: Any, rows: Sequence[Row], *, bit_identical: bool = False) -> GraftPlan:
-    """Plan tokens, contexts, codes and sizes for `rows` in `host`. An error names the row that violates an assumption."""
+    """Plan how to store `rows` in `host`: tokens, contexts, codes and sizes. If a row violates an assumption, the error names
+    it.
+    """
     if not rows:
         raise DataError("there are no rows to store; give at least one.")
     return plan_facts(host, facts_of(tokenizer, rows), bit_identical=bit_identical)
@@ -108,7 +110,9 @@ def _assigned(
     pairs: Sequence[tuple[int, int]],
     rows: Sequence[tuple[int, int]],
 ) -> np.ndarray:
-    """Return the codes of the tokens `used`: neighbouring vectors for pairs of tokens, the rest in order."""
+    """Return the codes of the tokens `used`. Pairs of tokens get neighbouring vectors; all other tokens get the remaining ones in
+    order.
+    """
     row_of = {
         token: row
         for pair, both in zip(pairs, rows, strict=False)

@@ -2,8 +2,8 @@
 window of tokens.
 
 The head for distance j has the query A·e^(-i·f·j) and the key 1 in the pairs of the fastest rotary frequencies f. Its
-score at distance D is K(D - j) = A·Σ_f cos(f·(D - j)). The score at D = j leads every other distance by at least
-`margin`·n_pairs·A, and the score at D = j - 1 leads all smaller distances by at least as much. The second property
+score at distance D is K(D - j) = A·Σ_f cos(f·(D - j)). The score at D = j exceeds that at every other distance by at least
+`margin`·n_pairs·A, and the score at D = j - 1 exceeds those at all smaller distances by at least as much. The second property
 matters at the beginning of a text (see `contexts.check_beginnings`).
 """
 
@@ -43,13 +43,13 @@ class Kernel:
         return NATS * sqrt(head_dim) / (self.margin * len(self.frequencies) * scaling**2)
 
     def query(self, distance: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return both halves of the query of a head that reads `distance` tokens back, with amplitude 1."""
+        """Return the query, with amplitude 1, of a head that reads the token `distance` positions earlier, as two halves."""
         angles = np.array(self.frequencies) * distance
         return np.cos(angles), -np.sin(angles)
 
 
 def choose_kernel(frequencies: np.ndarray, max_positions: int, longest: int) -> Kernel:
-    """Choose the number of pairs with the largest margin, for texts of `max_positions` tokens and heads that read up
+    """Choose the number of rotary pairs that gives the largest margin, for texts of `max_positions` tokens and heads that read up
     to `longest` tokens back.
     """
     distances = np.arange(max(max_positions, longest + 2))
@@ -75,9 +75,9 @@ def choose_kernel(frequencies: np.ndarray, max_positions: int, longest: int) -> 
 
 @dataclass(frozen=True)
 class Gather:
-    """The reads of one layer.
+    """What the heads of one layer read.
 
-    From each of the `distances`, it copies the newest `n_copied` tokens that were gathered at that position.
+    From the position at each of the `distances`, the layer copies the newest `n_copied` tokens that were gathered there.
     """
 
     distances: tuple[int, ...]

@@ -1,4 +1,5 @@
-"""Read a host checkpoint, a Hugging Face folder or a GGUF file (see `gguf_host`), as if it were hostile.
+"""Read a host checkpoint: a Hugging Face folder, or a GGUF file (see `gguf_host`). The files may come from anyone, so everything is
+checked.
 
 Nothing is unpickled and no code of the checkpoint is run. Weights are read one tensor at a time.
 """
@@ -61,7 +62,7 @@ class Host(Protocol):
 
     @property
     def dtype(self) -> torch.dtype:
-        """The number type of most weights; float32 for a quantised file."""
+        """The number type of most weights. For a quantised file, it is float32."""
         ...
 
 
@@ -292,7 +293,9 @@ def check_shapes(found: Mapping[str, tuple[int, ...]], shape: Shape, where: Path
 
 
 def _is_harmless(name: str, shape: Shape) -> bool:
-    """Return whether a tensor has no effect: stored frequencies of old checkpoints, or a second copy of tied embeddings."""
+    """Return whether a tensor has no effect, because it holds the rotary frequencies of an old checkpoint or a second copy of tied
+    embeddings.
+    """
     return name.endswith("rotary_emb.inv_freq") or (shape.tied and name == "lm_head.weight")
 
 
@@ -326,7 +329,9 @@ def _places(path: Path) -> dict[str, Place]:
 
 
 def rotary(config: Mapping[str, Any]) -> tuple[np.ndarray, float]:
-    """Return the rotary frequencies of a host, fastest first, and the factor of its cosines, computed as in transformers."""
+    """Return the rotary frequencies of a host, fastest first, and the factor by which cosines are multiplied. Both are computed as
+    in transformers.
+    """
     from transformers import AutoConfig
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 

@@ -1,4 +1,4 @@
-"""Choose the sizes of a grafted network, and the columns of its residual stream.
+"""Choose the sizes of a grafted network, and what each column of its residual stream holds.
 
 0 .. d-1        the host's own stream, which the memory's layers do not change
 pins            constants whose squares sum to width·SCALE², so that RMSNorm divides by exactly SCALE
@@ -79,7 +79,7 @@ class Layout:
     def first_match_layer(self) -> int:
         """The first layer with units that match contexts.
 
-        This is the last gathering layer, but at least 1, since layer 0 moves the code.
+        This is the last layer that gathers tokens, but at least layer 1, because layer 0 moves the code of the token.
         """
         return max(1, len(self.gathers) - 1)
 
@@ -103,11 +103,11 @@ class Layout:
 
     @property
     def n_clearing(self) -> int:
-        """Number of units of the last memory layer that remove the constants and gathered codes from the stream."""
+        """The number of units in the last memory layer that remove constants and gathered codes from the stream."""
         return len(self.pins) + self.window * self.code.dimension
 
     def units_of_layer(self, layer: int) -> range:
-        """Return the numbers of the matching units in a memory layer."""
+        """Return the numbers of the units in a memory layer that match contexts."""
         first = (layer - self.first_match_layer) * self.grafted.inner
         return range(max(0, min(first, self.n_units)), max(0, min(first + self.grafted.inner, self.n_units)))
 
@@ -178,7 +178,9 @@ def _layouts(host: Shape, n_codes: int, window: int, n_units: int, bit_identical
 
 
 def _splits(inner: int, n_rows: int, least: int) -> Iterator[tuple[int, int]]:
-    """Yield inner widths, at least the host's, each with the number of layers that are needed to hold `n_rows` units."""
+    """Yield possible widths of the feed-forward part (at least the host's), each with the number of layers needed for `n_rows`
+    units.
+    """
     n_layers = ceil(n_rows / max(inner, least))
     while True:
         wide = max(inner, least, ceil(n_rows / n_layers))
@@ -190,11 +192,10 @@ def _splits(inner: int, n_rows: int, least: int) -> Iterator[tuple[int, int]]:
 
 
 def _width(used: int, n_heads: int) -> int:
-    """Return the smallest suitable width.
+    """Return the smallest suitable width of the residual stream.
 
     It must hold `used` columns and the pins. It must be a multiple of the number of heads, as transformers requires.
-    Its float32 inverse must be exact enough that a mean computed as sum·(1/width) gives the square of the pins'
-    scale.
+    In float32, the mean of squares, computed as sum·(1/width), must be exactly the square of the pins' scale.
     """
     step = np.lcm(n_heads, 8)
     width = int(-(-used // step) * step)

@@ -1,4 +1,4 @@
-"""Find the units of a grafted checkpoint that hold facts, as a `Location` each.
+"""Find the units of a grafted checkpoint that hold facts, and return a `Location` for each.
 
 A unit is identified by its weight in `up_proj`, which is a single number. If it is zero, the unit adds nothing.
 """
@@ -22,7 +22,7 @@ from byheart.process.progress import Progress, silent
 class Step:
     """One token of an answer:
 
-    `token` follows `tokens` because `units` are active. The unit of the longest context is the last.
+    `token` follows `tokens`, because `units` are active. The last of these is the unit of the longest context.
     """
 
     fact: str
@@ -56,7 +56,7 @@ def steps_of(folder: Path, facts: Sequence[str], progress: Progress = silent) ->
 def _chain(
     answers: Mapping[Tokens, int], units: Mapping[Tokens, StoredUnit], fact: str, prompt: Tokens
 ) -> list[Step]:
-    """Return the steps by which the graft continues a prompt."""
+    """Return the steps (one for each token) in which the graft continues a prompt."""
     lengths = sorted({len(tokens) for tokens in units})
     steps, said = [], prompt
     while said in answers:
@@ -68,7 +68,7 @@ def _chain(
 
 
 def locate(folder: str | Path, facts: str | Sequence[str], progress: Progress = silent) -> list[Location]:
-    """Return, for each token of each answer, the weights that hold it and the other given facts that share them.
+    """For each token of each answer, return the weights that hold it, and the other given facts that share these weights.
 
     If one stored key is a suffix of another, the units of both are active, and the unit of the longer key adds the
     difference. Both are listed.

@@ -1,8 +1,8 @@
-"""Compute what every entry of the queries of a memory's heads must be, from the other weights that were read.
+"""From the other weights that were read, compute what the queries of the memory's heads must be, entry by entry.
 
-How a head behaves follows from how much more the correct distance scores than every other. Comparing the entries with the numbers
-computed here shows that none was changed. All heads use the same amplitude; with it, the correct distance scores `NATS` more than
-any other before rounding. This module shares no code with the module that writes the queries.
+A head is correct if the right distance scores much more than every other. Comparing its entries with those computed here shows that
+none was changed. All heads use the same amplitude; with it, the correct distance scores `NATS` more than any other before rounding.
+This module shares no code with the module that writes the queries.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ It is larger than what float64 cosines, and sums in another order, differ by, an
 
 @dataclass(frozen=True)
 class HeadRead:
-    """A head of the memory, as read: its layer and number, its distance, and its query and key.
+    """A head of the memory, as read from the checkpoint: its layer and number, its distance, and its query and key.
 
     The query and the key are the weights of the first constant column, multiplied by that constant.
     """
@@ -79,7 +79,7 @@ def amplitude_of(
 
 
 def differing(found: np.ndarray, wanted: np.ndarray, largest: float, dtype: torch.dtype) -> list[int]:
-    """Return the places where a stored number differs from the wanted number rounded to `dtype`."""
+    """Return the indices at which a stored number differs from the wanted number, rounded to `dtype`."""
     low, high = (
         torch.from_numpy(wanted + sign * ROUNDING * largest).float().to(dtype).double().numpy()
         for sign in (-1, 1)

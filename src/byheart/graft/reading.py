@@ -1,10 +1,10 @@
-"""Read the memory of a grafted checkpoint from its weights alone: every stored context, and every weight that does
-not belong there.
+"""Read the memory of a grafted checkpoint from its weights alone. Find every stored context, and every weight that does not belong
+to a memory.
 
 The layers are executed symbolically. A column of the stream holds the host's state, a constant (a pin), one
 coordinate of the code of the token `offset` places back, or nothing. Heads must copy such columns from one distance,
-and units must move, clear or match them. This module shares no code with the one that writes grafts, and it needs no
-record, so the list shows what the checkpoint really holds.
+and units must move, clear or match them. This module shares no code with the one that writes grafts, and needs no record of what
+was written, so it finds what the checkpoint really holds.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ Tokens = tuple[int, ...]
 
 @dataclass(frozen=True)
 class StoredUnit:
-    """One unit. After `tokens`, it adds `change`, in units of the smallest message, to the code of the answer."""
+    """One unit. After `tokens`, it adds `change` to the code of the answer, where 1 stands for the smallest number that units
+    add.
+    """
 
     tokens: Tokens
     change: tuple[int, ...]
@@ -62,7 +64,7 @@ class Reading:
     faults: list[str] = field(default_factory=list)
 
     def token_of(self) -> dict[tuple[int, ...], int]:
-        """The token of each code that belongs to only one token."""
+        """For each code that only one token has, this token."""
         _, first, counts = np.unique(self.codes, axis=0, return_index=True, return_counts=True)
         return {tuple(self.codes[i].tolist()): int(i) for i, n in zip(first, counts, strict=True) if n == 1}
 
@@ -175,7 +177,7 @@ class _Follower:
         self._follow_units()
 
     def _constant(self, weights: np.ndarray, pin: int = 0) -> np.ndarray:
-        """Return what these rows read from one constant column."""
+        """Return what these rows of weights read from one constant column."""
         return np.asarray(weights[:, self.pin_columns[pin]] * self.pin_sizes[pin])
 
     def _only_first_pin(self, weights: np.ndarray) -> np.ndarray:
@@ -240,9 +242,10 @@ class _Follower:
             self.offset[column], self.coordinate[column] = offset, coordinate
 
     def _distance(self, query: np.ndarray, key: np.ndarray, head: int) -> int:
-        """Return how many tokens back a head reads.
+        """Return the distance of the token that a head reads.
 
-        Also return the lead of this distance over all others, and the lead of the next smaller distance over all smaller ones.
+        Also return by how much the score at this distance exceeds those at all others, and by how much the score at the next
+        smaller distance exceeds those at all smaller ones.
         """
         if not (self._only_first_pin(query).all() and self._only_first_pin(key).all()):
             self.fault("self_attn.q_proj.weight", f"head {head} depends on more than the distance")
@@ -409,10 +412,11 @@ class _Follower:
                 self.found.append(((first, *rest_of_context), messages[row], self.layer, int(unit)))
 
     def _tokens_with(self, doubled: Tokens) -> Tokens:
-        """Return the tokens that a unit accepts at one place: one whose code is half of `doubled`, or two with this mean.
+        """Return the tokens that a unit accepts at one position: one token whose code is half of `doubled`, or two tokens whose
+        codes have this mean.
 
-        The codes of two are next to each other: their mean has two coordinates of one size halfway between whole
-        numbers. Of the four vectors at this distance two have the length of codes, and no code is nearer.
+        The codes of two such tokens are neighbours. Their mean has two coordinates, equal in magnitude, that are halfway between
+        whole numbers. Of the four whole-number vectors closest to it, two have the length of codes, and no code is closer.
         """
         if doubled not in self.accepted:
             halves = [place for place, number in enumerate(doubled) if number % 2]
@@ -430,7 +434,7 @@ class _Follower:
     def end(self) -> None:
         """Check that the memory passes nothing to the host's layers except the answer.
 
-        The shortest context inherits no answer, so it determines the scale of the message.
+        The shortest context subtracts no inherited answer, so it determines the scale of what units add.
         """
         told = [item for item in self.found if item[1].any()]
         if told:

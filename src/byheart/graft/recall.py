@@ -1,4 +1,4 @@
-"""Run a grafted checkpoint in transformers: on every fact, alone and after other text, and on ordinary text compared
+"""Run a grafted checkpoint in transformers: on every fact (alone and after other text), and on ordinary text, where it is compared
 with the host.
 """
 
@@ -24,7 +24,7 @@ BATCH, BLOCK = 32, 256
 class TextComparison:
     """A comparison of the logits of graft and host on ordinary text.
 
-    The host's own noise is the difference between its logits with and without a cache, and in bfloat16 and float32.
+    The host's own noise is how much its logits differ with and without a cache, and between bfloat16 and float32.
     """
 
     positions: int
@@ -64,7 +64,7 @@ def host_network(host: Host, dtype: torch.dtype, device: str) -> Any:
 
 @torch.no_grad()
 def wrong_facts(network: Any, facts: Sequence[Fact], before: Sequence[int], progress: Progress) -> list[int]:
-    """Return the rows of the facts whose answer does not follow `before` and the key under greedy decoding.
+    """Return the rows of the facts whose answer greedy decoding does not generate after `before` and the key.
 
     Batches are padded on the left.
     """
@@ -97,7 +97,8 @@ def compare_text(
 ) -> TextComparison:
     """Compare the logits at every position of a text, in blocks. `wide` is the host in float32.
 
-    `beyond noise` counts the positions with another argmax at which the host's lead is more than twice the noise.
+    `beyond noise` counts the positions at which the likeliest token differs although its lead in the host is more than twice the
+    noise.
     """
     usable = len(tokens) // BLOCK * BLOCK or len(tokens)
     blocks = torch.tensor(tokens[:usable]).view(-1, min(BLOCK, usable)).to(network.device)

@@ -1,4 +1,4 @@
-"""Prove, tensor by tensor, that a grafted checkpoint is its host plus these contexts and nothing else.
+"""Prove, tensor by tensor, that a grafted checkpoint is its host with these contexts added, and nothing else.
 
 This code is independent of the code that writes grafts.
 
@@ -37,7 +37,9 @@ UNREAD = ("torch_dtype", "dtype", "layer_types", "_name_or_path", "byheart_graft
 def structural_faults(
     grafted: FolderHost, host: Host, reading: Reading, wanted: Mapping[Tokens, int], progress: Progress
 ) -> list[str]:
-    """Yield every difference between `grafted` and `host` with the contexts `wanted`. Each fault names its place."""
+    """Yield every difference between `grafted` and what it should be: `host` with the contexts `wanted`. Each fault says where it
+    is.
+    """
     faults = [*reading.faults, *_config_faults(grafted, host, reading), *_context_faults(reading, wanted)]
     if not np.array_equal(reading.host_columns, np.arange(host.shape.width)):
         faults.append(
@@ -101,7 +103,7 @@ class _Comparison:
         return [name for name in self.grafted.places if self._host_name(name) is not None]
 
     def _host_name(self, name: str) -> str | None:
-        """Return the name of the host's tensor that a tensor of the graft holds.
+        """Return the name of the host's tensor to which a tensor of the graft corresponds.
 
         Return None for tensors of the memory and for unused copies.
         """

@@ -24,7 +24,7 @@ HISTORIES: tuple[list[dict[str, str]], ...] = (
 
 @dataclass(frozen=True)
 class KeyFormat:
-    """How to make a prompt from a key, and which token `end`, if any, follows the answer.
+    """How a key becomes a prompt, and which token `end`, if any, follows the answer.
 
     `before` and `after` are the texts around the key. With `spaced`, the prompt is also stored with a space before
     it, as it is tokenized inside a text.
@@ -120,7 +120,7 @@ def _common_start(first: str, second: str) -> str:
 
 
 def _end_of_turn(tokenizer: Any) -> int:
-    """Return the first token that the template puts after an assistant's message."""
+    """Return the first token that the chat template puts after an assistant's message."""
     said = [{"role": "user", "content": "alpha"}, {"role": "assistant", "content": CONTENT}]
     rest = _render(tokenizer, said, False).rsplit(CONTENT, 1)[1]
     tokens = encode(tokenizer, rest)

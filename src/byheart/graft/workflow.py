@@ -181,7 +181,7 @@ def forget(
     progress: Progress = silent,
     **columns: str | None,
 ) -> Forgotten:
-    """Write the graft in `folder` to `output`, without the rows of `data` that have these keys."""
+    """Write to `output` the graft in `folder` without those rows of `data` that have these keys."""
     checkpoint, tokenizer = FolderHost(folder), load_tokenizer(folder)
     rows = read_rows(data, tokenizer, asking_of(folder), **columns)
     missing = sorted(set(keys) - {row.key for row in rows})

@@ -30,7 +30,7 @@ def find_matrix(network: Network, name: str) -> Weights:
 
 
 def shape_of(weights: Weights) -> tuple[int, int]:
-    """Return (rows, columns). A vector counts as one column, and all leading axes together count as rows."""
+    """Return (rows, columns). A vector counts as one column. All axes but the last together count as rows."""
     shape = tuple(int(size) for size in weights.shape)
     if len(shape) == 1:
         return shape[0], 1
@@ -112,7 +112,7 @@ def change_weights(
 
 
 def show(value: Fraction) -> str:
-    """Format a weight for people: whole numbers and short fractions exactly, others as the nearest float."""
+    """Format a weight for display: whole numbers and short fractions exactly, others as the nearest float."""
     if value.denominator == 1 and abs(value) < 10**18:
         return f"{value.numerator:,}"
     try:
@@ -162,10 +162,10 @@ def _replace(network: Network, name: str, weights: Weights) -> Network:
 
 @dataclass(frozen=True, eq=False)
 class WeightChanges:
-    """Which weights of two networks differ.
+    """The weights in which two networks differ.
 
-    same_shape  whether both have tensors of the same names and shapes; if not, all weights count as different and
-                none is listed
+    same_shape  whether both networks have tensors of the same names and shapes. If not, all weights count as different, and none is
+                listed
     n_weights   number of weights of the first network
     indices     indices of the weights that differ, by tensor
     """
@@ -204,7 +204,7 @@ def compare_weights(left: Network, right: Network) -> WeightChanges:
 
 
 def _flat(weights: Weights, at: tuple[int, ...]) -> tuple[int, int]:
-    """Convert an index to row and column. All leading axes together count as rows."""
+    """Convert an index to row and column. All axes but the last together count as rows."""
     return int(np.ravel_multi_index(at[:-1], weights.shape[:-1])), at[-1]
 
 

@@ -1,9 +1,9 @@
 """Find the weights that hold the facts of a `llama` model. These are words of its tables, named as in the checkpoint.
 
 At each token of an answer, a few units of the table layers are active. An active unit multiplies its gate by the
-product of its weights and the residual stream. Each weight that meets a non-zero column of the stream is a word that
-is read. Then the layers after the tables run again, each time with one word set to zero. The words whose absence
-changes the next token hold the fact.
+product of its weights and the residual stream. A weight that is multiplied by a non-zero column of the stream is a word that is
+read. Then the layers after the tables run again, each time with one word set to zero. The words whose absence changes the next
+token hold the fact.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from byheart.network.llama.spec import weight_name
 def locate_in_checkpoint(
     llama: Llama, notes: Mapping[str, Any], encoded: np.ndarray, names: Sequence[str], n_asked: int
 ) -> Locations:
-    """Find the words that hold each token of each answer, and its end token."""
+    """For each token of each answer, including the end token, find the words that hold it."""
     layers = table_layers(llama, notes)
     prompts = [full_prompt(llama, row[row != llama.spec.pad].tolist()) for row in encoded]
     answers = generate(llama, prompts, llama.backend)
@@ -85,9 +85,9 @@ def table_layers(llama: Llama, notes: Mapping[str, Any]) -> range:
 def _words_read(
     machine: Machine, tables: range, ids: np.ndarray, starts: np.ndarray, asked: np.ndarray
 ) -> tuple[np.ndarray, ...]:
-    """Run the model on some texts.
+    """Run the model on some texts and find the words that decide the next tokens.
 
-    Return the position, layer, cell and value of each word that decides a next token, and all next tokens.
+    Return the position, layer, cell and value of each of these words, and all next tokens.
     """
     llama = machine.llama
     stream = machine.stream_before(tables.start, ids, starts, asked)

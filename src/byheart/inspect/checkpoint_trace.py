@@ -72,7 +72,7 @@ def _snapshots(machine: Machine, ids: np.ndarray) -> list[Snapshot]:
 
 
 def registers_of_llama(machine: Machine, record: Mapping[str, Any]) -> tuple[Register, ...]:
-    """Return the columns of the stream by name. A reused column is listed under each of its names."""
+    """Return the columns of the residual stream by name. A column that is reused is listed under each of its names."""
     notes = record.get("notes")
     starts = notes.get("channel starts") if isinstance(notes, Mapping) else None
     hidden, n_pinned = machine.llama.spec.hidden, int(machine.pinned.columns.sum())
@@ -96,8 +96,8 @@ def registers_of_llama(machine: Machine, record: Mapping[str, Any]) -> tuple[Reg
 
 
 def stages_of_llama(llama: Llama, machine: Machine, record: Mapping[str, Any]) -> tuple[Stage, ...]:
-    """Describe what the layers do: those before the tables gather tokens and compute the address, those after them
-    choose the next token.
+    """Describe what the layers do. Those before the tables gather tokens and compute the address; those after them choose the next
+    token.
     """
     notes = record.get("notes")
     tables = table_layers(llama, notes if isinstance(notes, Mapping) else {})

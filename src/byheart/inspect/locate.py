@@ -31,9 +31,8 @@ def locate(
     """Find the weights that hold each known input.
 
     names    the names of the inputs
-    n_asked  how many inputs, counted from the first, to locate (default: all); the others are only named if they
-             share a location. If an input to locate is unknown, `UsageError` is raised; other unknown inputs are
-             ignored.
+    n_asked  how many inputs, counted from the first, to locate (default: all). The others are named if they share a location.
+             `UsageError` is raised if an input to locate is unknown; other unknown inputs are ignored.
     """
     n_asked = len(names) if n_asked is None else n_asked
     notes = record.get("notes")
@@ -105,6 +104,6 @@ def locate_in_tables(
 
 
 def _first_positions(samples: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Return, for each labelled token, the position of the first token of its input after the padding."""
+    """For each labelled token, return the position of the first token of its input that is not padding."""
     first = np.searchsorted(samples, samples)
     return np.asarray(positions[first])

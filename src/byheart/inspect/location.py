@@ -1,6 +1,6 @@
 """The location of a fact: one weight or, in the theorem's models, the layers over which the fact is spread.
 
-A weight is a location of a fact if setting this weight to zero, and nothing else, changes the answer. A weight that
+A weight is a location of a fact if setting only this weight to zero changes the answer. A weight that
 the network reads without effect on the answer is not a location.
 """
 
@@ -35,10 +35,10 @@ class Location:
     value       value of the weight; None if there is no index
     powers      if the fact has its own bits in the weight, the exponents of these bits; empty if all bits belong to it
     lemma       in the theorem's models, what the layers do and the lemma that says so
-    zeros       True if setting any one of the fact's weights to zero changes the answer, but setting all of them to zero gives
-                the same answer again; None if this was not computed, as in a Llama
-    sharing     the other facts, of those given, with the same location: setting this weight to zero changes their
-                answers too. If there is no index, the other facts in the same layers
+    zeros       True if zeros happen to encode the answer: setting any one of the fact's weights to zero changes the answer, but
+                setting all of them to zero does not. None if this was not computed, as for a Llama
+    sharing     those of the other given facts that have the same location: setting this weight to zero also changes their answers.
+                If there is no index, the other facts in the same layers
     """
 
     fact: str
@@ -85,13 +85,13 @@ class Locations(Sequence[Location]):
     """A sequence of the locations of some facts, ordered by fact. A `Location` object is made when it is accessed.
 
     facts     names of the facts; the first `n_asked` have their locations here, and the others may share them
-    answers   the answer tokens that occur; `answer` is the index into them for each location
-    places    the places that occur; `place` is the index into them for each location
+    answers   the distinct answer tokens; for each location, `answer` is an index into them
+    places    the distinct places; for each location, `place` is an index into them
     cells     index of each weight in its tensor; -1 if there is none
     values    values of the weights
     fields    for each kind of field, first and last (exclusive) exponent of the fact's own bits; an empty range if
               there are none
-    zeros     for each fact, whether setting all its weights to zero gives the same answer
+    zeros     for each fact, whether zeros encode its answer (see `Location`)
     """
 
     facts: tuple[str, ...]
@@ -152,7 +152,7 @@ class Locations(Sequence[Location]):
 
     @cached_property
     def _groups(self) -> tuple[np.ndarray, list[tuple[int, ...]]]:
-        """Number the distinct locations. Return the number of each location, and the facts at each number, in order."""
+        """Number the distinct locations. Return the number of each location and, for each number, the facts there, in order."""
         key = self.place.copy()
         for axis in self.cells.T:
             key = key * (int(axis.max(initial=0)) + 2) + axis + 1
@@ -192,7 +192,7 @@ class Locations(Sequence[Location]):
 
 @lru_cache(maxsize=1 << 12)
 def _powers(ranges: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
-    """Return the exponents in some ranges, whose upper ends are exclusive."""
+    """Return the exponents in these ranges. Upper ends are exclusive."""
     return tuple(power for first, stop in ranges for power in range(first, stop))
 
 
@@ -204,7 +204,7 @@ def gather(
     found: Sequence[Mapping[str, np.ndarray]],
     zeros: Bool[np.ndarray, " n_facts"] | None = None,
 ) -> Locations:
-    """Join the columns that were found in batches to one table, sorted by fact and position."""
+    """Join columns that were found in batches into one table, sorted by fact and position."""
     columns = {name: np.concatenate([each[name] for each in found]) for name in found[0]}
     order = np.lexsort((columns["position"], columns["fact"]))
     sorted_columns = {name: each[order] for name, each in columns.items()}

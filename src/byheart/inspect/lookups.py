@@ -88,7 +88,7 @@ def _last_lookup(stages: Sequence[Stage]) -> tuple[Stage, list[Stage]]:
 def _values_before(
     network: Transformer, layer: int, channel: int, encoded: np.ndarray, last_only: bool
 ) -> list[Fraction]:
-    """Return the exact values of a channel before a layer, for all tokens of each input or only the last."""
+    """Return the exact values of a channel before a layer, for all tokens of each input or only for the last one."""
     row = SparseMatrix.of((1, network.model_width), {(0, channel): 1})
     w_out: Weights = row if network.precision == "exact" else row.toarray().astype(network.precision)
     before = replace(network, layers=network.layers[:layer], w_out=w_out)

@@ -59,7 +59,7 @@ def snapshots(network: Transformer, encoded: np.ndarray, *, last_only: bool) -> 
 
 
 def output_of(network: Transformer, stream: Stream) -> np.ndarray:
-    """Return the output of the network from the last stream: one number per token."""
+    """Return the output of the network, one number per token, given the stream after the last layer."""
     kept = stream[1:] if network.extra is not None and len(stream) > 1 else stream
     return np.asarray(_apply(network.w_out, kept)[:, 0])
 

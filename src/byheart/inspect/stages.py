@@ -35,7 +35,7 @@ ENTRANCE = -1
 class Stage:
     """Layers `first` to `last`, both inclusive and counted from 0 as in `module.layers`. -1 is the input of the first layer.
 
-    lemma  what the proof of the theorem promises about these layers, if it mentions them
+    lemma  what the theorem's proof states about these layers, if anything
     """
 
     kind: str
@@ -117,7 +117,7 @@ def registers_of(network: Transformer, record: Mapping[str, Any]) -> tuple[Regis
 
 
 def _slots(network: Transformer, notes: Mapping[str, Any]) -> tuple[str, tuple[str, ...]] | None:
-    """Return the layout of a `retrieval` network, and its registers before those of the words."""
+    """Return the layout of a `retrieval` network, and the names of the registers that come before those of words."""
     n_channels, n_parts = notes.get("channels"), notes.get("parts", 1)
     if type(n_channels) is not int or type(n_parts) is not int:
         return None
@@ -232,8 +232,8 @@ def _kajitsuka_sato(network: Transformer, notes: Mapping[str, Any]) -> list[Stag
 
 
 def _lookup(n_groups: int, size: int, start: int, stop: int, what: str, stages: list[Stage]) -> bool:
-    """Return the stages of one lookup: finding the group, opening it, and the extraction, test and answer for each
-    entry of a group.
+    """Return the stages of one lookup: find the group, open it, and for each entry extract its key and label, compare the key, and
+    add the label.
     """
     if n_groups == 0:
         return start == stop

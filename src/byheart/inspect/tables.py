@@ -1,12 +1,12 @@
 """Find the weights that hold the facts of a `retrieval` model: the words of its tables.
 
-From the model's record, only the shape of the tables is needed. The network is run, and its residual stream is read:
-the active unit of a table gives the row, the word registers that are open before the words are summed give the
-channels, and the last digit of z gives the plane. Then the layers that read the label run again, each time with one
-word set to zero. The words whose absence changes the answer hold the fact.
+Only the shape of the tables is taken from the model's record. Everything else is read from the residual stream while the network
+runs: the active unit of a table is the row; the word registers that are not masked before the words are summed are the channels;
+and the last digit of z is the plane (the bits of a word that hold the label). Then the layers that read the label run again, each
+time with one word set to zero. The words whose absence changes the answer hold the fact.
 
-During the first run, all words are set to zero, because nothing before the sum of the words depends on them. Every
-number is then exact in float64, even if the words of an exact model are long.
+During the first run, all words are set to zero. Nothing before the sum of the words depends on them, and every number is then exact
+in float64, even if the words of an exact model are long.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ Zeroed = Mapping[int, Bool[np.ndarray, "n_tokens n_words"]]
 class TableShape:
     """The place and shape of the tables of a network, from the notes of its construction.
 
-    tables   layer of each segment; in a dual table, both segments are in the same layer
-    sums     layer that sums the words of each part, in the order of parts
+    tables   the layer of each segment (table); in a dual table, both segments are in the same layer
+    sums     for each part of the label, in order, the layer that sums its words
     fields   the kinds of fields: first the field of all labels, then the fields that continue rare labels
     rare     which labels continue in these fields
     gate     output of an active unit of a dual table; 1 in a chain
@@ -77,23 +77,25 @@ class TableShape:
 
     @property
     def places(self) -> list[tuple[int, str]]:
-        """The layer and name of each matrix that holds words, ordered by segment, then by part."""
+        """The layer and name of each matrix that holds words, ordered by segment (table) and then by part of the label."""
         layers = [self.parts or (table,) for table in self.tables]
         return [(layer, self.matrix(segment)) for segment, each in enumerate(layers) for layer in each]
 
     def place_of(self, segment: int, registers: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
-        """Return the index, among these matrices, of the one whose words are read into each register."""
+        """For each register, return the index in `places` of the matrix whose words are read into it."""
         if not self.parts:
             return np.full(len(registers), segment)
         return segment * len(self.parts) + registers // self.n_channels
 
     def channel_of(self, registers: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
-        """The channel of the residual stream that a word is read into; parts with tables of their own share channels."""
+        """Return the channel of the residual stream into which a word is read. If each part of a label has its own table, all parts
+        use the same channels.
+        """
         return self.n_slots + (registers % self.n_channels if self.parts else registers)
 
     @property
     def sum_channels(self) -> slice:
-        """The columns of the residual stream that hold the sums of the parts, if each part has its own table."""
+        """If each part of a label has its own table, the columns of the residual stream that hold the sums of the parts."""
         return slice(self.n_slots - self.n_constants - len(self.parts), self.n_slots - self.n_constants)
 
     @property
@@ -134,7 +136,7 @@ class TableReads:
     stream: Shaped[np.ndarray, "n_tokens model_width"]
 
     def weights(self, segment: int) -> Shaped[np.ndarray, "n_rows n_words"]:
-        """Return the weights that hold the words of a segment; the words of a row are ordered by part."""
+        """Return the weights that hold the words of a segment (table). The words of a row are ordered by part of the label."""
         return self._weights[segment]
 
     @cached_property
@@ -149,7 +151,7 @@ class TableReads:
         return [np.concatenate(found[at : at + n_parts], axis=1) for at in range(0, len(found), n_parts)]
 
     def words(self, segment: int) -> Shaped[np.ndarray, "n_rows n_words"]:
-        """Return the words of a segment as integers, which may have any length in exact models."""
+        """Return the words of a segment (table) as integers. In exact models, they may have any length."""
         return self._words[segment]
 
     @cached_property
@@ -169,7 +171,8 @@ class TableReads:
     ) -> Int[np.ndarray, "n n_kinds 2"]:
         """Return the ranges of bits (upper ends exclusive) that hold the label of each token in a word.
 
-        These are the bits of its field of each kind that its class uses, and that its register holds.
+        A class may use several kinds of fields; these are the bits of the token's field of each kind, as far as its register holds
+        them.
         """
         shape = self.shape
         reached = np.array([each for _, each in split_labels(classes, shape.rare)])
@@ -190,7 +193,7 @@ class TableReads:
         registers: Int[np.ndarray, " n"],
         classes: Int[np.ndarray, " n"],
     ) -> Int[np.ndarray, "n n_kinds 2"]:
-        """Return the same ranges as exponents of the weights of a segment: bit b of a word has the value 2^b / scale."""
+        """Like `bits`, but return exponents of the weights of a segment: bit b of a word has the value 2^b / scale."""
         scale = self.shape.scale(segment)
         shift = scale.numerator.bit_length() - scale.denominator.bit_length()
         if scale != Fraction(2) ** shift:  # the bits of the word are not bits of the weight
@@ -198,7 +201,9 @@ class TableReads:
         return self.bits(tokens, registers, classes) - shift
 
     def cells(self) -> Iterator[tuple[int, Int[np.ndarray, " n"], Int[np.ndarray, " n"]]]:
-        """Return each weight that a token may read, as (segment, token, word register), ordered by segment and part."""
+        """Return each weight that a token may read, as (segment, token, word register), ordered by segment (table) and part of the
+        label.
+        """
         n_runs = self.shape.n_limbs * len(self.shape.sums)
         for segment in range(len(self.shape.tables)):
             # a masked word may hide that one of its limbs is read, so all weights that a token could read are tried
@@ -250,7 +255,7 @@ class TableReads:
         )
 
     def _cell_numbers(self, segment: int, tokens: np.ndarray, registers: np.ndarray) -> np.ndarray:
-        """Return a number for each pair of an input and a word."""
+        """Number the pairs of an input and a word."""
         table = self.words(segment)
         words = self.rows[tokens, segment] * table.shape[1] + registers
         return np.asarray(self.samples[tokens] * table.size + words)
@@ -267,7 +272,7 @@ class TableReads:
         return np.concatenate([np.zeros(0, dtype=np.int64), *found])
 
     def _stream(self, tokens: np.ndarray, without: Zeroed) -> np.ndarray:
-        """Return the stream before the words are summed, with some words of each token left out.
+        """Return the residual stream before the words are summed, with some words of each token set to zero.
 
         In a dual table, attention has already added the words of the input weights: x holds WORD_SCALE times their sum.
         If each part of a label has its own table, the words of a part are already summed, in a register of that part.
@@ -300,7 +305,9 @@ class TableReads:
 
 
 class _Tail:
-    """The layers of a network from a given one on, as a network of their own. Its input is the stream at that layer."""
+    """The last layers of a network, from a given one on, as a network of their own. Its input is the residual stream before that
+    layer.
+    """
 
     def __init__(self, network: Transformer, first: int) -> None:
         self.network, self.first = network, first
@@ -433,7 +440,7 @@ def table_shape(network: Transformer, notes: Mapping[str, object]) -> TableShape
 
 
 def _shape_of_parts(network: Transformer, read: _Notes) -> TableShape:
-    """Return the same for a network in which each part of a label has its own table."""
+    """Like `table_shape`, for a network in which each part of a label has its own table."""
     n_after = len(network.layers) - read.sum + 1
     sums = [read.sum - part * n_after for part in range(read.parts)]
     layers = [network.layers[at] if 0 <= at < len(network.layers) else None for at in (*read.tables, *sums)]
@@ -490,10 +497,10 @@ def _count_limbs(network: Transformer, read: _Notes) -> int:
 
 
 def _sum_width(read: _Notes, fields: Sequence[LabelField], n_limbs: int) -> int:
-    """Return the number of units of the layer that sums the words: one per word, one per register it clears, and some
-    for the planes of the highest kind of field.
+    """Return the number of units of the layer that sums the words: one for each word, one for each register that it clears, and
+    some for the planes (bit fields) of the highest kind.
 
-    If weights are stored in few bits, there is one more unit, which clears the remainder of the table.
+    If weights are stored in few bits, one more unit clears what the table leaves in a register.
     """
     highest = fields[-1]
     n_place_units = (highest.n_planes - 1) * (2 if highest.below > 1 else 1)
@@ -501,7 +508,7 @@ def _sum_width(read: _Notes, fields: Sequence[LabelField], n_limbs: int) -> int:
 
 
 def _without_words(network: Transformer, shape: TableShape) -> Transformer:
-    """Return the layers before the first sum, with all words set to zero."""
+    """Return the layers before the first sum of words, with all words set to zero."""
     layers = list(network.layers[: min(shape.sums)])
     for table, name in shape.places:
         layer = layers[table]
@@ -526,7 +533,9 @@ def _cleared(weights: Weights, first: int, axis: int) -> Weights:
 def _watch(
     plan: AnswerPlan, batch: np.ndarray, shape: TableShape, last_only: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Run a batch. Return the rows, open channels, planes and stream of each labelled token."""
+    """Run a batch. For each labelled token, return its rows, the channels that are not masked, its planes (bit fields) and its
+    residual stream.
+    """
     words = slice(shape.n_slots, shape.n_slots + shape.n_channels)
     labelled = slice(-1, None) if last_only else slice(1 if shape.is_dual else 0, None)
     rows: list[torch.Tensor] = []

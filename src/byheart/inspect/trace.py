@@ -60,7 +60,7 @@ class Trace:
 
     @cached_property
     def channels(self) -> Mapping[str, int]:
-        """The channel of each register, which is a column of the stream. A channel may have other names in other layers."""
+        """The channel (column of the residual stream) of each register. In other layers, a channel may have other names."""
         return {
             name: channel
             for channel, register in enumerate(self.registers)
@@ -72,9 +72,9 @@ class Trace:
         return self.entrance if layer == ENTRANCE else self.layers[layer]
 
     def values(self, register: str, token: int = -1) -> list[Any]:
-        """Return the values of a register of a token, before the first layer and after each layer.
+        """Return the values that one register of one token has before the first layer and after each layer.
 
-        The list ends where the token is dropped, because no later layer reads it.
+        A token that no later layer reads is dropped; the list ends there.
         """
         if register not in self.channels:
             raise UsageError(
@@ -86,7 +86,7 @@ class Trace:
         return [snapshot.stream[token, channel] for snapshot in (self.entrance, *self.layers)]
 
     def state(self, layer: int, token: int = -1) -> dict[str, Any]:
-        """Return the value of every register of a token after a layer, by name."""
+        """Return the values of all registers of one token after a layer, by the name of the register."""
         row = self.behind(layer).stream[token]
         return {register.name: value for register, value in zip(self.registers, row, strict=True)}
 
@@ -134,7 +134,7 @@ def trace(memoriser: Memoriser, record: Mapping[str, Any], text: str) -> Trace:
 
 
 def encode_question(memoriser: Memoriser, text: str) -> np.ndarray:
-    """Return the token ids of a text, in the form that the network takes."""
+    """Encode a text as the network's input: an array of token ids."""
     tokenizer = memoriser.tokenizer
     if tokenizer is None:
         raise UsageError("this model has no tokenizer, so it cannot take a text.")

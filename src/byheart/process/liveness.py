@@ -75,12 +75,12 @@ def end_with_parent(parent: int) -> None:
 
 @contextmanager
 def children_ignore_interrupts() -> Iterator[None]:
-    """Start processes in this block without Ctrl-C.
+    """Make processes that are started in this block ignore Ctrl-C.
 
-    A terminal sends Ctrl-C to all processes; here the parent alone handles it and ends its children.
+    A terminal sends Ctrl-C to all processes. Here, only the parent handles it, and ends its children.
 
-    A signal that is blocked when a process starts stays blocked in that process. In this process, the signal waits
-    until the block ends.
+    The block does this by blocking the signal, which new processes inherit. In this process, a signal that arrives waits until the
+    block ends.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

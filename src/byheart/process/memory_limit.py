@@ -1,4 +1,4 @@
-"""The limit on the memory that one input may take. The need is computed before memory is allocated."""
+"""Limit the memory that one input may take. How much it would take is computed before any memory is allocated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Show progress while large packages are imported and kernels are compiled, counted in modules loaded and passes run."""
+"""Show progress while large packages are imported and kernels are compiled, by counting imported modules and compiler passes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def kernels_told(progress: Progress, n_passes: int) -> Iterator[None]:
         n_done = 0
 
         def on_start(self, event: Any) -> None:
-            """A pass counts when it ends."""
+            """Do nothing; a pass is counted when it ends."""
 
         def on_end(self, event: Any) -> None:
             self.n_done += 1

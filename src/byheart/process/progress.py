@@ -63,7 +63,7 @@ def in_stage(progress: Progress, stage: str) -> Progress:
 
 
 def part_of(progress: Progress, start: float, stop: float) -> Progress:
-    """Return the callback for a part of the work, which covers the shares from `start` to `stop` of the whole."""
+    """Return the callback for one part of the work, which takes the whole from the share `start` to the share `stop`."""
 
     def tell(done: int, total: int, stage: str = "", /) -> None:
         progress(round(PARTS * (start + (stop - start) * done / max(1, total))), PARTS, stage)

@@ -137,7 +137,7 @@ def results_on_cluster(
 def helpers(n_processes: int, target: Callable[..., None], *arguments: Any) -> Iterator[None]:
     """Run `target` in `n_processes` processes of this machine while the block runs. If this process ends, they end too.
 
-    After the block, the processes have a moment to finish.
+    At the end of the block, the processes have a moment to finish.
     """
     context = get_context("spawn")
     started = []

@@ -1,1 +1,1 @@
-"""Read options, documents, specifications and results safely, even if someone made them to do harm."""
+"""Read options, documents, specifications and results safely, even if they were written to do harm."""

@@ -1,4 +1,4 @@
-"""Read a JSON object field by field. The document may be hostile, so `reader.read_value` checks each value.
+"""Read a JSON object field by field. The document may come from anyone, so `reader.read_value` checks each value.
 
     Fields(values, where)          the object; `where` is the name of the file
     .integer("n", 1, 10)           a field as a whole number in a range; also number, boolean, text, texts, integers

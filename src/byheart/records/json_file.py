@@ -1,4 +1,6 @@
-"""Read JSON files that may be hostile. Size, depth and number of containers are checked before parsing, to protect memory."""
+"""Read JSON files, which may come from anyone. To protect memory, size, depth and number of containers are checked before
+parsing.
+"""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 def _parts(value: object, kind: Any, path: str) -> Iterable[tuple[object, Any, str]]:
-    """Yield the values inside `value` whose types `kind` gives, each with its type and path."""
+    """Yield the values inside `value`, each with its path and with the type that `kind` gives for it."""
     kind = _bare(kind)
     if is_dataclass(kind) and isinstance(value, Mapping):
         for name, hint in _hints(cast(type, kind)).items():
@@ -220,7 +220,7 @@ def _bare(kind: Any) -> Any:
 def _explain(value: object, kind: Any, path: str) -> str | None:
     """Return a message that says where and why `value` is not a `kind`.
 
-    Return None if it is one, or if only `__post_init__` refuses it.
+    Return None if it is a `kind`, or if only `__post_init__` refuses it.
     """
     import msgspec
 

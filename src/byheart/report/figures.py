@@ -41,7 +41,7 @@ def save_figure(figure: Any, path: Path) -> None:
 
 
 def draw_growth(records: Sequence[Growth], path: str | Path) -> None:
-    """Draw one panel per record, with sizes as built (solid) and as estimated (dotted), and with crossovers marked.
+    """Draw one panel per record: built sizes (solid), estimated sizes (dotted), and the points where curves cross.
 
     A cross marks the size from which a construction refuses the data. A filled circle marks where the smallest
     construction changes.
@@ -124,8 +124,8 @@ _LABEL_STEP = 0.033  # distance between two names, as a share of the height of t
 def draw_plan(curves: Sequence[Curve], title: str, path: Path) -> None:
     """Draw the lines of `bounds.curves` on two logarithmic axes and save the figure in the format of the suffix.
 
-    Each line has its name at its end. The thick line is the smallest of the built, promised and trained ones in the
-    middle of the range.
+    The name of each line is at its end. The thick line is the one that is smallest in the middle of the range, among those for
+    built, promised and trained models.
     """
     figure = new_figure(path, (9.6, 5.4))
     axes = figure.add_axes((0.07, 0.1, 0.6, 0.83))  # room for the names on the right

@@ -36,10 +36,11 @@ def random_data(shape: DataShape, seed: int) -> Dataset:
 
 @dataclass(frozen=True)
 class GrowthCurve:
-    """The sizes of one construction: (samples, dense parameters) as built and verified, and as estimated.
+    """The sizes of one construction as points (number of samples, number of parameters including zeros): built and verified ones,
+    and estimated ones.
 
-    ended       why nothing larger was built: the text of a refusal, or the time that the last size took
-    is_refused  whether it was a refusal
+    ended       why nothing larger was built: the message of an error, or the time that the last size took
+    is_refused  whether the construction refused the data
     """
 
     method: str

@@ -20,7 +20,7 @@ from byheart.verify.verifier import Checkable
 
 
 def source_of(model: Checkable) -> DataSource:
-    """Return the options that the data of a model were read with, as recorded in the model."""
+    """Return the options, recorded in the model, with which its data were read."""
     recorded = model.record.get("reading") or {}
     return read_values(
         recorded, DataSource, "the record of this model, reading", refuse=corrupt, ignore_unknown=True
@@ -32,8 +32,8 @@ def read_like(
 ) -> Dataset:
     """Read a data file with the same columns, task, order and tokenizer as the data of `model`.
 
-    Rows are left out only by rules given in `changed`. The rules in the model's record are ignored, because a record
-    could leave out the rows that the model does not know.
+    Rows are left out only according to rules given in `changed`. The rules in the model's record are ignored, because they could
+    leave out just those rows that the model gets wrong.
     """
     source = source_of(model)
     tokenizer = model.memoriser.tokenizer
@@ -71,7 +71,7 @@ def read_like(
 
 
 def read_again(model: Checkable, path: str | Path, **changed: Any) -> Dataset:
-    """Read the rows that `model` was compiled from, leaving out rows by the rules in its record.
+    """Read the rows from which `model` was compiled. Rows are left out according to the rules in its record.
 
     Do not use this to check the model.
     """
@@ -89,7 +89,9 @@ def read_again(model: Checkable, path: str | Path, **changed: Any) -> Dataset:
 
 
 def _kept_labels(model: Checkable, source: DataSource) -> str:
-    """Return the recorded rule for empty labels, or "error" if that rule leaves rows out, or "keep" if no rule is recorded."""
+    """Return the recorded rule for empty labels. If this rule leaves out rows, return "error"; if no rule is recorded, return
+    "keep".
+    """
     if "empty_labels" not in (model.record.get("reading") or {}):
         return "keep"
     return "error" if source.empty_labels == "drop" else source.empty_labels
@@ -98,7 +100,9 @@ def _kept_labels(model: Checkable, source: DataSource) -> str:
 def read_recitation(
     path: str | Path, *, tokenizer: str | Path | Tokenizer = "word", **reading: Any
 ) -> Dataset:
-    """Read the texts in a file as windows, each labelled with the token that follows, for `byheart recite`."""
+    """For `byheart recite`, read the texts in a file as windows of consecutive tokens, each labelled with the token that
+    follows.
+    """
     documents = Dataset.from_documents(path, tokenizer=tokenizer, **reading)
     assert isinstance(documents.inputs, TokenSequences)
     assert documents.source is not None

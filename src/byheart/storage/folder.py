@@ -1,4 +1,4 @@
-"""Save and load a model as a folder of three files. It is written atomically, and read as if it were hostile.
+"""Save and load a model as a folder of three files. It is written atomically. When it is read, everything in it is checked.
 
 model.safetensors   the weights: exact weights in the format of `sparse_weights`, floats as tensors under their names,
                     and int8 weights as whole numbers with exponents
@@ -85,7 +85,7 @@ def save_folder(
 
 
 def _readable(spec: NetworkSpec) -> NetworkSpec:
-    """Return the shape of the network, if `load_folder` can read it."""
+    """Check that `load_folder` could read a network of this shape, and return the shape."""
     try:
         return read_spec(Fields(spec.to_json(), "this network", "architecture"))
     except CorruptModel as error:
@@ -299,7 +299,9 @@ def _floats(spec: NetworkSpec, header: Mapping[str, StoredTensor], path: Path) -
 
 
 def _stored(spec: TransformerSpec, header: Mapping[str, StoredTensor], path: Path) -> Iterator[np.ndarray]:
-    """Read the arrays of an int8 or bfloat16 network as float32. An int8 array is stored as whole numbers and exponents."""
+    """Read the arrays of an int8 or bfloat16 network as float32. In an int8 network, they are stored as whole numbers and
+    exponents.
+    """
     _require_count(header, spec.n_stored, path)
     assert spec.storage is not None
     tensors = []

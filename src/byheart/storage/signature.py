@@ -1,6 +1,6 @@
 """Ed25519 signatures of certificates, in the file signature.json of the model folder.
 
-The signature is made of the canonical text of the certificate: `PREFIX`, followed by the document of certificate.json
+The canonical text of the certificate is signed: `PREFIX`, followed by the document of certificate.json
     in ASCII, with sorted keys and without spaces. The certificate holds the digests of weights, model and data, so
     the signature covers exactly these.
 """
@@ -149,7 +149,7 @@ def read_signature(folder: Path) -> Signature:
 
 
 def _is_made_by(key: bytes, signature: bytes, content: bytes) -> bool:
-    """Return whether this key made this signature of the content. No other code decides that."""
+    """Return whether this is a signature of the content by this key. No other function decides this."""
     ed25519 = import_extra("cryptography.hazmat.primitives.asymmetric.ed25519", "sign", PURPOSE)
     invalid = import_extra("cryptography.exceptions", "sign", PURPOSE).InvalidSignature
     try:

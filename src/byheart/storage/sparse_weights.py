@@ -42,7 +42,7 @@ DTYPES = {
 def largest_exponent(n_limbs: int) -> int:
     """Return the largest exponent allowed for a network with this many limbs.
 
-    The limit keeps a few bytes from expanding to megabytes of zeros.
+    Without a limit, a few bytes could expand to megabytes of zeros.
 
     The length of the numbers that a network computes grows with its exponents, so its running time grows with
     (entries) · (exponent). Compiled networks have exponents below a sixtieth of this limit.

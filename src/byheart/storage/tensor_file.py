@@ -1,4 +1,4 @@
-"""Read safetensors files that may be hostile. The whole header is checked before any tensor is read.
+"""Read safetensors files, which may come from anyone. The whole header is checked before any tensor is read.
 
 The format has three parts: the length of the header, as 8 little-endian bytes; the header, a JSON object with the
     dtype, shape and place of each tensor; and the tensors, without gaps. The safetensors package writes the files.

@@ -67,14 +67,14 @@ class Distributional:
     """The divergence of next-token distributions from the empirical ones, in nats, and the rule by which it was judged.
 
     max_divergence       the largest KL(π̂ ‖ model) of a context
-    mean_divergence      the mean per predicted token, so each context counts as often as it occurs
+    mean_divergence      the mean over all predicted tokens, in which each context counts as often as it occurs
     gap_nats             loss minus entropy, summed over all predictions; `gap_percent` is its share of the entropy, None if
                          that is 0
     allowed_divergence   the largest divergence for which a context counts as right
-    allowed_gap_percent  the largest gap for which `fitted` is true, which implies nothing about a single context; None if only
+    allowed_gap_percent  the largest gap for which `fitted` is true (this implies nothing about any single context); None if only
                          `holds` was requested
-    wrong_tokens         contexts with only one successor in the data for which another token is the most likely one; None in
-                         older certificates
+    wrong_tokens         contexts with only one next token in the data, for which the model prefers another token; None in older
+                         certificates
     """
 
     n_contexts: int
@@ -126,13 +126,12 @@ class Findings:
 class Certificate:
     """The result of one run of the verifier.
 
-    holds     every row of the data set (or, with `sampled`, every one of that many rows) got its right label; the second
-              evaluator agreed wherever it was used; and the data, weights and model are those in an earlier certificate, if
-              there is one. For distributions, every context must be within the allowed divergence. `problems` describes what
-              does not hold.
+    holds     every row of the data set (with `sampled`, every row of the sample) got its right label; the second evaluator agreed
+              wherever it was used; and the data, weights and model are those in an earlier certificate, if there is one. For
+              distributions, every context must be within the allowed divergence. `problems` describes what does not hold.
     fitted    the loss is within the allowed share of the entropy. None unless the caller requested the total gap.
 
-    Four fields are `UNCHECKED`: they repeat what the record of the model says.
+    The four fields listed in `UNCHECKED` repeat what the record of the model says.
     """
 
     holds: bool
@@ -279,7 +278,7 @@ class Certificate:
 def _read_total_gap(certificate: Certificate, judged: Distributional) -> Certificate:
     """Convert an older certificate.
 
-    It says "holds" for what is now "fitted", and computes the share differently if the entropy is 0.
+    Older certificates use "holds" for what is now called "fitted", and compute the share differently if the entropy is 0.
     """
     is_right = not certificate.wrong and certificate.holds
     return replace(certificate, holds=is_right, fitted=certificate.holds and judged.is_within_gap)
@@ -294,7 +293,7 @@ class OriginData:
 
 @dataclass(frozen=True)
 class Origin:
-    """The method, the theorem and the findings when the network was built. Each may be missing."""
+    """How a network was made: its method, its theorem, and what was found when it was built. Each may be missing."""
 
     method: str | None = None
     theorem: str | None = None

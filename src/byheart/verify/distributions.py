@@ -76,7 +76,9 @@ def check_distributions(
 def _other_tokens(
     memoriser: Memoriser, dataset: Dataset, contexts: Contexts, asked: EncodedInputs, logits: np.ndarray
 ) -> Bool[np.ndarray, " n_asked"]:
-    """Return the contexts that only one token follows in the data, but for which the network prefers another token."""
+    """Of the contexts that are always followed by the same token in the data, return those for which the network prefers another
+    token.
+    """
     known = {name: index for index, name in enumerate(memoriser.label_names)}
     likeliest = logits.argmax(axis=1)
     starts, n_successors = contexts.offsets[asked.asked], np.diff(contexts.offsets)[asked.asked]
@@ -92,7 +94,7 @@ def _disagreements(
     logits: np.ndarray,
     drawn: Drawn,
 ) -> list[str]:
-    """Compare the logits of some contexts with those of the equations. They may differ only by rounding errors."""
+    """Compare the logits of some contexts with those computed from the equations. They may differ only by rounding errors."""
     again = memoriser.network.bound_logits(asked.encoded[drawn])
     is_apart = ~(np.abs(logits[drawn] - again.value) <= 2 * again.radius).all(axis=1)
     return [
@@ -143,5 +145,7 @@ def _text(dataset: Dataset, contexts: Contexts, number: int) -> str:
 
 
 def _finite(value: float) -> float:
-    """Replace infinity, which JSON lacks, by the largest float. No certificate that holds comes near it."""
+    """Replace infinity, which JSON cannot express, by the largest float. In a certificate that holds, all numbers are much
+    smaller.
+    """
     return min(value, 1.7976931348623157e308)

@@ -1,4 +1,4 @@
-"""Encode a data set for a network: the samples that fit, and for the others the reason why they do not."""
+"""Encode a data set for a network. For samples that do not fit, record the reason."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Drawn: TypeAlias = Int[np.ndarray, " n_drawn"]
 
 @dataclass(frozen=True, eq=False)
 class EncodedInputs:
-    """The samples that can be given to the network, encoded, and for each other sample the reason why it cannot."""
+    """The encoded samples that can be given to the network, and for every other sample the reason why it cannot."""
 
     asked: Int[np.ndarray, " n_asked"]
     encoded: np.ndarray
@@ -34,8 +34,8 @@ def draw_samples(n_asked: int, n_wanted: int) -> Drawn:
 def encode_inputs(memoriser: Memoriser, inputs: Sequences, tokenizer: Tokenizer | None) -> EncodedInputs:
     """Encode every input for `memoriser`. An input that does not fit is listed with a reason.
 
-    `tokenizer` is the one that made the ids. Texts are matched by their tokens. So a data set whose vocabulary comes from
-    another file is encoded correctly, and its unknown tokens are named.
+    `tokenizer` is the tokenizer that produced the ids in `inputs`. Its tokens are matched with those of the model by their text.
+    Therefore a data set with another vocabulary is encoded correctly, and tokens that the model does not know are named.
     """
     if isinstance(inputs, VectorSequences):
         return _encode_vectors(memoriser, inputs)

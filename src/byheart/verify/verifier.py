@@ -263,9 +263,9 @@ def _check_pieces(
 
 
 def _affordable(network: Network, n_wanted: int, n_asked: int) -> int:
-    """Return how many samples to check again.
+    """Return how many samples the second evaluator can check in reasonable time.
 
-    If samples are costly, only one in four is, so that this never takes longer than the check.
+    If checking a sample is slow, at most one in four is checked again, so that this never takes longer than the check itself.
     """
     is_cheap = network.seq_len * network.spec.parameters_dense <= MANY_PRODUCTS
     return n_wanted if is_cheap else min(n_wanted, max(1, n_asked // 4))

@@ -1,4 +1,4 @@
-"""The HTTP API that the page uses. Its documents are those that the command line prints with --json."""
+"""The HTTP API that the page uses. It returns the same documents that the command line prints with --json."""
 
 from __future__ import annotations
 

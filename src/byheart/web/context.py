@@ -28,5 +28,5 @@ def _load_version(path: str, version: int) -> Model:
 
 
 def open_model(path: str) -> Model:
-    """Return the model at `path`, which is read once for each version of its folder."""
+    """Return the model at `path`. It is read again only if its folder has changed."""
     return _load_version(path, Path(path, "model.json").stat().st_mtime_ns)

@@ -154,7 +154,7 @@ class Guard:
         return any(secrets.compare_digest(each.encode(), self.token.encode()) for each in candidates)
 
     def _count_bytes(self, scope: Scope, receive: Receive) -> Receive:
-        """Wrap `receive`. Once the body is too long or too slow, it ends as if the client had disconnected."""
+        """Wrap `receive`. If the body is too long or arrives too slowly, behave as if the client had disconnected."""
         most, seen, is_whole, start = self._most_bytes(scope), 0, False, time.monotonic()
 
         async def receive_counted() -> MutableMapping[str, Any]:
@@ -182,7 +182,7 @@ def _host_of(origin: str) -> str | None:
 
 
 def _cookie(header: str, name: str) -> str:
-    """Return the value of a cookie, or an empty text. Other cookies in the header may have any form."""
+    """Return the value of a cookie, or an empty text if there is none. Other cookies in the header may be malformed."""
     pairs = (each.strip().partition("=") for each in header.split(";"))
     return next((value for key, _, value in pairs if key == name), "")
 

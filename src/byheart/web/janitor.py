@@ -20,7 +20,7 @@ LEAVE_SECONDS = 10.0
 
 
 class Janitor:
-    """The server's handle of the process."""
+    """The object by which the server controls the process."""
 
     def __init__(self, folder: Path) -> None:
         """Start the process, which will remove `folder`."""

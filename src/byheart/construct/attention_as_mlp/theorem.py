@@ -1,4 +1,4 @@
-"""A hidden layer that interpolates labels along a line of tokens, with one attention head per neuron.
+"""A hidden layer that interpolates labels along a line of tokens. Each of its neurons is an attention head.
 
 Every token attends to itself and to a zero vector. Each token has a last coordinate 1, which the zero vector lacks. Head h has
 W_QK = v_h e_lastᵀ, so a token x has the score v_h·x for itself and the score 0 for the zero vector. The value v_h·x is written

@@ -59,9 +59,9 @@ def bigram_heads(
 def _block_starts(lasts: Int[np.ndarray, " n_sequences"]) -> Int[np.ndarray, " n_heads"]:
     """Return the start of each block of pairs, in the order of their keys. There is one threshold per block.
 
-    The first pair precedes the first threshold. It is served by the constant of the skip connection. Then each block has two
-    pairs. The skip connection also adds a multiple of y_b, which serves one more pair. So if T is even, one block must have
-    three pairs, and the last token must change within that block.
+    The first pair precedes the first threshold. The constant of the skip connection is chosen for it. Each block then has two
+    pairs. The skip connection also adds a multiple of y_b, which can be chosen for one more pair. So if T is even, one block has
+    three pairs, and the last token must change within this block.
     """
     n_pairs = len(lasts)
     sizes = np.full(max(0, -((2 - n_pairs) // 2)), 2, dtype=np.int64)

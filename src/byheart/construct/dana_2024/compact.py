@@ -1,5 +1,4 @@
-"""Smaller networks than the bound of DPC24 allows: all weights of the attention-only model are fitted by a second-order
-method."""
+"""Smaller networks than the bound of DPC24 allows: all weights of the attention-only model are fitted to the data by L-BFGS."""
 
 from __future__ import annotations
 
@@ -42,7 +41,8 @@ def fit_compact(
 ) -> CompactFit:
     """Fit all weights of an attention-only Transformer by L-BFGS on all sequences at once.
 
-    Some starts end in a poor minimum, so up to `n_starts` are made. The best fit is returned, with the total cost of all starts.
+    Some starting points lead to a poor minimum, so up to `n_starts` are tried. The best fit is returned, with the total cost of all
+    of them.
     Guarantee:  none in advance. The native forward pass measures whether the network memorises, and the result is returned. No
                 theorem says how few heads suffice; published scaling laws are limited by their optimiser.
     """
@@ -104,8 +104,9 @@ def _fit_once(
 
 
 def _logits(weights: dict[str, torch.Tensor], ids: torch.Tensor) -> torch.Tensor:
-    """Equations (1)-(2). Queries and keys are computed once per last token, and values are averaged before W_O W_V is
-    applied."""
+    """Compute equations (1)-(2). Queries and keys are computed once for each last token, and tokens are averaged before W_O W_V is
+    applied.
+    """
     tokens, positions = weights["embedding.tokens"], weights["embedding.positions"]
     lasts = tokens + positions[-1]
     score_maps = weights["query"].transpose(1, 2) @ weights["key"]  # (H, d, d)

@@ -68,7 +68,7 @@ def require_full_support(probabilities: Table) -> None:
 
 
 def encoder_divergence(probabilities: Table, weights: Shares, logits: Table) -> float:
-    """E_t KL(π_t ‖ softmax f(t)) in nats."""
+    """Return E_t KL(π_t ‖ softmax f(t)) in nats."""
     rows, columns = np.nonzero(probabilities)
     found = divergences(rows, columns, probabilities[rows, columns], logits)
     return float(weights @ found)
@@ -81,9 +81,10 @@ HOP_SIZES = (1.0, 0.1)
 
 @dataclass(frozen=True, eq=False)
 class BestEncoder:
-    """The best encoder found, its divergence, and the divergence reached from every start before any hop.
+    """The best encoder that was found, its divergence, and the divergence that was reached from every starting point before any
+    random hop.
 
-    Starts can end in local minima.
+    A starting point may lead to a local minimum.
     """
 
     encoder: SequenceEncoder
@@ -106,8 +107,9 @@ def best_encoder(
     Source:     DPC24 Lemma 1: under full support (Assumption 2) the minimum exists.
     Guarantee:  the result is an upper bound on the least divergence, no more, because the problem is not convex.
 
-    The search starts from the best rank-d approximation of the centred log π, and from random points. Unless these agree, it
-    then makes random hops from the best encoder so far. Long hops leave shallow minima; short ones leave flat regions.
+    The search starts from the best rank-d approximation of the centred log π, and from random points. Unless these give the same
+    result, it then makes random hops from the best encoder so far: long hops to leave shallow minima, and short ones to leave flat
+    regions.
     """
     require_full_support(probabilities)
     # equal rows have equal best embeddings
@@ -190,7 +192,7 @@ def full_rank_encoder(probabilities: Table) -> SequenceEncoder:
 def encoder_of_logits(logits: Table, dim: int | None = None) -> SequenceEncoder:
     """Return an encoder with these logits, up to one constant per sequence. By default its dimension is N - 1.
 
-    The logits of T sequences have T rows, so dimension T also suffices, with one axis per sequence.
+    For T sequences, dimension T also suffices, with one axis for each sequence.
     """
     n_outputs, n_sequences = logits.shape[1], len(logits)
     dim = n_outputs - 1 if dim is None else dim
@@ -211,9 +213,9 @@ def rank_lower_bound(probabilities: Table, weights: Shares, dim: int) -> float:
 
     The logits log q of an encoder have rank at most d + 1. Let δ = log q - log π and φ(x) = e^x - 1 - x. The divergence is
     Σ w_t π_tj φ(δ_tj) >= Σ a_t b_j φ(δ_tj) with a_t = w_t and b_j = min_t π_tj. Scaling rows and columns keeps the rank, so
-    Σ a_t b_j δ_tj² >= τ, the sum of the squared singular values of (√(a_t b_j) log π_tj) beyond the first d + 1. As functions of
-    x >= 0, φ(-x)/x² falls and φ(-x) rises, and φ(-x) <= φ(x). So with m = min a_t b_j the sum is least when a single entry
-    accounts for all of τ, which gives m φ(-√(τ/m)).
+    Σ a_t b_j δ_tj² >= τ, the sum of the squared singular values of (√(a_t b_j) log π_tj) beyond the first d + 1. For x >= 0,
+    φ(-x)/x² decreases, φ(-x) increases, and φ(-x) <= φ(x). So with m = min a_t b_j the sum is smallest if a single entry accounts
+    for all of τ, which gives m φ(-√(τ/m)).
 
     The bound is valid up to the rounding of the singular values. It is loose for distributions with small entries.
     """

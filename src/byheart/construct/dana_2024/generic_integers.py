@@ -11,7 +11,7 @@ def generic_integers(n_variables: int, degree: int, height: int) -> tuple[int, .
     """Return positive integers x_1, …, x_n with P(x_1, …, x_n) ≠ 0 for every non-zero integer polynomial P within the bounds
     below.
 
-    Source:     DPC24 Lemma 3. It requires this of all polynomials at once and therefore needs transcendental numbers.
+    Source:     DPC24 Lemma 3, which requires this of all polynomials at once and therefore needs transcendental numbers.
     Assumes:    P has degree at most `degree` in each variable and coefficients of absolute value at most `height`.
     Guarantee:  let b = height + 1 and x_i = b^((degree + 1)^(i - 1)). The monomials are different powers of b, because the
                 exponents are the digits of the power in base degree + 1. The highest power b^K outweighs the others, whose sum

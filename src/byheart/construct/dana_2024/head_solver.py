@@ -1,4 +1,4 @@
-"""DPC24 Theorem 1 as code: build an attention-only Transformer that has the logits of a given encoder."""
+"""DPC24 Theorem 1 as code: build an attention-only Transformer with the same logits as a given encoder."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def solve_for_outputs(
 def _best_spread(
     encoded: np.ndarray, spec: AttentionOnlySpec, spreads: Sequence[float], rng: np.random.Generator
 ) -> float:
-    """Return the scale for which the heads are least linearly dependent on a sample of the sequences."""
+    """Return the scale for which the heads are, on a sample of the sequences, furthest from linearly dependent."""
     if len(spreads) == 1:
         return spreads[0]
     sample = encoded[rng.permutation(len(encoded))[:PROBE]]
@@ -136,7 +136,7 @@ def _with_full_skip(
     lasts: Float[np.ndarray, "n_sequences dim"],
     rng: np.random.Generator,
 ) -> Float[np.ndarray, "n_features dim"]:
-    """Complete B so that it is invertible: on the space orthogonal to all last tokens, the solution leaves B free."""
+    """Make B invertible. This is possible because on the space orthogonal to all last tokens, B may be chosen freely."""
     dim = lasts.shape[1]
     _, sizes, axes = np.linalg.svd(lasts, full_matrices=True)
     rank = int((sizes > PSEUDO_INVERSE * sizes.max(initial=0.0)).sum())
@@ -150,7 +150,7 @@ def _with_full_skip(
 
 
 def _assemble(drawn: AttentionOnly, solution: np.ndarray, unembedding: np.ndarray) -> AttentionOnly:
-    """Split the solution [B; B W_O] and undo B, so that the skip connection has weight one."""
+    """Split the solution [B; B W_O], and multiply by the inverse of B, so that the skip connection has weight one."""
     dim, head_dim = drawn.dim, int(drawn.value.shape[1])
     dtype = DTYPES[drawn.precision]
     skip = solution[:dim]  # Bᵀ
@@ -161,7 +161,7 @@ def _assemble(drawn: AttentionOnly, solution: np.ndarray, unembedding: np.ndarra
 
 
 def _logits(network: AttentionOnly, features: np.ndarray) -> np.ndarray:
-    """Return the logits of the stored weights on precomputed features, in float64."""
+    """Compute logits in float64 from the stored weights and from features that were computed before."""
     dim = network.dim
     outputs = network.output.astype(np.float64).transpose(0, 2, 1).reshape(-1, dim)
     stream = features[:, :dim] + features[:, dim:] @ outputs

@@ -22,8 +22,8 @@ def draw_heads(spec: AttentionOnlySpec, score_spread: float, rng: np.random.Gene
     `spec.key_dim` is the rank of W_QK. The proof of Lemma 2 uses rank 1.
 
     Lemma 3 needs numbers that are not a root of any integer polynomial (`generic_integers` has a finite form). Gaussian
-    numbers satisfy this with probability 1. The scores have a standard deviation of about `score_spread`, which varies by a
-    factor e² from head to head because similar heads are nearly dependent. Values have orthonormal rows.
+    numbers satisfy this with probability 1. The scores have a standard deviation of about `score_spread`. It varies between heads
+    by a factor of up to e², because similar heads are nearly linearly dependent. Values have orthonormal rows.
     """
     size = score_spread * np.exp(rng.uniform(-1, 1, (spec.n_heads, 1, 1)))
     # a score is a sum of d² products of embeddings (variance 2) and entries of W_Qᵀ W_K, each a sum of d_h products
@@ -56,9 +56,9 @@ def take_heads(network: AttentionOnly, chosen: Int[np.ndarray, " n_chosen"]) -> 
 def select_heads(
     features: Float[np.ndarray, "n_sequences n_features"], dim: int, head_dim: int, n_wanted: int
 ) -> Int[np.ndarray, " n_wanted"]:
-    """Select the `n_wanted` heads of a pool whose features are least linearly dependent, by QR with column pivoting.
+    """From many heads, select the `n_wanted` heads whose features are furthest from linearly dependent, by QR with column pivoting.
 
-    The columns of the skip connection come first. A head ranks by how early its best columns are chosen as pivots.
+    The columns of the skip connection are taken first. Heads are then ranked by how early their best columns are chosen as pivots.
     """
     skip, rest = features[:, :dim], features[:, dim:]
     basis = np.linalg.qr(skip)[0]

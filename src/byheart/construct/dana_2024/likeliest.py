@@ -70,9 +70,9 @@ def memorise_likeliest(
     n_vocab: int,
     head_dim: int = 1,
 ) -> LikeliestMemory:
-    """Build an attention-only Transformer with H·d_h + d >= T_ε.
+    """Build an attention-only Transformer with H·d_h + d >= T_ε whose divergence is close to that of the encoder.
 
-    It comes within C·ε·‖WE‖ + γ of an encoder of any dimension d.
+    The difference is at most C·ε·‖WE‖ + γ. The encoder may have any dimension d.
 
     Source:     DPC24 Theorem 1. Use `best_encoder` to get the encoder of least divergence.
     Assumes:    distinct sequences of one length, weights that sum to 1, d_h <= d. The dimension d may be below N - 1.
@@ -110,7 +110,8 @@ def memorise_approximately(
     n_vocab: int,
     head_dim: int = 1,
 ) -> LikeliestMemory:
-    """Theorem 3: store any distributions, zeros included, on the T_ε likeliest sequences, with logits of size O(log 1/ε).
+    """Theorem 3: for the T_ε likeliest sequences, store any distributions, even ones that contain zeros, with logits of size O(log
+    1/ε).
 
     Source:     DPC24 Theorem 3: Theorem 1 for the encoder f_ε of Definition 2 (`approximating_encoder`) in dimension N - 1.
     Guarantee:  that of `memorise_likeliest`. ‖WE‖ is O(log 1/ε) by Lemma 4, so the divergence is at most ε + C·ε·O(log 1/ε) + γ.

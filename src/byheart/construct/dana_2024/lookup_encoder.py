@@ -49,7 +49,8 @@ def scale_for_entropy(entropy: float, differences: Float[np.ndarray, " n_tokens"
     """Solve ln Σ_j exp(λ·differences_j) = `entropy` for λ, but return at most `most` (DPC24 eq. 6, with the sign of the
     entropy corrected).
 
-    `differences` are (W_j - W_g)·W_g. They are zero at g and negative elsewhere, so the left side falls from ln N to 0.
+    `differences` are (W_j - W_g)·W_g. They are zero at g and negative elsewhere, so the left side decreases from ln N to 0 as λ
+    grows.
     """
 
     def excess(scale: float) -> float:
@@ -74,7 +75,7 @@ def lookup_encoder(
 
     Source:     DPC24 Theorem 2 and eq. (6), corrected: the entropy has a positive sign. If the measured coherence is below
                 1/2, the divergence is at most `bounds.dana_2024.theorem_2` with that coherence.
-    Departs:    a sequence without entropy would need λ = ∞. It gets `most` instead.
+    Departs:    a sequence whose entropy is 0 would need λ = ∞. It gets `most` instead.
     """
     likeliest: Labels = probabilities.argmax(axis=1)
     gram = rows @ rows.T
@@ -87,8 +88,8 @@ def lookup_encoder(
 
 @realises("DPC24-D2", "DPC24-L4")
 def approximating_encoder(probabilities: Table, delta: float) -> Table:
-    """Return the logits f_δ of a sequence of encoders that makes any π polynomially approximable (Definition 2), in dimension
-    N - 1.
+    """Return the logits f_δ, in dimension N - 1. For δ → 0 they form the sequence of encoders that makes any π polynomially
+    approximable (Definition 2).
 
     f_δ = log((π + ηρ)/(1 + η)) for a distribution ρ. η is chosen so that the largest |log(π/softmax f_δ)| on the support is
     exactly δ. At one entry this value is |log(1 + η) - log(1 + ηρ/π)|, which is about η|1 - ρ/π|. So it is at least a constant
@@ -114,8 +115,9 @@ _REFERENCES = 64
 
 
 def _reference(probabilities: Table) -> Float[np.ndarray, " n_outputs"]:
-    """Return a nearly uniform distribution that shares no entry with `probabilities`: of several, the one furthest from all
-    entries."""
+    """Return a nearly uniform distribution that has no entry in common with `probabilities`. Of several candidates, it is the one
+    furthest from all entries.
+    """
     n_outputs = probabilities.shape[1]
     rng = np.random.default_rng(0)
     drawn = rng.uniform(0.5, 1.5, (_REFERENCES, n_outputs))

@@ -45,13 +45,13 @@ def memorise_in_part(
 ) -> PartialMemory:
     """Build an attention-only Transformer of the given size whose accuracy is at least the bound of Corollary 2.
 
-    Source:     DPC24 Corollary 2: H·d_h + d sequences are memorised; each of the others is right with probability 1/N.
+    Source:     DPC24 Corollary 2: H·d_h + d sequences are memorised; each of the other sequences is right with probability 1/N.
     Assumes:    distinct sequences over `n_tokens` tokens; labels are tokens too (Assumption 1).
-    Guarantee:  the native forward pass measures the accuracy, and a network is returned only if it reaches the bound. The
-                paper's bound holds in expectation over the labels left out, not for every data set. For some data sets no draw
-                may meet it.
-    Departs:    the memorised sequences are those whose features are least linearly dependent. Heads are redrawn until the other
-                sequences are right as often as chance predicts.
+    Guarantee:  the native forward pass measures the accuracy, and a network is returned only if it reaches the bound. The paper's
+                bound holds in expectation over the labels that are not memorised, not for every data set. For some data sets, no
+                random draw may reach it.
+    Departs:    the sequences to memorise are those whose features are furthest from linearly dependent. Heads are drawn again until
+                the other sequences are right as often as expected by chance.
     """
     n_last = len(np.unique(encoded[:, -1]))
     shape = AttentionOnlyShape(n_tokens, encoded.shape[1], dim, head_dim, n_heads, n_last)

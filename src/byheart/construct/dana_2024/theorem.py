@@ -31,7 +31,7 @@ ATTEMPTS = 4
 def plan(
     data: Dataset, options: DanaOptions, rng: np.random.Generator, progress: Progress | None = None
 ) -> Construction:
-    """Compile sequences and what follows them into a single attention layer.
+    """Compile sequences, and the tokens that follow them, into a single attention layer.
 
     Source:     DPC24 Theorem 1 with ε = 0, Corollary 1 (d = 2, associations) and Proposition 2 (d = N - 1, distributions).
     Assumes:    distinct sequences of tokens.
@@ -174,7 +174,7 @@ def _compact(
 
 
 def _theorem_size(data: Dataset, network: AttentionOnly, n_sequences: int, n_last: int | None) -> TheoremSize:
-    """Return the size that the theorem gives. The theorem's vocabulary contains both the input tokens and the answer tokens."""
+    """Return the size that the theorem gives. In the theorem, input tokens and answer tokens are from the same vocabulary."""
     n_tokens = max(data.vocab or 0, network.n_outputs)
     sizes = (n_sequences, n_tokens, network.seq_len)
     if data.task == "next-token":

@@ -1,10 +1,10 @@
 """Tokens and contexts as numbers on a line, computed by one softmax head: the Boltzmann operator.
 
-Its sharpness β is found by a search instead of from the worst case. A token with value z_k in a sequence z receives
-c_k = Σ_l softmax_l(β z_k z_l) z_l. This is the derivative of log Σ_l exp(s z_l) at s = β z_k. Suppose two sequences of equal
-length had the same c for all s of an interval. Then their sums Σ_l exp(s z_l) would be proportional. They are equal at s = 0,
-so they would be equal everywhere, and the sequences would be the same multiset. So for given data, all but finitely many β of
-any interval distinguish all contexts. Tokens may be repeated (reconstructed; the source requires distinct tokens).
+Its sharpness β is found by a search; the theorem instead computes it for the worst case. A token with value z_k in a sequence z
+receives c_k = Σ_l softmax_l(β z_k z_l) z_l. This is the derivative of log Σ_l exp(s z_l) at s = β z_k. Suppose two sequences of
+equal length had the same c for all s of an interval. Then their sums Σ_l exp(s z_l) would be proportional. They are equal at s = 0,
+so they would be equal everywhere, and the sequences would be the same multiset. So for given data, all but finitely many β of any
+interval distinguish all contexts. Tokens may be repeated (reconstructed; the source requires distinct tokens).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def candidate_places(data: Dataset, tokens: DistinctTokens, rng: np.random.Gener
 
 
 def table_scale(tokens: DistinctTokens) -> float:
-    """Return a power of two above every value in the table. Division by it is exact."""
+    """Return a power of two above every value in the table. Dividing by it is exact."""
     largest = max(int(value) for (value,) in tokens.points.coordinates)
     return float(1 << largest.bit_length())
 
@@ -143,7 +143,7 @@ def _mix(places: TokenPlaces, own: Numbers, contexts: Numbers, beta: float, angl
 def find_sharpness(
     candidates: list[TokenPlaces], samples: Indices, columns: Indices, rng: np.random.Generator
 ) -> SoftmaxIds:
-    """Try many sharpnesses, mixtures and projections, and return the ids with the largest ratio of gap to error."""
+    """Try many values of β, mixtures and projections, and return the ids with the largest ratio of gap to error."""
     work = candidates[0].values.size * candidates[0].values.shape[1]
     n_trials = max(_FEWEST_TRIALS, min(300, _PLACES_TO_TRY // max(1, work)))
     best: SoftmaxIds | None = None

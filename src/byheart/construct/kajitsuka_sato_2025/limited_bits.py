@@ -128,7 +128,7 @@ def _plan_in_floats(
     reason: object = ""
 
     def attempt(limit: int) -> tuple[int, ProgramPlan | None]:
-        """Return the largest group of the network with at most `limit` fields, and its plan if it fits."""
+        """Plan a network with at most `limit` fields per packed number. Return its largest group and, if all sums fit, the plan."""
         nonlocal reason
         # no more bits after the binary point than the data have
         tuning = Tuning(plan_short_lookup(limit), factor_bits=1, attention=options.attention)
@@ -149,7 +149,7 @@ def _plan_in_floats(
         best = found or best
     if best is None:
         raise AssumptionViolated(
-            f"these data do not fit float64 with even one key in a packed number: {reason}; a mantissa has 53 bits.\n"
+            f"float64 is too short for these data, even if packed numbers hold only one key: {reason}; a mantissa has 53 bits.\n"
             "  Compile with precision exact, or round the inputs to a coarser grid.",
             reason=reason,
         )
@@ -170,7 +170,9 @@ def size_of(shape: DataShape, options: ShortWeightOptions) -> Size:
 
 
 def _fields_that_fit(shape: DataShape) -> int:
-    """Return the number of fields that fit into a mantissa. Extraction from k fields needs about the bits of k + 1 fields."""
+    """Return the number of fields that fit into a mantissa. To extract from k fields, about as many bits are needed as k + 1 fields
+    have.
+    """
     numbers = MappingNumbers.expected_for(shape)
     longest = max(
         numbers.context_bits, numbers.token_bits, numbers.weighting_bits, shape.n_classes.bit_length()

@@ -39,8 +39,8 @@ REGISTERS = (*LOOKUP, SUM)
 class NetworkParts:
     """The parts of a network, from a data set or, for counting, from typical numbers.
 
-    Of its matrices only E_in has a side of length d. So the parameters depend on d as 10·d, and otherwise only logarithmically
-    (KS25 Remark 4.3).
+    Only the matrix E_in has a side of length d. So the number of parameters contains the term 10·d, and otherwise depends on d only
+    logarithmically (KS25 Remark 4.3).
 
     token_line    the map that sends vectors to a line; for token ids the table contains the values already
     first         F1 without its first block: φ of the token (Lemma B.3)
@@ -76,7 +76,7 @@ class NetworkParts:
         return Program(registers, inputs, steps, ANSWER, self.seq_len, self.table, self.pad, self.extra)
 
     def _entering(self) -> tuple[tuple[str, ...], dict[str, Numbers]]:
-        """Return the registers, and the coefficients of the input in each register that it enters."""
+        """Return the registers, and for each register that the input enters, the coefficients of the input."""
         if self.entrance == "table":
             return REGISTERS, {X: (1, 0), ANSWER: (0, 1)}
         dim = len(self.token_line.coefficients)

@@ -94,7 +94,7 @@ def sequence_weights(
 
 
 def _is_free(weight: int, places: Sequence[tuple[int, int]], used: Set[int], vacated: Set[int]) -> bool:
-    """Whether the sums start + count · weight are unused and all different."""
+    """Whether the sums start + count · weight are all different, and none of them is used already."""
     sums = [start + count * weight for start, count in places]
     return len(set(sums)) == len(sums) and all(s not in used or s in vacated for s in sums)
 
@@ -123,7 +123,7 @@ class _Part:
 
 
 class _Classes:
-    """A partition of the multisets: those that are equal on the tokens seen so far share a class."""
+    """A division of the multisets into classes. Multisets that are equal on the tokens seen so far are in the same class."""
 
     def __init__(self, n_multisets: int) -> None:
         self.class_of = [0] * n_multisets

@@ -72,7 +72,7 @@ def string_ids(sequences: Sequence[SortedCounts], rng: np.random.Generator) -> S
 
 
 def _weights(n_weights: int, rng: np.random.Generator) -> Iterator[list[int]]:
-    """Yield positive weights, drawn from ranges that double without end. The first weights are all ones."""
+    """Yield lists of positive weights without end: first all ones, then random ones from ranges that double each time."""
     largest = 1
     while True:
         for _ in range(_DRAWS_PER_RANGE):

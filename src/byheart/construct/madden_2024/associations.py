@@ -1,4 +1,6 @@
-"""Associations by stochastic softmax regression: one right token per context, and far fewer neurons than contexts."""
+"""Associations by stochastic softmax regression: for data with one right token per context, and with far fewer neurons than
+contexts.
+"""
 
 from __future__ import annotations
 
@@ -49,10 +51,10 @@ def associate(
 ) -> Associations:
     """Minimise the convex loss Σ -log softmax(φ_i V)[label_i] until every label leads, in float32.
 
-    If all contexts can be right at once, all their gradients vanish together, so stochastic steps need not shrink. On whitened
-    features small batches make more progress in one pass than a full gradient. Most passes leave out contexts that are
-    settled. There is no guarantee in advance: `unsettled` contexts are counted with the final matrix, and the deployed forward
-    pass decides.
+    If all contexts can be right at once, all their gradients vanish together, so stochastic steps need not become smaller. On
+    whitened features, small batches make more progress in one pass than a full gradient. Contexts that are already clearly right
+    (settled) are left out of most passes. There is no guarantee in advance: contexts that the final matrix leaves `unsettled` are
+    counted, and the forward pass of the final network decides.
     """
     start = time.perf_counter()
     phi = torch.from_numpy(np.array(features, dtype=np.float32)).to(device)

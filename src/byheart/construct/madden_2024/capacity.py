@@ -25,7 +25,7 @@ from byheart.theorems import realises
 class CapacityDecision:
     """Whether decoders with that many neurons reach the entropy of a corpus.
 
-    reached       a decoder was built that meets every context's distribution; `construction` holds it
+    reached       a decoder was built whose distribution is right for every context; `construction` holds it
     out of reach  for all weights the loss exceeds the entropy by at least `excess`, in nats
     undecided     neither was shown
     """
@@ -42,8 +42,8 @@ def decide_capacity(data: Dataset, hidden_width: int, rng: np.random.Generator) 
     Source:     MFT24 Definition 1: a model memorises contexts if the infimum of its loss is the entropy of their next tokens.
     Guarantee:  "reached" comes with a decoder for which every context is within the divergence that `verify` allows. "out of
                 reach" holds for all weights, activations, dimensions and numbers of heads, because it uses only that the rank
-                of the logits is at most the number of neurons. Between n neurons (Theorem 5) and that rank the result may be
-                undecided.
+                of the logits is at most the number of neurons. If the number of neurons is between that rank and n (Theorem 5), the
+                result may be undecided.
     """
     if data.task != "distribution":
         raise UsageError("capacity is decided on documents: read the data with task='distribution'.")
@@ -64,7 +64,7 @@ def decide_capacity(data: Dataset, hidden_width: int, rng: np.random.Generator) 
 
 
 def _is_met(construction: Construction, data: Dataset) -> bool:
-    """Whether the deployed forward pass meets every context's distribution."""
+    """Whether the forward pass of the network gives every context its distribution, as closely as `verify` requires."""
     targets, memoriser = targets_of(data), construction.memoriser
     logits = memoriser.network.compute_logits(memoriser.encode(targets.contexts))
     return bool((targets.divergences(logits.astype(np.float64)) <= ALLOWED_DIVERGENCE).all())
@@ -110,9 +110,9 @@ def _pivots(
 
 @realises("MFT24-T1")
 def witness_corpus(shape: DecoderShape) -> Dataset:
-    """Build documents with one context more than Theorem 1 allows for this decoder.
+    """Build documents with one context more than, by Theorem 1, this decoder can memorise.
 
-    The decoder provably cannot reach their entropy.
+    It is proved that no weights let this decoder reach the entropy of the documents.
 
     Source:     MFT24 Theorem 1 proves that such a corpus exists, by counting dimensions. This one is explicit: the log π̂ of m
                 + 2 of its contexts is a matrix of full rank m + 2 (`excess_loss`).

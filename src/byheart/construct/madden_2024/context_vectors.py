@@ -1,4 +1,4 @@
-"""Map contexts to vectors: generic embeddings with self-attention or token averaging (MFT24 Theorems 4 and 6)."""
+"""Map contexts to vectors by random embeddings and self-attention or token averaging (MFT24 Theorems 4 and 6)."""
 
 from __future__ import annotations
 
@@ -100,7 +100,9 @@ def _orthogonal(rng: np.random.Generator, n_heads: int, dim: int) -> Float[np.nd
 
 
 def mixed_contexts(front: Decoder, encoded: EncodedContexts) -> Float[np.ndarray, "n_contexts dim"]:
-    """Return the output of the mixing layer for every context, from the deployed forward pass in the float type of `front`."""
+    """Return the output of the mixing layer for every context, computed by the network's own forward pass in the float type of
+    `front`.
+    """
     module = DecoderModule(front).eval()
     width = front.seq_len * front.dim
     return run_in_batches(module.mix, encoded, width).astype(np.float64)
@@ -129,7 +131,7 @@ def injectivity(front: Decoder, encoded: EncodedContexts) -> Injectivity:
     """Measure Theorem 4 (attention) or Theorem 6 (averaging) on these contexts, which must be distinct.
 
     Source:     MFT24, Theorems 4 and 6: for generic (z, u) the map is injective into the non-zero numbers.
-    Guarantee:  only of the measured numbers. The theorems state that the gap is positive, but not how large it is. The
+    Guarantee:  none beyond the measured numbers. The theorems state that the gap is positive, but not how large it is. The
                 smallest gap of n generic numbers on an interval is about the length of the interval divided by n².
     """
     values = np.sort(mixed_contexts(front, encoded)[:, 0])

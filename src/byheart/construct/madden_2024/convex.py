@@ -1,4 +1,4 @@
-"""Fewer neurons than contexts: frozen random features and convex softmax regression for the output matrix."""
+"""With fewer neurons than contexts: keep random features fixed, and find the output matrix by convex softmax regression."""
 
 from __future__ import annotations
 
@@ -95,9 +95,9 @@ def regress(
     float64. Each context is weighted by how often it occurs. Features are made orthonormal (QR) with these weights, so that at
     equal probabilities the curvature is the same in all directions.
 
-    `start` is a whitened fit with the first few of these features, `start_from` an output matrix. Without either, the fit
-    starts from the least-squares fit to suitable logits. It ends early once the goal is excluded for every output matrix whose
-    norm is at most `EXCLUDED` times the current norm.
+    `start` is a whitened fit with the first few of these features; `start_from` is an output matrix. If neither is given, the fit
+    starts with the least-squares fit to suitable logits. It ends early if it is proved that no output matrix whose norm is at most
+    `EXCLUDED` times the current one reaches the goal.
     """
     counts = torch.from_numpy(np.array(targets.counts)).to(device, torch.float64)
     heavy = (counts / counts.mean()).sqrt().unsqueeze(1)
@@ -156,7 +156,7 @@ def _excluded_norm(loss: _Loss, point: torch.Tensor, goal: float) -> float:
 
 
 class _Reached(Exception):
-    """Raised when the point just evaluated meets the goal."""
+    """Raised if the point that was evaluated last reaches the goal."""
 
 
 def _descend(
@@ -202,8 +202,9 @@ def smallest_width(
 ) -> FewestFound[Regression] | None:
     """Find by bisection how many of the first features reach the goal. Return None if even all features do not.
 
-    More features never hurt, so bisection is correct, up to the limit on evaluations: a width counts as too small if the goal
-    is excluded (`Regression.excluded_norm`) or the fit uses up `max_evaluations`. A wider fit starts from the best narrower one.
+    More features never make the minimum worse, so bisection is correct, except for the limit on evaluations: a width also counts as
+    too small if the fit uses up `max_evaluations`, not only if the goal is proved to be out of reach (`Regression.excluded_norm`).
+    A wider fit starts from the best narrower one.
     """
     start: np.ndarray | None = None
     begin = report_attempts(progress)

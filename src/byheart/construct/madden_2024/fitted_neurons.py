@@ -2,8 +2,8 @@
 
 If two tokens each follow some three hundred contexts, these contexts must be separated by a hyperplane in the space of the
 neurons. Random neurons are not adapted to the tokens: on 1,880 contexts of TinyStories, 64 random neurons leave half of the
-entropy as gap for any output matrix. Fitting the positions where the neurons bend helps more than adding neurons. It costs d +
-1 parameters each.
+entropy as gap for any output matrix. Fitting the neurons to the data helps more than adding neurons, and takes only d + 1
+parameters for each neuron.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def fit_shaped(
 ) -> ShapedFit:
     """Draw neurons, fit them, and then solve the convex problem of the output matrix for the fitted neurons.
 
-    Embeddings and attention stay as drawn. The fit is not convex: if a width fails, it fails for this draw and this number of
-    evaluations. After half of the evaluations, the fit is abandoned if the loss, at its current rate of decrease, would miss
-    the goal.
+    Embeddings and attention stay as drawn. The fit is not convex: if a width fails, another random draw or more evaluations may
+    still succeed. After half of the evaluations, the fit is abandoned if the loss, at its current rate of decrease, would miss the
+    goal.
     """
     mixed = mixed_contexts(front, encoded)
     neurons = draw_neurons(front, mixed, n_neurons, rng, spread=SPREAD)
@@ -94,7 +94,7 @@ class _Shaping:
         self.parameters = [part.requires_grad_(True) for part in (hidden, bias, output)]
 
     def run(self, goal_nats: float, max_evaluations: int) -> tuple[int, float]:
-        """Minimise until the gap is `goal_nats` or the goal is out of reach.
+        """Minimise until the gap is at most `goal_nats`, or until it seems that this cannot be reached.
 
         Return the evaluations used and the remaining gap.
         """
@@ -124,7 +124,7 @@ class _Shaping:
         return gap
 
     def weights(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """W, b and V."""
+        """Return W, b and V."""
         hidden, bias, output = (part.detach().double() for part in self.parameters)
         return hidden.numpy(), bias.numpy(), (output * self.scale).numpy()
 

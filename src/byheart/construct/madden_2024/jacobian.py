@@ -1,5 +1,6 @@
-"""The rank of a decoder's Jacobian, on which MFT24 Lemma 1 is based: how many output numbers the parameters can change
-independently."""
+"""The rank of a decoder's Jacobian: how many output numbers the parameters can change independently. MFT24 Lemma 1 is based on
+it.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +20,9 @@ from byheart.theorems import realises
 
 @dataclass(frozen=True)
 class JacobianRank:
-    """Bounds on the rank of the Jacobian of n (ω - 1) logit differences with respect to k parameters: at least `certified`, at
-    most `most`."""
+    """Bounds on the rank of the Jacobian of n (ω - 1) logit differences with respect to k parameters. The rank is at least
+    `certified` and at most `most`.
+    """
 
     certified: int
     most: int

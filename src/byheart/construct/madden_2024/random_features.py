@@ -55,7 +55,7 @@ def draw_neurons(
 
 
 def features_of(decoder: Decoder, encoded: EncodedContexts) -> Features:
-    """Return Φ, the outputs of the neurons for every context, computed in float64 for the weights as they are stored."""
+    """Return Φ, the outputs of the neurons for every context, computed in float64 from the stored weights."""
     module = DecoderModule(decoder).double().eval()
     return run_in_batches(
         lambda ids: module.features(module.mix(ids)), encoded, max(decoder.hidden_width, 1)

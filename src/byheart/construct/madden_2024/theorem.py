@@ -50,7 +50,7 @@ def plan(
     *,
     kind: Kind,
 ) -> Construction:
-    """Compile contexts and what follows them into one decoder layer.
+    """Compile contexts, and the tokens that follow them, into one decoder layer.
 
     Source:     MFT24 Theorem 5 (`kind` attention) and Theorem 7 (averaging); the proofs' algorithm, as repaired in
                 `steps`, `random_features` and `convex`.
@@ -251,7 +251,7 @@ def _by_stochastic_steps(
 
 
 def _certainty(logits: np.ndarray, targets: NextTokenTargets) -> float:
-    """Return a factor for the logits that makes every context nearly certain of its only next token.
+    """Return a factor for the logits with which the only next token of every context has a probability close to 1.
 
     A lead of at least ln(ω / allowed) leaves the other tokens a probability of at most `allowed`. The factor e leaves room for
     rounding.

@@ -1,4 +1,5 @@
-"""Arrange the points as distinct integers on a line, which is folded, overlaid in segments and cut into buckets.
+"""Arrange the points as distinct integers on a line. The line is folded, cut into segments that are laid over one another, and
+divided into buckets.
 
 This module computes only with integers; `program` turns each move into a block.
 """
@@ -65,7 +66,7 @@ def short_direction(
 
 
 def fold(places: Sequence[int], rng: np.random.Generator) -> tuple[list[int], list[int]]:
-    """Fold the line until it hardly gets shorter. Returns (mirrors, new positions).
+    """Fold the line until another fold would hardly make it shorter. Returns (mirrors, new positions).
 
     A fold with mirror μ keeps x <= μ/2 and sends x > μ/2 to μ - x, so the range is halved. Two points meet if x + y = μ, which
     excludes at most N²/4 mirrors. As long as the range is far above N², almost any mirror near it works.
@@ -214,7 +215,9 @@ def arrange(
 def _best_width(
     places: Sequence[int], extent: int, bucket_cost: int, field_cost: int
 ) -> tuple[int, list[int]]:
-    """Return the bucket width with the least cost. Without empty stretches it would be √(extent · bucket cost / field cost)."""
+    """Return the bucket width with the least cost. If there were no gaps between points, it would be √(extent · bucket cost / field
+    cost).
+    """
     centre = max(1, isqrt(extent * bucket_cost // field_cost))
     widths = sorted({max(1, min(extent, centre * step // 16)) for step in range(4, 25)})
     found = [(width, bucket_starts(places, width)) for width in widths]

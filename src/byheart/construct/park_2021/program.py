@@ -58,8 +58,8 @@ def segment_blocks(segments: Sequence[Segment], extent: int) -> Blocks:
 def bucket_blocks(starts: Sequence[int], packed: Sequence[int], n_fields: int, base: int) -> Blocks:
     """Return blocks that find the bucket of a point, the highest bucket first.
 
-    They subtract the start of the bucket and n_fields from the position, and add the bucket's packed fields. `base` is 0, or
-    -extent after segments. Points that have been moved are below `base`, which is the least threshold.
+    For a point in a bucket, they subtract the bucket's start and n_fields from its position, and add the bucket's packed fields to
+    its register. `base` is the least threshold: 0, or -extent if there were segments. Points that have been moved are below it.
     """
     return tuple(
         Block(threshold(PLACE, start + base, {PLACE: -start - n_fields, PACKED: fields}))
@@ -126,7 +126,9 @@ def line_program(table: TokenTable | None, axes: Numbers, steps: tuple[Step, ...
 
 
 def costs_of(field_bits: int) -> tuple[int, int]:
-    """Return the dense parameters of a block that moves points, and of a field with all its bits."""
+    """Return two numbers of parameters, including zeros: those of a block that moves points, and those of a field with all its
+    bits.
+    """
     move, field = [Block(threshold(PLACE, 1, {}))], field_blocks(0, 2, field_bits, 0)
     move_size, field_size = (count_steps(steps, len(REGISTERS)) for steps in (move, field))
     return move_size.parameters_dense, field_size.parameters_dense
@@ -143,7 +145,7 @@ class Parts:
 
 
 def lookup_outline(parts: Parts, field_bits: int, place_bits: int) -> tuple[Step, ...]:
-    """Return the blocks of `lookup_blocks` for counting, with positions of that many bits."""
+    """Return the blocks of `lookup_blocks` for counting, with positions of `place_bits` bits."""
     far, n_fields = (1 << place_bits) - 1, parts.n_fields
     fields: Form = {PLACE: far, PACKED: typical(n_fields * field_bits)}
 

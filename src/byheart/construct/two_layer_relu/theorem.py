@@ -43,14 +43,14 @@ class InterpolationOptions:
 
 @dataclass(frozen=True)
 class Knot:
-    """The term `weight` · ReLU(x - `at`). It changes the slope by `weight`, which is plus or minus a power of two."""
+    """The term `weight` · ReLU(x - `at`). At `at`, it changes the slope by `weight`, which is plus or minus a power of two."""
 
     at: Fraction
     weight: Fraction
 
 
 def interpolating_knots(points: Sequence[tuple[Fraction, int]], slope: Fraction) -> list[Knot]:
-    """Return knots that bend the line of slope `slope` through the first point, so that it passes through all points.
+    """Start with the line of slope `slope` through the first point. Return knots that bend it so that it passes through all points.
 
     Source:     folklore; the power-of-two weights are reconstructed.
     Assumes:    points ascending and distinct, with dyadic coordinates.
