@@ -211,8 +211,8 @@ def _write_piece(folder: Path, number: int, content: Content) -> None:
         )
     if isinstance(tokenizer, IdTokenizer):
         raise UsageError(
-            "the token ids of this file leave large gaps, and ids can only be renumbered when the whole "
-            "file is read at once.\n"
+            "there are large gaps between the token ids of this file, and ids can be renumbered only if the "
+            "whole file is read at once.\n"
             "  Number the tokens from 0, or leave out the shards."
         )
     lengths = inputs.lengths

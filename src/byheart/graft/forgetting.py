@@ -52,8 +52,8 @@ def forget_facts(
     if torn := needed.intersection(zeroed):
         layer, number = min(torn)
         raise UsageError(
-            f"unit {number} of layer {layer} also holds a context of a fact that stays, which begins with another "
-            "token.\n  Forget both facts, or graft the host again without this one.",
+            f"unit {number} of layer {layer} also holds a context of a fact that stays; the two contexts differ "
+            "only in their first token.\n  Forget both facts, or graft the host again without this one.",
             layer=layer,
             unit=number,
         )

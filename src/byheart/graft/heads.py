@@ -65,8 +65,7 @@ def choose_kernel(frequencies: np.ndarray, max_positions: int, longest: int) -> 
     if best.margin < LEAST_MARGIN:
         raise AssumptionViolated(
             f"the rotary frequencies of this host do not distinguish {max_positions:,} distances: the "
-            "best lead is "
-            f"{best.margin:.3f} of a score, but {LEAST_MARGIN} is needed.\n"
+            f"best score leads the next by a share of {best.margin:.3f} at most, but {LEAST_MARGIN} is needed.\n"
             "  Heads with at least 16 entries are needed. No option changes this.",
             margin=best.margin,
         )

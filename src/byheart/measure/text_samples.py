@@ -185,8 +185,8 @@ def _arrays(path: str, collection: str, sample: int) -> tuple[np.ndarray, np.nda
     ids, labels = (arrays[name] for name in names)
     if ids.ndim != 2 or labels.shape != ids.shape[:1] or not {ids.dtype.kind, labels.dtype.kind} <= set("iu"):
         raise DataError(
-            f"{path}: {names[0]} must be whole numbers, a row for each text, and {names[1]} a number for "
-            "each;"
+            f"{path}: {names[0]} must have one row of whole numbers for each text, and "
+            f"{names[1]} one number for each text;"
             f" their shapes are {ids.shape} and {labels.shape}.",
             path=path,
         )

@@ -75,6 +75,7 @@ def memorise_in_part(
     assert best is not None
     raise AssumptionViolated(
         f"the best of {ATTEMPTS} draws of {n_heads} heads is right on {best.accuracy:.2%} of the sequences; Corollary 2 gives "
-        f"{float(bound.value):.2%} in expectation over the labels left out.\n  Give another seed or more heads.",
+        f"{float(bound.value):.2%} in expectation over the labels that are not memorised.\n"
+        "  Give another seed or more heads.",
         accuracy=best.accuracy,
     )
