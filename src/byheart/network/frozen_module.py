@@ -40,7 +40,7 @@ def _first_weight(module: nn.Module) -> torch.Tensor:
             for weight in weights.values():
                 if weight is not None:
                     return weight
-    raise AssertionError("a compiled module has weights")
+    raise AssertionError("this module has no weights, so it is not a compiled module")
 
 
 def _require_wide(module: nn.Module, inputs: Any, *, compiled: torch.dtype) -> None:

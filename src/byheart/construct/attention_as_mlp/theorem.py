@@ -65,7 +65,8 @@ def plan(
     if n_wrong:
         raise AssumptionViolated(
             f"with {n_items} neurons on a line, {n_wrong} labels are wrong: {targets.n_outputs} labels on a circle are "
-            "closer together than the rounding error of such a long sum.\n  Choose madden-2024, where rounding errors do not accumulate.",
+            "closer together than the rounding error of such a long sum.\n"
+            "  Choose madden-2024, where rounding errors do not accumulate.",
             wrong=n_wrong,
         )
     return Construction(

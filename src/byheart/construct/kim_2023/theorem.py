@@ -143,8 +143,9 @@ def sorting_program(
     lookup: Steps,
     seq_len: int,
 ) -> Program:
-    """Build the program: two copies of the token's value, the sorting rounds, the context on its line, and the lookup of its
-    label."""
+    """Build the program. It copies the token's value, sorts in rounds, maps the context to a number on a line, and looks up its
+    label.
+    """
     places = token_line.coefficients
     # add the offset to both copies, because E_in cannot add it
     shift = Block((Unit({}, 0, {}),), {X: token_line.offset, LEFT: token_line.offset})
