@@ -93,8 +93,8 @@ def draw_balance_weights(shape: Shape) -> dict[str, Tensor]:
 
 
 def token_codes(shape: Shape, rng: np.random.Generator) -> Tensor:
-    """Return 32 numbers 1 or -1 for each token, `(vocabulary, 32)`: constants, the bits of the id, and two systems of loud and
-    quiet tokens.
+    """Return the signs (1 or -1) in the 32 columns of each token, `(vocabulary, 32)`: constants, the bits of the id, and two
+    systems of loud and quiet tokens.
     """
     codes = torch.from_numpy(rng.choice((-1.0, 1.0), (shape.vocab, N_COLUMNS)))
     codes[:, list(PINS)] = 1.0

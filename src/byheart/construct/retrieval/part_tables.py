@@ -47,7 +47,9 @@ CHOSEN = WORD_SCALE << (LIMB_BITS + 2)
 
 
 def n_pattern_fields(least_fields: int) -> int:
-    """Return how many of the `least_fields` hashed fields each token has for its pattern (the channels that it selects)."""
+    """Return the number of hashed fields for one token's pattern (the channels that it selects), if there are `least_fields` fields
+    in total.
+    """
     return least_fields // 2 - 1
 
 

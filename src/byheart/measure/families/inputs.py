@@ -1,4 +1,4 @@
-"""The inputs of a stack of models, and functions that take rows, places and embeddings from tensors with an axis of models."""
+"""The inputs of a stack of models, and functions that look up rows, positions and embeddings for all models at once."""
 
 from __future__ import annotations
 

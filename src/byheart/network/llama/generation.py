@@ -186,7 +186,8 @@ def _evaluate(llama: Llama, texts: ChainedTexts) -> Int[np.ndarray, " n_asked"]:
     found = evaluate(llama, texts)
     if not found.conditions.holds:
         raise DoesNotHold(
-            f"this Llama rounds: {found.conditions.problems[0]}.", problems=found.conditions.problems
+            f"float32 would round a number of this Llama: {found.conditions.problems[0]}.",
+            problems=found.conditions.problems,
         )
     return found.tokens
 

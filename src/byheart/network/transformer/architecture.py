@@ -234,7 +234,7 @@ class Transformer(Network):
         if self.storage is not None:
             if kinds != {"float32"}:
                 raise ShapeMismatch(
-                    f"weights stored as {self.storage.precision} are float32, not {kinds}.",
+                    f"only float32 weights can be stored as {self.storage.precision}; these are {kinds}.",
                     precision=self.storage.precision,
                     kinds=kinds,
                 )

@@ -62,8 +62,8 @@ def seeds(scale: Scale, variant: Variant = "as-coded", how: How = "adam", most: 
 
 
 def heads_at(scale: Scale, variant: Variant, how: How, dim: int = 10) -> tuple[int, ...]:
-    """Return the numbers of heads to try: those of the paper (up to 31 for d = 11 to 13), more, or only those before
-    saturation.
+    """Return the numbers of heads to try. Depending on scale and way of training, these are the paper's (up to 31 for d = 11 to
+    13), further ones, or only those before accuracy saturates.
     """
     if scale != "paper":
         return thin(HEADS, scale)

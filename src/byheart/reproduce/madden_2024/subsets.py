@@ -1,4 +1,4 @@
-"""MFT24's subsets of stories, and the results on them: of training, and of the construction (the closed form)."""
+"""MFT24's subsets of stories. On each of them, models were trained; on some, the construction (the closed form) was also built."""
 
 from __future__ import annotations
 
