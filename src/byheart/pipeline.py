@@ -90,7 +90,8 @@ def compile_in_shards(
 
     The weights equal those of `compile` with the option `shards`. Each worker holds one piece of the file or one shard in memory.
     Finished parts are stored in the folder `work`, so that the same call continues after an interruption.
-    sample: check only this many samples; the certificate says so. reading: options of `Dataset.read`.
+    sample: check only this many samples; the certificate says so.
+    reading: options of `Dataset.read`.
     workers: processes of this machine or a Ray cluster, all of which can access `work`; by default, this process.
     """
     from byheart.construct.retrieval.out_of_core import build as solve

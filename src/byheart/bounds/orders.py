@@ -84,8 +84,9 @@ def fixed_precision(n_samples: int) -> tuple[Order, Order]:
 
 @takes_numbers
 def robust_memorisation(n_samples: int, dim: int, ratio: Fraction) -> tuple[Order, Order]:
-    """Kim, Moon & Yun 2025: a ReLU network that is right in a ball around each sample, of radius `ratio` ρ times half the
-    separation.
+    """Return the orders of growth of Kim, Moon & Yun 2025, for ReLU networks that are right in a ball around each sample.
+
+    The radius of the balls is ρ = `ratio` times half the separation.
 
     Ω((ρ² min(N, d) + 1) d + min(1/√(1 - ρ²), √d) √N) parameters are necessary (Theorem 3.1), and Õ(N d²) suffice for every ρ <
     1. For small ρ, Õ(√N) suffice. How small depends on constants that are omitted here, so this case is not evaluated.
@@ -109,7 +110,7 @@ def robust_memorisation(n_samples: int, dim: int, ratio: Fraction) -> tuple[Orde
 
 @takes_numbers
 def footnote_2(n_samples: int, seq_len: int) -> tuple[Order, Order]:
-    """KS25 Theorem B.1 as printed, √(N log N)·log n, and as sharpened by its footnote 2, √(N log(nN)).
+    """Return two orders of growth: that of KS25 Theorem B.1, √(N log N)·log n, and the smaller one of its footnote 2, √(N log(nN)).
 
     The networks that we build follow the footnote. Their group size k balances the N/k blocks for the lookup and the k·bits blocks
     for extraction, which gives about 2√(N·bits) blocks, where bits is about log(nN).

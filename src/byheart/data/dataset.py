@@ -353,15 +353,14 @@ class Dataset(Content):
     ) -> Dataset:
         """Make a data set from arrays.
 
-        inputs: vectors (n_samples, seq_len, dim), floats (n_samples, dim) for one vector per sample, ids (n_samples,
-            seq_len), or
-            lists of ids (ragged).
-        labels: whole numbers or texts, (n_samples,), or for seq-to-seq (n_samples, seq_len) or flat. With
-            `label_names`, they are class numbers from 0. Otherwise any numbers are allowed; the classes are then
-            sorted and named by their digits.
+        inputs: vectors (n_samples, seq_len, dim); floats (n_samples, dim), one vector per sample; token ids (n_samples, seq_len);
+            or lists of token ids, which may differ in length.
+        labels: whole numbers or texts (n_samples,); for seq-to-seq (n_samples, seq_len), or all labels in one flat array. With
+            `label_names`, they are class numbers from 0. Otherwise any numbers are allowed; the classes are then sorted and
+            named by their digits.
         task: by default, next-token if there is one label per sequence, and seq-to-seq if there is one per token.
         n_vocab: the vocabulary size; by default, the largest id plus one.
-        rules: what becomes of rows that cannot be memorised, as for `read`.
+        rules: how to treat rows that cannot be memorised, as for `read`.
         """
         content = content_of_arrays(
             inputs, labels, task=task, ordered=ordered, n_vocab=n_vocab, label_names=label_names
@@ -384,9 +383,11 @@ class Dataset(Content):
     ) -> Dataset:
         """Make a data set from (input, label) pairs.
 
-        An input is a text, or a sequence of token ids. A label is a text or a whole number; for `seq-to-seq`,
-        a sequence of them, one per token. rules: what becomes of rows that cannot be memorised, as for `read`; an empty text
-        is a label like others unless `empty_labels` is given.
+        An input is a text or a sequence of token ids. A label is a text or a whole number; for `seq-to-seq`, it is a sequence of
+        these, one per token.
+
+        rules: how to treat rows that cannot be memorised, as for `read`. An empty text is a valid label unless `empty_labels` is
+            given.
         """
         listed = list(pairs)
         columns = [pair[0] for pair in listed], [pair[1] for pair in listed]
@@ -399,7 +400,8 @@ class Dataset(Content):
     ) -> Dataset:
         """Make a data set from a pandas or polars data frame: the columns `key` and `value`, or its only two columns.
 
-        input, label: name other columns. options: as for `from_pairs`. As in a file, a missing or empty label is an error, unless
+        input, label: the names of other columns.
+        options: as for `from_pairs`. As in a file, a missing or empty label is an error, unless
         `empty_labels` says otherwise.
         """
         on_conflict = options.pop("on_conflict", "error")

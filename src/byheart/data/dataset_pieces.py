@@ -123,7 +123,7 @@ class DatasetPieces:
         return TokensInPlace(cells // self.seq_len, cells % self.seq_len, last.size)
 
     def _offsets(self) -> Iterator[np.ndarray]:
-        """The offsets of all sequences in the whole data set."""
+        """Return the offsets of all sequences in the whole data set."""
         last = np.zeros(1, dtype=np.int64)
         yield last
         for piece in self.pieces():

@@ -71,7 +71,7 @@ class LogitGraph(GraphBuilder):
 
 
 def attention_only_model(network: AttentionOnly) -> ModelProto:
-    """W_U (x_S + Σ_h W_O W_V A_h), DPC24 eqs. 1-2."""
+    """Return the graph of W_U (x_S + Σ_h W_O W_V A_h), DPC24 eqs. 1-2."""
     graph = LogitGraph(network.unembedding.dtype)
     vectors, filling = "inputs", None
     if network.embedding is not None:
@@ -93,7 +93,7 @@ def attention_only_model(network: AttentionOnly) -> ModelProto:
 
 
 def decoder_model(network: Decoder) -> ModelProto:
-    """Vᵀψ(Wᵀ mixing(z + u) + b), MFT24 eq. 2."""
+    """Return the graph of Vᵀψ(Wᵀ mixing(z + u) + b), MFT24 eq. 2."""
     graph = LogitGraph(network.hidden.dtype)
     pad = graph.whole("pad", [network.pad])
     seen = graph.node("Cast", graph.node("Less", "inputs", pad), to=graph.onnx.TensorProto.INT64)

@@ -69,7 +69,9 @@ class Reading:
         return {tuple(self.codes[i].tolist()): int(i) for i, n in zip(first, counts, strict=True) if n == 1}
 
     def answers(self) -> dict[Tokens, int]:
-        """The token that follows each stored context, computed as the sum of all units that are active there."""
+        """For each stored context, return the token that follows it. It is computed from the sum of all units that are active
+        there.
+        """
         changes = {unit.tokens: np.array(unit.change) for unit in self.units}
         token_of, lengths = self.token_of(), sorted({len(tokens) for tokens in changes})
         found = {}

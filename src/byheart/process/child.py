@@ -45,8 +45,8 @@ class JsonChild:
     ) -> None:
         """Start the process with this command line.
 
-        errors: how to encode texts that are not valid Unicode, as in `str.encode`. hides_errors: whether to discard the standard
-        error of the process.
+        errors: how to encode texts that are not valid Unicode, as in `str.encode`.
+        hides_errors: whether to discard the standard error of the process.
         """
         self._process = subprocess.Popen(
             list(command),

@@ -105,7 +105,8 @@ def results_on_cluster(
 ) -> Iterator[tuple[int, Any]]:
     """Run `task` on each argument. Yield the index of each argument with its result, in the order in which workers finish.
 
-    needs: the resources of one task, by default one core. at_once: the number of tasks submitted at a time.
+    needs: the resources of one task, by default one core.
+    at_once: the number of tasks submitted at a time.
 
     The retries of Ray are switched off. Instead, this function queues a task again when its worker is lost, and
     counts the losses. An exception of a task ends all work.

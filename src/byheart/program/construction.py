@@ -82,7 +82,8 @@ class Construction(Plan):
         }
 
     def record(self, data: Dataset | DatasetPieces, choice: Mapping[str, Any]) -> dict[str, Any]:
-        """The record of the model: what the construction says about itself, the data it was built on, and what was chosen.
+        """Return the record of the model: what the construction says about itself, the data on which it was built, and the choices
+        that were made.
 
         It has no time stamps, so equal calls save equal bytes.
         """

@@ -82,7 +82,7 @@ class PackedRegister:
     n_bits: int
 
     def opening(self) -> Block:
-        """The block that replaces x/2^n in `high` and 0 in `low` by the two shifted copies (the paper's H, eq. 161)."""
+        """Return the block that replaces x/2^n in `high`, and 0 in `low`, by the two shifted copies (the paper's H, eq. 161)."""
         adds = {self.high: Dyadic(1, -self.n_bits - 1), self.low: Dyadic(1, -self.n_bits - 2)}
         return Block((Unit({self.high: 1}, 0, {self.low: 1}),), adds)
 
@@ -160,7 +160,7 @@ class KeyedExtraction:
         return (*self.opening(), *mean_of_ends(0, self.n_entries - 1, self.entry))
 
     def opening(self) -> Blocks:
-        """The block that prepares both packed registers."""
+        """Return the block that prepares both packed registers."""
         return side_by_side((self.keys.opening(),), (self.values.opening(),))
 
     def entry(self, number: int) -> Blocks:

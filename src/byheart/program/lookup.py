@@ -45,7 +45,7 @@ class LookupPlan:
         return KeyedExtraction(X, keys, labels, self.group_size, ANSWER)
 
     def outline(self) -> tuple[Step, ...]:
-        """The blocks of `memorise_points` for counting, before the data are known.
+        """Return the blocks of `memorise_points` for counting, before the data are known.
 
         Intervals end at 2^key_bits or before. Packed numbers are never longer than their fields, and rarely shorter.
         """

@@ -210,7 +210,7 @@ class Layout:
         return self.decide + 1 + (HIGH_DIGIT in self.digits)
 
     def spec(self, bos: int = 0, eos: int = 0, sep: int = 0) -> LlamaSpec:
-        """The checkpoint's shape."""
+        """Return the checkpoint's shape, with these special tokens."""
         rotation = choose_rotation(self.shape.max_positions)
         return LlamaSpec(
             n_tokens=self.shape.n_vocab,

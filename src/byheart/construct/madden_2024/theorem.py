@@ -242,7 +242,7 @@ def _by_stochastic_steps(
             return with_outputs(neurons, factor * found.coefficients), notes
         if hidden_width is not None or n_neurons > len(targets):
             raise AssumptionViolated(
-                f"{n_neurons} neurons leave {found.unsettled} of {len(targets)} contexts unsettled after "
+                f"{n_neurons} neurons leave {found.unsettled} of {len(targets)} contexts without a clear answer after "
                 f"{found.passes:.0f} passes.\n"
                 "  Use a larger hidden_width, or another solver.",
                 unsettled=found.unsettled,

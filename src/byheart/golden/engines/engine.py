@@ -21,7 +21,7 @@ class Session(Protocol):
     """A checkpoint that is open in an engine."""
 
     def ways(self) -> Sequence[str]:
-        """The names of the ways in which the engine can be run."""
+        """Return the names of the ways in which the engine can be run."""
 
     def why_not(self, way: str, case: Case) -> str | None:
         """Return why a case cannot be run in this way, or None if it can."""

@@ -38,7 +38,7 @@ class Partition:
         return self.index if self.parent is ancestor else self.index[self.parent.index_of(ancestor)]
 
     def ancestors(self) -> list[Partition]:
-        """This partition, its parent, and so on up to the root."""
+        """Return this partition, its parent, and so on up to the root."""
         chain = [self]
         while chain[-1].parent is not None:
             chain.append(chain[-1].parent)

@@ -114,7 +114,7 @@ def _sign_at(values: Polynomial, point: Fraction) -> int:
 
 @dataclass(frozen=True)
 class Root:
-    """A root of a square-free polynomial, the first one of the Sturm chain `chain`. It is the only root in (low, high]."""
+    """The only root in (low, high] of a square-free polynomial. `chain` is the Sturm chain of this polynomial."""
 
     chain: tuple[Polynomial, ...]
     low: Fraction
