@@ -155,7 +155,8 @@ class Model:
         among: further inputs, which are only named if they share a weight with one of `facts`.
 
         The result is a sequence of `Location`; its method `frame()` returns it as a pandas DataFrame. This works for
-        models of `retrieval`, `llama` and the methods kajitsuka-sato-2025.
+        models of `retrieval`, `llama` and the methods whose names begin with
+        kajitsuka-sato-2025.
         """
         from byheart.inspect.locate import locate
 
@@ -173,9 +174,8 @@ class Model:
     def trace(self, text: str) -> Trace:
         """Trace a question through the network: return the residual stream before the first layer and after every layer.
 
-        Registers have the names of the compiled program: `trace.values("x")`, `trace.state(layer)`. This works for
-            networks of the family of KS25, which includes `retrieval`, and for `llama`. For `llama`, the generated
-            answer is traced too.
+        Registers have the names of the compiled program: `trace.values("x")`, `trace.state(layer)`. This works for networks
+        of the family of KS25, which includes `retrieval`, and for `llama`. For `llama`, the generated answer is traced too.
         """
         from byheart.inspect.trace import trace
 

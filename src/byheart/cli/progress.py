@@ -30,6 +30,7 @@ def watch(stream: TextIO | None = None, *, whole: str = "") -> Iterator[Progress
     """Return a context manager that gives a `Progress` and shows it on standard error while the block runs.
 
     The text after a comma in the name of a stage may change while the stage runs.
+
     whole: a name for the whole work, if all stages report their progress as a share of the whole. They are then shown as one bar.
     By default, each stage has its own bar.
     """

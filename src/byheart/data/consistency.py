@@ -25,9 +25,8 @@ Labels = Int[np.ndarray, " n_labels"]
 class Conflicts:
     """Pairs of labels that disagree although their contexts are equal.
 
-    For each further label of a context there is one pair: the place where the context first occurs, and the first place where it
-    has that other label. A place is (sample, position), with the position of the token that carries the
-        label.
+    For each further label of a context there is one pair: the place where the context first occurs, and the first place
+    where it has that other label. A place is (sample, position), with the position of the token that carries the label.
     """
 
     samples: Int[np.ndarray, "n_conflicts 2"]

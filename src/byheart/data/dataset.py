@@ -48,13 +48,16 @@ class Dataset(Content):
     """Inputs with labels, and how to read them. A data set is immutable and has a digest.
 
     inputs: token ids (ragged) or real vectors.
-    labels: class numbers in [0, n_classes), as one flat array. For `next-token` and `set`, one per sequence, which belongs to the
-    sequence's last token. For `seq-to-seq`, one per token. For `distribution` (documents), all tokens except the first of each
-    document; each is the label of the prefix before it. label_names: the name of each class. tokenizer: the tokenizer that
-    converted texts to ids; None for data given as ids or vectors. ordered: True if positions matter; False if only the multiset of
-    tokens and the last token matter. source: how the data set was read; None if it was not read from a file. rows: the row (from 1)
-    of each sample in the file or list it came from; None if sample i came from row i + 1. left_out: the number of rows that each
-    rule left out, such as {"on_conflict=first": 2}. label_type: the type that the labels had before they were converted to text.
+    labels: class numbers in [0, n_classes), as one flat array. For `next-token` and `set`, one per sequence, which belongs to
+        the sequence's last token. For `seq-to-seq`, one per token. For `distribution` (documents), all tokens except the
+        first of each document; each is the label of the prefix before it.
+    label_names: the name of each class.
+    tokenizer: the tokenizer that converted texts to ids; None for data given as ids or vectors.
+    ordered: True if positions matter; False if only the multiset of tokens and the last token matter.
+    source: how the data set was read; None if it was not read from a file.
+    rows: the row (from 1) of each sample in the file or list it came from; None if sample i came from row i + 1.
+    left_out: the number of rows that each rule left out, such as {"on_conflict=first": 2}.
+    label_type: the type that the labels had before they were converted to text.
     """
 
     def __post_init__(self) -> None:

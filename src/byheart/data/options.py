@@ -37,14 +37,15 @@ class TableOptions(RowOptions, total=False):
     empty_labels: `error` (default) refuses a row whose label is empty or null; `keep` memorises an empty label; `drop` leaves
         the row out.
     empty_inputs: `error` (default) refuses a row whose input has no tokens; `drop` leaves it out.
-    malformed_rows: `error` (default) refuses a line that is not a valid row, for example because it does not have as many fields as
-    the header; `drop` leaves it out. non_finite: with `error` (default), `compile` refuses vectors that contain NaN or infinity;
-    `drop` leaves those rows out. max_tokens: rows with more tokens are left out. By default no row is left out. Instead, a row is
-    an error if it has more than 16,384 tokens, or if padding all other rows to its length would exceed the memory limit. delimiter:
-    the character between the fields of a CSV or TSV, or `tab`; by default, it depends on the suffix of the file. encoding: the
-    encoding of a text file, such as cp1252; by default, `utf-8`. label_names: class names that are known already. They get the
-    first class numbers, and further labels of the table
-        follow. By default, the class names are the sorted distinct labels of the table.
+    malformed_rows: `error` (default) refuses a line that is not a valid row, for example because it does not have as many
+        fields as the header; `drop` leaves it out.
+    non_finite: with `error` (default), `compile` refuses vectors that contain NaN or infinity; `drop` leaves those rows out.
+    max_tokens: rows with more tokens are left out. By default no row is left out. Instead, a row is an error if it has more
+        than 16,384 tokens, or if padding all other rows to its length would exceed the memory limit.
+    delimiter: the character between the fields of a CSV or TSV, or `tab`; by default, it depends on the suffix of the file.
+    encoding: the encoding of a text file, such as cp1252; by default, `utf-8`.
+    label_names: class names that are known already. They get the first class numbers, and further labels of the table follow.
+        By default, the class names are the sorted distinct labels of the table.
     """
 
     task: Task | None

@@ -55,7 +55,7 @@ def locate(
         return locate_in_lookups(memoriser, record, encoded, names, n_asked)
     raise UsageError(
         f"facts cannot be located in models of {method or 'this method'}.\n"
-        f"  Use a model compiled by `retrieval`, `llama` or one of the methods {KS25}.",
+        f"  Use a model compiled by `retrieval`, `llama` or a method whose name begins with {KS25}.",
         method=method,
     )
 

@@ -48,8 +48,8 @@ def _require_wide(module: nn.Module, inputs: Any, *, compiled: torch.dtype) -> N
     if found.itemsize < compiled.itemsize or found.is_floating_point != compiled.is_floating_point:
         raise RoundedWeights(
             f"this module was compiled in {compiled} and was cast to {found}, which rounds its weights.\n"
-            "  Create a new module (model.module is a copy; byheart.load loads the model again), and cast its output instead;\n"
-            "  or compile with precision=... for a different type.",
+            "  Load the model again with byheart.load, and cast the outputs of its module instead of the module itself.\n"
+            "  For weights of a different type, compile with precision=...",
             compiled=str(compiled),
             found=str(found),
         )

@@ -1,8 +1,8 @@
 """Ed25519 signatures of certificates, in the file signature.json of the model folder.
 
-The canonical text of the certificate is signed: `PREFIX`, followed by the document of certificate.json
-    in ASCII, with sorted keys and without spaces. The certificate holds the digests of weights, model and data, so
-    the signature covers exactly these.
+The canonical text of the certificate is signed: `PREFIX`, followed by the document of certificate.json in ASCII, with
+sorted keys and without spaces. The certificate holds the digests of weights, model and data, so the signature covers
+exactly these.
 """
 
 from __future__ import annotations

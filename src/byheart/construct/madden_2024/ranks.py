@@ -150,7 +150,9 @@ def certified_determinant(
 def certified_kruskal_rank(
     activation: Analytic, a: Sequence[Fraction], b: Sequence[Fraction], *, most_bits: int = MOST_BITS
 ) -> int:
-    """Return a lower bound on the Kruskal rank of the m × n matrix ψ(abᵀ), and so on its rank: min(m, n) if certified, else 0.
+    """Return a lower bound on the Kruskal rank of the m × n matrix ψ(abᵀ): min(m, n) if this is proved, else 0.
+
+    The rank is at least the Kruskal rank.
 
     min(m, n) columns are independent if the minor of their first rows is not zero. All sets of columns are tried, so this is
     meant for matrices with few more columns than rows. Repaired: b > 0 (`require_positive`).

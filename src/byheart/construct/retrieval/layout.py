@@ -214,7 +214,7 @@ class RetrievalLayout:
 
     @cached_property
     def n_slots(self) -> int:
-        """The number of registers before the words."""
+        """The number of registers that come before those of the words."""
         return len(self.slots)
 
     @cached_property

@@ -117,8 +117,9 @@ def _parts_of_fields(layout: RetrievalLayout) -> tuple[str, ...]:
 
 
 def _constant_block(layout: RetrievalLayout, hashed: KeyHash | None) -> Block:
-    """Set the register that holds 1. Also assemble the fields of vectors, which entered in parts, and make them
-    non-negative."""
+    """Set the register that holds 1. If inputs are vectors, also combine the parts of each field and make the fields
+    non-negative.
+    """
     units, adds = [Unit({}, 1, {ONE: 1})], dict[str, Number]()
     if layout.entrance.kind != "table":
         fields, n_parts = layout.entry_registers, layout.n_entering_parts
