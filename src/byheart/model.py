@@ -270,7 +270,7 @@ class Model:
 
     @property
     def label_bits(self) -> float | None:
-        """Bits of information in arbitrary labels: number of distinct contexts times log2(n_classes).
+        """Bits of information if labels are arbitrary: the number of distinct contexts times log2(n_classes).
 
         None if no data set is recorded.
         """

@@ -176,8 +176,8 @@ def proposition_2(n_tokens: int, n_contexts: int | None = None) -> Bound:
     For T contexts, this dimension is min(N - 1, T).
 
     Departs: the paper states N - 1 for any number of contexts. But the logits of T contexts are a matrix with N rows and T columns,
-    whose rank is at most T. If one row is subtracted from all rows, which does not change the softmax, the rank is also at most N -
-    1.
+    whose rank is at most T. If one row is subtracted from all rows, which does not change the softmax, the rank is also at most
+    N - 1.
     """
     assumptions = ("logits are a fixed matrix times a sequence embedding",)
     value = max(n_tokens - 1, 0) if n_contexts is None else min(max(n_tokens - 1, 0), n_contexts)

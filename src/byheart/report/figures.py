@@ -122,7 +122,7 @@ _LABEL_STEP = 0.033  # distance between two names, as a share of the height of t
 
 
 def draw_plan(curves: Sequence[Curve], title: str, path: Path) -> None:
-    """Draw the lines of `bounds.curves` on two logarithmic axes and save the figure in the format of the suffix.
+    """Draw the lines of `bounds.curves` on two logarithmic axes, and save the figure. The suffix of `path` determines the format.
 
     The name of each line is at its end. The thick line is the one that is smallest in the middle of the range, among those for
     built, promised and trained models.
@@ -204,7 +204,7 @@ def compared_lines(found: Sequence[Compared]) -> tuple[ComparedLine, ...]:
 
 
 def draw_comparison(found: Sequence[Compared], metric: str, path: Path) -> None:
-    """Draw means with their intervals over seeds, and save the figure in the format of the suffix."""
+    """Draw means with their intervals over seeds, and save the figure. The suffix of `path` determines the format."""
     figure = new_figure(path, (6.4, 4.2), layout="constrained")
     if not found or not found[0].setting:
         raise UsageError(

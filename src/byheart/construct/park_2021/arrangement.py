@@ -162,7 +162,7 @@ def _first_fit(taken: np.ndarray, inside: np.ndarray) -> int:
         free = np.flatnonzero(~blocked)
         if free.size:
             return begin + int(free[0])
-    raise AssertionError("no free position was found, although segments cannot block all of them")
+    raise AssertionError("no free position was found for a segment, although there must be one")
 
 
 def bucket_starts(places: Sequence[int], width: int) -> list[int]:

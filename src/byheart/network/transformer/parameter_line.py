@@ -43,7 +43,9 @@ Matrix = list[list[Polynomial]]
 
 @dataclass(frozen=True)
 class Cell:
-    """The open interval between two roots (None: unbounded), or a single root (`is_point`: both are that root)."""
+    """A part of the line: the open interval between two roots or, if `is_point`, a single root, which is then both ends.
+
+    An end that is None means that the interval is unbounded."""
 
     left: Root | None
     right: Root | None

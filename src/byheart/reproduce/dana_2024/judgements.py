@@ -64,7 +64,9 @@ def _kept(found: SeedValues, cut: CutOff) -> tuple[list[float], list[bool]]:
 
 
 def judge_line(sizes: Mapping[str, int], found: SeedValues, n_vocab: int) -> list[Judgement]:
-    """Decide the claim of Figure 1a: accuracy grows linearly, by more than the d_h associations per head of Corollary 2."""
+    """Decide the claim of Figure 1a: accuracy grows linearly, and each head adds more than d_h associations, the number in
+    Corollary 2.
+    """
     line = try_fit(found, "linear", dana.cut_off())
     straight = _judge_straight(found, dana.cut_off(), "linear in H", "head")
     if line is None:
