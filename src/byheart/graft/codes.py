@@ -40,7 +40,7 @@ class Code:
 
 
 def neighbours(vectors: np.ndarray) -> list[tuple[int, int]]:
-    """Return disjoint pairs of neighbouring rows, which become equal if two entries that differ by 1 are exchanged.
+    """Return disjoint pairs of neighbours: rows that become equal if two entries that differ by 1 are exchanged.
 
     Let u and v be such a pair and s = u + v. Then s·u = s·v = 2ρ - 1, and s·x <= 2ρ - 2 for every other vector x of the
     code: s·x >= 2ρ - 1 would put x within a distance of √½ from s/2. This point lies halfway between whole numbers in two

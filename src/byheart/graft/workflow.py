@@ -102,7 +102,7 @@ def verify_graft(
 ) -> GraftCheck:
     """Check that `folder` is `host` with the rows of `data` added and nothing else.
 
-    The prompt formats are read from its record.
+    The prompt formats are read from the record of the graft.
     """
     progress(0, 1, "read")
     grafted, opened = FolderHost(folder), open_host(host)

@@ -31,7 +31,7 @@ class Pass:
 
 
 def beside(store: Path) -> Path:
-    """Return the path of the file beside a store."""
+    """Return the path of the file that records training sessions, which is in the same folder as the store."""
     return store.with_name(f"{store.name}.{FILE}")
 
 

@@ -152,8 +152,8 @@ def network_program(mapping: ContextualMapping, data: Dataset, split: LookupSpli
 def extra_token(line: Projection) -> tuple[int, ...]:
     """Return a vector whose value exceeds every point of the line by at least 2, so that φ is 0 there (Lemma C.1).
 
-    If the line has no direction, there is a single token, whose count no sequence needs. Then φ is 0 everywhere and any vector
-    works.
+    If there is only a single distinct token, the line has no direction. Its count distinguishes no sequences, so φ is 0 everywhere,
+    and any vector works.
     """
     axis = next((at for at, value in enumerate(line.coefficients) if value), None)
     if axis is None:

@@ -146,7 +146,7 @@ def _word_unit(channels: Sequence[str], rare: Sequence[str], at: int) -> Unit:
 
 
 def _lowest_place(layout: RetrievalLayout, kind: int) -> int:
-    """Return the place t of plane 0 of this kind of field."""
+    """For this kind of field, return the place t (a power of two, see above) at which plane 0 is read."""
     return int(2 ** (layout.label_fields[kind].start + 1))
 
 
