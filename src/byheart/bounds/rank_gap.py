@@ -13,8 +13,8 @@ contexts and tokens. Then
 
 log π̂ + δ is singular there, so Σ δ_ij² >= s², where s is the least singular value of log π̂. Let g(x) = φ(-x) for x >= 0. Then
 φ(δ) >= g(|δ|), g increases, and g(x)/x² decreases. So with x = √(Σ δ_ij²), the sum is at least Σ δ_ij² g(x)/x² = g(x) >= g(s).
-Finally g(s) >= s²/(2 + s): the difference times 2 + s is (2 + s)e⁻ˢ + s - 2, which is 0 at s = 0 and has the derivative 1 - (1 +
-s)e⁻ˢ >= 0.
+Finally g(s) >= s²/(2 + s): the difference times 2 + s is (2 + s)e⁻ˢ + s - 2. It is 0 at s = 0, and its derivative is
+1 - (1 + s)e⁻ˢ >= 0.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ class JsonRecord:
     """A base for frozen dataclasses that can be written as JSON."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return a dictionary of the fields that can be written as JSON."""
+        """Return the fields as a dictionary that can be written as JSON."""
         return asdict(self)
 
 
