@@ -41,9 +41,10 @@ class LogitGraph(GraphBuilder):
         filling: str | None,
         zero_token: bool = False,
     ) -> str:
-        """Return the weighted average of the other tokens that each head computes for the last token, (batch, heads, 1, d).
+        """Return what each head reads for the last token, a weighted average of the other tokens: (batch, heads, 1, d).
 
-        heads: W_Q with shape (heads, d, k) and W_K with shape (heads, k, d). filling: a mask of the padding, (batch, seq).
+        heads: W_Q with shape (heads, d, k) and W_K with shape (heads, k, d).
+        filling: a mask of the padding, (batch, seq).
         """
         query, key = heads
         asked = self.node("MatMul", last, self.weight("query", query))

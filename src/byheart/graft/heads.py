@@ -43,7 +43,7 @@ class Kernel:
         return NATS * sqrt(head_dim) / (self.margin * len(self.frequencies) * scaling**2)
 
     def query(self, distance: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the query, with amplitude 1, of a head that reads the token `distance` positions earlier, as two halves."""
+        """Return the two halves of a head's query, with amplitude 1. The head reads the token `distance` positions earlier."""
         angles = np.array(self.frequencies) * distance
         return np.cos(angles), -np.sin(angles)
 

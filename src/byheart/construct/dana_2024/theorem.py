@@ -120,8 +120,9 @@ def _theorem(
 
 
 def _encoder(targets: NextTokenTargets, data: Dataset, dim: int, precision: str) -> SequenceEncoder:
-    """Return the encoder: points on a circle for labels; for distributions the logits, in dimension min(N - 1, T) (Proposition
-    2)."""
+    """Return the encoder. If the targets are labels, it consists of points on a circle; if they are distributions, of their logits,
+    in dimension min(N - 1, T) (Proposition 2).
+    """
     if data.task == "next-token":
         return association_encoder(targets.next_tokens, targets.n_outputs, dim)
     n_outputs = targets.n_outputs

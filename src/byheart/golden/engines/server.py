@@ -141,7 +141,7 @@ class ServerSession:
 
 
 def request_json(url: str, document: dict[str, Any] | None, kind: type[T]) -> T:
-    """Return the JSON answer of a server as a `kind`.
+    """Send a request to a server, and convert its JSON answer to the type `kind`.
 
     Raise `UsageError` if that fails, with the HTTP status if the server refuses.
     """
