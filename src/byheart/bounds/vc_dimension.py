@@ -135,13 +135,12 @@ def smallest_relu_parameters(n_points: int) -> int:
     shared between layers, every hidden unit has its own bias and its own incoming weight, and every linear
     map on a path has its own parameter.
 
-    Derivation from Goldberg & Jerrum's Corollary 2.1 (KS25 Lemma B.4) alone. Let W be the parameters and U
-    the hidden units; each unit has two parameters of its own, so U <= W / 2. Order the units so that each depends
-    on earlier ones. Given which of the first i - 1 units are active, the input of unit i is a polynomial in
-    the parameters. That gives 2^(i-1) polynomials for unit i, and 2^U for "output > 1/2", s = 2^(U+1) - 1 in all. Their
-    degree is at most the number D <= W of linear maps on a path. If N points are shattered, the N s
-    polynomials have at least 2^N sign vectors, so N <= W log2(8 e N s D / W) <= W (U + 1 + log2(8 e N)),
-    that is
+    The derivation needs only Goldberg & Jerrum's Corollary 2.1 (KS25 Lemma B.4). Let W be the number of parameters, and U that of
+    hidden units. Each unit has two parameters of its own, so U <= W / 2. Order the units so that each depends on earlier ones.
+    Given which of the first i - 1 units are active, the input of unit i is a polynomial in the parameters. That gives 2^(i-1)
+    polynomials for unit i, and 2^U polynomials that decide whether the output exceeds 1/2. In total, these are s = 2^(U+1) - 1
+    polynomials. Their degree is at most the number D <= W of linear maps on a path. If N points are shattered, the N s polynomials
+    have at least 2^N sign vectors, so N <= W log2(8 e N s D / W) <= W (U + 1 + log2(8 e N)), that is
 
         N <= W (W / 2 + log2(16 e N)).
 

@@ -65,7 +65,7 @@ class Contexts:
 
     def __getitem__(self, i: int) -> Int[np.ndarray, " context_len"]:
         if not 0 <= i < len(self):
-            raise IndexError(f"context {i} of {len(self)}")
+            raise IndexError(f"there is no context {i}; there are {len(self)}, numbered from 0")
         return self.source[int(self.documents[i])][: self.lengths[i]]
 
     @property

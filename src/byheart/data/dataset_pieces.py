@@ -174,7 +174,7 @@ def spool(path: Path, folder: Path, **options: Unpack[TableOptions]) -> DatasetP
             )
     if options.get("task") not in (None, "next-token", "set"):
         raise UsageError(
-            f"data are read in pieces for the tasks next-token and set, not {options.get('task')}.",
+            f"only data for the tasks next-token and set can be read in pieces, not {options.get('task')}.",
             task=options["task"],
         )
     chosen = options.get("tokenizer", "char")
@@ -206,7 +206,7 @@ def _write_piece(folder: Path, number: int, content: Content) -> None:
     inputs, tokenizer = content.inputs, content.tokenizer
     if content.task not in ("next-token", "set"):
         raise UsageError(
-            f"data are read in pieces for the tasks next-token and set, not {content.task}.",
+            f"only data for the tasks next-token and set can be read in pieces, not {content.task}.",
             task=content.task,
         )
     if isinstance(tokenizer, IdTokenizer):

@@ -271,5 +271,5 @@ def offsets_of(lengths: Int[np.ndarray, " n_samples"]) -> Int[np.ndarray, " n_of
 
 def _index(index: int, size: int) -> int:
     if not -size <= index < size:
-        raise IndexError(f"sequence {index} of {size}")
+        raise IndexError(f"there is no sequence {index}; there are {size}, numbered from 0")
     return index % size

@@ -59,7 +59,8 @@ def solve_by_steps(front: Decoder, encoded: EncodedContexts, logits: Logits) -> 
     """Give every context its row of `logits`, with as many neurons as contexts.
 
     Source:     MFT24 Theorems 5 and 7 at d = 1 with m = n neurons.
-    Assumes:    the activation tanh; distances between images exceed their rounding errors (`Injectivity.holds`, with room).
+    Assumes:    the activation tanh; distances between images exceed their rounding errors by a safe factor (compare
+                `Injectivity.holds`).
     Guarantee:  every neuron is exactly ±1 on every context, because it is on the two contexts next to its step, and rounding is
                 monotone. In float64 the targets are rounded to a grid on which all partial sums are exact, so logits are equal to
                 `targets` in any order of summation.
