@@ -52,7 +52,8 @@ class AttentionOnlyShape:
         """The rank bound H min(d, d_h) + min(d, L) for sequences with L distinct last tokens. If L is not known, min(d, L) is taken
         to be d.
 
-        Departs: the paper has H d_h + d. A head wider than d does not reach d_h. The skip connection sees only the last token,
+        Departs: the paper has H d_h + d. A head that is wider than d has rank d at most, not d_h. The skip connection sees only the
+        last token,
                  so sequences with the same last token get the same vector from it, and its rank is at most L.
         """
         n_last_tokens = self.dim if self.n_last_tokens is None else self.n_last_tokens

@@ -59,7 +59,7 @@ def floor_log2(value: Rational) -> int:
     """Return the largest integer k with 2**k <= value, for a positive rational, exactly."""
     value = Fraction(value)
     if value <= 0:
-        raise ImpossibleSize("the logarithm of a number that is not positive")
+        raise ImpossibleSize("only positive numbers have a logarithm")
     k = value.numerator.bit_length() - value.denominator.bit_length()
     # 2**(k - 1) < value < 2**(k + 1), so at most one correction is needed
     return k if value >= Fraction(2) ** k else k - 1

@@ -96,7 +96,7 @@ class LookupSize:
 
 @realises("KS25-L C.1")
 def lookup_size(points: Points, n_stored: int, n_values: int) -> LookupSize:
-    """Return the size of the lookup in Lemma C.1: width 12, depth (110), bits (111).
+    """Return the size of the lookup in Lemma C.1: its width is 12, its depth is given by eq. (110), and its bits by eq. (111).
 
     The lookup is right on `n_stored` of the points and 0 on the others.
     """

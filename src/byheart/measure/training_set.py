@@ -142,8 +142,8 @@ def training_set_of_values(inputs: np.ndarray, values: np.ndarray, *, read: Read
 
 
 def training_set_of_documents(documents: np.ndarray, n_vocab: int) -> TrainingSet:
-    """Make a training set for next-token prediction on documents (n_documents, n_tokens), merged to distinct contexts
-    (MFT24 section 7).
+    """Make a training set for next-token prediction on documents (n_documents, n_tokens). Equal contexts become one row (MFT24
+    section 7).
     """
     n_documents, n_tokens = documents.shape
     inputs = np.zeros((n_documents * (n_tokens - 1), n_tokens - 1), dtype=np.int64)

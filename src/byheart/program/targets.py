@@ -49,8 +49,9 @@ class NextTokenTargets:
         return len(self.contexts)
 
     def logits(self, margin: float) -> Logits:
-        """Return log π̂ + `margin` on the support and 0 elsewhere. These logits are finite, and their softmax is within (ω -
-        s)·e^-margin of π̂.
+        """Return log π̂ + `margin` on the support and 0 elsewhere. These logits are finite, and their softmax differs from π̂
+        by at most
+        (ω - s)·e^-margin.
 
         ω is the size of the vocabulary, and s that of the support. Softmax ignores a common shift, so it gives π̂, except that
         every other token gets a share of about e^-margin.
