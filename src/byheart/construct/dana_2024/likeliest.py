@@ -25,7 +25,7 @@ from byheart.theorems import realises
 def likeliest_sequences(weights: Shares, epsilon: float) -> Int[np.ndarray, " n_kept"]:
     """Return the T_ε likeliest sequences: the fewest whose weights sum to more than 1 - ε.
 
-    For ε = 0, all with non-zero weight.
+    If ε = 0, return all sequences whose weight is not zero.
     """
     order = np.argsort(-weights, kind="stable")
     if epsilon <= 0:

@@ -1,4 +1,4 @@
-"""A hash of the last tokens of a text, computed by offset heads and SwiGLU blocks.
+"""A hash of the last tokens of a text. It is computed by SwiGLU blocks and by heads that each read one earlier token.
 
 Every token has a few random numbers below 2^11, called its limbs. At each position, each level of the hash adds random multiples of
 the limbs at earlier positions, and then folds the sums to below 2^11 again. With H heads the first level covers H + 1 tokens, the
