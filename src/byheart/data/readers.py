@@ -70,7 +70,7 @@ def read_content(
 def describe_source(
     path: Path, options: TableOptions, tokenizer: str | None, told: Sequence[str] = TOLD
 ) -> DataSource:
-    """Return a record of how a file was read: those of its `options` that are named in `told`, and the name of the tokenizer."""
+    """Return a record of how a file was read: the name of the tokenizer, and the options whose names are in `told`."""
     given: dict[str, Any] = {
         name: value for name, value in options.items() if name in told and value is not None
     }

@@ -128,8 +128,8 @@ class RowCheck:
         self.left_out[rule] = self.left_out.get(rule, 0) + n_rows
 
     def settle_lengths(self, inputs: TokenSequences, standing: Rows) -> Rows:
-        """Mark the valid rows that are too long. The limit is `max_tokens` if it is given; otherwise it is `LONGEST` and the memory
-        that padding would take.
+        """Mark the valid rows that are too long. If `max_tokens` is given, it is the limit. Otherwise, a row may not have more than
+        `LONGEST` tokens, and padding all rows to its length may not take too much memory.
         """
         lengths = np.where(standing, inputs.lengths, 0)
         if self.max_tokens is not None:

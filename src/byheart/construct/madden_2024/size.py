@@ -89,7 +89,7 @@ class MaddenOptions:
             )
         if self.solver == "steps" and self.activation != "tanh":
             raise UsageError(
-                f"steps need an activation that saturates: tanh, not {self.activation}.\n"
+                f"solver=steps needs the activation tanh, which saturates, not {self.activation}.\n"
                 "  Choose solver=random-features for it.",
                 activation=self.activation,
             )

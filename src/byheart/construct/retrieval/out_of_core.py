@@ -179,7 +179,7 @@ def _whole_numbers(
     bits = [piece["grid_bits"] for piece in found]
     if None in bits or np.ldexp(largest, max(bits)) > 2.0**MAX_LEVELS_BITS:
         raise AssumptionViolated(
-            "the coordinates of the vectors are not multiples of one step with few levels; such data "
+            "the coordinates of the vectors are not on a regular grid with few levels; such data "
             "can be quantised only if they fit into memory.\n"
             "  Round the values to fewer digits, or leave out the shards."
         )
