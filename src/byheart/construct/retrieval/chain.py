@@ -37,7 +37,7 @@ class Chain(RetrievalLayout):
 
     @property
     def slots(self) -> tuple[str, ...]:
-        """x, its copy and square, z."""
+        """The registers before the words: x, its copy, its square, and z (see above)."""
         return X, COPY, SQUARE, Z
 
     @property

@@ -41,7 +41,8 @@ def to_stored_module(network: Transformer) -> TransformerModule:
     use."""
     if network.storage is None:
         raise UsageError(
-            f"a network of precision {network.precision} is not stored in a shorter format, so there is nothing to convert; use model.module.",
+            f"a network of precision {network.precision} is not stored in a shorter format, so there is nothing "
+            "to convert; use model.module.",
             precision=network.precision,
         )
     module = to_module(network)

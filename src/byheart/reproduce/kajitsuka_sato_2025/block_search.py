@@ -186,8 +186,8 @@ class Search:
 
     @property
     def beyond(self) -> list[float]:
-        """For every seed, return the fewest blocks at the large sizes, divided by what the √N law fitted to the small sizes
-        predicts.
+        """For every seed, fit the √N law to the small sizes, and return the fewest blocks at the large sizes divided by its
+        prediction.
 
         For small and large sizes, a search without an answer counts as the most blocks tried.
         """
@@ -384,7 +384,7 @@ def _surely(found: Mapping[tuple[int, int], int | None]) -> int:
 
 
 def beyond(found: SeedValues) -> float | None:
-    """Divide the fewest blocks at each large size by what the √N law fitted to the small sizes predicts, and return the average."""
+    """Fit the √N law to the small sizes. Divide the fewest blocks at each large size by its prediction, and return the average."""
     low = [(x, y) for x, y in zip(found.x, found.means, strict=True) if x <= SMALL[1]]
     high = [(x, y) for x, y in zip(found.x, found.means, strict=True) if x > SMALL[1]]
     if not low or not high:
