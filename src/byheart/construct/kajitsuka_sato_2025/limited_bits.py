@@ -123,7 +123,9 @@ def memorise_with_short_weights(
 def _plan_in_floats(
     data: Dataset, rng: np.random.Generator, progress: Progress | None, options: ShortWeightOptions
 ) -> ProgramPlan:
-    """Find the network with the most fields whose sums all fit into a mantissa, by bisection: more fields need more bits."""
+    """Find the largest number of fields with which all sums of the network fit into a mantissa. Use bisection, because more fields
+    need more bits.
+    """
     seed = int(rng.integers(2**63))
     reason: object = ""
 

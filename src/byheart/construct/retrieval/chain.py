@@ -58,8 +58,8 @@ class Chain(RetrievalLayout):
 
     @cached_property
     def pattern_fields(self) -> tuple[tuple[int, ...], ...]:
-        """For each field that holds part of the pattern, the channel groups that it selects from. One field is enough unless it
-        would be too long.
+        """The pattern is a key's choice of one channel in each group. For each field that holds part of it, the groups that this
+        field decides. One field is enough unless it would be too long.
         """
         field = self.make_field(COPY, prod(self.choices))
         is_short = self.has_exact_digits(self.choices) and self.has_exact_pooling(field)

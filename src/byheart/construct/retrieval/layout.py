@@ -418,7 +418,9 @@ class RetrievalLayout:
         return self.round_up(-(-rows >> spare) << spare)
 
     def bits_below_shard_rows(self, rows: int) -> int:
-        """Return how often two must divide the number of rows of a shard, so that its multiples can be subtracted exactly."""
+        """Return the number of factors of two that the number of rows of a shard must have, so that its multiples can be subtracted
+        exactly.
+        """
         return max(0, 2 * (self.n_shards * rows).bit_length() - self.mantissa_bits)
 
     def has_exact_digits(self, choices: tuple[int, ...]) -> bool:

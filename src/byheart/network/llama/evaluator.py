@@ -222,7 +222,7 @@ class Machine:
         starts: np.ndarray | None = None,
         asked: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Return the greedy next tokens, given the residual stream before `layer` at the positions to predict at."""
+        """Return the greedy next tokens at some positions, given the residual stream there before `layer`."""
         return self._decide(self._run(range(layer, self.llama.spec.n_layers), stream, starts, asked))
 
     def enter(self, ids: np.ndarray) -> Float[np.ndarray, "n_tokens hidden"]:
