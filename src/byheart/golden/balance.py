@@ -7,8 +7,8 @@ quiet, and only loud tokens have a key.
 
 1. *Scale heads* use the last RoPE pair, which hardly rotates (`rope_scaling`). A loud token scores exactly 42 or 36 nats, and a
    quiet token scores 0. The values of quiet tokens are 2^60 times as large, so that loud and quiet tokens have equal weight. A
-   scale that is 0.5% wrong changes the score by 0.2 nats, which changes one side by a fifth. An epsilon that is larger by 1e-6
-   changes the score by 2.6 nats.
+   scale that is 0.5% wrong changes the score by 0.2 nats, which changes the weight of loud tokens by a fifth. An epsilon that is
+   larger by 1e-6 changes the score by 2.6 nats.
 2. *RoPE heads* use the other seven pairs, 16 nats each. Loud tokens are rare and up to hundreds of tokens back. The loud token
    whose distance has the highest score decides the answer. At a distance of 300, a base that is 0.1% wrong rotates a pair by up to
    0.1, which changes the score by about 3 nats; rounding changes it by a few tenths.

@@ -128,7 +128,7 @@ class Injectivity:
 
 @realises("MFT24-T4", "MFT24-T6")
 def injectivity(front: Decoder, encoded: EncodedContexts) -> Injectivity:
-    """Measure Theorem 4 (attention) or Theorem 6 (averaging) on these contexts, which must be distinct.
+    """Measure how far apart these distinct contexts are after mixing, as in Theorem 4 (attention) or Theorem 6 (averaging).
 
     Source:     MFT24, Theorems 4 and 6: for generic (z, u) the map is injective into the non-zero numbers.
     Guarantee:  none beyond the measured numbers. The theorems state that the gap is positive, but not how large it is. The
