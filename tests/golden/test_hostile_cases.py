@@ -10,6 +10,7 @@ import pytest
 
 from byheart.errors import CorruptModel
 from byheart.golden.case import CASES, FAMILY, N_NEW, Case
+from byheart.golden.checkpoint import require_settings, write_checkpoint
 from byheart.golden.report import check
 from byheart.golden.shape import Shape
 from tests.refusal import refused
@@ -43,3 +44,24 @@ def test_cases_fit_their_checkpoint(tmp_path: Path, name: str) -> None:
     write(tmp_path, **ODD[name])
     with refused(CorruptModel, file=str(tmp_path / CASES)):
         check(lambda *_: pytest.fail("an engine was asked"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "changed"),
+    [
+        ("generation_config.json", {"bos_token_id": "one"}),
+        ("config.json", {"rms_norm_eps": 1.0}),
+        ("config.json", None),
+    ],
+)
+def test_settings_are_those_of_the_shape(tmp_path: Path, file: str, changed: dict[str, Any] | None) -> None:
+    """transformers ended in a TypeError for a `bos_token_id` that is a text."""
+    write_checkpoint(SHAPE, {}, tmp_path / "tiny")
+    require_settings(SHAPE, tmp_path / "tiny")
+    path = tmp_path / "tiny" / file
+    if changed is None:
+        path.unlink()
+    else:
+        path.write_text(json.dumps({**json.loads(path.read_text()), **changed}, indent=1))
+    with refused(CorruptModel, file=str(path)):
+        require_settings(SHAPE, tmp_path / "tiny")

@@ -11,6 +11,7 @@ from torch import Tensor
 from byheart.export.gguf_file import ROTARY_FACTORS, GgufSizes, rotary_factors, write_gguf
 from byheart.golden.case import token_text
 from byheart.golden.shape import BOS, EOS, HEAD, Shape
+from byheart.records.refusals import corrupt
 
 WEIGHTS = "model.safetensors"
 GGUF = "model.gguf"
@@ -22,6 +23,23 @@ def write_checkpoint(shape: Shape, weights: dict[str, Tensor], folder: Path) -> 
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True)
+    for name, content in _settings(shape).items():
+        (folder / name).write_bytes(content)
+    save_file(
+        {name: value.contiguous() for name, value in weights.items()}, folder / WEIGHTS, {"format": "pt"}
+    )
+
+
+def require_settings(shape: Shape, folder: Path) -> None:
+    """Raise `CorruptModel` unless the settings of a checkpoint are those that `write_checkpoint` writes for its shape."""
+    for name, content in _settings(shape).items():
+        path = folder / name
+        if not path.is_file() or path.stat().st_size != len(content) or path.read_bytes() != content:
+            raise corrupt(path, "it is not the file that `byheart golden make` writes for this checkpoint")
+
+
+def _settings(shape: Shape) -> dict[str, bytes]:
+    """Return the contents of the JSON files of a checkpoint, by name."""
     special = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "</s>"}
     documents: dict[str, Any] = {
         "config.json": shape.config(),
@@ -38,12 +56,12 @@ def write_checkpoint(shape: Shape, weights: dict[str, Tensor], folder: Path) -> 
             **special,
         },
     }
-    for name, document in documents.items():
-        indent = None if name == "tokenizer.json" else 1
-        (folder / name).write_text(json.dumps(document, indent=indent, ensure_ascii=False), encoding="utf-8")
-    save_file(
-        {name: value.contiguous() for name, value in weights.items()}, folder / WEIGHTS, {"format": "pt"}
-    )
+    return {
+        name: json.dumps(
+            document, indent=None if name == "tokenizer.json" else 1, ensure_ascii=False
+        ).encode()
+        for name, document in documents.items()
+    }
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from byheart.errors import UsageError, import_extra
 from byheart.golden.case import Case
+from byheart.golden.checkpoint import require_settings
 from byheart.golden.engines.engine import LONG_TEXT, Prompts, Session
 from byheart.golden.reference import BEAM_SEARCH, N_BEAMS
 from byheart.golden.rounding import NumberType
@@ -48,6 +49,7 @@ class TransformersEngine:
         transformers = import_extra("transformers", "huggingface", "the engine transformers")
         transformers.utils.logging.disable_progress_bar()
         dtype = getattr(torch, self.number_type)
+        require_settings(shape, folder)
         with opened_by_transformers(folder):
             model = transformers.AutoModelForCausalLM.from_pretrained(
                 folder, dtype=dtype, attn_implementation=self.attention, **NO_PICKLES
