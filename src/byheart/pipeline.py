@@ -59,8 +59,7 @@ def compile(
     precision: the number type of the weights; by default, the first that the method offers.
     task: what each label belongs to. If `data` is a `Dataset`, it must be the task of that data set.
     seed: the seed of all random choices. The same call gives the same weights.
-    check: verify the result. If the model is wrong on a sample, raise `DoesNotHold` with the certificate (see
-        `Certificate.fitted`).
+    check: verify the result; if the model is wrong on a sample, raise `DoesNotHold` with the certificate.
     options: options of the construction. If `data` is not a `Dataset`, also options of `Dataset.read`.
     """
     reading = {name: options.pop(name) for name in READING_OPTIONS if name in options}
