@@ -122,7 +122,7 @@ def compare(
     most_parameters: int = MOST_PARAMETERS,
     progress: Progress | None = None,
 ) -> Comparison:
-    """Build and verify every construction that accepts `data`. The rows of the others hold the reason.
+    """Build and verify every construction that accepts `data`. If a construction does not accept them, its row holds the reason.
 
     data: a `Dataset`, or anything that `compile` accepts.
     methods: names of constructions; by default, all of them.

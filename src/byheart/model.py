@@ -152,7 +152,7 @@ class Model:
         """Find the weights that hold the answer of each fact, and the other facts that share these weights.
 
         facts: inputs as for `predict`. If the model does not know one of them, `UsageError` names it.
-        among: further inputs, which are only named if they share a weight with one of `facts`.
+        among: further inputs. Those that share a weight with one of `facts` are named in the result.
 
         The result is a sequence of `Location`; its method `frame()` returns it as a pandas DataFrame. This works for
         models of `retrieval`, `llama` and the methods whose names begin with
@@ -174,8 +174,8 @@ class Model:
     def trace(self, text: str) -> Trace:
         """Trace a question through the network: return the residual stream before the first layer and after every layer.
 
-        Registers have the names of the compiled program: `trace.values("x")`, `trace.state(layer)`. This works for networks
-        of the family of KS25, which includes `retrieval`, and for `llama`. For `llama`, the generated answer is traced too.
+        Registers have the names of the compiled program: `trace.values("x")`, `trace.state(layer)`. This works for `retrieval`
+        and the other networks of the KS25 family, and for `llama`. For `llama`, the generated answer is traced too.
         """
         from byheart.inspect.trace import trace
 
@@ -329,7 +329,7 @@ class Model:
 
 
 def _input_name(given: Any) -> str:
-    """Return the name of an input for messages: the text itself, or the numbers of ids and vectors."""
+    """Return how messages show an input: a text as it is, and token ids or vectors as a list of numbers."""
     return given if isinstance(given, str) else str(np.asarray(given).tolist())
 
 

@@ -91,7 +91,8 @@ def compile_in_shards(
     Finished parts are stored in the folder `work`, so that the same call continues after an interruption.
     sample: check only this many samples; the certificate says so.
     reading: options of `Dataset.read`.
-    workers: processes of this machine or a Ray cluster, all of which can access `work`; by default, this process.
+    workers: the processes of this machine, or the Ray cluster, to use; by default, this process. Every worker must be able to
+        access the folder `work`.
     """
     from byheart.construct.retrieval.out_of_core import build as solve
 

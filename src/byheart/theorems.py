@@ -64,7 +64,7 @@ def _mark(name: str, statements: tuple[str, ...]) -> Callable[[F], F]:
 class Statement:
     """One numbered statement of a paper.
 
-    `becomes` says what kinds of code implement it, and `grade` how much of it is implemented.
+    `becomes` names the kinds of code that implement the statement. `grade` tells how much of it is implemented.
     """
 
     id: str

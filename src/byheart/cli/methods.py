@@ -1,4 +1,4 @@
-"""`byheart methods`: list the constructions, the data that each accepts, and the paper it comes from."""
+"""`byheart methods`: list the constructions, each with the data that it accepts and the paper that describes it."""
 
 from __future__ import annotations
 

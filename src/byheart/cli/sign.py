@@ -61,7 +61,7 @@ def _make_key(path: Path, as_json: bool) -> None:
 
 
 def refuse_graft(folder: Path) -> None:
-    """Raise an error for a graft, which has no certificate. Without this check, the error would be that it is not a model
+    """Raise an error for a graft, which has no certificate. Without this check, the error would say that the graft is not a model
     folder.
     """
     if (folder / "graft.json").is_file():

@@ -71,7 +71,7 @@ def turns_away(model: Model) -> bool:
 def density_lines(model: Model) -> list[tuple[str, str]]:
     """Return lines with the label bits per parameter and per stored bit.
 
-    If the labels follow a rule, so that the model is smaller than they are, there are no such numbers.
+    If the labels follow a rule that makes the model smaller than a list of the labels, there are no such numbers.
     """
     bits = model.label_bits
     if bits is not None and model.bits_per_stored_bit is None:

@@ -1,4 +1,4 @@
-"""Compile a data file into a model folder. Its result is the document that `byheart compile --json` prints."""
+"""Compile a data file into a model folder. The result is the document that `byheart compile --json` prints."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ from byheart.storage.data_source import source_of
 class Predictions:
     """Questions and their answers.
 
-    unknown_inputs  what the model answers to inputs that were not in its data, according to its record, which no
-                    digest protects
+    unknown_inputs  what the model answers to inputs that were not in its data. This is read from the model's
+                    record, which no digest protects.
     """
 
     questions: list[Any]
@@ -54,8 +54,8 @@ def questions_in(
 ) -> tuple[list[Row], str]:
     """Read the rows of a file.
 
-    Return them with the name of the column of questions: `column`, by default the one that the model was compiled
-    from.
+    Return the rows, and the name of the column of questions. This is `column` or, by default, the column that the model was
+    compiled from.
     """
     source = source_of(model)
     written = source.text_options(kind_of(path))

@@ -116,10 +116,11 @@ class _Graph(GraphBuilder):
     def _attention(self, name: str, stream: str, layer: Attention) -> str:
         """Add the nodes of an attention layer.
 
-        As in the PyTorch module, uniform attention adds first, so that integers stay integers, and then divides by n.
+        As in the PyTorch module, uniform attention first adds the n vectors, so that integers stay integers. It then divides the
+        sum by n.
 
-        Runtimes replace a division by a constant with a product by its rounded reciprocal. If the output weights are
-        multiples of n, they are therefore divided by n here, before the export.
+        Runtimes do not divide by a constant; they multiply by its rounded reciprocal. This function avoids the rounding if all
+        output weights are multiples of n: it divides the weights by n before the export.
         """
         plain = outputs = [np.asarray(head.output) for head in layer.heads]
         averages = layer.kind == "uniform" and layer.pattern != "scatter"

@@ -41,7 +41,7 @@ class LogitGraph(GraphBuilder):
         filling: str | None,
         zero_token: bool = False,
     ) -> str:
-        """Return what each head reads for the last token, a weighted average of the other tokens: (batch, heads, 1, d).
+        """Return, for each head, the weighted average of `others` that the last token receives: (batch, heads, 1, d).
 
         heads: W_Q with shape (heads, d, k) and W_K with shape (heads, k, d).
         filling: a mask of the padding, (batch, seq).

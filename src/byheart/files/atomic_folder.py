@@ -1,10 +1,10 @@
 """Write a folder atomically, and repair what a crash left behind.
 
-A save writes the folder `.NAME.PID-MARK.new` beside the target and syncs every file to disk. If the target exists,
-the two folders are exchanged in one step, and the old one is removed. Only Linux can exchange folders in one step. On
-other systems, the old folder is moved to `.NAME.PID-MARK.old`, and then the new one to the target. A crash between
-these two moves leaves no folder at the target, but both beside it; `mend` then finishes the second move. Anything
-else that an ended process left behind is removed.
+A save writes the folder `.NAME.PID-MARK.new` beside the target and syncs every file to disk. If the target exists, the two
+folders are exchanged in one step, and the old one is removed. Only Linux can exchange folders in one step. On other systems, the
+old folder is moved to `.NAME.PID-MARK.old`, and then the new one to the target. After a crash between these two moves, no folder
+is at the target, but the old and the new folder are beside it. `mend` then makes the second move. It removes anything else that
+an ended process left behind.
 
 `read_whole` reads a folder that may be replaced during reading. It reads either the old folder or the new one, never a mixture.
 """
@@ -114,7 +114,7 @@ def mend(target: Path) -> None:
 
 
 def _leftovers(target: Path) -> dict[tuple[str, str], Path]:
-    """Return the folders that saves of ended processes left behind, by mark and kind."""
+    """Return the folders that saves of ended processes left behind. A key is the mark in the name, with `new` or `old`."""
     pattern = re.compile(re.escape(f".{target.name}.") + r"(?:(\d+)-)?([0-9a-f]{8})\.(new|old)")
     found = {}
     for path in target.parent.iterdir() if target.parent.is_dir() else ():

@@ -32,7 +32,7 @@ _METHODS = (
 
 @dataclass(frozen=True, eq=False)
 class StoredArray:
-    """An array in an archive, whose header has been checked, and the stream that its numbers are read from."""
+    """An array in an archive. Its header has been checked, and its numbers are read from `stream`."""
 
     path: Path
     name: str

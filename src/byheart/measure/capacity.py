@@ -1,8 +1,8 @@
 """Find capacity by bisection: the smallest model that memorises a data set, or the largest data set that a model memorises.
 
-A search assumes that passing is monotone: models pass from some size on, or up to some number of samples. It ends with a bracket:
-two adjacent values, one of which passed and one of which failed. Searches of many settings and seeds run in parallel, so that each
-round trains only a few stacks.
+A search assumes that passing is monotone: if a model passes, larger models pass too, and it also passes with fewer samples. It
+ends with a bracket: two adjacent values, one of which passed and one of which failed. Searches of many settings and seeds run in
+parallel, so that each round trains only a few stacks.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Bracket:
 class CapacityEstimate:
     """The combined result of the seeds of one setting.
 
-    `estimate` is the mean of the values that passed, `interval` its 95% interval over seeds (None for
-    one seed). A seed whose answer is outside the range is counted in `n_open` and left out.
+    `estimate` is the mean of the values that passed. `interval` is the 95% interval of this mean over seeds, or None for one
+    seed. A seed whose answer is outside the range is counted in `n_open` and left out.
     """
 
     goal: Goal

@@ -37,7 +37,8 @@ def draw_rows(seeds: Tensor, step: Tensor, places: Tensor, n_rows: Tensor) -> Te
     """For each model, draw the rows of its batch at `step`: (n_models, n_draws) integers, uniform between 0 and the model's number
     of rows.
 
-    `seeds` and `n_rows` have shape (n_models, 1). The bias of the multiply-shift map is below n_rows / 2^32.
+    `seeds` and `n_rows` have shape (n_models, 1). A random 32-bit integer is multiplied by n_rows and divided by 2^32. The draws
+    are therefore not exactly uniform, but the bias is below n_rows / 2^32.
     """
     stream = _mix(seeds * _GAMMA + 1)
     bits = _mix(_mix(stream + step * _GAMMA) + places)

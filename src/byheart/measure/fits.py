@@ -1,8 +1,8 @@
 """Fit scaling laws to stored numbers, with named cut-offs and intervals over seeds, and compare the laws.
 
-Intervals are Student's t intervals of the values of the seeds. A percentile bootstrap of 3, 5 or 10 values would
-cover the true mean in only 74%, 84% or 89% of cases instead of 95%. `tests/measure/test_fits.py` simulates the
-coverage of the intervals used here.
+Every seed gives one value, and intervals are Student's t intervals of these values. A percentile bootstrap of 3, 5 or 10 values
+would cover the true mean in only 74%, 84% or 89% of cases instead of 95%. `tests/measure/test_fits.py` simulates the coverage of
+the intervals used here.
 """
 
 from __future__ import annotations
@@ -187,9 +187,9 @@ def t_quantile(freedom: int) -> float:
     """Return the bound below which |t| lies with probability `CONFIDENCE`, where t has Student's distribution with `freedom`
     degrees of freedom.
 
-    With x = √n tan φ the density of t is proportional to cos^(n-1) φ, so the probability of |t| < √n tan a is the
-    share of the integral up to a. The function finds a by bisection. It integrates by Simpson's rule with 2,000
-    steps, which is exact to 10 digits for such smooth functions.
+    Let n be `freedom`. With t = √n tan φ, the density over φ is proportional to cos^(n-1) φ. The probability of |t| < √n tan a is
+    therefore the integral from 0 to a, divided by the integral from 0 to π/2. The function finds a by bisection. It integrates by
+    Simpson's rule with 2,000 steps, which is exact to 10 digits for such smooth functions.
     """
 
     def integral(end: float) -> float:

@@ -20,7 +20,8 @@ from byheart.measure.tuner import Trainer, best, tune
 class Found:
     """The result of a capacity search for one setting, over its seeds.
 
-    why_open  if the answer for some seeds is outside the range: what was measured at the end of the range, and what to change
+    why_open  messages if the answer for some seeds is outside the range. They say what was measured at the end of the range,
+              and what to change.
     """
 
     point: dict[str, dict[str, Any]]

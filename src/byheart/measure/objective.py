@@ -50,7 +50,8 @@ def negative_log_likelihood(
 ) -> Tensor:
     """Return the loss of each model, (n_models,). Targets are flat indices into (n_rows, n_classes).
 
-    `row_weights` is the sum of the weights of each row's targets, or None if every row has exactly one target, in order.
+    `row_weights` is the sum of the weights of each row's targets, or None if every row has exactly one target and targets are in
+    the order of rows.
     """
     logits = logits.contiguous()
     loss: Tensor = _NegativeLogLikelihood.apply(logits, index, weights, row_weights)  # type: ignore[no-untyped-call]  # torch states no types here
@@ -120,7 +121,7 @@ def measure(stack: Stack, flat: Tensor) -> dict[str, Tensor]:
     """Return the metrics of each model over all its samples, each (n_models,), in float64.
 
     loss: mean over samples; gap: summed loss minus the entropy of the data; relative_gap: gap over entropy;
-    accuracy: share of samples answered with their label (for squared error: by sign).
+    accuracy: share of samples for which the model answers their label (for squared error: a value with the right sign).
     """
     outputs, targets = answers(stack, flat, None), stack.targets
     samples = targets.n_samples.double()

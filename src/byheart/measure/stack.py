@@ -153,7 +153,10 @@ def _is_shared(training_sets: tuple[TrainingSet, ...], array: Callable[[Training
 def _side_by_side(
     training_sets: tuple[TrainingSet, ...], array: Callable[[TrainingSet], np.ndarray], fill: float = 0
 ) -> np.ndarray:
-    """Combine one array of each training set: to an array (n_models, *padded shape), or to (1, *shape) if all are equal."""
+    """Take one array from each training set and combine them.
+
+    The result has shape (n_models, *padded shape), or (1, *shape) if all these arrays are equal.
+    """
     if _is_shared(training_sets, array):
         return array(training_sets[0])[None]
     pieces = [array(training_set) for training_set in training_sets]

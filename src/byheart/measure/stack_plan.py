@@ -40,10 +40,10 @@ def pack(
 ) -> list[Batch]:
     """Group runs that can train together into stacks, within `memory` bytes and `most` models.
 
-    Models are padded to the largest of their stack, so similar sizes are grouped: the grouping minimises padded parameters
-    plus overhead. `overhead` is the fixed cost of a stack. It should be given if the device's default is far from the
-    truth, as it is for deep models with large frozen tables, whose steps consist of many operations on few trained weights.
-    A run that exceeds the memory by itself still gets its own stack; it is tried, and only this run fails.
+    Models are padded to the largest of their stack, so similar sizes are grouped: the grouping minimises padded parameters plus
+    overhead. `overhead` is the fixed cost of a stack. Give it if the default of the device is far from the real cost. An example
+    is deep models with large frozen tables: their steps consist of many operations on few trained weights. A run that exceeds the
+    memory by itself still gets its own stack. If its training then fails, no other run is affected.
     """
     measure = measure or (
         lambda run: bytes_per_model(run.model, training_set_of(run.data), run.training, device)

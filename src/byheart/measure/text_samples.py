@@ -103,8 +103,9 @@ def number_words(texts: Sequence[Sequence[str]]) -> tuple[np.ndarray, int]:
 
 
 def visible_text(words: Sequence[str], place: int, *, ordered: bool = False) -> tuple[str, ...]:
-    """Return what a model can see of a text: all of it or, without order, the token at `place` and the multiset of the other
-    tokens.
+    """Return the part of a text that a model can see. If the model sees the order of tokens, this is the whole text.
+
+    Otherwise, it is the token at `place` and the multiset of the other tokens.
     """
     return tuple(words) if ordered else (words[place], *sorted([*words[:place], *words[place + 1 :]]))
 

@@ -33,7 +33,8 @@ def measure(
 ) -> Measurement:
     """Train every model of a specification that is not in the store yet.
 
-    spec      a TOML file, or its content as a dictionary, where `family` in `model` may also be a function that makes a module
+    spec      a TOML file, or its content as a dictionary; in a dictionary, `family` in `model` may also be a function that makes a
+              module
     store     an SQLite file that stores every finished run; by default, runs are not kept
     families  functions that make modules, which the specification names as MODULE:FUNCTION; see `families.own_module`
     workers, cluster

@@ -38,7 +38,7 @@ def start_of(pid: int) -> str:
 def _stat(pid: int) -> list[str]:
     """Return the fields of /proc/PID/stat after the name of the process, such as its state and its parent.
 
-    Empty except on Linux.
+    On systems other than Linux, the result is empty.
     """
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

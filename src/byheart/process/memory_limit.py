@@ -17,9 +17,9 @@ class OverMemoryLimit(DataError):
 
 
 def memory_limit(given: str | None = None) -> int:
-    """Return how many bytes reading one input may take:
+    """Return how many bytes reading one input may take.
 
-    `given` (such as 16G) or else `BYHEART_MEMORY_LIMIT`, with a default of 4 GiB.
+    This is `given` (such as 16G) or else the environment variable `BYHEART_MEMORY_LIMIT`. The default is 4 GiB.
     """
     given = (os.environ.get(VARIABLE, "") if given is None else given).strip()
     if not given:

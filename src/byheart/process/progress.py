@@ -63,7 +63,9 @@ def in_stage(progress: Progress, stage: str) -> Progress:
 
 
 def part_of(progress: Progress, start: float, stop: float) -> Progress:
-    """Return the callback for one part of the work, which takes the whole from the share `start` to the share `stop`."""
+    """Return the callback for one part of the work. While this part runs, the reported share of the whole grows from `start` to
+    `stop`.
+    """
 
     def tell(done: int, total: int, stage: str = "", /) -> None:
         progress(round(PARTS * (start + (stop - start) * done / max(1, total))), PARTS, stage)

@@ -1,6 +1,6 @@
 """Check numeric arguments: integers of any type are converted to Python's `int`, and other types are refused.
 
-NumPy integers overflow silently, and floats are rounded, so a bound computed with them could be wrong without a sign.
+NumPy integers overflow silently, and floats are rounded. A bound computed with them could therefore be wrong without any warning.
 
     whole_number(name, value)    an int
     real_number(name, value)     an int, a Fraction or a finite float
@@ -49,12 +49,12 @@ def real_number(name: str, value: object) -> int | float | Fraction:
 
 
 def takes_numbers(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate `function` so that its numeric arguments are checked first, as its annotations say."""
+    """Decorate `function` so that its numeric arguments are checked before each call. The annotations give their types."""
     signature = inspect.signature(function)
 
     @cache
     def readers() -> dict[str, Callable[[str, object], Any]]:
-        """Return the function that checks each numeric parameter."""
+        """Return, for each numeric parameter, the function that checks it."""
         found: dict[str, Callable[[str, object], Any]] = {}
         for name, hint in get_type_hints(function).items():
             kinds = set(get_args(hint) or (hint,))

@@ -124,8 +124,8 @@ _LABEL_STEP = 0.033  # distance between two names, as a share of the height of t
 def draw_plan(curves: Sequence[Curve], title: str, path: Path) -> None:
     """Draw the lines of `bounds.curves` on two logarithmic axes, and save the figure. The suffix of `path` determines the format.
 
-    The name of each line is at its end. The thick line is the one that is smallest in the middle of the range, among those for
-    built, promised and trained models.
+    The name of each line is at its end. There are three kinds of models: built, promised and trained. For each kind, the line
+    that is smallest in the middle of the range is thick.
     """
     figure = new_figure(path, (9.6, 5.4))
     axes = figure.add_axes((0.07, 0.1, 0.6, 0.83))  # room for the names on the right

@@ -35,7 +35,7 @@ COUNTS = (10, 30, 100, 300, 1000, 2500)
 
 
 def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
-    """Return the runs of Figures 1a, 2b and 3, which cover small to large models.
+    """Return the runs of DPC24's Figures 1a, 2b and 3. Their models range from small to large.
 
     At laptop scale, return only those of Figure 1a.
     """
@@ -45,7 +45,9 @@ def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.Trainin
 
 
 def gather_facts(scale: fig.Scale, observations: Sequence[Observation], samples: Samples | None) -> fig.Facts:
-    """Return the number of parameters of the constructions, including zeros, for increasing numbers of such facts."""
+    """Return how many parameters, including zeros, each construction needs to memorise pairs of tokens, for increasing numbers of
+    pairs.
+    """
     from byheart.construct.registry import get  # not available on a machine that only trains
     from byheart.data.shape import DataShape
 

@@ -2,7 +2,8 @@
 the model.
 
 There are two searches. In both, models are trained by L-BFGS and pass if 99% of the labels are right:
-- the most samples that a small GPT memorises; a sample is four of 64 tokens, with one of 64 random answers (6 bits);
+- the most samples that a small GPT memorises; a sample is a sequence of four tokens from a vocabulary of 64,
+  with one of 64 random answers (6 bits);
 - the fewest heads with which DPC24's model memorises all 2,500 pairs of 50 tokens.
 All sizes of a search train at once, in one stack, because this takes a GPU no longer than one round of bisection.
 The figure also shows what Morris et al. (2025) measure: the largest number of bits N (log2 C - loss / ln 2) over all sizes of the
@@ -205,8 +206,9 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
 def _gpt_values(
     observations: Sequence[Observation], numbers: dict[str, Any]
 ) -> tuple[SeedValues, SeedValues]:
-    """For each width and seed, return two numbers per parameter: the result of the search, and the most bits saved. x is the mean
-    number of bits.
+    """For each width and seed, return the bits per parameter in two ways: by the search, and by the most bits saved.
+
+    The x of a width is its mean number of bits over seeds.
     """
     recalled: list[tuple[float, float]] = []
     saved: list[tuple[float, float]] = []
@@ -237,7 +239,9 @@ def _gpt_values(
 def _head_values(
     observations: Sequence[Observation], numbers: dict[str, Any]
 ) -> list[tuple[str, fig.Style, SeedValues]]:
-    """For both readings of the model, return the bits per parameter with the fewest heads that memorise all pairs."""
+    """Return the bits per parameter of the model with the fewest heads that memorises all pairs, for each of the two variants of
+    the model.
+    """
     found: list[tuple[str, fig.Style, SeedValues]] = []
     styles: tuple[fig.Style, fig.Style] = ("fourth", "fifth")
     for variant, style in zip(VARIANTS, styles, strict=True):

@@ -267,7 +267,7 @@ def read_record(path: Path) -> FigureRecord:
 
 
 def _with_nan(value: Any) -> Any:
-    """In panels that were read from JSON, replace null by NaN. There, null always stands for a number."""
+    """Replace null by NaN in panels that were read from JSON. In panels, every null was written for a number that JSON lacks."""
     if isinstance(value, dict):
         return {name: _with_nan(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -277,7 +277,7 @@ def _with_nan(value: Any) -> Any:
 
 @contextmanager
 def blaming(record: FigureRecord) -> Iterator[None]:
-    """Report any failure in the block as an error in the stored record, which the block draws or computes again."""
+    """Report any failure of the block as an error in the stored record. The block draws the record or computes it again."""
     try:
         yield
     except ByheartError:

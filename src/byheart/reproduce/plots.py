@@ -119,8 +119,8 @@ def _shared_labels(panels: Sequence[Panel]) -> list[str]:
 
 
 def _legend_columns(labels: Sequence[str], width: float) -> int:
-    """Return the number of legend columns that fit. A letter takes about 0.06 inches, and a line sample with its space 0.45
-    inches.
+    """Return the number of legend columns that fit. A letter is about 0.06 inches wide. A line sample and the space beside it are
+    0.45 inches wide.
     """
     widest = 0.45 + 0.06 * max((len(label) for label in labels), default=1)
     return max(1, min(len(labels), int(width / widest)))

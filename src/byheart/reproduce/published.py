@@ -42,7 +42,7 @@ def stored_tables(file: str = "published.json") -> dict[str, Any]:
 def dana_2024(figure: str) -> tuple[StoredAccuracy, ...]:
     """Return the stored accuracies of DPC24:
 
-    `fig1a_fig2b`, `fig1b`, `fig2a`, `fig3` (its MLPs; its heads are those of 2b) or `fig4`.
+    `fig1a_fig2b`, `fig1b`, `fig2a`, `fig3` or `fig4`. `fig3` holds only the MLPs of Figure 3; its heads are those of Figure 2b.
     """
     return tuple(
         StoredAccuracy(**row) for row in stored_tables()["dana_2024_accuracies"] if row["figure"] == figure

@@ -68,7 +68,7 @@ class Settings:
 
 
 def free_port(host: str, port: int) -> int:
-    """Return `port` if it is free, or any free port for 0.
+    """Return `port` if it is free. If `port` is 0, return any free port.
 
     Raise `UsageError` if the port is taken or the address does not belong to this machine.
     """

@@ -96,7 +96,9 @@ def _details(model: Model, found: Trace, stage: Stage) -> dict[str, Any]:
 
 
 def _lookup(model: Model, found: Trace, stage: Stage) -> dict[str, Any]:
-    """Return the bump functions on the line, the position of x, and which of the bumps are active."""
+    """Return x, the interval on the number line where each layer's bump function is not zero, and the index of the bump that x
+    hits.
+    """
     network, layers = model.network, range(stage.first, stage.last + 1)
     assert isinstance(network, Transformer)
     intervals = [[_number(end) for end in bump_interval(network, layer)] for layer in layers]

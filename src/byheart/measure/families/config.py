@@ -35,8 +35,8 @@ class SizeField:
 class OptionField:
     """An option of a family. The first choice is the default.
 
-    If `is_implied`, the configuration leaves the option out at its default. Options that were added later are implied, so that
-    older runs keep their keys.
+    If `is_implied` is set, a configuration does not contain the option when the option has its default value. Options that were
+    added later are implied, so that older runs keep their keys.
     """
 
     name: str

@@ -79,8 +79,9 @@ class OneLayerDecoderFamily(Family):
         return weights
 
     def frozen_names(self, model: ModelConfig) -> frozenset[str]:
-        """Return the names of the embedding and of the attention head if the option is set. The authors' second experiment trains
-        only the rest.
+        """Return the names of the weights that are not trained. If the option `attention` is `trained`, there are none.
+
+        Otherwise, these are the embedding and the attention head, as in the authors' second experiment.
         """
         if model.options["attention"] == "trained":
             return frozenset()
@@ -88,7 +89,7 @@ class OneLayerDecoderFamily(Family):
         return frozenset({"embedding", *maps, *(f"{name}_bias" for name in maps)})
 
     def tables(self, models: Sequence[ModelConfig], inputs: Inputs) -> Tables:
-        """Return the tokens, the ends of contexts, and for each model the positional vectors of its width."""
+        """Return the tokens and the ends of contexts. Also return, for each model, the positional vectors for its width."""
         assert inputs.tokens is not None
         seq_len = inputs.tokens.shape[2]
         widest = max(model.sizes["dim"] for model in models)

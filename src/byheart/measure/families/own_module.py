@@ -209,7 +209,8 @@ def _digest(factory: Factory, name: str) -> str:
 def _source(factory: Factory) -> str:
     """Return the text of the file that defines the model.
 
-    In a notebook, return the source of the function itself. A class has no source there, so return that of its methods.
+    In a notebook, return the source of the function itself. The source of a class is not available there, so return the source of
+    its methods.
     """
     if inspect.isclass(factory) and not hasattr(inspect.getmodule(factory), "__file__"):
         functions = [each for each in vars(factory).values() if inspect.isfunction(each)]

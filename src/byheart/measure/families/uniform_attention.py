@@ -3,9 +3,10 @@
 E_out ∘ FF2 ∘ uniform attention ∘ FF1 ∘ E_in, where FF1 and FF2 have `n_blocks` residual blocks each.
 
 The paper leaves some choices open. Here, tokens are embedded by a trained table directly into the residual stream (`embedding =
-learned`), or by a fixed random table of width `dim` followed by a trained E_in (`frozen`). There are no positions unless the option
-is set. The head size is s = m. Weights have PyTorch's default initialisation, with standard normal embeddings; or, as in BERT-style
-code, all weights are drawn from N(0, 0.02²) and biases are zero (`initialisation = normal-0.02`).
+learned`), or by a fixed random table of width `dim` followed by a trained E_in (`frozen`). Positions are only used if `positions`
+is `learned`. The size s of the head equals the width m of the stream. By default, weights have PyTorch's default initialisation,
+and embeddings are standard normal. With `initialisation = normal-0.02`, all weights are drawn from N(0, 0.02²) and biases are
+zero, as in BERT-style code.
 """
 
 from __future__ import annotations
@@ -83,7 +84,11 @@ class UniformAttentionFamily(Family):
     def initial(
         self, model: ModelConfig, training_set: TrainingSet, generator: torch.Generator
     ) -> dict[str, Tensor]:
-        """Draw standard normal embeddings, and maps and biases uniform on ±1/√fan_in; or use the BERT-style initialisation."""
+        """Draw the initial weights.
+
+        By default, embeddings are standard normal, and maps and biases are uniform on ±1/√fan_in. The other choice is the
+        BERT-style initialisation.
+        """
         shapes = self.shapes(model, training_set)
         if "initialisation" in model.options:
             return {
@@ -102,7 +107,7 @@ class UniformAttentionFamily(Family):
         }
 
     def frozen_names(self, model: ModelConfig) -> frozenset[str]:
-        """Return the embedding if the option freezes it."""
+        """Return the name of the embedding if the option `embedding` is `frozen`, otherwise nothing."""
         return frozenset({"embedding"}) if model.options["embedding"] == "frozen" else frozenset()
 
     def tables(self, models: Sequence[ModelConfig], inputs: Inputs) -> Tables:
@@ -155,7 +160,7 @@ class UniformAttentionFamily(Family):
 
 
 def _items(keys: Tensor, tokens: Tensor, spots: Tensor, is_shared: bool) -> Tables:
-    """Return each model's distinct items, padded to a common number, and which item is at every (row, place)."""
+    """Return each model's distinct items, padded to a common number. Also return the index of the item at every place."""
     n_models = keys.shape[0]
     pieces = []
     for model in range(1 if is_shared else n_models):

@@ -52,7 +52,7 @@ def cut_off() -> CutOff:
 
 
 def is_of(one: Observation, way: Way) -> bool:
-    """Return whether a run is of this model, trained in this way.
+    """Return whether `way`, a variant of the model and a way of training, describes a run.
 
     If d ≠ d_h, the code versions of September 2024 and 2025 are equal.
     """
@@ -66,7 +66,7 @@ def is_of(one: Observation, way: Way) -> bool:
 
 
 def curve(observations: Iterable[Observation], way: Way, x: str, **fixed: int) -> SeedValues:
-    """Return the accuracy as a function of the size `x`, for one way of training. The other sizes are `fixed`."""
+    """Return the accuracy as a function of the size `x`, for one way of training. `fixed` gives the other sizes."""
     chosen = [
         one
         for one in observations

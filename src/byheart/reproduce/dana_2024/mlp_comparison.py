@@ -1,4 +1,6 @@
-"""DPC24 Figure 3 and section 4.2.1: compare attention alone with one head and an MLP, at equal numbers of parameters."""
+"""DPC24 Figure 3 and section 4.2.1: compare models of several heads without an MLP with models of one head and an MLP, at equal
+numbers of parameters.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +48,10 @@ def stored_heads(dim: int) -> tuple[int, ...]:
 
 
 def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
-    """Return the stages: heads and MLPs in the authors' sizes and versions of the code, then both in the same version, with equal
-    numbers of parameters, and also trained for 4 and 16 times the steps.
+    """Return the stages.
+
+    The first stages train heads and MLPs with the authors' sizes, each in the version of the code that the authors used. The
+    others train both in the same version, with equal numbers of parameters, and some of them for 4 and 16 times the steps.
     """
 
     def both(variant: runs.Variant, how: runs.How, seed: int) -> list[Run]:
@@ -169,8 +173,9 @@ def _heads(one: Observation) -> int:
 
 
 def _is_mlp(one: Observation, dim: int, *, is_stored: bool) -> bool:
-    """Return whether a run is one of the compared MLPs. With `is_stored`, these have one head and one of the authors' widths
-    (including 0 at d = 7).
+    """Return whether the model of a run has an MLP.
+
+    With `is_stored`, return whether it has one head and one of the authors' MLP widths, which include 0 at d = 7.
     """
     width, heads = one.sizes["mlp_width"], one.sizes["n_heads"]
     if is_stored:

@@ -4,8 +4,8 @@ The data are all 2,500 pairs of 50 tokens, each with one uniformly random next t
 1,024 drawn pairs, reshuffled for each of 10 epochs, by Adam at 1e-3; here every step draws a fresh batch. Accuracy is measured on
 all pairs and averaged over the last 100 steps. The labels, the weights and the batches are drawn with the seed.
 
-The authors' stored points come from two versions of their code, as its public history shows (`as coded` is, for each
-figure, the version that stored its points):
+The authors' stored points come from two versions of their code, as its public history shows. In a figure, `as coded` means
+the version that stored the points of this figure:
 - layer-norm, 5,000 steps: Figures 1a and 2b, and the attention curves of Figure 3;
 - maps-always, 10,000 steps: Figures 1b, 2a, 4 (15,000 steps) and the MLP curves of Figure 3.
 `as-coded` is the code of 2025, which has no shared maps where d = d_h; elsewhere it is maps-always itself.
@@ -62,8 +62,10 @@ def seeds(scale: Scale, variant: Variant = "as-coded", how: How = "adam", most: 
 
 
 def heads_at(scale: Scale, variant: Variant, how: How, dim: int = 10) -> tuple[int, ...]:
-    """Return the numbers of heads to try. Depending on scale and way of training, these are the paper's (up to 31 for d = 11 to
-    13), further ones, or only those before accuracy saturates.
+    """Return the numbers of heads to try, which depend on the scale and the way of training.
+
+    The result has the paper's numbers (up to 31 for d = 11 to 13). Some ways of training add further numbers. Others keep only
+    the numbers before accuracy saturates.
     """
     if scale != "paper":
         return thin(HEADS, scale)
@@ -74,7 +76,7 @@ def heads_at(scale: Scale, variant: Variant, how: How, dim: int = 10) -> tuple[i
 
 
 def training(scale: Scale, how: How, epochs: int = 10) -> Training:
-    """Return the training options: the paper's Adam, the same for longer, or full-batch L-BFGS."""
+    """Return the training options: Adam as in the paper, Adam with more steps, or full-batch L-BFGS."""
     steps = {"smoke": 60, "laptop": 1000 * epochs, "paper": 1000 * epochs}[scale]
     if how == "lbfgs":
         evaluations = {"smoke": 30, "laptop": 400, "paper": LBFGS_EVALUATIONS}[scale]
@@ -98,7 +100,7 @@ def run(
     how: How = "adam",
     epochs: int = 10,
 ) -> Run:
-    """Return the run of one model of the paper. At scale `smoke`, the vocabulary is a fifth."""
+    """Return the run of one model of the paper. At scale `smoke`, the vocabulary has one fifth of its usual size."""
     if scale == "smoke":
         n_vocab = max(5, n_vocab // 5)
     if variant == "maps-always" and dim != head_dim:
@@ -122,7 +124,7 @@ KEPT: dict[Scale, int] = {"smoke": 3, "laptop": 4}
 def thin(values: Iterable[int], scale: Scale, keep: int | None = None) -> tuple[int, ...]:
     """Return all values at the paper's scale.
 
-    At other scales, return at most `keep` of them, or the usual number, evenly spread and including the ends.
+    At other scales, return at most `keep` values, evenly spread and including the ends. By default, `keep` depends on the scale.
     """
     chosen = tuple(values)
     keep = keep or KEPT.get(scale, len(chosen))
@@ -152,10 +154,12 @@ def stages(
     most_seeds: int = 10,
     later: int = 0,
 ) -> list[TrainingStage]:
-    """Return one stage for each reading of the model and each way of training. A run belongs to the first stage that lists it.
+    """Return one stage for each of `ways`, which are pairs of a model variant and a way of training.
 
-    At laptop scale, only the versions that stored the authors' points are trained. 4 and 16 times the steps are only
-    trained at the paper's scale.
+    A run belongs to the first stage that lists it.
+
+    At laptop scale, only the versions that stored the authors' points are trained. Models are trained for 4 and 16 times the
+    steps only at the paper's scale.
     """
     found, seen = [], set[str]()
     for variant, how in ways:

@@ -43,8 +43,9 @@ LOCAL = ((3, 7), (7, 10), (10, 13))  # ranges of d for local exponents; two valu
 
 
 def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
-    """Return the stages: several numbers of heads for every d = d_h, with every version of the code and as the paper writes the
-    model, and some with 4 and 16 times the steps.
+    """Return the stages: several numbers of heads for every d = d_h.
+
+    They use every version of the code, and the model as the paper writes it. Some train for 4 and 16 times the steps.
     """
 
     def at(dims: Sequence[int]) -> Callable[[runs.Variant, runs.How, int], list[Run]]:
@@ -214,7 +215,11 @@ def _counter(powers: Mapping[dana.Way, Fit | None], contests: Mapping[dana.Way, 
 def _panels(
     scale: fig.Scale, here: dict[dana.Way, SeedValues], stored: SeedValues, own: Contest | None
 ) -> list[fig.Panel]:
-    """Return the panels: the figure as the paper draws it, with its fits, and the versions and budgets on logarithmic axes."""
+    """Return two panels.
+
+    The first is the figure as the paper draws it, with its fits. The second compares the versions of the code and the lengths of
+    training, on logarithmic axes.
+    """
     published = [series("the authors' points", "published", stored)] if dana.can_compare(scale) else []
     mine = here.get(dana.AUGUST)
     ends = (float(stored.x[0]), float(stored.x[-1])) if mine is None else (mine.x[0], mine.x[-1])

@@ -54,8 +54,9 @@ LEARNED: dict[fig.Scale, tuple[tuple[int, ...], tuple[int, ...]]] = {
 
 
 def stages(scale: fig.Scale, samples: Samples | None) -> list[fig.TrainingStage]:
-    """Return the stages: every size with every number of blocks, with fixed word tables of several widths, and then some with a
-    trained table.
+    """Return the stages: every size with every number of blocks, with fixed word tables of several widths.
+
+    Some stages with a trained table follow.
     """
     assert samples is not None
 
@@ -140,7 +141,7 @@ class Search:
 
     @classmethod
     def of(cls, observations: Sequence[Observation], memorised: Callable[[Observation], bool]) -> Search:
-        """Return the search results in these runs."""
+        """Return the results of the searches, computed from the runs."""
         ladder = tuple(sorted({runs.n_blocks(one) for one in observations}))
         return cls(runs.fewest_blocks(observations, size_of, memorised), ladder)
 
@@ -179,8 +180,8 @@ class Search:
 
     @property
     def exponent(self) -> Fit | None:
-        """The exponent of a power law through the answers. It is None if some searches found no answer or only the smallest number
-        of blocks, because they would distort the exponent.
+        """The exponent of a power law through the answers. It is None if a search found no answer, or if the smallest number of
+        blocks sufficed. Such searches would distort the exponent.
         """
         return None if self.n_open or self.n_floors else try_fit(self.by_size, "power")
 
@@ -297,8 +298,10 @@ def _judge_root(search: Search) -> tuple[bool | None, str]:
 
 
 def _judge_beyond(search: Search) -> tuple[bool | None, str]:
-    """Decide whether beyond N = 1400 more blocks are needed than the √N law predicts: the interval, over seeds, of the ratio must
-    be above 1.
+    """Decide whether models need more blocks beyond N = 1400 than the √N law predicts.
+
+    For each seed, there is a ratio of the number found to the number predicted. The interval of this ratio over seeds must be
+    above 1.
     """
     ratios = search.beyond
     if not ratios:

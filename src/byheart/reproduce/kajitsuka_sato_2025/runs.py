@@ -1,7 +1,7 @@
 """The models, the training (Appendix H) and the best trials of KS25, which its figures share.
 
-Stated: E_out ∘ FF2 ∘ uniform attention ∘ FF1 ∘ E_in with m = 2, q = 8, full-batch AdamW, 1,000 epochs, learning rate and
-warm-up tuned. Left open and chosen here:
+The paper states the model E_out ∘ FF2 ∘ uniform attention ∘ FF1 ∘ E_in with m = 2 and q = 8. It trains with full-batch AdamW for
+1,000 epochs, and tunes learning rate and warm-up. It leaves other choices open. Here they are:
 - the paper's own condition, as far as its text states it (`bert`): a class token and 7 sub-words of MultiNLI's hypotheses
   or IMDb's reviews, the answer read at the class token, a trained table straight into the stream, weights and table from
   N(0, 0.02²) with zero biases, warm-up of 50 steps, learning rates up to 3e-4, and up to 1e-3;

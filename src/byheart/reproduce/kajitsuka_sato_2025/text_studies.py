@@ -36,10 +36,10 @@ class TextStudy:
     blocks: Mapping[fig.Scale, tuple[int, ...]]
 
     def stages(self, scale: fig.Scale, samples: Samples | None) -> list[fig.TrainingStage]:
-        """Return the stages: every number of blocks under the paper's likely reading, and then with a fixed and with a trained
-        table of words.
+        """Return the stages: every number of blocks, first under the paper's likely reading.
 
-        Few and many blocks are separate stages. Sub-words come last.
+        Then every number of blocks is tried with a fixed and with a trained table of words. Few and many blocks are separate
+        stages. Sub-words come last.
         """
         assert samples is not None
         likely = [

@@ -167,8 +167,9 @@ def _mean_contexts(found: Sequence[TrainedCell]) -> dict[int, float]:
 
 @realises("MFT24-F1 right")
 def compute_capacity(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
-    """For every subset, compute the smallest width that passes, on the paper's grid and on a finer one, as a number of
-    parameters.
+    """For every subset, find the smallest width that passes, on the paper's grid and on a finer one.
+
+    The figure shows the number of parameters at this width.
     """
     found = cells(observations, facts)
     trained = [cell for cell in found if cell.attention == "trained"]
@@ -330,7 +331,7 @@ def _by_width(found: Sequence[TrainedCell], facts: fig.Facts) -> fig.Panel:
 
 
 def _lacking(scale: fig.Scale, found: Sequence[TrainedCell]) -> str:
-    """Describe which runs of the paper's grid are missing, except its widest models."""
+    """Describe which runs of the paper's grid are missing. Its widest models are not required."""
     if scale != "paper":
         return ""
     mean = mean_gaps([cell for cell in found if cell.attention == "trained"])
@@ -366,7 +367,9 @@ def _parameters(smallest: dict[Subset, int | None]) -> SeedValues:
 
 
 def _lines_by_seed(name: str, smallest: dict[Subset, int | None]) -> list[tuple[str, ...]]:
-    """Return R² computed as for the authors' points: from one trained model for each subset."""
+    """For each seed, return the R² of a line through one trained model per subset. The R² of the authors' points is computed in
+    the same way.
+    """
     found: list[tuple[str, ...]] = []
     for seed in sorted({subset.seed for subset in smallest}):
         curve = _parameters({s: width for s, width in smallest.items() if s.seed == seed})

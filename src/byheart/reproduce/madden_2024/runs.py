@@ -1,8 +1,8 @@
 """The models and the training of MFT24, which both panels of its Figure 1 share.
 
-Stories cut to 10 tokens, embedding width 16, Adam at 1e-4 on the summed loss over all positions, 50,000 steps, float32. A
-model passes when its final loss is within 1% of the data's entropy. Models are trained on distinct contexts, weighted
-by how often they occur, which gives the same loss and gradient.
+Stories are cut to 10 tokens, and the embedding width is 16. Adam minimises the loss summed over all positions, with learning rate
+1e-4, 50,000 steps and float32. A model passes when its final loss is within 1% of the data's entropy. Models are trained on
+distinct contexts, weighted by how often they occur, which gives the same loss and gradient.
 
 Every model is trained to the end: its final loss decides. Stories and weights are drawn with the seed; there are three seeds.
 """

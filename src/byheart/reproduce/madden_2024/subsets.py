@@ -1,4 +1,6 @@
-"""MFT24's subsets of stories. On each of them, models were trained; on some, the construction (the closed form) was also built."""
+"""MFT24's subsets of stories. Models were trained on each subset. The construction (the closed form) was also built on some
+subsets.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,9 @@ class ClosedForm:
 
 
 def closed_forms(samples: Samples, subsets: Sequence[tuple[int, int]]) -> list[ClosedForm]:
-    """Of these subsets (stories, contexts), take those that are small enough, and build the construction on the first, the middle
-    and the last.
+    """Build the construction on the first, the middle and the last of those subsets that are small enough.
+
+    Each subset is given as (number of stories, number of contexts).
     """
     chosen = [n_stories for n_stories, n_contexts in subsets if n_contexts <= MOST_CONTEXTS]
     return [closed_form(samples, n_stories, 0) for n_stories in ends_and_middle(chosen)]
