@@ -89,8 +89,8 @@ def estimates_for_shape(
 def estimates_for_plan(shape: DataShape) -> Iterator[Estimate | NotApplicable]:
     """Yield estimates like `estimates_for_shape`, with a second one for each construction that chooses its own options.
 
-    The second estimate is for the last options that the construction would try. For `retrieval`, these are without reject bits, so
-    this is its smallest size.
+    The second estimate is for the last options that the construction would try. The last options of `retrieval` have no reject
+    bits, so its second estimate is its smallest size.
     """
     for found in estimates_for_shape(shape):
         yield found

@@ -5,9 +5,9 @@ They keep the system of DPC24 Theorem 1 well-conditioned.
 Random heads in dimension 2 distinguish pairs (a, b) only by large outputs that cancel, which float32 cannot represent. Here the
 first coordinate of a token is a value y on a line, and the second one encodes the position: x_1 = (y_a, 1), x_2 = (y_b, -1).
 With W_Qᵀ W_K = ((0, w(L+1)/2), (-w, wθ/2)) the two scores differ by w(y_a + L y_b - θ). So for large w the head attends to the
-first token if the pair's key y_a + L y_b is above the threshold θ, and to the last token otherwise. Its two outputs are then a
-step function of the key, and that step times y_a - y_b. For pairs between two thresholds, the network is therefore an affine
-function of y_a - y_b, which can be made to pass through two of these pairs.
+first token if the pair's key y_a + L y_b is above the threshold θ, and to the last token otherwise. One of its two outputs is then
+a step function of the key. The other output is this step times y_a - y_b. So for pairs between two thresholds, the network is an
+affine function of y_a - y_b. This function can be made to pass through two of these pairs.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ def bigram_heads(
 def _block_starts(lasts: Int[np.ndarray, " n_sequences"]) -> Int[np.ndarray, " n_heads"]:
     """Return the start of each block of pairs, in the order of their keys. There is one threshold per block.
 
-    The first pair precedes the first threshold. The constant of the skip connection is chosen for it. Each block then has two
-    pairs. The skip connection also adds a multiple of y_b, which can be chosen for one more pair. So if T is even, one block has
-    three pairs, and the last token must change within this block.
+    The first pair precedes the first threshold. The constant of the skip connection is chosen for this pair. Each block then has
+    two pairs. The skip connection also adds a multiple of y_b, which can be chosen for one more pair. So if T is even, one block
+    has three pairs, and the last token must change within this block.
     """
     n_pairs = len(lasts)
     sizes = np.full(max(0, -((2 - n_pairs) // 2)), 2, dtype=np.int64)

@@ -118,7 +118,7 @@ def solve_for_outputs(
 def _best_spread(
     encoded: np.ndarray, spec: AttentionOnlySpec, spreads: Sequence[float], rng: np.random.Generator
 ) -> float:
-    """Return the scale for which the heads are, on a sample of the sequences, furthest from linearly dependent."""
+    """Compare the heads on a sample of the sequences. Return the scale at which they are furthest from linearly dependent."""
     if len(spreads) == 1:
         return spreads[0]
     sample = encoded[rng.permutation(len(encoded))[:PROBE]]

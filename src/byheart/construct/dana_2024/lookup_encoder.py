@@ -115,8 +115,8 @@ _REFERENCES = 64
 
 
 def _reference(probabilities: Table) -> Float[np.ndarray, " n_outputs"]:
-    """Return a nearly uniform distribution that has no entry in common with `probabilities`. Of several candidates, it is the one
-    furthest from all entries.
+    """Return a nearly uniform distribution that has no entry in common with `probabilities`. Several candidates are drawn, and the
+    one that is furthest from the entries of `probabilities` is returned.
     """
     n_outputs = probabilities.shape[1]
     rng = np.random.default_rng(0)

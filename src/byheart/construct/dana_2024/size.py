@@ -21,8 +21,8 @@ HEAD_DIM = 4
 def heads_needed(n_sequences: int, dim: int, head_dim: int, n_last_tokens: int | None = None) -> int:
     """Return the least H with H·d_h + d >= T (DPC24 Theorem 1).
 
-    Departs: the skip connection sees only the last token. If there are fewer than d distinct last tokens, its rank is only their
-    number, and more heads are needed.
+    Departs: the skip connection sees only the last token. If there are fewer than d distinct last tokens, the rank of the skip
+    connection is only the number of these tokens, and more heads are needed.
     """
     skip_rank = dim if n_last_tokens is None else min(dim, n_last_tokens)
     return max(0, -((skip_rank - n_sequences) // head_dim))

@@ -120,8 +120,8 @@ def _theorem(
 
 
 def _encoder(targets: NextTokenTargets, data: Dataset, dim: int, precision: str) -> SequenceEncoder:
-    """Return the encoder. If the targets are labels, it consists of points on a circle; if they are distributions, of their logits,
-    in dimension min(N - 1, T) (Proposition 2).
+    """Return the encoder. For labels, it consists of points on a circle. For distributions, it consists of their logits, in
+    dimension min(N - 1, T) (Proposition 2).
     """
     if data.task == "next-token":
         return association_encoder(targets.next_tokens, targets.n_outputs, dim)

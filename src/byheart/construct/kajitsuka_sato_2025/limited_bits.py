@@ -66,7 +66,7 @@ def plan_short_lookup(n_fields: int) -> Planner:
     """Return a planner for lookups with at most `n_fields` keys or labels per packed number.
 
     Source:     KS25 Lemma F.1 (Vardi et al. 2022, Theorem 6.2).
-    Guarantee:  that of `memorise_points`; packed numbers of n_fields·max(key bits, label bits) bits.
+    Guarantee:  that of `memorise_points`. Packed numbers have n_fields·max(key bits, label bits) bits.
     Size:       ⌈N/n_fields⌉ blocks of lookup and n_fields·(bits + 2) + 1 of extraction, so O(N/B).
     Departs:    the paper runs Lemma C.1 on N/B² subsets one after the other. It projects again each time (erratum 7) and
                 extracts B fields N/B² times. Here one lookup over all groups and a single extraction compute the same, and B²
@@ -172,9 +172,7 @@ def size_of(shape: DataShape, options: ShortWeightOptions) -> Size:
 
 
 def _fields_that_fit(shape: DataShape) -> int:
-    """Return the number of fields that fit into a mantissa. To extract from k fields, about as many bits are needed as k + 1 fields
-    have.
-    """
+    """Return the number of fields that fit into a mantissa. Extraction from k fields needs about as many bits as k + 1 fields."""
     numbers = MappingNumbers.expected_for(shape)
     longest = max(
         numbers.context_bits, numbers.token_bits, numbers.weighting_bits, shape.n_classes.bit_length()

@@ -30,7 +30,7 @@ class StringIds:
 def sorted_counts(places: Sequence[Fraction], n_rounds: int) -> SortedCounts:
     """Return the results (M_t, c_t) of the sorting rounds: the largest value and its multiplicity.
 
-    After all are erased they are (0, n).
+    When all values are erased, the result of a round is (0, n).
     """
     counts = sorted(Counter(places).items(), reverse=True)
     return (*counts, *([(Fraction(0), len(places))] * (n_rounds - len(counts))))
@@ -40,8 +40,8 @@ def string_ids(sequences: Sequence[SortedCounts], rng: np.random.Generator) -> S
     """Choose weights that give different sorted sequences different ids, with large gaps relative to their range.
 
     Source:     the string id of KKM23. Random integers replace its projection lemma (reconstructed).
-    Guarantee:  ids are distinct where sequences are. For weights uniform on [P] two given sequences collide
-                with probability at most 1/P, so P > N(N - 1)/2 suffices; usually far smaller weights work.
+    Guarantee:  different sequences have different ids. For weights uniform on [P] two given sequences collide with probability at
+                most 1/P, so P > N(N - 1)/2 suffices; usually far smaller weights work.
     """
     n_rounds = len(sequences[0])
     distinct = list(dict.fromkeys(sequences))

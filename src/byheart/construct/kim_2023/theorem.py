@@ -68,8 +68,8 @@ def memorise_by_sorting(
     In floats:  not meant for floats. With softmax in place of hardmax, an inverse temperature
                 β ≥ ln(2nΣw/gap) would suffice in real numbers.
     Size:       n rounds of two attention layers and one block, then a lookup of nN contexts. Width 9.
-    Departs:    a uniform head counts how often a maximum occurs, because this would be lost when the maximum is erased. Both heads
-                add to the string id directly. Random integer weights replace the projection lemma.
+    Departs:    a uniform head counts how often a maximum occurs, because this number would be lost when the maximum is erased. Both
+                heads add to the string id directly. Random integer weights replace the projection lemma.
     """
     data.require_finite()
     data.require_consistent()

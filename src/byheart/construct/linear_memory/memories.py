@@ -32,7 +32,7 @@ def hebbian(inputs: Inputs, outputs: Outputs, labels: Labels) -> Matrix:
 
 
 def pseudo_inverse(inputs: Inputs, outputs: Outputs, labels: Labels) -> Matrix:
-    """Return W = U E⁺, for which W e_x = u_f(x) exactly if there are N <= d independent inputs."""
+    """Return W = U E⁺. If there are N <= d independent inputs, then W e_x = u_f(x) exactly."""
     return np.asarray(outputs[labels].T @ np.linalg.pinv(inputs).T)
 
 

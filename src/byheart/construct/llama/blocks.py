@@ -59,8 +59,8 @@ class BlockWriter:
         """Write many units at once. The output of each is multiplied by a register, or by a weighted sum of registers whose weights
         differ from unit to unit.
 
-        SiLU(128·z)/128 equals ReLU(z) for integers z in these floats. Constants come from the pinned column, which always has the
-        same value.
+        SiLU(128·z)/128 equals ReLU(z) for integers z, in the floats of the checkpoint. Constants come from the pinned column, which
+        always has the same value.
         """
         here = slice(self.used[layer], self.used[layer] + block.n_units)
         assert here.stop <= self.spec.inner, f"layer {layer} is full"

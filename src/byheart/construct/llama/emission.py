@@ -127,9 +127,7 @@ def _address(writer: BlockWriter, layout: Layout, starts: Int[np.ndarray, " n_ch
 
 
 def _read_tables(writer: BlockWriter, layout: Layout, tables: Tables) -> None:
-    """Write one unit per table row, multiplied by the row's word in the context's channel. Units that are still unused are
-    taken.
-    """
+    """Write one unit per table row, multiplied by the row's word in the context's channel. Use units that are still free."""
     layer = _write_rows(writer, layout, layout.table_layers.start, tables.words, TOTAL)
     if layout.shape.n_side:
         if writer.free(layer) < FOLD_UNITS:
@@ -160,7 +158,7 @@ def _strip_fields(writer: BlockWriter, layout: Layout) -> None:
     """Write the layers that accept a context only if its own field of each side word is 0.
 
     The fields above the context's own are subtracted, starting at the top. The remainder must then be less than one unit of its own
-    field. HOLD prevents the subtraction of its own field and of lower ones.
+    field. HOLD prevents the subtraction of the context's own field and of lower fields.
     """
     top = N_FIELDS - 1
     for name in SIDE_SUMS[: layout.shape.n_side]:

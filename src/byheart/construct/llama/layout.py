@@ -64,7 +64,8 @@ class TextShape:
     def n_side(self) -> int:
         """The number of side words that check each context.
 
-        Without side words, n_labels of 2^23 unknown contexts are accepted. Each side word then accepts one in 16 of those.
+        Without side words, the network accepts n_labels out of 2^23 unknown contexts. Each side word then accepts one in 16 of
+        these.
         """
         if self.reject_bits == 0:
             return 0

@@ -50,7 +50,8 @@ def plan(
     Source:     byheart: a static function (three words of a table add up to the label), addressed by a hash of the window.
     Assumes:    texts, with a tokenizer that can spell every value.
     Guarantee:  greedy decoding from a key alone generates its value, token by token, then the end. From any other prompt it
-                generates the end at once, except for one prompt in 2^reject_bits. This exception is a probability over the hash.
+                generates the end at once, except for one prompt in 2^reject_bits. This is a probability over the random choice of
+                the hash.
     In floats:  exact if `network.llama.evaluator` finds no sum that rounds; otherwise nothing is emitted.
     Size:       the layout with the fewest parameters, which `size_of` estimates.
     """

@@ -23,7 +23,7 @@ from byheart.theorems import realises
 
 @dataclass(frozen=True, eq=False)
 class CapacityDecision:
-    """Whether decoders with that many neurons reach the entropy of a corpus.
+    """Whether decoders with a given number of neurons reach the entropy of a corpus.
 
     reached       a decoder was built whose distribution is right for every context; `construction` holds it
     out of reach  for all weights the loss exceeds the entropy by at least `excess`, in nats
@@ -74,8 +74,8 @@ def full_rank_minor(contexts: Contexts, size: int) -> tuple[list[list[int]], lis
     """Find `size` contexts and `size` tokens whose matrix of log frequencies seems to have full rank.
 
     Returns the count of each pair and the count of each context, or None if there are too few contexts or tokens. The search
-    is an elimination with full pivoting in floats. It considers the tokens that follow most contexts, so that every token
-    follows every context.
+    is an elimination with full pivoting in floats. It considers the tokens that follow the most contexts, and only the contexts
+    that all of these tokens follow.
     """
     table = np.zeros((len(contexts), contexts.n_vocab), dtype=np.int64)
     table[contexts.successor_contexts, contexts.next_tokens] = contexts.next_counts
@@ -110,7 +110,7 @@ def _pivots(
 
 @realises("MFT24-T1")
 def witness_corpus(shape: DecoderShape) -> Dataset:
-    """Build documents with one context more than, by Theorem 1, this decoder can memorise.
+    """Build documents with one context more than this decoder can memorise by Theorem 1.
 
     It is proved that no weights let this decoder reach the entropy of the documents.
 

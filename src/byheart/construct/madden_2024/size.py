@@ -52,7 +52,7 @@ class MaddenOptions:
     solver        `steps` (d = 1, no solve), `random-features` (one solve), `convex` (fewer neurons than contexts),
                   `stochastic` (like convex, for many contexts with one right token each), or `auto`: steps in float64
                   if the images are far enough apart, else random features
-    dim, n_heads  embedding dimension and number of heads; steps have one of each
+    dim, n_heads  embedding dimension and number of heads; for steps, both are 1
     hidden_width  number of neurons. Default: as many as contexts; for convex the fewest that reach the goal; for stochastic
                   64, doubled until all contexts are right
     gap           convex: the allowed gap, as a share of the entropy

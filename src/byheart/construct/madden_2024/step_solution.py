@@ -61,9 +61,9 @@ def solve_by_steps(front: Decoder, encoded: EncodedContexts, logits: Logits) -> 
     Source:     MFT24 Theorems 5 and 7 at d = 1 with m = n neurons.
     Assumes:    the activation tanh; distances between images exceed their rounding errors by a safe factor (compare
                 `Injectivity.holds`).
-    Guarantee:  every neuron is exactly ±1 on every context, because it is on the two contexts next to its step, and rounding is
-                monotone. In float64 the targets are rounded to a grid on which all partial sums are exact, so logits are equal to
-                `targets` in any order of summation.
+    Guarantee:  every neuron is exactly ±1 on every context, because it is exactly ±1 on the two contexts next to its step, and
+                rounding is monotone. In float64 the targets are rounded to a grid on which all partial sums are exact, so logits
+                are equal to `targets` in any order of summation.
     Departs:    free biases and steep weights replace b = η·1 and a small ε, which would make the matrix singular in floats.
     """
     assert front.activation == "tanh"

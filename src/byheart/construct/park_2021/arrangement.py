@@ -31,8 +31,8 @@ def short_direction(
 ) -> tuple[tuple[int, ...], list[int], int]:
     """Find a direction with short entries along which all points are distinct. Returns (direction, positions, unit bits).
 
-    Position i is 2^-unit · (direction · point i), an integer. Positions are distinct, and their minimum is subtracted, so that
-    they start at 0.
+    Position i is the integer 2^-(unit bits) · (direction · point i). Positions are distinct, and their minimum is subtracted, so
+    that they start at 0.
 
     Source:     PLYS21's projection (KS25 Lemma G.1). Only distinctness is required, because folding reduces the range.
     """
@@ -69,7 +69,7 @@ def fold(places: Sequence[int], rng: np.random.Generator) -> tuple[list[int], li
     """Fold the line until another fold would hardly make it shorter. Returns (mirrors, new positions).
 
     A fold with mirror μ keeps x <= μ/2 and sends x > μ/2 to μ - x, so the range is halved. Two points meet if x + y = μ, which
-    excludes at most N²/4 mirrors. As long as the range is far above N², almost any mirror near it works.
+    excludes at most N²/4 mirrors. As long as the range is far above N², almost any μ close to the range works.
 
     Assumes:    distinct positions from 0 up.
     Guarantee:  new positions are distinct and not negative; usually below about N²/8.

@@ -47,8 +47,8 @@ _ODD = np.random.default_rng(17).integers(0, 2**63, size=4096, dtype=np.uint64) 
 
 @dataclass(frozen=True)
 class ChannelPatterns:
-    """Channels divided into groups. A key has one digit per group, which selects one of its channels, or none (except in the first
-    group).
+    """Channels divided into groups. A key has one digit per group. The digit selects one channel of the group or, except in the
+    first group, none.
     """
 
     groups: Sequence[int]

@@ -1,6 +1,6 @@
 """The chain: the labelled token reads k tables one after the other, then adds up the selected channels.
 
-Registers: x holds the row, and at first also the pattern (the choice of channels); then a copy of x, its square, z (the steps
+The registers are x (the row, and at first also the pattern, which is the choice of channels), a copy of x, its square, z (the steps
 between rows, and the plane), and the words. A pattern too long to share a field with the row starts in the registers of the copy
 and the square. The chain supports every task and every length. It is the smaller layout for small data sets.
 """
@@ -58,8 +58,9 @@ class Chain(RetrievalLayout):
 
     @cached_property
     def pattern_fields(self) -> tuple[tuple[int, ...], ...]:
-        """The pattern is a key's choice of one channel in each group. For each field that holds part of it, the groups that this
-        field decides. One field is enough unless it would be too long.
+        """For each field that holds a part of the pattern, the groups in which this part selects a channel.
+
+        The pattern is a key's choice of one channel in each group. It has one field, or several if one would be too long.
         """
         field = self.make_field(COPY, prod(self.choices))
         is_short = self.has_exact_digits(self.choices) and self.has_exact_pooling(field)

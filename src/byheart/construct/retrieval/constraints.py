@@ -127,8 +127,8 @@ def _columns_for_all(layout: RetrievalLayout) -> float:
 
 
 def _columns_for_single_channels(layout: RetrievalLayout) -> float:
-    """Return the number of columns needed by keys that use only one channel, of the first group. They must fit into that
-    channel.
+    """Return the number of columns needed by keys that use only one channel. This channel is in the first group, and these keys
+    must fit into it.
     """
     n_patterns = prod(layout.choices) ** (2 if isinstance(layout, DualTable) else 1)
     n_single = _fullest_system(layout, n_patterns)

@@ -57,7 +57,8 @@ def recitation_of_tokens(documents: TokenSequences, tokenizer: Tokenizer | None 
 def _shortest_windows(
     documents: TokenSequences, following: Int[np.ndarray, " n_tokens"]
 ) -> tuple[Int[np.ndarray, " n_tokens"], int]:
-    """Find the window that ends at each token. Return a number for each, equal for equal windows, and the length of the windows.
+    """Find the window that ends at each token. Return a number for each window, and the length of the windows. Equal windows have
+    equal numbers.
 
     The window of length L at a token is the window of length L - 1 at the previous token, followed by the token. Windows do
     not extend beyond the beginning of a text, so windows of the greatest length are whole prefixes.

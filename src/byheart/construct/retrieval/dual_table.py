@@ -335,7 +335,7 @@ class DualTable(RetrievalLayout):
         """Convert x into its centred digits J_i = d_i - h_i, and compute Σ J_i². When a digit rises to d, the sum grows by 2(d - h)
         - 1.
 
-        The last digit d is what remains in x, and (d - h)² = h² + (1 - 2h)·d + 2·Σ_i ReLU(d - i) with i starting at 1.
+        The last digit d remains in x. Its contribution is (d - h)² = h² + (1 - 2h)·d + 2·Σ_i ReLU(d - i) with i starting at 1.
         """
         weight = prod(self.radices)
         for register, radix, half in zip(self.digits, self.radices, self.halves, strict=True):
@@ -349,7 +349,7 @@ class DualTable(RetrievalLayout):
             yield Block(units, adds, "digit")
 
     def _table(self, words: Shaped[np.ndarray, "n_rows 2 n_channels"] | None) -> TableBlock:
-        """Build the table. Unit a reads Γ·(1 - 2·Σ (J_i - a_i)²) + V[a]·φ, and writes the words Z[a] and itself.
+        """Build the table. Unit a reads Γ·(1 - 2·Σ (J_i - a_i)²) + V[a]·φ, and writes the words Z[a] and its own value.
 
         In the labelled token, the unit that fires has the value Γ, so it can also clear the square and the digits. (The extra token
         no longer needs its digits.) Short weights cannot hold the squares, so with them the square is cleared when the words are

@@ -42,8 +42,8 @@ def pattern_blocks(
     The channels are one or more copies of Σ groups channels. Every channel of a copy is increased by the copy's `rests`, and a
     selected channel also by its `steps`.
 
-    place   the place value of the lowest digit to extract; what is below it stays in the register
-    rests   None: nothing is added to all channels, and the first channel of the first group must already have been increased by its
+    place   the place value of the lowest digit to extract; the part of the number below it stays in the register
+    rests   None: no channel is increased by a rest. The first channel of the first group must already have been increased by its
             step
 
     Digit 0 of the first group selects its first channel. Digit 0 of any other group selects none.

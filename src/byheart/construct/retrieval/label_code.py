@@ -2,8 +2,8 @@
 
 A word has fields of several kinds. Every key reads a field of the first kind. Classes are numbered by frequency, the most frequent
 first. The codes of the rarer labels, `first` and above, continue in a field of the second kind, and so on. A hash of the key
-determines which field of each kind it reads. So a word has fields of each kind in proportion to the keys that use them: if the
-codes of a share s of the keys continue, then K₁ fields of the first kind are as full as s·K₁ fields of the second.
+determines which field of each kind it reads. So a word has fields of each kind in proportion to the keys that use them: if a share
+s of the keys have codes that continue, then K₁ fields of the first kind are as full as s·K₁ fields of the second.
 
 Let L₁ be the number in the first field, and v the number in a field of the second kind. The label is
     L₂ = L₁ for L₁ < first, else first + (L₁ - first)·2^n_bits + v.
@@ -75,7 +75,7 @@ def read_numbers(
     planes: Int[np.ndarray, "n_keys n_kinds"],
     sums: Shaped[np.ndarray, " n_keys"],
 ) -> list[Int[np.ndarray, " n_keys"]]:
-    """Return what the reading circuit reads from sums of words: for each kind, the number in the key's field."""
+    """For each kind of field, return the number in each key's field, as the reading circuit reads it from the sums of words."""
     gray = (sums << 1) ^ sums  # bit b is y_b xor y_{b-1}
     found = []
     for field, own in zip(fields, planes.T, strict=True):

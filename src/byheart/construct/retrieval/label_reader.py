@@ -1,9 +1,9 @@
 """Compute the label from the sum of the words that a key reads, by reflections.
 
 Let y = Σ words and X = 4·(y - centre·2^word_bits) + 1. X is odd, so a reflection at a multiple of 2 never has X as its fixed
-point, and X ↦ 2C - X complements every bit of X above bit 0 (and likewise for -X). The bits of X are read from the top. After
-|X| and the reflections at 2^e, 2^(e-1), …, the comparison of the absolute value with 2^b gives X_b xor X_{b+1}, the Gray bit.
-X_{b+2} = y_b below word_bits and X_1 = 0, so
+point, and X ↦ 2C - X complements every bit of X above bit 0 (and likewise for -X). The bits of X are read from the top. First |X|
+is computed, and then reflected at 2^e, 2^(e-1), …. The comparison of the absolute value with 2^b then gives X_b xor X_{b+1}, the
+Gray bit. X_{b+2} = y_b for b below word_bits, and X_1 = 0, so
     (bit seen at 2^(b+1)) = y_b xor y_{b-1},  y_{-1} = 0.
 A key in plane p (the p-th bit field of the words) needs the bits b = p·field_bits + i for i = field_bits - 1, …, 0. They are read
 by reflections at t·2^r with t = 2^(p·field_bits + 1). For r >= field_bits the reflections remove the bits above the field; after

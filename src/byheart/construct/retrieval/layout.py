@@ -319,7 +319,7 @@ class RetrievalLayout:
     def n_ways(self) -> float:
         """The number of different sequences of rows that begin with the same row.
 
-        Steps beyond a border are reflected, which makes some coincide.
+        Steps beyond a border are reflected, so some sequences coincide.
         """
         return prod(2.0**w / (1 + 2.0**w / (2 * self.shard_rows)) for w in self.windows)
 
@@ -327,8 +327,8 @@ class RetrievalLayout:
         """Return the field with `base` values. A token has so many values that the folded sum is nearly uniform.
 
         λ times the sum of n uniform numbers on [0, R) has standard deviation λ·R·√(n/12). Reflected into [0, B), its density
-        differs from uniform by less than 2·exp(-π²/2 · (deviation/B)²). R >= 4.95·B/(λ·√n) makes that less than 10^-4. (The
-        labelled token counts once more, which fills the gaps between multiples of λ.) A single number that is uniform on [0,
+        differs from uniform by less than 2·exp(-π²/2 · (deviation/B)²). With R >= 4.95·B/(λ·√n) this difference is less than 10^-4.
+        (The labelled token counts once more, which fills the gaps between multiples of λ.) A single number that is uniform on [0,
         6B) is uniform after reflection.
         """
         n = self.entrance.n_varied
@@ -345,8 +345,8 @@ class RetrievalLayout:
         return HashedField(register, base, n_values, n_folds)
 
     def align_fields(self, *fields: HashedField) -> tuple[HashedField, ...]:
-        """Return the fields. If they all start as the same number, give them all the same number of values before pooling, the
-        largest one.
+        """Return the fields. If all fields start as the same number, each gets the same number of values before pooling,
+        which is large enough for every field.
         """
         if not self.entrance.is_narrow:
             return fields

@@ -246,15 +246,15 @@ class PartTables(DualTable):
 
     @property
     def _word_offset(self) -> int:
-        """The constant added to every word: twice what makes the signed stored weights non-negative.
+        """The constant added to every word: twice the least constant that makes the signed stored weights non-negative.
 
-        The extra token also receives words, times at most 2. With this constant they are not negative either, so a ReLU can clear
-        them.
+        The extra token also receives words, multiplied by at most 2. With this constant, these values are not negative either, so a
+        ReLU can clear them.
         """
         return WORD_SCALE << LIMB_BITS
 
     def _part_table(self, part: int, words: Shaped[np.ndarray, "n_rows 2 n_channels"] | None) -> TableBlock:
-        """Build the table of one part. Unit a reads Γ·(1 - 2·Σ (J_i - a_i)²) + V[a]·φ, and writes the words Z[a] and itself.
+        """Build the table of one part. Unit a reads Γ·(1 - 2·Σ (J_i - a_i)²) + V[a]·φ, and writes the words Z[a] and its own value.
 
         Digits and square are not cleared, because the next table needs them."""
         numbers = self._typical_numbers() if words is None else self._numbers(words)

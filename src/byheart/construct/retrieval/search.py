@@ -182,8 +182,8 @@ def fill(start: SomeLayout, n_planes: int, n_channels: int, n_groups: int) -> So
 
 
 def _with_rows(layout: SomeLayout) -> SomeLayout | None:
-    """Choose the number of rows and the windows (how far a key's next row may be): the smallest windows that give enough addresses,
-    or, if there are few keys, extra rows.
+    """Choose the number of rows and the windows (how far a key's next row may be). The windows are the smallest that give enough
+    addresses. If there are few keys, extra rows may be added instead.
     """
     for stretch in (1, 2, 4) if layout.n_keys <= _FEW else (1,):
         found = _with_windows(layout, stretch)

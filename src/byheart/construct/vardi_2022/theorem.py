@@ -37,8 +37,8 @@ def memorise_vectors(
     Source:     Vardi, Yehudai & Shamir (2022), Theorem 3.1, in the form of KS25 Lemma C.1 (Stages I to III).
     Assumes:    one vector per sample; equal samples carry equal labels. Bounds and separation are computed
                 from the data.
-    Guarantee:  the output equals label + 1 exactly on every sample, over the rationals, and 0 on any other
-                vector whose projection is at least 2 from theirs.
+    Guarantee:  the output equals label + 1 exactly on every sample, over the rationals, and 0 on any other vector whose projection
+                is at least 2 away from those of all samples.
     In floats:  not meant for floats; packed numbers have about √(N log N) bits.
     Size:       N/k + k·(max(key bits, label bits) + 2) + 2 blocks with the best k, residual width 9, hidden width 8.
     Departs:    the blocks are residual, so the width is 9 instead of 12. The group size minimises
