@@ -114,7 +114,7 @@ def trials(
 
 
 def _usual(precision: Precision, shape: DataShape, options: Mapping[str, object]) -> Iterator[Trial]:
-    """If `retrieval` supports this task, precision and these options, yield trials of it with fewer and fewer reject bits."""
+    """Yield trials of `retrieval` with fewer and fewer reject bits, if it supports this task, precision and these options."""
     method = get(USUAL)
     if shape.task not in method.tasks or precision not in method.precisions:
         return

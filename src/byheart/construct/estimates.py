@@ -61,7 +61,9 @@ def usual_estimate(
 def estimates_for_data(
     data: Dataset, methods: Sequence[str] | None = None, seed: int = 0
 ) -> Iterator[Estimate | NotApplicable]:
-    """Yield the size of every construction on `data`, in its first precision. Sizes are exact if there are few labels."""
+    """Yield the size of every construction on `data`, in the first precision that the construction supports. Sizes are exact if
+    there are few labels.
+    """
     if data.n_labels > MOST_PLANNED:
         return estimates_for_shape(DataShape.of(data), methods)
 
@@ -77,7 +79,7 @@ def estimates_for_data(
 def estimates_for_shape(
     shape: DataShape, methods: Sequence[str] | None = None
 ) -> Iterator[Estimate | NotApplicable]:
-    """Yield the estimated size of every construction on data of this shape, in its first precision."""
+    """Yield the estimated size of every construction on data of this shape, in the first precision that it supports."""
 
     def size(method: Method) -> tuple[Size, dict[str, object]]:
         require_offer(method, shape.task, None)

@@ -105,7 +105,7 @@ def best_encoder(
     """Search for the rank-d encoder of least divergence, by joint L-BFGS on (E, W) with analytic gradients.
 
     Source:     DPC24 Lemma 1: under full support (Assumption 2) the minimum exists.
-    Guarantee:  the result is an upper bound on the least divergence, no more, because the problem is not convex.
+    Guarantee:  the result is only an upper bound on the least divergence, because the problem is not convex.
 
     The search starts from the best rank-d approximation of the centred log π, and from random points. Unless these give the same
     result, it then makes random hops from the best encoder so far: long hops to leave shallow minima, and short ones to leave flat

@@ -34,7 +34,7 @@ def coherence_of(rows: Float[np.ndarray, "n_tokens dim"]) -> float:
 def spread_rows(
     n_tokens: int, dim: int, rng: np.random.Generator, *, n_draws: int = 20
 ) -> Float[np.ndarray, "n_tokens dim"]:
-    """Return unit rows of small coherence: the best of points on circles and `n_draws` random matrices."""
+    """Return unit rows of small coherence. Points on circles and `n_draws` random matrices are tried, and the best is returned."""
     candidates = [circle_points(n_tokens, dim)] if dim >= 2 else []
     if dim >= n_tokens:
         candidates.append(np.eye(n_tokens, dim))

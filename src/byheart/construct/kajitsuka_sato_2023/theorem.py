@@ -119,7 +119,8 @@ def memorise_by_one_head(
 
 
 def size_of(shape: DataShape, options: SoftmaxOptions) -> Size:
-    """Return the estimated size for data of this shape. All but the non-zero count is exact if all contexts are distinct.
+    """Return the estimated size for data of this shape. All numbers except the non-zero count are exact if all contexts are
+    distinct.
 
     The non-zero count assumes that no number from the data is zero.
     """

@@ -37,7 +37,7 @@ REGISTERS = (*LOOKUP, SUM)
 @realises("KS25-R4.3")
 @dataclass(frozen=True, eq=False)
 class NetworkParts:
-    """The parts of a network, from a data set or, for counting, from typical numbers.
+    """The parts of a network. They come from a data set or, if parameters are only counted, from typical numbers.
 
     Only the matrix E_in has a side of length d. So the number of parameters contains the term 10·d, and otherwise depends on d only
     logarithmically (KS25 Remark 4.3).
@@ -165,7 +165,7 @@ def extra_token(line: Projection) -> tuple[int, ...]:
 
 
 def network_outline(shape: DataShape, numbers: MappingNumbers, split: LookupSplit, tuning: Tuning) -> Program:
-    """Return the same program for counting, before the data are known."""
+    """Return the same program before the data are known, so that its parameters can be counted."""
     table, dim = table_of_shape(shape), shape.dim or 1
     if split.entrance == "table":
         assert table is not None

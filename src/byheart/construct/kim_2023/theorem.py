@@ -171,7 +171,7 @@ def sorting_round(
 
 
 def erasing_block(above_all: int) -> Block:
-    """Mark and erase the largest value M. For every token z <= M, and values differ by at least 2.
+    """Mark and erase the largest value M. The value z of every token is at most M, and different values differ by at least 2.
 
     ReLU(z - M + 1) is 1 if z = M, and 0 otherwise. ReLU(z - B·(M - z)) with B = `above_all` is z if z = M, and 0 otherwise,
     because B·2 exceeds every value. When all values are erased, z = M = 0 marks every token, as the sorted counts expect.

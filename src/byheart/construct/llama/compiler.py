@@ -71,7 +71,7 @@ class LlamaOptions:
     """The options of `llama`.
 
     reject_bits    unknown prompts get an empty answer, except for one in 2^reject_bits
-    max_positions  the most tokens of prompt and answer together; by default what the data need
+    max_positions  the largest number of tokens in prompt and answer together; by default what the data need
     hidden         the width of the residual stream, a power of two; by default the one with the fewest parameters
     unknown        a token such as <unknown> that answers unknown prompts instead of the end token; text ends are then stored
                    as well

@@ -49,7 +49,7 @@ def associate(
     device: str = "cpu",
     progress: Progress | None = None,
 ) -> Associations:
-    """Minimise the convex loss Σ -log softmax(φ_i V)[label_i] until every label leads, in float32.
+    """Minimise the convex loss Σ -log softmax(φ_i V)[label_i] in float32 until every label has the largest logit.
 
     If all contexts can be right at once, all their gradients vanish together, so stochastic steps need not become smaller. On
     whitened features, small batches make more progress in one pass than a full gradient. Contexts that are already clearly right

@@ -221,7 +221,9 @@ def _by_steps(problem: _Problem) -> tuple[Decoder, dict[str, Any]]:
 def _by_stochastic_steps(
     problem: _Problem, front: Decoder, encoded: np.ndarray
 ) -> tuple[Decoder, dict[str, Any]]:
-    """Fit random neurons, doubling their number until every label leads. If `hidden_width` is given, use that number."""
+    """Fit random neurons, doubling their number until every label has the largest logit. If `hidden_width` is given, use that
+    number.
+    """
     targets, rng, hidden_width = problem.targets, problem.rng, problem.options.hidden_width
     if len(targets.next_tokens) > len(targets):
         raise UsageError(
@@ -253,8 +255,8 @@ def _by_stochastic_steps(
 def _certainty(logits: np.ndarray, targets: NextTokenTargets) -> float:
     """Return a factor for the logits with which the only next token of every context has a probability close to 1.
 
-    A lead of at least ln(ω / allowed) leaves the other tokens a probability of at most `allowed`. The factor e leaves room for
-    rounding.
+    If the largest logit exceeds the others by at least ln(ω / allowed), the other tokens have a probability of at most `allowed`.
+    The factor e leaves room for rounding.
     """
     rows = np.arange(len(logits))
     right = logits[rows, targets.next_tokens]

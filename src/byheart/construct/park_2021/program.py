@@ -145,7 +145,7 @@ class Parts:
 
 
 def lookup_outline(parts: Parts, field_bits: int, place_bits: int) -> tuple[Step, ...]:
-    """Return the blocks of `lookup_blocks` for counting, with positions of `place_bits` bits."""
+    """Return the blocks of `lookup_blocks`, for positions of `place_bits` bits, so that their parameters can be counted."""
     far, n_fields = (1 << place_bits) - 1, parts.n_fields
     fields: Form = {PLACE: far, PACKED: typical(n_fields * field_bits)}
 
