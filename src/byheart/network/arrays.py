@@ -36,7 +36,7 @@ def entries_of(shapes: Iterable[tuple[str, tuple[int, ...]]]) -> int:
 
 
 class PadsBeyondVocabulary:
-    """A shape whose inputs are ids: `n_tokens` token ids, and one more id that pads short sequences."""
+    """The shape of a network whose inputs are ids: `n_tokens` token ids, and one more id that pads short sequences."""
 
     n_tokens: int
 
@@ -75,7 +75,7 @@ class ArrayShapes:
 
 
 def read_sizes(fields: Fields, names: tuple[str, ...], may_be_zero: tuple[str, ...] = ()) -> dict[str, int]:
-    """Read the numbers in `sizes` of an architecture in model.json, and check their ranges."""
+    """Return the numbers in the entry `sizes` of an architecture in model.json, by name, after checking their ranges."""
     found = fields.child("sizes")
     return {
         name: found.integer(name, 0 if name in may_be_zero else 1, MOST.get(name, MAX_COLUMNS))
@@ -84,7 +84,7 @@ def read_sizes(fields: Fields, names: tuple[str, ...], may_be_zero: tuple[str, .
 
 
 def require_possible(spec: Spec, fields: Fields) -> Spec:
-    """Return the shape. Raises `CorruptModel` if it has more entries than any file could hold."""
+    """Return the shape `spec` unchanged. Raises `CorruptModel` if its arrays have more entries than any file could hold."""
     if spec.parameters_dense > MAX_ENTRIES:
         raise corrupt(fields.where, "the sizes of the architecture are impossible")
     return spec

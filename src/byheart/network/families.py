@@ -14,7 +14,7 @@ __all__ = ["FAMILIES", "Network", "NetworkFamily", "NetworkSpec", "read_spec"]
 
 @dataclass(frozen=True)
 class NetworkFamily:
-    """Where the shape of a family is defined, and which files its folders may contain in addition to those of every model.
+    """Describes a family: where its shape is defined, and which files its folders may contain besides the files of every model.
 
     spec         a class with a static method `from_json(fields) -> NetworkSpec`, as "module:name"
     files        names of files that `Network.files` may return. Those that are present in a folder are passed to

@@ -47,7 +47,10 @@ class AnswersWithLogits(Network):
         return self.spec.pad
 
     def parameters(self) -> Iterator[tuple[str, np.ndarray]]:
-        """Yield the arrays that the spec lists. Each is a field with that name, or a field of a field."""
+        """Yield the arrays that the spec lists.
+
+        The name of an array is an attribute of this object, or the dotted path to an attribute of one of its fields.
+        """
         for name, _ in self.spec.shapes():
             yield name, attrgetter(name)(self)
 

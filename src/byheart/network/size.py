@@ -48,7 +48,7 @@ class Size:
         return min(sparse, self.parameters_dense * (1 + length) + words)
 
     def bits_per_stored_bit(self, label_bits: float) -> float | None:
-        """Return the label bits per bit that stores the weights. This is never above 1.
+        """Return the number of label bits divided by the number of bits that store the weights. This is never above 1.
 
         Return None if there are more label bits than stored bits. The weights are then a compressed form of the labels, so the
         labels are not arbitrary, and the ratio would say nothing about the capacity of weights.
@@ -56,8 +56,9 @@ class Size:
         return label_bits / max(1, self.stored_bits) if label_bits <= self.stored_bits else None
 
     def bits_per_parameter(self, label_bits: float) -> float | None:
-        """Return the label bits per entry of a weight matrix, including entries that are zero; None if `bits_per_stored_bit` is
-        None.
+        """Return the number of label bits divided by the number of entries of all weight matrices, including entries that are zero.
+
+        Return None if `bits_per_stored_bit` is None.
         """
         return None if self.bits_per_stored_bit(label_bits) is None else label_bits / self.parameters_dense
 

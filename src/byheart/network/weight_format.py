@@ -117,8 +117,9 @@ def smallest_format(weights: np.ndarray) -> WeightFormat:
 
 
 def _shared(grains: np.ndarray, scale: Scale) -> np.ndarray:
-    """Return the exponents that entries share, one for the array, each row or each column: the least granularity of its entries, 0
-    if all are zero.
+    """Return the exponents that entries share: one for the whole array, one for each row, or one for each column.
+
+    An exponent is the least granularity of the entries that share it, or 0 if all of them are zero.
     """
     axis = {"one": None, "rows": 1, "columns": 0}[scale]
     least = grains.min(axis=axis, keepdims=False, initial=_NONE).reshape(-1)

@@ -40,7 +40,9 @@ def clear(*registers: str) -> tuple[Unit, ...]:
 
 
 def threshold(register: str, least: int, writes: Form, hold: Form | None = None) -> tuple[Unit, Unit]:
-    """Add `writes` if the integer in `register` is at least `least`: ReLU(z - least + 1) - ReLU(z - least) is 0 or 1.
+    """Return two units that add `writes` if the integer z in `register` is at least `least`.
+
+    They compute ReLU(z - least + 1) - ReLU(z - least), which is 0 or 1.
 
     `hold` is a linear form that is added to z. A sufficiently negative value keeps the threshold from firing.
     """

@@ -136,10 +136,11 @@ class ProgramPlan(Plan):
         return Construction(Memoriser.of(network, self.data), *claims)
 
     def in_floats(self, precision: Precision) -> ProgramPlan:
-        """Return this plan in float precision, after checking that every weight, and every sum on these data in any order of
-        summation, is exact.
+        """Return this plan in float precision.
 
-        Raises `AssumptionViolated` if some number does not fit. `reason`, one of the facts of the error, names this number.
+        Before that, check that every weight is exact, and that every sum on these data is exact in any order of summation.
+
+        Raises `AssumptionViolated` if some number does not fit. The error has a fact `reason`, which names this number.
         """
         try:
             network = emit(self.program, precision)
@@ -173,7 +174,7 @@ def size_of_bound(bound: Bound, width: int, depth: int) -> TheoremSize:
 def report_attempts(progress: Progress | None) -> Callable[[], None]:
     """Return a function to call before each attempt of a search.
 
-    It reports progress although the number of attempts is unknown.
+    The returned function reports progress, although the number of attempts is unknown.
     """
     numbers = itertools.count(1)
 

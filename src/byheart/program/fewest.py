@@ -32,10 +32,13 @@ class FewestFound(Generic[Fit]):
 def find_fewest(
     fit: Callable[[int], Fit], reaches: Callable[[Fit], bool], high: int, low: int = 0, *, most: int
 ) -> FewestFound[Fit] | None:
-    """Find a size in (low, most] whose fit reaches its goal while the next smaller one does not.
+    """Find a size in (low, most] whose fit reaches the goal, while the fit of the next smaller size does not.
 
-    The search starts with the guess (low, high]. It moves this interval until `low` fails and `high` succeeds, and then bisects it.
-    Both outcomes come from actual fits, never from assumptions. If even `most` fails, the result is None.
+    `fit` makes the fit of a given size, and `reaches` decides whether a fit reaches the goal.
+
+    The search starts with the interval (low, high], which is a guess. It moves this interval until the size `low` fails and the
+    size `high` succeeds. Then it bisects the interval. Success and failure are always found by fits, never assumed. If even the
+    size `most` fails, the result is None.
     """
     tried: dict[int, Fit] = {}
 

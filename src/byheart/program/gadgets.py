@@ -33,7 +33,7 @@ def trapezoid(reads: Mapping[str, int], low: int, high: int, writes: Form) -> tu
 
 @realises("KS25-L G.2")
 def interval_bump(x: str, low: int, high: int, writes: Form) -> Block:
-    """Add `writes` if x ∈ [low, high]; add nothing if x < low - 1/2 or x > high + 1/2.
+    """Return a block that adds `writes` if x ∈ [low, high], and nothing if x < low - 1/2 or x > high + 1/2.
 
     Source:     KS25 Lemma G.2 (Vardi et al. 2022).
     Assumes:    low <= high.
@@ -46,7 +46,7 @@ def interval_bump(x: str, low: int, high: int, writes: Form) -> Block:
 
 @realises("KS25-L G.3")
 def subset_lookup(x: str, keys: Sequence[Sequence[Fraction]], words: Sequence[Form]) -> Blocks:
-    """Add words[j] to the registers if x is a key of group j.
+    """Return blocks that add words[j] to the registers if x is a key of group j.
 
     Source:     KS25 Lemma G.3.
     Assumes:    keys ascend within each group and from group to group, and any two differ by at least 2; no group is empty.
@@ -82,14 +82,19 @@ class PackedRegister:
     n_bits: int
 
     def opening(self) -> Block:
-        """Return the block that replaces x/2^n in `high`, and 0 in `low`, by the two shifted copies (the paper's H, eq. 161)."""
+        """Return the block that prepares the two registers (the paper's H, eq. 161).
+
+        Before the block, `high` holds x/2^n and `low` holds 0. After the block, they hold the two shifted copies of x/2^n.
+        """
         adds = {self.high: Dyadic(1, -self.n_bits - 1), self.low: Dyadic(1, -self.n_bits - 2)}
         return Block((Unit({self.high: 1}, 0, {self.low: 1}),), adds)
 
 
 @realises("KS25-L G.4")
 def extract_bits(packed: PackedRegister, first: int, last: int, into: str) -> Blocks:
-    """Remove bits `first` to `last` (counted from 1) from a packed register and add BIN_{first:last} to the register `into`.
+    """Return blocks that remove bits `first` to `last` from a packed register and add BIN_{first:last} to the register `into`.
+
+    Bits are counted from 1.
 
     Source:     KS25 Lemma G.4 (Vardi et al. 2022; Telgarsky's triangle).
     Assumes:    the bits before bit `first` have been removed.
@@ -97,7 +102,7 @@ def extract_bits(packed: PackedRegister, first: int, last: int, into: str) -> Bl
     Size:       last - first + 1 blocks of 4 units (the paper: 3 plain layers per bit); weights of n_bits + 2 bits.
     Departs:    on [0, 1] the outer ReLU of ψ changes nothing and ReLU(2z) = 2·ReLU(z), so ψ is one residual block:
                 z ← z + ReLU(z) - ReLU(4z - 2). Each bit is added with its place value. Weights therefore have last - first more
-                bits, but no unit is needed that doubles the sum.
+                bits, but no unit is needed to double the sum.
     """
     blocks = []
     for i in range(first, last + 1):
@@ -114,7 +119,7 @@ def extract_bits(packed: PackedRegister, first: int, last: int, into: str) -> Bl
 
 @realises("KS25-L G.5")
 def unit_bump(x: str, y: str, writes: Form) -> Block:
-    """Add `writes` if x ∈ [y, y + 1]; add nothing if x > y + 3/2 or x < y - 1/2.
+    """Return a block that adds `writes` if x ∈ [y, y + 1], and nothing if x > y + 3/2 or x < y - 1/2.
 
     Source:     KS25 Lemma G.5 (Vardi et al. 2022).
     Size:       1 block, 4 units (the paper: 2 plain layers of 2 units).
@@ -164,7 +169,7 @@ class KeyedExtraction:
         return side_by_side((self.keys.opening(),), (self.values.opening(),))
 
     def entry(self, number: int) -> Blocks:
-        """Remove field `number` from both packed registers, and add the value if the key matches x."""
+        """Return blocks that remove field `number` from both packed registers, and add the value if the key matches x."""
         key_bits, value_bits = self.keys.n_bits // self.n_entries, self.values.n_bits // self.n_entries
         assert key_bits * self.n_entries == self.keys.n_bits
         assert value_bits * self.n_entries == self.values.n_bits

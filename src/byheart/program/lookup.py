@@ -39,7 +39,7 @@ class LookupPlan:
         return -(-self.n_points // self.group_size)
 
     def extraction(self) -> KeyedExtraction:
-        """Stage III: read the label of x from the packed keys and labels of its group."""
+        """Stage III: the part that reads the label of x from the packed keys and labels of its group."""
         keys = PackedRegister(KEYS_HIGH, KEYS_LOW, self.group_size * self.key_bits)
         labels = PackedRegister(LABELS_HIGH, LABELS_LOW, self.group_size * self.label_bits)
         return KeyedExtraction(X, keys, labels, self.group_size, ANSWER)
@@ -81,10 +81,10 @@ Planner = Callable[[int, int, int, int], LookupPlan]
 def plan_lookup(n_points: int, key_bits: int, label_bits: int, model_width: int) -> LookupPlan:
     """Choose the group size with the fewest parameters.
 
-    The theorem uses √(N / log N), which up to logarithms balances N/k blocks of lookup against k·bits blocks of extraction.
-    Let a be the number of parameters of a lookup block, and b that of a field. The total a·⌈N/k⌉ + b·k differs by at most a from
-    the smooth function aN/k + bk. This function is least at k* = √(aN/b), and at k it is larger by b(k - k*)²/k. So the best k has
-    (k - k*)² <= a·k/b.
+    The theorem uses √(N / log N). With groups of size k there are N/k blocks of lookup and k·bits blocks of extraction. The
+    theorem's choice makes these two numbers equal, up to logarithms. Let a be the number of parameters of a lookup block, and b
+    that of a field. The total a·⌈N/k⌉ + b·k differs by at most a from the smooth function aN/k + bk. This function is least at
+    k* = √(aN/b). At any other k it is larger by b(k - k*)²/k. So the best k has (k - k*)² <= a·k/b.
     """
     a, b, _ = _costs(key_bits, label_bits, model_width)
 
@@ -99,7 +99,9 @@ def plan_lookup(n_points: int, key_bits: int, label_bits: int, model_width: int)
 
 @realises("KS25-L C.1")
 def memorise_points(labelled: Mapping[Fraction, int], plan: LookupPlan) -> Blocks:
-    """Add label(x) to the answer if x is one of the labelled numbers; add 0 if x >= 2 is at least 2 away from all of them.
+    """Return blocks that add label(x) to the answer if x is one of the labelled numbers.
+
+    They add 0 if x >= 2 is at least 2 away from all labelled numbers.
 
     Source:     KS25 Lemma C.1, Stages II and III (Stage I is `project_apart`).
     Assumes:    the numbers are at least 2 and differ by at least 2; ⌊number⌋ < 2^key_bits; labels are in 1 .. 2^label_bits - 1.
@@ -136,8 +138,9 @@ def pack_fields(fields: Sequence[int], field_bits: int, n_fields: int) -> Fracti
 
 @realises("KS25-L B.3")
 def weigh_tokens(values: Sequence[Fraction], weights: Mapping[int, int], plan: LookupPlan | None) -> Blocks:
-    """Build the token weight function φ as a network. Token w, whose value on the line is values[w], gets weights[w], or 0 if there
-    is no such weight.
+    """Return blocks that compute the token weight function φ.
+
+    The value of token w on the line is values[w]. The blocks give this token weights[w], or 0 if there is no such weight.
 
     Source:     KS25 Lemma B.3.
     Assumes:    values are at least 2 and differ by at least 2 (Lemma C.2); weights are those of Lemma B.2; `plan` is for as many

@@ -124,7 +124,7 @@ def length_keeping_direction(points: IntegerPoints, rng: np.random.Generator) ->
                 points.
     Assumes:    distinct points.
     Guarantee:  the inequality is checked exactly for every pair. By the lemma a uniformly random direction satisfies it with
-                positive probability, which does not decrease with longer entries, so the search ends.
+                positive probability. This probability does not decrease when the entries get longer, so the search ends.
     Size:       V² pairs are checked for each direction that is tried.
     """
     rounds = _candidate_rounds(points, rng)

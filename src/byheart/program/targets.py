@@ -76,7 +76,10 @@ class NextTokenTargets:
 
 
 def targets_of(data: Dataset) -> NextTokenTargets:
-    """Return the contexts of `data`: all prefixes of documents for `distribution`, the distinct sequences for `next-token`."""
+    """Return the contexts of `data` and their targets.
+
+    For the task `distribution`, contexts are all prefixes of documents. For `next-token`, they are the distinct sequences.
+    """
     if not isinstance(data.inputs, TokenSequences):
         raise AssumptionViolated(
             "this construction embeds token ids, but these inputs are vectors.\n"

@@ -68,8 +68,8 @@ class Distributional:
 
     max_divergence       the largest KL(π̂ ‖ model) of a context
     mean_divergence      the mean over all predicted tokens, in which each context counts as often as it occurs
-    gap_nats             loss minus entropy, summed over all predictions; `gap_percent` is its share of the entropy, None if
-                         that is 0
+    gap_nats             loss minus entropy, summed over all predictions. `gap_percent` is the gap as a share of the entropy; None
+                         if the entropy is 0
     allowed_divergence   the largest divergence for which a context counts as right
     allowed_gap_percent  the largest gap for which `fitted` is true (this implies nothing about any single context); None if only
                          `holds` was requested
@@ -171,12 +171,12 @@ class Certificate:
 
     @property
     def bits_per_parameter(self) -> float | None:
-        """Label bits per entry of a weight matrix, zero entries included; see `Size.bits_per_stored_bit`."""
+        """Label bits divided by the entries of all weight matrices, including zeros; see `Size.bits_per_stored_bit`."""
         return self.size.bits_per_parameter(self.label_bits)
 
     @property
     def bits_per_stored_bit(self) -> float | None:
-        """Label bits per bit that stores the weights, never above 1; see `Size.bits_per_stored_bit`."""
+        """Label bits divided by the bits that store the weights. This is never above 1; see `Size.bits_per_stored_bit`."""
         return self.size.bits_per_stored_bit(self.label_bits)
 
     def __str__(self) -> str:
@@ -191,7 +191,7 @@ class Certificate:
 
     @property
     def headline(self) -> str:
-        """The verdict with its subject: the rows, the columns and, if it is not the usual one, the rule."""
+        """The verdict, and what it is about: the rows and the columns. The rule is added if it is not the usual one."""
         of, judged = self.columns, self.distribution
         rows = "rows" if judged is None else "contexts"
         counted = f"{self.checked - self.wrong:,} of {self.checked:,} {rows}{'' if self.holds else ' right'}"
@@ -219,7 +219,7 @@ class Certificate:
         return f" on a sample of {self.sampled:,} of {self.dataset.shape.n_samples:,}"
 
     def require_fitted(self, method: str, options: Mapping[str, object], remedy: str = "") -> None:
-        """Raise `DoesNotHold` unless the certificate is fitted. For solvers that minimise the total gap."""
+        """Raise `DoesNotHold` unless the certificate is fitted. Solvers that minimise the total gap call this."""
         if self.fitted:
             return
         given = ", ".join(

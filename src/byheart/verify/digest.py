@@ -33,10 +33,10 @@ def weights_digest(network: Network) -> str:
 
 
 def model_digest(memoriser: Memoriser) -> str:
-    """Return the SHA-256, in hexadecimal, of everything except the weights on which an answer depends.
+    """Return the SHA-256, in hexadecimal, of everything on which an answer depends, except the weights.
 
-    That is the task, whether order matters, the label names and their type, the tokenizer with its vocabulary, the shape of the
-    network, and the files of its family. Otherwise someone could change a label, and thus an answer, without affecting the
+    The digest covers the task, whether order matters, the label names and their type, the tokenizer with its vocabulary, the shape
+    of the network, and the files of its family. Otherwise someone could change a label, and thus an answer, without affecting the
     certificate.
     """
     tokenizer = None if memoriser.tokenizer is None else memoriser.tokenizer.to_json()

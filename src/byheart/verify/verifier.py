@@ -199,7 +199,7 @@ def _wrong_in_words(found: Findings) -> list[str]:
 
 
 def _settings(network: Network, backend: Backend) -> dict[str, str]:
-    """Return other settings that affect the results of a backend."""
+    """Return the settings, besides the backend itself, that affect its results."""
     if backend != "transformers":
         return {}
     from byheart.network.llama.architecture import Llama

@@ -94,7 +94,8 @@ class DecoderSpec(PadsBeyondVocabulary, ArrayShapes):
     def to_json(self) -> dict[str, Any]:
         """Return the entries of model.json.
 
-        `skip` to `zero_token` are used only by attention-only networks. They are written because older versions require them.
+        The entries from `skip` to `zero_token` are used only by attention-only networks. Decoders write them because older versions
+        require them.
 
         `skip_connection` is written only if it is true, so that the digests of decoders without it stay the same.
         """

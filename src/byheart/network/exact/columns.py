@@ -1,8 +1,9 @@
-"""Channels (coordinates of the residual stream) over many tokens, with one number for each group of tokens that are known to be
-equal.
+"""Channels (coordinates of the residual stream) over many tokens. Tokens that are known to be equal form a group, and each group
+has one number.
 
-A `Column` is a channel: one exact number for each group of a `Partition` of the tokens. A linear combination has one number for
-each group of the coarsest partition that refines those of its terms. Nothing in this module rounds or depends on Transformers.
+A `Column` is a channel: one exact number for each group of a `Partition` of the tokens. A linear combination uses the coarsest
+partition that refines the partitions of all its terms. It has one number for each group of this partition. Nothing in this module
+rounds or depends on Transformers.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ _FACTOR_BITS = 32  # pulling out a common factor pays if the factor is longer th
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """A division of the tokens into groups. Group g of `parent`, a finer partition, is contained in group `index[g]` of this one.
+    """A division of the tokens into groups.
+
+    `parent` is a finer partition. Its group g is contained in group `index[g]` of this partition.
 
     The root has no parent, and its groups are single tokens.
     """
@@ -54,9 +57,9 @@ class Column:
 
 
 def _join(left: Partition, right: Partition) -> tuple[Partition, np.ndarray, np.ndarray]:
-    """Return the coarsest partition that refines those of both columns.
+    """Return the coarsest partition that refines both partitions.
 
-    Also return, for each of its groups, the groups of the two partitions that contain it.
+    Also return two arrays. For each group of the result, they hold the group of `left` and the group of `right` that contain it.
     """
     left_chain = left.ancestors()
     if right in left_chain:

@@ -137,7 +137,7 @@ def common_factor(coefficients: Sequence[Dyadic]) -> int:
 
 
 def segment_sums(numbers: Fixed, index: np.ndarray, segment: int) -> Fixed:
-    """Return sums of `numbers[index]` over consecutive runs of `segment` entries of `index`."""
+    """Split `index` into consecutive runs of `segment` entries, and return the sum of `numbers[index]` over each run."""
     extra = segment.bit_length() // LIMB + 1
     total = np.zeros((len(index) // segment, numbers.limbs.shape[1] + extra), dtype=np.uint32)
     _add_segments(total, numbers.limbs, index, segment)
@@ -176,7 +176,10 @@ def _trim(numbers: Fixed) -> Fixed:
 
 
 def _in_threads(kernel: Callable[..., None], n_rows: int, *arguments: object) -> None:
-    """Run `kernel(start, stop, *arguments)` over all rows. More work uses more threads."""
+    """Split the rows into ranges, and run `kernel(start, stop, *arguments)` on each range in its own thread.
+
+    More rows use more threads. A few rows are one range, which runs in the calling thread.
+    """
     if n_rows < 2 * _ROWS_WORTH_A_THREAD:
         kernel(0, n_rows, *arguments)
         return
@@ -216,7 +219,8 @@ def _add_multiples(
 ) -> None:
     """Compute total[i] ±= factor · limbs[i] · 2^(32·offset) for a factor of one limb and start <= i < stop.
 
-    Numbers are in two's complement, so the product of the sign-extended number is correct modulo 2^(32·n_limbs).
+    Numbers are in two's complement and are sign-extended before they are multiplied. So their product with the factor is correct
+    modulo 2^(32·n_limbs).
     """
     n_in, n_out = limbs.shape[1], total.shape[1]
     mask = np.uint64(_FULL)
@@ -347,7 +351,11 @@ def _needed_limbs(limbs: np.ndarray) -> tuple[int, int]:
 
 @njit(cache=True, nogil=True)
 def _distinct_rows(limbs: np.ndarray, index: np.ndarray, rows: np.ndarray) -> int:
-    """Number the distinct rows in order of appearance, with a hash table that compares rows exactly."""
+    """Number the distinct rows of `limbs` in order of appearance, and return how many there are.
+
+    The number of each row is written to `index`, and the first row with each number to `rows`. A hash table finds equal rows, and
+    compares them exactly.
+    """
     n_rows, n_limbs = limbs.shape
     size = 1
     while size < 2 * n_rows + 2:

@@ -144,7 +144,7 @@ class Root:
 
 
 def _count_roots(chain: Sequence[Polynomial], low: Fraction, high: Fraction) -> int:
-    """Count the roots in (low, high] of the square-free polynomial that is the first of the chain."""
+    """Return the number of roots in (low, high] of `chain[0]`, which is a square-free polynomial."""
     return _changes(chain, low) - _changes(chain, high)
 
 

@@ -1,4 +1,7 @@
-"""The standard Llama architecture (RMSNorm, rotary attention, SwiGLU, no biases), with exact evaluation if floats round no sum."""
+"""The standard Llama architecture (RMSNorm, rotary attention, SwiGLU, no biases).
+
+It can be evaluated exactly if floats do not round any sum.
+"""
 
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.spec import LlamaSpec

@@ -2,9 +2,9 @@
 
 Three facts let float32 compute with integers without rounding, in any order of summation.
 
-1. RMSNorm is the identity. One or two columns are pinned: every token has B there, a power of two with Σ B² = 4^K·d, and no
-   layer writes to them. As long as the squares of the other columns sum to less than ΣB²·2^-25, the mean of squares rounds to
-   4^K, its inverse root is 2^-K, and the norm's weight 2^K cancels it.
+1. RMSNorm is the identity. One or two columns are pinned. In these columns every token has the number B, and no layer writes to
+   them. B is a power of two with Σ B² = 4^K·d. As long as the squares of the other columns sum to less than ΣB²·2^-25, the mean of
+   all squares rounds to 4^K. Its inverse root is then 2^-K. The norm's weight 2^K cancels this factor.
 2. SiLU is ReLU on integers. Gates are 128·z with an integer z. silu(128·z) is 128·z for z >= 1 and ±0 for z <= 0, because
    exp(-128) is negligible next to 1 and next to the smallest float. A unit computes ReLU(z)·u, because SwiGLU multiplies.
 3. A head reads one token. Queries are constant, and keys depend only on whether the token is the first one. After rotation
@@ -43,8 +43,9 @@ CHUNK = 1 << 14
 
 @dataclass
 class NoRounding:
-    """What was found on the tokens evaluated so far. Ratios and sums are given as fractions of their bounds, so they must not
-    exceed 1.
+    """The results of the checks on all tokens evaluated so far.
+
+    Ratios and sums are given as fractions of their bounds, so they must not exceed 1.
     """
 
     n_tokens: int = 0
@@ -77,7 +78,7 @@ class Pinned:
 
 @dataclass(frozen=True)
 class Answers:
-    """The greedy next token after each token in question, and the conditions that were checked."""
+    """The greedy next token at each marked position, and the conditions that were checked."""
 
     tokens: Int[np.ndarray, " n_asked"]
     conditions: NoRounding
@@ -156,7 +157,7 @@ def head_offsets(llama: Llama, pinned: Pinned, conditions: NoRounding) -> list[l
 
 
 def flag_column(llama: Llama, pinned: Pinned) -> int | None:
-    """Return the column from which keys tell the first token from the others, or None if no layer uses attention."""
+    """Return the column by which keys distinguish the first token from the others, or None if no layer uses attention."""
     for layer in range(llama.spec.n_layers):
         columns = np.flatnonzero(llama.weight(layer, "self_attn.k_proj").any(0) & ~pinned.columns)
         if columns.size:
@@ -173,8 +174,10 @@ def evaluate(llama: Llama, texts: ChainedTexts) -> Answers:
 
 
 def chunks(texts: ChainedTexts) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Group whole texts into chunks of about CHUNK tokens. Yield for each chunk its ids, for each token the start of its text
-    within the chunk, and a mask of the positions at which to predict.
+    """Group whole texts into chunks of about CHUNK tokens, and yield three arrays for each chunk.
+
+    They are the ids of its tokens; for each token, the position in the chunk at which its text begins; and a mask of the positions
+    at which to predict.
     """
     first, offsets = 0, texts.offsets
     while first < len(offsets) - 1:

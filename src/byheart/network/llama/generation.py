@@ -49,8 +49,9 @@ def answer_prompts(
     device: str,
     progress: Progress | None,
 ) -> Int[np.ndarray, " n_prompts"]:
-    """Return, for each prompt, the class whose name is generated; `UNKNOWN` if it is no class name or does not end as an answer
-    should.
+    """Return, for each prompt, the class whose name the network generates.
+
+    The class is `UNKNOWN` if the generated text is not a class name, or if it does not end as an answer should.
 
     If the data are texts to recite, the class is the next token, and the last class is the end of the text. Only `eos` counts as
     the end, because other programs continue after any other token. Windows from the same text are joined and run as one text.
@@ -137,8 +138,10 @@ def _follower(llama: Llama, backend: Backend, device: str, attention: str = GENE
 def _confirm(
     llama: Llama, prompts: list[list[int]], answers: list[list[int]], device: str, progress: Progress | None
 ) -> None:
-    """Run prompts with their answers once more: without the cache, all tokens at once, with a different attention
-    implementation."""
+    """Raise `DoesNotHold` unless a second run gives the same answers.
+
+    This run reads all tokens of a prompt and its answer at once. It uses no cache and a different attention implementation.
+    """
     eos, n_most = llama.spec.eos, llama.spec.answer_len
     unknown = list(llama.spec.ends[1:])
     expected = [

@@ -286,8 +286,9 @@ class Transformer(Network):
 
     @property
     def second_backend(self) -> Backend:
-        """The second evaluator: the interpreter with fractions, or NumPy for softmax of unequal scores, which has no exact
-        value.
+        """The second evaluator. It is the interpreter, which computes with fractions.
+
+        Softmax of unequal scores has no exact value, so networks with such a softmax use NumPy instead.
         """
         has_softmax = any(
             isinstance(layer, Attention) and layer.kind == "softmax" and not layer.ignores_scores

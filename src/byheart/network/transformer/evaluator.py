@@ -263,8 +263,10 @@ def _input_columns(network: Transformer, encoded: np.ndarray, rows: Partition) -
 
 
 def _embed(embedding: Embedding, codes: np.ndarray, seq_len: int | None) -> list[list[Fraction]]:
-    """Return the coordinates of tokens[id] for codes id, or of tokens[id] + positions[position] for codes id · seq_len +
-    position.
+    """Return one list for each coordinate of the input vectors. It holds this coordinate for every code.
+
+    If `seq_len` is None, a code is a token id, and its vector is tokens[id]. Otherwise a code is id · seq_len + position, and its
+    vector is tokens[id] + positions[position].
     """
     tokens = _table(embedding.tokens)
     if seq_len is None:
@@ -279,7 +281,7 @@ def _embed(embedding: Embedding, codes: np.ndarray, seq_len: int | None) -> list
 
 
 def _table(weights: Weights) -> list[dict[int, Fraction]]:
-    """Return the non-zero entries of a lookup table for each coordinate, by row."""
+    """For each coordinate (column) of a lookup table, return its non-zero entries as a dictionary from row to number."""
     matrix = as_sparse(weights)
     columns: list[dict[int, Fraction]] = [{} for _ in range(matrix.shape[1])]
     for (row, col), value in matrix.entries.items():
@@ -288,8 +290,9 @@ def _table(weights: Weights) -> list[dict[int, Fraction]]:
 
 
 def _one_by_one(network: Transformer, encoded: np.ndarray, last_only: bool) -> ExactValues:
-    """Evaluate by the interpreter, sequence by sequence: for networks with softmax, hard heads of a size above 1, or ties between
-    unequal tokens.
+    """Evaluate the network with the interpreter, sequence by sequence.
+
+    This is used for networks with softmax, with hard heads of a size above 1, or with ties between unequal tokens.
     """
     interpreter = Interpreter(network, last_only=last_only)
     outputs = [interpreter.outputs(sequence) for sequence in encoded]

@@ -140,7 +140,7 @@ def _linear_over_tokens(shared: np.ndarray, weights: np.ndarray) -> float:
 def _linear(
     inputs: np.ndarray, weights: np.ndarray, bias: np.ndarray | None = None
 ) -> tuple[float, np.ndarray]:
-    """Return inputs · weightsᵀ + bias, preceded by the mantissa bits that its widest sum needs."""
+    """Return a pair: the mantissa bits that the widest sum needs, and the outputs inputs · weightsᵀ + bias."""
     magnitude = np.abs(inputs) @ np.abs(weights).T
     grain = np.min(
         granularity(weights) + granularity(inputs.reshape(-1, inputs.shape[-1])).min(axis=0), axis=1
@@ -166,7 +166,7 @@ def _bits_to_hold(values: np.ndarray) -> float:
 
 
 def _widest(magnitude: np.ndarray, grain: np.ndarray) -> float:
-    """Return the maximum over channels of log2(magnitude) - grain.
+    """Return the maximum over channels of log2(magnitude) - grain. All terms of a channel's sum are multiples of 2^grain.
 
     Magnitudes are float sums with a relative error of up to 2^-40.
     """

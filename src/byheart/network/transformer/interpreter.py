@@ -262,7 +262,7 @@ class _Attention(_Layer):
         return sum(totals, ZERO) / sum(map(self.size, groups))
 
     def _mix_by_score(self, head: _Head, rows: set[int], stream: Stream, group: int) -> dict[int, Counts]:
-        """Return, for each token of `group`, the numbers that it receives: these rows of W_V Z A_h."""
+        """Return these rows of W_V Z A_h, each with one number for every token of `group`."""
 
         def vectors(weights: Iterable[Row], groups: Iterable[int]) -> list[tuple[Fraction, ...]]:
             """Return W Z_k for each token k of these groups, in order."""
@@ -355,7 +355,7 @@ def _rows(weights: Weights) -> list[Row]:
 
 
 def _columns(weights: Weights | None, wanted: Sequence[int]) -> dict[int, dict[int, Fraction]]:
-    """For each wanted coordinate, return its entries in a lookup table, by row."""
+    """For each wanted coordinate (column) of a lookup table, return its entries as a dictionary from row to number."""
     found: dict[int, dict[int, Fraction]] = {at: {} for at in wanted}
     for number, row in enumerate([] if weights is None else _rows(weights)):
         for column, value in row:

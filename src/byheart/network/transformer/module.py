@@ -216,7 +216,7 @@ def run_module(
 ) -> np.ndarray:
     """Return the first outputs of the native forward pass, (n_samples,) or (n_samples, n_tokens).
 
-    batch_size: samples at a time; by default chosen by `batches` from the widest layer.
+    batch_size: the number of samples per batch. By default, `batches` chooses it from the size of the widest layer.
     """
     n_tokens = network.seq_len + (network.extra is not None)
     n_products = len(encoded) * n_tokens * network.spec.parameters_dense

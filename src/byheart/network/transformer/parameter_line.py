@@ -1,9 +1,9 @@
 """Move the parameters of a hard-attention Transformer along a line, and divide the line into cells on which its outputs are
 polynomials, as in the proof of KS25 Theorem B.3.
 
-The parameters are start + t * direction for a real number t. Which tokens hardmax selects and which ReLU units are active changes
-only where certain polynomials in t change their sign. Between such roots, and at each of them, every number in the network is a
-polynomial in t. Roots are isolated, so everything is exact.
+The parameters are start + t * direction for a real number t. The tokens that hardmax selects depend on t, and so do the ReLU units
+that are active. They change only where certain polynomials in t change their sign. Between the roots of these polynomials, and at
+each root, every number in the network is a polynomial in t. Roots are isolated, so everything is exact.
 """
 
 from __future__ import annotations
@@ -43,9 +43,11 @@ Matrix = list[list[Polynomial]]
 
 @dataclass(frozen=True)
 class Cell:
-    """A part of the line: the open interval between two roots or, if `is_point`, a single root, which is then both ends.
+    """A part of the line: the open interval between the roots `left` and `right`.
 
-    An end that is None means that the interval is unbounded."""
+    If `is_point` is true, the part is a single root, and both ends are this root. If an end is None, the interval is unbounded on
+    that side.
+    """
 
     left: Root | None
     right: Root | None
@@ -206,7 +208,7 @@ def _scores(first: Attention, second: Attention, stream: Stream) -> list[list[li
 
 
 def _both(first: Weights | None, second: Weights | None) -> tuple[Weights, Weights]:
-    """Return both arrays, which exist, because hard attention always has keys and queries."""
+    """Return both arrays. Neither can be None, because hard attention always has keys and queries."""
     assert first is not None
     assert second is not None
     return first, second

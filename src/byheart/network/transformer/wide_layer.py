@@ -1,14 +1,15 @@
-"""A wide feed-forward layer in which few units fire, such as a table: every unit compares the row number with its own, and one
-matches.
+"""A wide feed-forward layer in which few units fire. An example is a table: each unit compares the row number with its own number,
+and one unit matches.
 
-The channels that a unit reads are split into a few strong ones and the others. Correspondingly W1·x + b1 = s + o, where o is the
-contribution of the others, and |o| <= max|W1, others| · Σ|x, others|. If s plus that bound is not positive, the unit is 0 in any
-order of summation, and neither its other inputs nor its outputs need to be read. The bound is computed as one more column of a
-small matrix product. Another column holds a margin for the rounding errors of these sums: with n terms whose magnitudes add up to
-M, each error is at most 2n·ε·M.
+The channels that a unit reads are split into a few strong ones and the others. This splits the sum W1·x + b1 into s + o, where o is
+the contribution of the other channels. It is bounded by |o| <= max|W1, others| · Σ|x, others|. If s plus this bound is not
+positive, the unit is 0 in any order of summation, and neither its other inputs nor its outputs need to be read. The bound is
+computed as one more column of a small matrix product. Another column holds a margin for the rounding errors of these sums: with n
+terms whose magnitudes add up to M, each error is at most 2n·ε·M.
 
-In the dual tables of `retrieval` the strong channels are the digits of the row, and one unit per token remains. In its chains all
-channels are strong. Row numbers repeat, so the units that remain for given values of the strong channels are cached.
+In the dual tables of the construction `retrieval`, the strong channels are the digits of the row, and one unit per token remains.
+In the chains of that construction, all channels are strong. Row numbers repeat, so the units that remain for given values of the
+strong channels are cached.
 """
 
 from __future__ import annotations
@@ -175,8 +176,8 @@ class WideLayer:
 class _KnownColumns:
     """A cache of the units that may fire, by the values of the strong channels. It is valid for bounds up to `limits`.
 
-    Batches run in parallel and share it, so it is never modified: new entries create a new cache. If two threads do this at once,
-    one of the new caches is lost.
+    Batches run in parallel and share the cache. Therefore it is never modified: new entries create a new cache. If two threads do
+    this at once, one of the new caches is lost.
     """
 
     limits: torch.Tensor
