@@ -81,7 +81,7 @@ def build(
 def trials(
     name: str, precision: Precision | None, shape: DataShape, options: Mapping[str, object]
 ) -> Iterator[Trial]:
-    """Yield what to try, the best first: only the method `name`, or all constructions that `auto` tries."""
+    """Yield the trials, the best first: only those of the method `name`, or those of all constructions that `auto` tries."""
     if name != "auto":
         wanted = precision or get(name).precisions[0]
         (method,) = candidates(name, wanted, shape, options)

@@ -1,6 +1,6 @@
 """Estimated sizes of all constructions.
 
-For small data sets the exact size is planned; for larger ones it is estimated from their shape.
+For small data sets, a plan gives the exact size. For larger data sets, the size is estimated from their shape.
 """
 
 from __future__ import annotations

@@ -169,5 +169,5 @@ def _logits(network: AttentionOnly, features: np.ndarray) -> np.ndarray:
 
 
 def accuracy(network: AttentionOnly, encoded: np.ndarray, labels: np.ndarray, device: str = "cpu") -> float:
-    """Return the share of sequences whose largest logit is that of their label, in the native forward pass."""
+    """Return the share of sequences whose label has the largest logit in the native forward pass."""
     return float((network.compute_logits(encoded, device=device).argmax(axis=1) == labels).mean())

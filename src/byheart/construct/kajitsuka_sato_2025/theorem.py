@@ -69,7 +69,7 @@ def memorise_seq_to_seq(
 ) -> ProgramPlan:
     """Compile seq-to-seq data, with a label for every token. The network is the same, with one context per token.
 
-    Source:     KS25 Corollary 4.1: each token in turn is the last token of Theorem 4.1.
+    Source:     KS25 Corollary 4.1, which applies Theorem 4.1 with each token as the last token.
     Assumes:    as `memorise_next_token`, for every token in its sequence.
     Guarantee:  for every token of every sample the output equals its label + 1 exactly.
     Size:       F1 as before, F2 for at most nN contexts.

@@ -56,7 +56,7 @@ class MaddenOptions:
     hidden_width  number of neurons. Default: as many as contexts; for convex the fewest that reach the goal; for stochastic
                   64, doubled until all contexts are right
     gap           convex: the allowed gap, as a share of the entropy
-    neurons       convex: `shaped` fits the neurons to the data before the convex fit; `random` keeps them as drawn
+    neurons       convex: `shaped` fits the neurons to the data before the convex fit; `random` keeps their random weights
     skip          attention: add the last token to the output of attention, which the paper omits for simplicity
     base          attention: the base of its softmax; by default e
     """

@@ -126,9 +126,7 @@ def line_program(table: TokenTable | None, axes: Numbers, steps: tuple[Step, ...
 
 
 def costs_of(field_bits: int) -> tuple[int, int]:
-    """Return two numbers of parameters, including zeros: those of a block that moves points, and those of a field with all its
-    bits.
-    """
+    """Return the number of parameters of a block that moves points, and that of a field with all its bits. Zeros are counted."""
     move, field = [Block(threshold(PLACE, 1, {}))], field_blocks(0, 2, field_bits, 0)
     move_size, field_size = (count_steps(steps, len(REGISTERS)) for steps in (move, field))
     return move_size.parameters_dense, field_size.parameters_dense

@@ -18,8 +18,8 @@ class Addresses:
 
     rows      the row in each table
     patterns  the channels that the key uses in these rows, as bits, 64 per machine word
-    planes    the plane (bit field of a word) that the key reads: first among those for all labels, then among those for rarer
-              labels
+    planes    for each kind of field, the plane (bit field of a word) that the key reads: first the kind of all labels, then the
+              kinds of rarer labels
     """
 
     rows: Int[np.ndarray, "n_keys n_segments"]

@@ -110,7 +110,7 @@ class DualTable(RetrievalLayout):
 
     @property
     def sum_width(self) -> int:
-        """The largest possible value after pooling, divided by that of one token."""
+        """The largest possible value after pooling, divided by the largest possible value of one token."""
         return self.n_tokens + self.keeps_own
 
     @cached_property

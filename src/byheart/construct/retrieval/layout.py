@@ -382,7 +382,7 @@ class RetrievalLayout:
 
     @property
     def sum_width(self) -> int:
-        """The largest possible value after pooling, divided by that of one token."""
+        """The largest possible value after pooling, divided by the largest possible value of one token."""
         if self.n_tokens == 1:
             return 1
         if self.entrance.pooling == "sum":
