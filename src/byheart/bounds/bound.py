@@ -92,7 +92,7 @@ class Estimate(JsonRecord):
 
 
 def with_options(name: str, options: Mapping[str, object]) -> str:
-    """Format a construction with its options: retrieval (reject bits 16)."""
+    """Return the name of a construction, followed by its options in parentheses, such as "retrieval (reject bits 16)"."""
     listed = ", ".join(f"{option.replace('_', ' ')} {value}" for option, value in options.items())
     return f"{name} ({listed})" if listed else name
 

@@ -53,8 +53,8 @@ class AttentionOnlyShape:
         to be d.
 
         Departs: the paper has H d_h + d. A head that is wider than d has rank d at most, not d_h. The skip connection sees only the
-        last token,
-                 so sequences with the same last token get the same vector from it, and its rank is at most L.
+        last token. Sequences with the same last token therefore get the same vector from the skip connection, and the rank of these
+        vectors is at most L.
         """
         n_last_tokens = self.dim if self.n_last_tokens is None else self.n_last_tokens
         return self.n_heads * min(self.dim, self.head_dim) + min(self.dim, n_last_tokens)
@@ -73,7 +73,10 @@ def _last_tokens(shape: AttentionOnlyShape) -> str:
 
 @realises("DPC24-T1")
 def theorem_1(shape: AttentionOnlyShape) -> Bound:
-    """Bound the number of sequences whose logits can equal those of any given sequence encoder of dimension d, up to any γ > 0."""
+    """Return a lower bound on the number of sequences on which this Transformer can imitate any sequence encoder of dimension d.
+
+    On these sequences, its logits equal those of the encoder up to any given γ > 0.
+    """
     assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, _last_tokens(shape), "distributions of full support")
     sentence = (
         f"This attention-only Transformer comes arbitrarily close to the best encoder of dimension "
@@ -107,8 +110,9 @@ def theorem_1_parameters(
 def theorem_3_parameters(
     n_contexts: int, n_tokens: int, seq_len: int, dim: int, n_last_tokens: int | None = None
 ) -> Bound:
-    """Return the parameters of Theorem 3, which drops the assumption of full support: those of Theorem 1 for the T_ε likeliest
-    sequences.
+    """Return the number of parameters that suffice by Theorem 3, which does not assume full support.
+
+    It is the number that Theorem 1 gives for the T_ε likeliest sequences.
 
     The paper gives the excess divergence as O(ε log 1/ε) without a constant, so only the size can be computed.
     """
@@ -216,9 +220,10 @@ def theorem_2(
     maps t to its likeliest token, of probability p_t. `coherence` is C >= max |W Wᵀ - I| for unit rows W of dimension d. It
     must be below 1/2.
 
-    Derivation (repaired): use the logits λ_t W W_g with λ_t from (6), H_t = ln sum_j exp(λ_t (W_j - W_g)·W_g), where H_t is
-    the entropy. Then the divergence of t is sum_j π_j λ_t (W_g - W_j)·W_g <= (1 - p_t) λ_t (1 + 2C), and (6) gives
-    λ_t <= ln((N - 1) / (e^H_t - 1)) / (1 - 2C). A context whose entropy is 0 adds 0.
+    Derivation (repaired): give context t the logits λ_t W W_g, where g is its likeliest token. H_t is the entropy of its
+    distribution, and λ_t is the solution of equation (6): H_t = ln sum_j exp(λ_t (W_j - W_g)·W_g). Then the divergence of t is
+    sum_j π_j λ_t (W_g - W_j)·W_g <= (1 - p_t) λ_t (1 + 2C), and (6) gives λ_t <= ln((N - 1) / (e^H_t - 1)) / (1 - 2C). A context
+    whose entropy is 0 adds 0.
     Departs: in the paper's bound the entropy has the wrong sign, and there is an additional term C d_TV, which is not needed.
     """
     c = Fraction(coherence)

@@ -18,7 +18,7 @@ from byheart.errors import ImpossibleSize
 class EmpiricalLaw:
     """Memorised bits proportional to parameters, as measured between two model sizes.
 
-    stored_bits  bits that store a parameter, in the shortest precision at which the same capacity was measured
+    stored_bits  bits per stored parameter. Of all precisions at which this capacity was measured, this is the shortest
     precision    the name of this precision
     """
 

@@ -69,7 +69,8 @@ def log2(value: Rational, bits: int = DEFAULT_BITS) -> Interval:
     """Enclose log2(value) to within 2**-bits. If `value` is a power of two, the result is exact.
 
     Binary digits are computed one by one: m in [1, 2) is squared, and the digit is 1 if the square is at least 2 (which is then
-    halved). m is enclosed by two integers divided by 2**guard, and a digit is used only if both give the same one.
+    halved). Since m is not known exactly, it is enclosed between two integers divided by 2**guard. A digit is used only if both
+    ends give the same digit.
     """
     value = Fraction(value)
     whole = floor_log2(value)
@@ -108,8 +109,8 @@ def pi(bits: int = DEFAULT_BITS) -> Interval:
 def _arctan_inverse(x: int, scale_bits: int) -> tuple[int, int]:
     """Return the integer nearest to 2**scale_bits arctan(1/x), and a bound on its error.
 
-    The series alternates. Each of its terms is rounded down twice (the power and the quotient), by less than 1 each time. The
-    omitted terms add at most the first one of them, which is below 1.
+    The series alternates. Each of its terms is rounded down twice, first the power and then the quotient, by less than 1 each time.
+    The omitted terms add up to at most the first omitted term, which is below 1.
     """
     power, total, index = (1 << scale_bits) // x, 0, 0
     while power:

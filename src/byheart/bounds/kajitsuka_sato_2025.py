@@ -4,10 +4,10 @@ Notation in the docstrings:
 
     N  n_samples      n  seq_len      C  n_classes      d  dim      r  radius      δ  separation of tokens
 
-The depths and bits of `lookup` are added up as in the proofs. Two repairs of the proofs do not raise these numbers: the
-weights of Lemma B.2 exist with values far below 4N³√π, and if attention sums instead of averaging (W_O W_V times n), weights stay
-dyadic and have ⌊log2 n⌋ + 1 bits, so they are never the longest. As in the paper, feed-forward layers are counted without skip
-connections. The models that we build have them, and `network` counts them with these.
+The depths and bits of `lookup` are added up as in the proofs. Two steps of the proofs had to be repaired, which does not raise
+these numbers. First, the weights of Lemma B.2 exist with values far below 4N³√π. Second, attention sums instead of averaging (W_O
+W_V is multiplied by n). Its weights then stay dyadic and have ⌊log2 n⌋ + 1 bits, so they are never the longest. As in the paper,
+feed-forward layers are counted without skip connections. The models that we build have them, and `network` counts them with these.
 """
 
 from __future__ import annotations
@@ -107,8 +107,9 @@ def theorem_4_1(
 def corollary_4_1(
     n_samples: int, seq_len: int, n_classes: int, dim: int, radius: Real = 1, separation: Real = 1
 ) -> TheoremSize:
-    """Return the size for sequence-to-sequence prediction: that of Theorem 4.1 for nN sequences, one for each token, in which this
-    token is the last.
+    """Return the size that Corollary 4.1 guarantees for sequence-to-sequence prediction.
+
+    It is the size of Theorem 4.1 for nN sequences. There is one sequence for each token, and this token is its last.
     """
     n_rows = n_samples * seq_len
     points = _tokens_and_contexts(n_rows, seq_len, n_classes, dim, radius, separation)
@@ -139,8 +140,9 @@ def theorem_f_1(
 def theorem_d_1(
     n_samples: int, seq_len: int, n_classes: int, dim: int, radius: Real = 1, separation: Real = 1
 ) -> TheoremSize:
-    """Return the size for deep sets: width 12, and the depths of φ (equations 33 and 34) and ρ (R = 80 M N⁵ π, equation 120) added
-    up.
+    """Return the size that Theorem D.1 guarantees for deep sets. The width is 12.
+
+    The depth is the sum of the depths of φ (equations 33 and 34) and ρ (R = 80 M N⁵ π, equation 120).
 
     M = `seq_len` is the largest cardinality. The parameters are those of dense 12 x 12 layers with bias for both
     networks, with their input maps and output rows.
@@ -164,7 +166,7 @@ def theorem_d_1(
 @realises("KS25-T E.1")
 @takes_numbers
 def theorem_e_1(n_samples: int, seq_len: int, n_classes: int, vocab: int) -> TheoremSize:
-    """Return the size for token ids with an embedding layer: 3ω parameters of embedding and one lookup of width 12.
+    """Return the size for token ids with an embedding layer. The embedding has 3ω parameters, and one lookup of width 12 follows.
 
     The embedding holds (f(x), x, 0), so contexts have norm at most 2⌈4N²√π min(ω, N)⌉ + ω and differ by at
     least 1/n. Departs: the R in the theorem uses r and δ, which token ids do not have. Here R is that of the proof.

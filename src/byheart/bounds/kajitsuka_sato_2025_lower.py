@@ -34,7 +34,7 @@ BY_BARTLETT = "Theorem 4.2, through Bartlett et al. 2019, Theorem 7"
 
 
 def _to_hold(network: str, inputs: str, value: int, what: str = "parameters") -> str:
-    """Return the sentence of a lower bound, for networks that can hold every labelling of some inputs."""
+    """Return the sentence that states a lower bound: a network that can hold every labelling of `inputs` has at least this size."""
     return f"{network} that can hold every labelling of {inputs} has at least {spell(value)} {what}."
 
 
@@ -74,8 +74,8 @@ def theorem_4_2(n_samples: int) -> Bound:
                network. Goldberg & Jerrum (1995), Corollary 2.1, then bounds the number of points that it shatters.
     Constant:  the smallest W with W (W / 2 + log2(16 e N)) >= N, derived in `smallest_relu_parameters`. It
                is about √(2N).
-    Assumes:   `n_samples` is the number of sequences of equal tokens that may have to be memorised. For token ids with an
-               embedding layer, there are at most as many of these as tokens.
+    Assumes:   `n_samples` is the number of sequences of equal tokens that may have to be memorised. For token ids with an embedding
+               layer, the number of such sequences is at most the number of tokens.
     """
     value = smallest_relu_parameters(n_samples)
     sentence = _to_hold("A Transformer", f"{spell(n_samples)} sequences of equal tokens", value)
@@ -120,18 +120,18 @@ def theorem_4_2_shallow(n_samples: int, n_maps: int) -> Bound:
 def theorem_4_3(n_samples: int, seq_len: int, n_outputs: int | None = None) -> Bound:
     """With hard attention, at least Ω(√(nN / log nN)) parameters are needed; here with an explicit constant.
 
-    Source:    KS25 Theorem B.3. Its proof bounds the number of sign patterns of all outputs by (48 e n³ N)^W̄, (94). So
-               `n_outputs` outputs that take all 2^n_outputs patterns need W̄ log2(48 e n³ N) >= n_outputs. By
-               (96) W̄ <= W + 2 L W. Every layer has at least two parameters, so L <= W / 2 and
+    Source:    KS25 Theorem B.3. Its proof bounds the number of sign patterns of all outputs by (48 e n³ N)^W̄ (equation 94). If
+               `n_outputs` outputs take all 2^n_outputs patterns, then W̄ log2(48 e n³ N) >= n_outputs. By (96), W̄ <= W + 2 L W for
+               W parameters and L layers. Every layer has at least two parameters, so L <= W / 2 and
 
                    n_outputs <= (W² + W) log2(48 e n³ N).
 
                (Lemma B.4 requires at least as many polynomials as variables. If there are fewer, W > n_outputs.)
     Departs:   `n_outputs` is nN in the paper (the default). The same count bounds any set of outputs, so it
                also applies to next-token prediction (N outputs) and to data with repeated contexts. The
-               parameters of a block are counted as 4msH + 2mq + q + m, because (92) drops m when q < m. Blocks
-               may differ in shape: a head has at least 4 parameters and a unit 3, so the sum in (93) is at
-               most 2 L W, and with W̄ <= W + 2 L W the base stays below 48 e n³ N.
+               parameters of a block are counted as 4msH + 2mq + q + m, because (92) drops m when q < m. Blocks may also differ in
+               shape. A head has at least 4 parameters and a unit at least 3, so the sum in (93) is still at most 2 L W. With W̄ <=
+               W + 2 L W, the base stays below 48 e n³ N.
     """
     n_outputs = n_samples * seq_len if n_outputs is None else n_outputs
     if not 0 <= n_outputs <= n_samples * seq_len:

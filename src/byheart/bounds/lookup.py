@@ -24,7 +24,8 @@ from byheart.theorems import realises
 def group_count(n_stored: int) -> int:
     """Return the number of groups in Lemma C.1, m = ⌈√(N log2 N)⌉, exactly; 1 for a single point.
 
-    N log2 N is an integer if N is a power of two, and irrational otherwise, so the refinement of the interval ends.
+    An interval around N log2 N is refined until both ends give the same result. This ends, because N log2 N is an integer if N is a
+    power of two, and irrational otherwise.
     """
     if n_stored <= 1:
         return 1
@@ -50,7 +51,11 @@ class RootOfPi:
         return pi(bits) ** self.pi_power * self.square
 
     def floor_log2(self) -> int:
-        """Return ⌊log2⌋ of this number, exactly. π^p is irrational for p >= 1, so the refinement of the interval ends."""
+        """Return ⌊log2⌋ of this number, exactly.
+
+        An interval around the number is refined until both ends give the same result. This ends, because π^p is irrational for p >=
+        1.
+        """
         return settle(self._square, floor_log2) // 2
 
     def ceil(self) -> int:

@@ -53,7 +53,7 @@ def lemma_1(n_parameters: int, vocab: int) -> Bound:
 @realises("MFT24-L1")
 @takes_numbers
 def lemma_1_parameters(n_contexts: int, vocab: int) -> Bound:
-    """By Lemma 1, solved for k, n (ω - 1) parameters are necessary."""
+    """Return the number of parameters that Lemma 1 makes necessary for n contexts. Solving it for k gives n (ω - 1)."""
     _check_vocab(vocab)
     value = n_contexts * (vocab - 1)
     sentence = (
@@ -82,7 +82,10 @@ def theorem_1(n_parameters: int, vocab: int) -> Bound:
 @realises("MFT24-T1")
 @takes_numbers
 def theorem_1_parameters(n_contexts: int, vocab: int) -> Bound:
-    """By Theorem 1, solved for k, (n - 1) (ω - 1)² / (2ω - 1) parameters, rounded up, are necessary."""
+    """Return the number of parameters that Theorem 1 makes necessary for n contexts.
+
+    Solving it for k gives (n - 1) (ω - 1)² / (2ω - 1), rounded up.
+    """
     _check_vocab(vocab)
     value = ceil_fraction(Fraction(max(n_contexts - 1, 0) * (vocab - 1) ** 2, 2 * vocab - 1))
     sentence = (
@@ -182,8 +185,9 @@ def equation_3(shape: DecoderShape) -> Bound:
 def lemma_2(context_counts: Iterable[int], next_token_counts: Iterable[int]) -> Bound:
     """Return the entropy of a corpus in nats, rounded down. No model's summed cross-entropy is below it.
 
-    `context_counts` holds how often each distinct context occurs, c_i. `next_token_counts` holds how often each (context, next
-    token) pair occurs, the non-zero c_i π̂. H = sum c_i ln c_i - sum (c_i π̂) ln(c_i π̂).
+    `context_counts` holds c_i, how often each distinct context i occurs. `next_token_counts` holds how often each pair of a context
+    and its next token occurs; these are the products c_i π̂ that are not zero. The entropy is H = sum c_i ln c_i - sum (c_i π̂)
+    ln(c_i π̂).
     """
     contexts, pairs = Counter(map(int, context_counts)), Counter(map(int, next_token_counts))
     if min((*contexts, *pairs), default=1) < 1:

@@ -112,8 +112,8 @@ def robust_memorisation(n_samples: int, dim: int, ratio: Fraction) -> tuple[Orde
 def footnote_2(n_samples: int, seq_len: int) -> tuple[Order, Order]:
     """Return two orders of growth: that of KS25 Theorem B.1, √(N log N)·log n, and the smaller one of its footnote 2, √(N log(nN)).
 
-    The networks that we build follow the footnote. Their group size k balances the N/k blocks for the lookup and the k·bits blocks
-    for extraction, which gives about 2√(N·bits) blocks, where bits is about log(nN).
+    The networks that we build follow the footnote. A group size of k needs N/k blocks for the lookup and k·bits blocks for
+    extraction, where bits is about log(nN). The networks use the k for which both are equal, which gives about 2√(N·bits) blocks.
     """
     log_n_samples = max(1, floor_log2(max(n_samples, 2)))
     log_seq_len = max(1, floor_log2(max(seq_len, 2)))

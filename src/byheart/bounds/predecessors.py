@@ -1,4 +1,4 @@
-"""Results to which the papers compare their own, if numbers can be computed from them.
+"""Earlier results, to which the papers compare their own. Only results from which numbers can be computed are here.
 
 Sontag 1997 and Siegel 2024 give necessary sizes. Baum 1988, Bubeck et al. 2020, Vardi et al. 2022,
 Mahdavi et al. 2023 and linear memories give sufficient sizes. Results stated only as orders are in `orders`.
@@ -61,21 +61,21 @@ def sontag_1997(n_samples: int) -> Bound:
 
 @takes_numbers
 def siegel_2024(n_samples: int, radius: Real, separation: Real) -> Bound:
-    """Return the number of parameters needed to memorise any N samples in a ball whose distinct points are at least δ apart: up to
-    N / 2.
+    """Return a lower bound, up to N / 2, on the parameters that memorise any N samples in a ball, with distinct points at least δ
+    apart.
 
-    This follows Siegel (2024), with constants. Place M = floor(2r/δ) + 1 points on a diameter, δ apart, and
-    choose b <= N / 2 blocks of p + 1 of them. In each block label two neighbours 1 and 0. That gives p^b data
-    sets of 2b points. A ReLU network with U units is linear on at most 2^U pieces of the line, and on each piece it falls below 1/2
-    at most once. Therefore one pattern of outputs on the M points fits at most (2^U / b)^b of these data sets. Hence there are at
-    least (p b / 2^U)^b patterns, and by Goldberg & Jerrum's Corollary 2.1 at most (16 e M 2^U)^W (see `smallest_relu_parameters`).
-    With U <= W / 2:
+    This follows Siegel (2024), with constants. Place M = floor(2r/δ) + 1 points on a diameter, δ apart. Choose b <= N / 2 blocks,
+    each of p + 1 of these points. To make a data set, choose two neighbouring points in each block and label them 1 and 0. There
+    are p^b such data sets, of 2b points each. A ReLU network with U units is linear on at most 2^U pieces of the line, and on each
+    piece it falls below 1/2 at most once. Therefore one pattern of outputs on the M points is right for at most (2^U / b)^b of
+    these data sets. All data sets together need at least (p b / 2^U)^b patterns. A network with W parameters has at most (16 e M
+    2^U)^W patterns, by Goldberg & Jerrum's Corollary 2.1 (see `smallest_relu_parameters`). Since U <= W / 2, it follows that
 
         b (log2(p b) - W / 2) <= W (W / 2 + log2(16 e M)).
 
-    The left side decreases with W and the right side increases, so at least the smallest such W is needed. The result is the
-    largest of these bounds for p + 1 = 2, 4, 8, .... As δ tends to 0 the bound tends to N / 2. Samples may repeat, so fewer
-    distinct points than N also form data sets of N samples.
+    The left side decreases with W and the right side increases, so the smallest W that satisfies this is a lower bound. The
+    function computes this bound for p + 1 = 2, 4, 8, ... and returns the largest. As δ tends to 0, the bound tends to N / 2. A data
+    set of N samples may have fewer than N distinct points, because samples may repeat.
     """
     r, delta = Fraction(radius), Fraction(separation)
     if r < 0 or delta <= 0:
@@ -211,7 +211,7 @@ def mahdavi_2023_parameters(n_samples: int, seq_len: int, dim: int) -> Bound:
 @realises("DPC24-S6")
 @takes_numbers
 def linear_memory(dim: int) -> Bound:
-    """A d x d matrix between fixed, linearly independent embeddings stores d associations."""
+    """A linear memory, a d x d matrix, stores d associations between embeddings that are fixed and linearly independent."""
     assumptions = ("fixed embeddings, those of the keys linearly independent", REAL)
     sentence = f"A {spell(dim)} x {spell(dim)} matrix stores {spell(dim)} associations."
     return LINEAR_MEMORY.bound("samples", "lower", dim, assumptions, sentence)

@@ -1,20 +1,20 @@
-"""A certified lower bound on how far the loss of a model stays above the entropy of a corpus if its logits have a small rank.
+"""A certified lower bound on the loss of a model minus the entropy of a corpus, for models whose logits have a small rank.
 
 A decoder with m neurons (MFT24 eq. 2) and a sequence encoder of dimension m (DPC24 Definition 1) both compute the logits of n
 contexts over ω tokens as a product of an n × m and an m × ω matrix. So log q, which is the logits minus one number per
 context, has rank at most m + 1 for any weights. If log π̂ of m + 2 contexts and m + 2 tokens is a matrix of full rank, q
 cannot equal π̂.
 
-Let δ = log q - log π̂ and φ(x) = eˣ - 1 - x >= 0. The divergence of context i is Σ_j π̂_ij φ(δ_ij), for j in its support, plus
-the mass of q outside the support. Let c_ij be how often token j follows context i, and c the least c_ij over the m + 2
-contexts and tokens. Then
+Let δ = log q - log π̂ and φ(x) = eˣ - 1 - x >= 0. The divergence of context i is Σ_j π̂_ij φ(δ_ij), summed over the tokens j that
+follow it, plus the probability that q gives to all other tokens. Let c_ij be how often token j follows context i, and c the least
+c_ij over the m + 2 contexts and tokens. Then
 
     loss - entropy >= Σ_ij c_ij φ(δ_ij) >= c Σ_ij φ(δ_ij)        over the m + 2 contexts and tokens.
 
-log π̂ + δ is singular there, so Σ δ_ij² >= s², where s is the least singular value of log π̂. Let g(x) = φ(-x) for x >= 0. Then
-φ(δ) >= g(|δ|), g increases, and g(x)/x² decreases. So with x = √(Σ δ_ij²), the sum is at least Σ δ_ij² g(x)/x² = g(x) >= g(s).
-Finally g(s) >= s²/(2 + s): the difference times 2 + s is (2 + s)e⁻ˢ + s - 2. It is 0 at s = 0, and its derivative is
-1 - (1 + s)e⁻ˢ >= 0.
+For these contexts and tokens, the matrix log π̂ + δ is singular, so Σ δ_ij² >= s², where s is the least singular value of log π̂.
+Let g(x) = φ(-x) for x >= 0. Then φ(δ) >= g(|δ|), g increases, and g(x)/x² decreases. So with x = √(Σ δ_ij²), the sum is at least Σ
+δ_ij² g(x)/x² = g(x) >= g(s). Finally g(s) >= s²/(2 + s): the difference times 2 + s is (2 + s)e⁻ˢ + s - 2. It is 0 at s = 0, and
+its derivative is 1 - (1 + s)e⁻ˢ >= 0.
 """
 
 from __future__ import annotations

@@ -22,8 +22,9 @@ class VectorView:
     separation: Fraction
 
     def distinct_tokens(self, at_most: int) -> int:
-        """Return a number of distinct tokens, at most `at_most`, that certainly fit into the ball, because they fit on a diameter
-        or a grid.
+        """Return how many distinct tokens certainly fit into the ball, at most `at_most`.
+
+        This is the number that fit on a diameter or on a grid, whichever is larger.
         """
         on_diameter = (2 * self.radius / self.separation).__floor__() + 1
         # the cube has side 2r/√d, so each edge has floor(√(4r² / (d δ²))) + 1 places

@@ -1,4 +1,4 @@
-"""How many labellings a network with real parameters can realise, which gives the lower bounds.
+"""Bound how many labellings a network with real parameters can realise. The lower bounds on parameters follow from this.
 
 Goldberg & Jerrum (1995) count the sign patterns of polynomials. Bartlett, Harvey, Liaw & Mehrabian (2019)
 sharpen the count layer by layer. Every function here returns an upper bound, so lower bounds on parameters that are derived from it
@@ -57,10 +57,11 @@ def bartlett_vc_dimension(layer_units: Sequence[int], layer_parameters: Sequence
     `layer_units[i]` is the number of units of layer i + 1, and `layer_parameters[i]` the number of parameters feeding it. The
     last layer is the single output.
 
-    Derivation, for one breakpoint and degree 1: let W_i be the number of parameters in layers 1 to i. Then N inputs have at most
-    prod_i 2 (2 e N k_i i / W_i)^{W_i} sign patterns. By the weighted mean inequality this is at most 2^L (2 e N R / S)^S with R =
-    sum_i i k_i and S = sum_i W_i. If this is at least 2^N, then "2^N <= 2^t (N r / w)^w implies N <= t + w log2(2 r log2 r)" (their
-    Lemma 18; r >= 16) gives
+    Derivation, for activation functions with one breakpoint and degree 1: let k_i be the number of units of layer i, and W_i the
+    number of parameters in layers 1 to i. Then N inputs have at most prod_i 2 (2 e N k_i i / W_i)^{W_i} sign patterns. By the
+    weighted mean inequality this is at most 2^L (2 e N R / S)^S with R = sum_i i k_i and S = sum_i W_i. If the network shatters the
+    N inputs, this number is at least 2^N. Their Lemma 18 says: 2^N <= 2^t (N r / w)^w implies N <= t + w log2(2 r log2 r), for r >=
+    16. It gives
 
         N <= L + S log2(4 e R log2(2 e R)).
     """
@@ -94,12 +95,13 @@ def uniform_width_vc_dimension(width: int, depth: int, input_dim: int) -> int:
 
 
 def depth_limited_vc_dimension(n_parameters: int, n_maps: int, *, n_tokens: int = 1) -> int:
-    """Return an upper bound on the VC dimension of a ReLU network with at most `n_maps` affine maps on any path, by the same
-    theorem.
+    """Return an upper bound on the VC dimension of a ReLU network with at most `n_maps` affine maps on any path.
+
+    This is Theorem 7 of Bartlett et al. (2019) again.
 
     With L = `n_maps` and W parameters there are at most W / 2 hidden units (each has a weight and a bias), so R is
-    at most L (W / 2 + 1), and S is at most L W. If a network acts on each of n tokens with the same weights and
-    averages them, each polynomial is replaced by n, so R is at most L (n W / 2 + 1).
+    at most L (W / 2 + 1), and S is at most L W. If a network acts on each of n tokens with the same weights and averages the
+    results, there are n polynomials in place of each one, so R is at most L (n W / 2 + 1).
     """
     if min(n_parameters, n_maps, n_tokens) < 1:
         raise ImpossibleSize("n_parameters, n_maps and n_tokens must be at least 1")
@@ -129,18 +131,19 @@ def smallest(enough: Callable[[int], bool], start: int = 1) -> int:
 
 
 def smallest_relu_parameters(n_points: int) -> int:
-    """Return the fewest parameters with which a ReLU network could shatter some `n_points` inputs.
+    """Return the fewest parameters with which a ReLU network could shatter a set of `n_points` inputs, that is, realise all 2^N
+    labellings.
 
     This holds for layered ReLU networks (skip connections and linear layers allowed) in which no parameter is
     shared between layers, every hidden unit has its own bias and its own incoming weight, and every linear
     map on a path has its own parameter.
 
-    The derivation needs only Goldberg & Jerrum's Corollary 2.1 (KS25 Lemma B.4). Let W be the number of parameters, and U that of
-    hidden units. Each unit has two parameters of its own, so U <= W / 2. Order the units so that each depends on earlier ones.
-    Given which of the first i - 1 units are active, the input of unit i is a polynomial in the parameters. That gives 2^(i-1)
-    polynomials for unit i, and 2^U polynomials that decide whether the output exceeds 1/2. In total, these are s = 2^(U+1) - 1
-    polynomials. Their degree is at most the number D <= W of linear maps on a path. If N points are shattered, the N s polynomials
-    have at least 2^N sign vectors, so N <= W log2(8 e N s D / W) <= W (U + 1 + log2(8 e N)), that is
+    The derivation needs only Goldberg & Jerrum's Corollary 2.1 (KS25 Lemma B.4). Let N be `n_points`, W the number of parameters,
+    and U the number of hidden units. Each unit has two parameters of its own, so U <= W / 2. Order the units so that each depends
+    only on earlier ones. Given which of the first i - 1 units are active, the input of unit i is a polynomial in the parameters.
+    That gives 2^(i-1) polynomials for unit i, and 2^U polynomials that decide whether the output exceeds 1/2. In total, these are s
+    = 2^(U+1) - 1 polynomials. Their degree is at most D, the largest number of linear maps on a path, and D <= W. If N points are
+    shattered, the N s polynomials have at least 2^N sign vectors, so N <= W log2(8 e N s D / W) <= W (U + 1 + log2(8 e N)), that is
 
         N <= W (W / 2 + log2(16 e N)).
 

@@ -154,7 +154,7 @@ class Contexts:
     def cross_entropy_nats(self, log_probabilities: Float[np.ndarray, "n_contexts n_vocab"]) -> float:
         """Return the total loss, in nats, of a model with these log-probabilities for the next token after each context.
 
-        The loss equals the sum over all positions of all documents. It is never below `entropy_nats` (MFT24 Lemma 2).
+        The loss is summed over all predicted tokens of all documents. It is never below `entropy_nats` (MFT24 Lemma 2).
         """
         if log_probabilities.shape != (len(self), self.n_vocab):
             raise UsageError(

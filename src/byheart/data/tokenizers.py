@@ -344,9 +344,9 @@ _TABLES: dict[Any, type[CharTokenizer] | type[WordTokenizer] | type[IdTokenizer]
 
 
 def make_tokenizer(choice: str | Path | Tokenizer, texts: Sequence[str]) -> Tokenizer:
-    """Make the tokenizer that a user chose:
+    """Return the tokenizer that a user chose.
 
-    `char` or `word`, with a vocabulary from these texts; `bytes`; a file; or a `Tokenizer`.
+    The choice is `char` or `word`, whose vocabulary is taken from `texts`, or `bytes`, the path of a file, or a `Tokenizer`.
     """
     if isinstance(choice, Tokenizer):
         return choice

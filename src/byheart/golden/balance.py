@@ -1,22 +1,24 @@
-"""A checkpoint in which large numbers nearly cancel: a small fault changes an answer, but rounding to bfloat16 does not.
+"""A checkpoint in which large numbers nearly cancel, so that a small fault changes an answer, but rounding to bfloat16 does not.
 
-With random weights, small faults cannot be seen in bfloat16, which rounds to 8 bits: a RoPE base that is 0.1% wrong changes less
-than that. In this checkpoint, every token has 32 columns of 2^-8 or -2^-8. The mean of their squares is therefore 2^-17, about as
-large as epsilon, and the first norm multiplies by exactly 2^8. The queries of layer 1 are constant. Each token is either loud or
-quiet, and only loud tokens have a key.
+Bfloat16 rounds to 8 bits. With random weights, this hides small faults: a RoPE base that is 0.1% wrong changes less than rounding
+does. In this checkpoint, every token has 32 columns of 2^-8 or -2^-8. The mean of their squares is therefore 2^-17, about as large
+as epsilon, and the first norm multiplies by exactly 2^8. The queries of layer 1 are constant. In each of two systems (see
+`System`), a token is either loud or quiet, and only loud tokens have a key.
 
 1. *Scale heads* use the last RoPE pair, which hardly rotates (`rope_scaling`). A loud token scores exactly 42 or 36 nats, and a
    quiet token scores 0. The values of quiet tokens are 2^60 times as large, so that loud and quiet tokens have equal weight. A
    scale that is 0.5% wrong changes the score by 0.2 nats, which changes the weight of loud tokens by a fifth. An epsilon that is
    larger by 1e-6 changes the score by 2.6 nats.
-2. *RoPE heads* use the other seven pairs, 16 nats each. Loud tokens are rare and up to hundreds of tokens back. The loud token
-   whose distance has the highest score decides the answer. At a distance of 300, a base that is 0.1% wrong rotates a pair by up to
-   0.1, which changes the score by about 3 nats; rounding changes it by a few tenths.
-3. The sign of each of the 8 heads' outputs, times a bit of the last token, is a bit of the answer. The feed-forward part
+2. *RoPE heads* use the other seven pairs, each of which contributes up to 16 nats to a score. Loud tokens are rare and up to
+   hundreds of tokens back. The score of a loud token depends on its distance, and the loud token with the highest score decides the
+   answer. At a distance of 300, a base that is 0.1% wrong rotates a pair by up to 0.1, which changes the score by about 3 nats;
+   rounding changes it by a few tenths.
+3. Each of the 8 heads decides one bit of the answer: the sign of its output, times a bit of the last token. The feed-forward part
    computes this product with numbers above 2^16, which float16 cannot represent.
 
-Layer 2 is generic, with outputs a third as large. A search finds the prompts that become cases, as in `selection`. The bound for
-bfloat16 comes from `trials`, because the analysis of `rounding` assigns an error even to steps that are exact here.
+Layer 2 has random weights (see `_generic`), and its outputs are a third as large. As in `selection`, random prompts are searched
+for those that become cases. The bound on rounding in bfloat16 is that of `trials`, because the analysis in `rounding` assigns an
+error even to steps that are exact here.
 """
 
 from __future__ import annotations
@@ -45,9 +47,10 @@ N_COLUMNS = 32
 
 @dataclass(frozen=True)
 class System:
-    """The columns that hold whether a token is loud, and the columns of its values.
+    """The columns of one system of loud and quiet tokens: one that says whether a token is loud, and four that hold values.
 
-    The two loud values are equal in loud tokens and cancel in quiet tokens; the two quiet values do the opposite.
+    The two loud values are equal in loud tokens and cancel in quiet tokens. The two quiet values are equal in quiet tokens and
+    cancel in loud tokens.
     """
 
     loud: int
@@ -93,8 +96,9 @@ def draw_balance_weights(shape: Shape) -> dict[str, Tensor]:
 
 
 def token_codes(shape: Shape, rng: np.random.Generator) -> Tensor:
-    """Return the signs (1 or -1) in the 32 columns of each token, `(vocabulary, 32)`: constants, the bits of the id, and two
-    systems of loud and quiet tokens.
+    """Return the signs (1 or -1) in the 32 columns of each token, `(vocabulary, 32)`.
+
+    There are columns for constants, for the bits of the id, and for two systems of loud and quiet tokens (see `System`).
     """
     codes = torch.from_numpy(rng.choice((-1.0, 1.0), (shape.vocab, N_COLUMNS)))
     codes[:, list(PINS)] = 1.0
@@ -232,9 +236,10 @@ def tips() -> dict[str, Change]:
 
 @dataclass(frozen=True)
 class Batch:
-    """At most `n_drawn` random prompts of one length; `loud` gives the share of loud tokens for each system.
+    """How to search for cases of one length: at most `n_drawn` random prompts are drawn.
 
-    Cases are searched until each of the faults `tips` changes the answers of `n_times` cases.
+    `loud` gives the share of loud tokens in each system. The search ends when each fault named in `tips` changes the answers of
+    `n_times` cases.
     """
 
     length: int

@@ -36,9 +36,9 @@ class Case:
     A decision is the choice of one token; its gap is how far the right token's logit leads. `margins[t]` is the smallest ratio of a
     gap to its error bound in number type t. `holds_for` lists the types for which it is at least 1.
 
-    `logits` are the logits of the first decision, if they are known exactly. `sums` are signed sums of these logits (`logit_sums`).
-    In float32 they may differ by up to `sum_bounds`. `beam_answer` is the answer of beam search, if it is known; it may differ from
-    the greedy answer.
+    `logits` are the logits of the first decision, if they are known exactly. `sums` are signed sums of the logits of the first
+    decision (see `logit_sums`). In float32, the sums of a correct engine may differ from them by up to `sum_bounds`. `beam_answer`
+    is the answer of beam search, if it is known; it may differ from the greedy answer.
     """
 
     name: str

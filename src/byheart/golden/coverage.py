@@ -25,8 +25,9 @@ CLOSE = 0.05
 
 @dataclass(frozen=True)
 class Candidates:
-    """Texts of equal length. For each decision in their answers: the gap between the right token and its closest rival, and this
-    rival.
+    """Texts of equal length, with two values for each decision in their answers.
+
+    `rivals` holds the closest rival of the right token, and `gaps` holds the gap between the two.
     """
 
     ids: Tensor

@@ -1,24 +1,26 @@
 """Make a checkpoint in which every number is an integer that bfloat16 can represent, so that its logits are known to
 the last bit.
 
-The code of a token is 8 numbers, each +1 or -1, in 8 columns of the stream. Four constant columns of 2^40 make
-RMSNorm a multiplication by a power of two: all other squares vanish beside theirs, 4 * 2^80, so the root mean square
-over 64 columns is 2^38.
+The code of a token is 8 numbers, each +1 or -1, in 8 columns of the stream. Four other columns hold the constant 2^40. Their
+squares add up to 4 * 2^80, and all other squares are too small to change this sum. The root mean square over 64 columns is
+therefore 2^38, and RMSNorm is a multiplication by a power of two.
 
 1. The heads of layer 1 copy the codes of earlier tokens, each from one distance (`DISTANCES`). Their queries and keys
-   are constant. Five RoPE pairs contribute up to 256 each to a score; the score at the right distance exceeds that at any other
-   distance up to 512 by more than 120, so the softmax is one-hot in float32 and bfloat16. Each copied sum y or z has nine terms of
-   +1 or -1, so it is odd.
-2. The feed-forward part of layer 1 multiplies: silu(128 n) c / 128 = max(n, 0) c, because silu(128 n) is 128 n for n
-   > 0 and 0 otherwise. The differences R are integers up to 18.
-3. Layer 2 computes T as twice the sum of R from seven other distances, plus one code bit. T is odd and at most 253,
-   so it is never 0. If T is 1 or -1, a change of one unit changes the result.
+   are constant. Each of five RoPE pairs contributes up to 256 to a score. The score at the right distance exceeds that at any other
+   distance up to 512 by more than 120, so the softmax is one-hot in float32 and bfloat16. The copied entries are added up to sums y
+   and z. Each of these sums has nine terms of +1 or -1, so it is odd.
+2. The feed-forward part of layer 1 multiplies numbers n, which are sums y or z up to their sign, by entries c of the code: silu(128
+   n) c / 128 = max(n, 0) c, because silu(128 n) is 128 n for n > 0 and 0 otherwise. R is the difference of two such products, an
+   integer up to 18.
+3. Layer 2 reads R from seven other distances. It computes T, which is twice the sum of these numbers plus one entry of a code. T is
+   odd and at most 253, so it is never 0. If T is 1 or -1, a change of one unit changes the result.
 4. The feed-forward part of layer 2 computes the sign of T as max(T + 1, 0) - max(T - 1, 0) - 1. The output head
    selects the token whose code has these 8 signs. The logit of a token is 8 minus twice the number of signs in which
    its code differs.
 
-All sums are sums of integers. Two weights of 512 and -512 on two of the constant columns cancel in float32 in any
-order. If an engine sums in bfloat16, they lose the small numbers that are added between them.
+All sums are sums of integers. Some of them also contain two large terms, from weights of 512 and -512 on two of the constant
+columns. In float32, the two terms cancel in any order of summation. If an engine sums in bfloat16, the small numbers that are added
+between the two terms are lost.
 """
 
 from __future__ import annotations
@@ -93,7 +95,9 @@ def _columns(part: slice) -> list[int]:
 
 
 def _write_attention(shape: Shape, weights: dict[str, Tensor], layer: int, rng: np.random.Generator) -> None:
-    """Write heads whose attention is one-hot. Key-value head g gives each part of a value its own sign and its own column."""
+    """Write heads whose attention is one-hot. Each entry of a value reads one column, with a random sign. Which column it reads
+    depends on the key-value head.
+    """
     at, size, half = f"model.layers.{layer}.self_attn", shape.head_dim, shape.head_dim // 2
     angles = shape.frequencies()[:N_PAIRS]
     for head, distance in enumerate(DISTANCES[layer]):
@@ -189,9 +193,9 @@ def find_exact_cases(
 ) -> list[Case]:
     """Find random prompts with their answers and the exact logits of the first decision.
 
-    If a sum T is 1 or -1, even a small change of any of its terms changes the logits. For each length, random prompts are chosen
-    one after the other. The next one is always the prompt whose sums of this kind depend on the most code entries that no chosen
-    prompt covers yet.
+    If a sum T is 1 or -1, even a small change of any of its terms changes the logits. For each length, prompts are chosen one after
+    the other from random ones. A chosen prompt covers the code entries on which its sums of this kind depend. The next prompt is
+    always the one that covers the most entries that are not covered yet.
     """
     rng = np.random.default_rng([shape.seed, 79])
     engine = ReferenceEngine(shape, weights)
@@ -212,8 +216,9 @@ def find_exact_cases(
 
 
 def _deciding_codes(engine: ReferenceEngine, prompts: Tensor) -> list[set[int]]:
-    """For each prompt, return the embedding entries on which the logit of the right token depends, and for each entry the direction
-    of change that matters.
+    """For each prompt, return the entries of the embedding on which the logit of the right token depends.
+
+    Entry and sign are combined into one number. The sign says whether the logit rises or falls as the entry increases.
     """
     held: list[Tensor] = []
     table = engine.weight(f"{EMBEDDING}.weight")

@@ -159,8 +159,8 @@ def make(
 ) -> list[Case]:
     """Write the family, or only the checkpoints in `only`, to a new folder, atomically. Return its cases.
 
-    `counts` holds the number of cases for each number type, and `lengths` the lengths (in tokens) of the prompts among which to
-    search. Checkpoints are made in parallel in `n_processes` processes.
+    `counts` holds the number of cases for each number type. Cases are searched among prompts of the given `lengths` (in tokens).
+    Checkpoints are made in parallel in `n_processes` processes.
     """
     target = Path(folder)
     names = [shape.name for shape in family]

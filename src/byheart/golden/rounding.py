@@ -8,8 +8,8 @@ There are two kinds of error:
 
 - *rounding* of sums, products and stored values. These errors differ from place to place and have either sign, so the
   squares of their effects are added: sigma^2 = sum (dg/d error_i * e_i)^2 / 3. For a sum of n products in any order,
-  e = u32 * sqrt(n) * |w . x|_2 (Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019, Theorem 2.4 with lambda = 1:
-  partial sums of terms of either sign are of the size of the root of the sum of squares);
+  e = u32 * sqrt(n) * |w . x|_2 (Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019, Theorem 2.4 with lambda = 1). The reason is that
+  a partial sum of terms of either sign is about as large as the root of the sum of their squares;
 - *approximation* of exp, rsqrt, cos and sin, and of the frequencies of RoPE. These errors can have the same sign
   everywhere, so the absolute values of their effects are added.
 

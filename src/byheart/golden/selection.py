@@ -163,8 +163,10 @@ def _keep(
     number_type: NumberType,
     count: int,
 ) -> list[Case]:
-    """From every block, return the candidates with the smallest gaps that are safe against rounding, some for each step of the
-    answer.
+    """Return up to `count` cases, chosen from the candidates of all blocks.
+
+    For each step of the answer, some candidates are taken whose smallest gap is at this step. Chosen are those with the smallest
+    gaps that rounding cannot close.
 
     The error bound differs between texts, so the search starts at gaps of about the typical bound of the block.
     """

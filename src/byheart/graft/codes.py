@@ -40,11 +40,13 @@ class Code:
 
 
 def neighbours(vectors: np.ndarray) -> list[tuple[int, int]]:
-    """Return disjoint pairs of neighbours: rows that become equal if two entries that differ by 1 are exchanged.
+    """Return pairs of neighbours, where no row is in two pairs. Two rows are neighbours if one becomes the other when two of its
+    entries that differ by 1 are exchanged.
 
     Let u and v be such a pair and s = u + v. Then s·u = s·v = 2ρ - 1, and s·x <= 2ρ - 2 for every other vector x of the
     code: s·x >= 2ρ - 1 would put x within a distance of √½ from s/2. This point lies halfway between whole numbers in two
-    coordinates, so x would agree with u in all others, and in these two it would be u, v or of another length.
+    coordinates. Therefore x would agree with u in all other coordinates. In these two it would agree with u or with v, or its
+    length would not be that of a code.
     """
     row_of = {tuple(vector): row for row, vector in enumerate(vectors.tolist())}
     pairs, taken = [], set()

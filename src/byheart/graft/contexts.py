@@ -123,13 +123,13 @@ def shared_units(
 def check_beginnings(facts: Iterable[Fact]) -> None:
     """Refuse facts whose answer could also follow a part of the key at the beginning of a prompt.
 
-    A head whose distance reaches before the beginning of a text reads another token of the text instead. Let the text
-    be the tokens i, i + 1, ... of a fact, with i >= 1 and nothing before. The first missing token is read by a head
-    of distance j at position j - 1 of the text, because the blocks of `plan_gathers` begin with offset 0. By
-    `choose_kernel`, the best distance of this head there is j - 1, so it reads the first token of the text. The
-    context can therefore match only if tokens i - 1 and i are equal. If they are, each earlier token is compared with
-    a token of the text or a mixture of its tokens. The context still does not match if one of the earlier tokens does
-    not occur in the text.
+    A head whose distance reaches before the beginning of a text reads another token of the text instead. Let the text be the tokens
+    i, i + 1, ... of a fact, with i >= 1 and nothing before them. Then token i - 1 is the first missing token. Because the blocks of
+    `plan_gathers` begin with offset 0, this token is read by a head of some distance j at position j - 1 of the text. At this
+    position, the score of the head is highest at distance j - 1 (see `choose_kernel`), so it reads the first token of the text,
+    which is token i. The context can therefore match only if tokens i - 1 and i are equal. If they are equal, each token before
+    them is compared with a token of the text or with a mixture of its tokens. The context still does not match if one of these
+    tokens does not occur in the text.
     """
     for fact in facts:
         tokens = fact.tokens[:-1]

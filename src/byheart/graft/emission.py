@@ -11,16 +11,17 @@ width of the host, and ρ the squared norm of the codes.
 4. *Match.* The gate of a context of m tokens is 256·Σ a_j·x_j - 128·(2mρ - 1): 128 if all m codes agree, and at most
    -128 otherwise (see `codes`). silu(-128) = 0 in float32 and bfloat16. There is no hashing: a unit is active exactly
    where the text ends in its tokens. It then adds TINY times (code of the next token - code of the inherited token).
-   A unit for two contexts that differ in their first token, u or v, has 128·(u + v)·x in place of 256·a·x there, and
-   the threshold 128·(2mρ - 2). With neighbouring codes the gate is 128 for both, and otherwise at most 0: silu(0) = 0.
+   A unit can also hold two contexts that differ only in their first token. Let u and v be the codes of these two tokens. For the
+   first token, the gate then has 128·(u + v)·x in place of 256·a·x, and the threshold is 128·(2mρ - 2). Because the codes are
+   neighbours, the gate is 128 for both contexts. For all other texts it is at most 0, and silu(0) = 0.
 5. *Clear.* The last memory layer subtracts the pins and the gathered codes. These are the same numbers, so exactly 0
    remains.
 6. *Host.* The norm weights of the host are multiplied by √(d/W) and its epsilon by d/W. Of the W columns, W - d are 0
    or at most 2^-45, so RMSNorm over W columns equals the host's RMSNorm over d columns. All other new entries are 0.
 7. *Answer.* The final norm multiplies the code of the answer by `LEAD`, and the new columns of the output head are
-   the codes. The answer then leads any other token by at least TINY·LEAD/rms, where rms is that of the last state.
-   `Growth` bounds this rms and the host's own logits by norms of the host's weights, and LEAD is chosen so large that
-   the lead exceeds the bound. That greedy decoding gives the answer is therefore proved, not measured.
+   the codes. The answer then leads any other token by at least TINY·LEAD/rms, where rms is the root mean square of the last state.
+   `Growth` bounds this rms and the host's own logits by norms of the host's weights, and LEAD is chosen so large that the lead
+   exceeds the bound. This proves, without a measurement, that greedy decoding gives the answer.
 """
 
 from __future__ import annotations

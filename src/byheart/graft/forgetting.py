@@ -33,7 +33,7 @@ class Forgotten:
 def forget_facts(
     checkpoint: FolderHost, reading: Reading, facts: Iterable[Fact], kept: Iterable[Fact], target: Path
 ) -> Forgotten:
-    """In `target`, a copy of the checkpoint's folder, write the weights without the contexts of `facts`."""
+    """Write the weights without the contexts of `facts` to `target`, which is a copy of the checkpoint's folder."""
     staying = {context for fact in kept for context, _ in fact.contexts()}
     going = {context for fact in facts for context, _ in fact.contexts()} - staying
     place = {unit.tokens: (unit.layer, unit.unit) for unit in reading.units}

@@ -88,9 +88,10 @@ def plan_gathers(window: int, n_heads: int, most_copied: int) -> tuple[Gather, .
 
     Each head copies at most `most_copied` tokens.
 
-    Suppose that the offsets 0 to n - 1 have been gathered. For some k <= n, the next layer reads the offsets 0 to k -
-    1 at the distances n, n + k, n + 2k, ... This gives the offsets n, n + 1, ... without gaps, and the first offset
-    of each block is offset 0 of another position.
+    Suppose that every position has gathered the tokens at the offsets 0 to n - 1 (offset j is j tokens back). The next layer
+    chooses some k <= n. From each of the positions n, n + k, n + 2k, ... tokens back, it copies what was gathered there at the
+    offsets 0 to k - 1. This gives one block per position, and together the offsets n, n + 1, ... without gaps. The first offset of
+    each block is offset 0 of the other position.
     """
     gathers, known = [], 1
     while known < window:

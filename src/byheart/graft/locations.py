@@ -20,9 +20,9 @@ from byheart.process.progress import Progress, silent
 
 @dataclass(frozen=True)
 class Step:
-    """One token of an answer:
+    """One token of an answer.
 
-    `token` follows `tokens`, because `units` are active. The last of these is the unit of the longest context.
+    After `tokens`, the graft answers `token`, because `units` are active. The last of `units` is the unit of the longest context.
     """
 
     fact: str

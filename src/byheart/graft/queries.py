@@ -1,8 +1,8 @@
-"""From the other weights that were read, compute what the queries of the memory's heads must be, entry by entry.
+"""Compute what every entry of the queries of the memory's heads must be, from the other weights that were read.
 
-A head is correct if the right distance scores much more than every other. Comparing its entries with those computed here shows that
-none was changed. All heads use the same amplitude; with it, the correct distance scores `NATS` more than any other before rounding.
-This module shares no code with the module that writes the queries.
+A head is correct if the right distance scores much more than every other. If its entries equal those computed here, none of them
+was changed. All heads use the same amplitude; with it, the correct distance scores `NATS` more than any other before rounding. This
+module shares no code with the module that writes the queries.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ Tokens = tuple[int, ...]
 
 @dataclass(frozen=True)
 class StoredUnit:
-    """One unit. After `tokens`, it adds `change` to the code of the answer, where 1 stands for the smallest number that units
-    add.
+    """One unit. If the text ends in `tokens`, it adds `change` to the code of the answer. `change` is in units of the smallest
+    number that any unit adds.
     """
 
     tokens: Tokens
@@ -64,7 +64,7 @@ class Reading:
     faults: list[str] = field(default_factory=list)
 
     def token_of(self) -> dict[tuple[int, ...], int]:
-        """For each code that only one token has, this token."""
+        """Return the token of each code. Codes that several tokens share are left out."""
         _, first, counts = np.unique(self.codes, axis=0, return_index=True, return_counts=True)
         return {tuple(self.codes[i].tolist()): int(i) for i, n in zip(first, counts, strict=True) if n == 1}
 

@@ -1,9 +1,9 @@
 """Find the weights that hold the facts of a `llama` model. These are words of its tables, named as in the checkpoint.
 
-At each token of an answer, a few units of the table layers are active. An active unit multiplies its gate by the
-product of its weights and the residual stream. A weight that is multiplied by a non-zero column of the stream is a word that is
-read. Then the layers after the tables run again, each time with one word set to zero. The words whose absence changes the next
-token hold the fact.
+At each token of an answer, a few units of the table layers are active. An active unit multiplies its gate by the product of its
+weights and the residual stream. Each weight of an active unit that meets a non-zero column of the stream is therefore read; such a
+weight is called a word. Then the layers after the tables run again, each time with one word set to zero. The words whose absence
+changes the next token hold the fact.
 """
 
 from __future__ import annotations

@@ -54,11 +54,11 @@ class TableShape:
 
     tables   the layer of each segment (table); in a dual table, both segments are in the same layer
     sums     for each part of the label, in order, the layer that sums its words
-    fields   the kinds of fields: first the field of all labels, then the fields that continue rare labels
-    rare     which labels continue in these fields
+    fields   the kinds of fields: first the field that every label has, then the fields in which rare labels continue
+    rare     which labels continue in further fields
     gate     output of an active unit of a dual table; 1 in a chain
     n_limbs  number of registers that hold a word; more than one only if weights are stored in few bits
-    parts    layers of the tables if each part of a label has a table of its own; these tables share rows and channels
+    parts    the layers of the tables if each part of a label has its own table; all these tables have the same rows and channels
     n_constants
              registers before the words that hold a constant
     """
@@ -171,8 +171,8 @@ class TableReads:
     ) -> Int[np.ndarray, "n n_kinds 2"]:
         """Return the ranges of bits (upper ends exclusive) that hold the label of each token in a word.
 
-        A class may use several kinds of fields; these are the bits of the token's field of each kind, as far as its register holds
-        them.
+        A class may use fields of several kinds. For each kind, the range covers those bits of the token's field that its register
+        holds. It may be empty.
         """
         shape = self.shape
         reached = np.array([each for _, each in split_labels(classes, shape.rare)])

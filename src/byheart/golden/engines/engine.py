@@ -53,7 +53,7 @@ class Engine(Protocol):
 
 
 class FunctionEngine:
-    """A user's own function as an engine with one way."""
+    """An engine that calls a function of the user. It can be run in only one way."""
 
     def __init__(self, generate: Generate, number_type: NumberType, name: str = "function") -> None:
         self.name, self.number_type, self._generate = name, number_type, generate
