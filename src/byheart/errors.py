@@ -88,7 +88,7 @@ def amount(number: int, noun: str) -> str:
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a question that suggests the known name most similar to `name`, for the end of a message.
 
-    Empty if none is similar.
+    Return an empty text if no name is similar.
     """
     near = get_close_matches(name, list(known), n=1)
     return f" Did you mean `{near[0]}`?" if near else ""

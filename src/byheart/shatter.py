@@ -115,8 +115,8 @@ def vc_dimension_at_most(network: Transformer) -> int:
     """Return an upper bound on the VC dimension of the architecture of `network`, if attention is uniform and all weights may be
     chosen freely.
 
-    Every feed-forward block and every attention layer counts as two linear maps, and the embedding E_in and the
-    output map E_out as one each.
+    Every feed-forward block and every attention layer counts as two linear maps. The embedding E_in and the output map E_out
+    count as one linear map each.
     """
     if any(isinstance(layer, Attention) and layer.kind != "uniform" for layer in network.layers):
         raise UsageError("the bound needs uniform attention, which is linear; this network has another kind.")

@@ -156,14 +156,17 @@ SAID = "claimed by the model, not checked"
 
 
 class _Columns(NamedTuple):
-    """Who chose the columns that were read (`usual`, `caller` or `model`). If it was the model, there is also a warning."""
+    """The choice of the columns that were read.
+
+    `named_by` is `caller` or `model`, or `usual` for the usual columns. If the model chose them, there is also a warning.
+    """
 
     named_by: str
     warning: str = ""
 
 
 def _columns_in_words(path: Path, data: Dataset, given: Mapping[str, str]) -> _Columns:
-    """Return who chose the columns. If the model chose unusual ones, the verdict begins with a warning that names them."""
+    """Return who chose the columns. If the model chose unusual columns, a warning names them, and the verdict begins with it."""
     assert data.source is not None
     read, usual = data.source.columns(data.task), _usual_columns(path, data.source)
     if usual is None or read == usual:

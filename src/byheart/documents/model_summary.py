@@ -36,7 +36,7 @@ def summarise(model: Model, folder: Path) -> dict[str, Any]:
 
 
 def known_stages(model: Model) -> tuple[Stage, ...]:
-    """Return what each range of layers does and by which lemma. The result is empty if the record does not say."""
+    """Return, for each range of layers, what it does and which lemma it uses. The result is empty if the record does not say."""
     from byheart.inspect.stages import stages_of
     from byheart.network.llama.architecture import Llama
     from byheart.network.transformer.architecture import Transformer

@@ -26,9 +26,9 @@ def _mix(bits: Tensor) -> Tensor:
 
 
 def draw_places(n_draws: int, device: torch.device | str = "cpu") -> Tensor:
-    """Return one integer for each draw of a batch, (n_draws,), from which the draw is computed.
+    """Return one integer for each draw of a batch, (n_draws,). `draw_rows` computes the draws from these integers.
 
-    They are computed in advance, because a compiled step cannot compute them.
+    The integers are computed in advance, because a compiled step cannot compute them.
     """
     return (torch.arange(n_draws, dtype=torch.int64, device=device) + 1) * _GAMMA
 

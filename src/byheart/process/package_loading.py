@@ -23,7 +23,9 @@ class _Counter:
 
 @contextmanager
 def imports_told(progress: Progress | None, n_modules: int) -> Iterator[None]:
-    """Report the progress of imports inside the block. `n_modules` is approximately how many modules they load."""
+    """Report the progress of imports inside the block. `n_modules` is the approximate number of modules that
+    these imports load.
+    """
     if progress is None:
         yield
         return

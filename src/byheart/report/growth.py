@@ -81,7 +81,7 @@ class Crossover:
 
 @dataclass(frozen=True)
 class Growth(JsonRecord):
-    """The contents of the figure for data of this shape with any number of samples.
+    """The contents of the figure for data of this shape. The number of samples varies along its x axis.
 
     refused  constructions that do not accept such data, each with the reason
     """

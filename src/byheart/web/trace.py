@@ -96,9 +96,7 @@ def _details(model: Model, found: Trace, stage: Stage) -> dict[str, Any]:
 
 
 def _lookup(model: Model, found: Trace, stage: Stage) -> dict[str, Any]:
-    """Return x, the interval on the number line where each layer's bump function is not zero, and the index of the bump that x
-    hits.
-    """
+    """Return x, the interval where each bump function is 1, and the index of the bump function that is active at x."""
     network, layers = model.network, range(stage.first, stage.last + 1)
     assert isinstance(network, Transformer)
     intervals = [[_number(end) for end in bump_interval(network, layer)] for layer in layers]
@@ -112,7 +110,10 @@ def _lookup(model: Model, found: Trace, stage: Stage) -> dict[str, Any]:
 
 
 def _extraction(found: Trace, stage: Stage) -> dict[str, Any]:
-    """Return the triangle waves of one entry, the key and label read from it, and whether the question has that key."""
+    """Return the triangle waves that are computed for one entry.
+
+    Also return the key and the label that are read from the entry, and whether the question has this key.
+    """
     read = found.state(stage.last - 2)  # the layer before the two blocks that compare and answer
     waves = {
         name: [_number(value) for value in found.values(name)[stage.first : stage.last + 2]]

@@ -98,7 +98,7 @@ def bound_sizes(x: Sequence[int], sizes: Mapping[str, int], name: str) -> list[t
 def bounds(
     x: Sequence[int], sizes: Mapping[str, int], name: str, n_vocab: int
 ) -> tuple[fig.Series, fig.Series]:
-    """Return Corollary 2 (repaired) and the bound of MLT23 for each x, where x is the size called `name`."""
+    """For each x, return the bound of Corollary 2 (repaired) and the bound of MLT23. x is the size called `name`."""
     # not available on a machine that only trains
     from byheart.bounds.dana_2024 import AttentionOnlyShape, corollary_2
 

@@ -134,7 +134,11 @@ def stages(scale: fig.Scale, samples: Samples | None) -> list[fig.TrainingStage]
 
 @dataclass(frozen=True)
 class Search:
-    """For every (size, seed), the fewest blocks that memorised, or None if none did; and the numbers of blocks that were tried."""
+    """The results of the searches.
+
+    found   for every (size, seed), the fewest blocks that memorised, or None if no number of blocks did
+    ladder  the numbers of blocks that were tried
+    """
 
     found: Mapping[tuple[int, int], int | None]
     ladder: tuple[int, ...]

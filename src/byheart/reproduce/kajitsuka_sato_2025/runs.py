@@ -1,17 +1,21 @@
 """The models, the training (Appendix H) and the best trials of KS25, which its figures share.
 
 The paper states the model E_out ∘ FF2 ∘ uniform attention ∘ FF1 ∘ E_in with m = 2 and q = 8. It trains with full-batch AdamW for
-1,000 epochs, and tunes learning rate and warm-up. It leaves other choices open. Here they are:
-- the paper's own condition, as far as its text states it (`bert`): a class token and 7 sub-words of MultiNLI's hypotheses
-  or IMDb's reviews, the answer read at the class token, a trained table straight into the stream, weights and table from
-  N(0, 0.02²) with zero biases, warm-up of 50 steps, learning rates up to 3e-4, and up to 1e-3;
-- variations of it, with the framework's initialisation: texts are cut to 8 words and the answer is read at the first word, or
-  sub-words as above;
-- words enter through a fixed random table of width 256 and a trained E_in (`frozen`), or through a trained table straight
-  into the two-dimensional stream (`learned`), in which case the table alone can hold the labels; Figure 3 also with fixed
-  tables of width 512 and 768;
-- four learning rates, warm-up of 100 steps; everywhere weight decay 0.01, constant rate, the best trial of each seed counts;
-- memorised: mean training loss below 0.01.
+1,000 epochs, and tunes learning rate and warm-up. It leaves other choices open.
+
+`bert` is the paper's own condition, as far as its text states it:
+- An input is a class token and 7 sub-words of MultiNLI's hypotheses or IMDb's reviews. The answer is read at the class token.
+- A trained table embeds tokens directly into the stream. Weights and table are drawn from N(0, 0.02²), and biases are zero.
+- The warm-up has 50 steps. One reading has learning rates up to 3e-4, and another has learning rates up to 1e-3.
+
+The variations use the framework's initialisation, four learning rates and a warm-up of 100 steps:
+- Texts are cut to 8 words and the answer is read at the first word, or texts are split into sub-words as above.
+- Words are embedded by a fixed random table of width 256 and a trained E_in (`frozen`), or by a trained table directly into the
+  two-dimensional stream (`learned`). A trained table alone can hold the labels. Figure 3 also has fixed tables of width 512 and
+  768.
+
+Everywhere, the weight decay is 0.01, the learning rate is constant, and the best trial of each seed counts. A model has memorised
+the data if the mean training loss is below 0.01.
 """
 
 from __future__ import annotations

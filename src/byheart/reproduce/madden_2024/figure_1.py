@@ -99,8 +99,9 @@ def compute_map(scale: fig.Scale, observations: Sequence[Observation], facts: fi
 
 
 def _steps(mean: dict[tuple[int, int], tuple[float, float]]) -> dict[str, tuple[int, int, float]]:
-    """Count, along widths and along contexts, the pairs of neighbouring cells with the claimed order, and return the probability
-    that a fair coin gives at least as many.
+    """Count the pairs of neighbouring cells that are in the claimed order, both along widths and along contexts.
+
+    Return these counts, the numbers of all pairs, and the probability that a fair coin gives at least as many successes.
     """
     found = {along: falls(mean, along=along) for along in ("width", "stories")}
     return {
