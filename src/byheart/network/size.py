@@ -20,8 +20,8 @@ class Size:
     depth               layers: feed-forward blocks and attention layers (KS25's number of blocks)
     width               max(m, s·H, q) over all layers (KS25 section 3.2)
     weight_bits         bit complexity of the largest weight (KS25 section 3.3); for floats, bits of the widest stored type
-    total_bits          bits that store the weights: for exact weights, those that are not zero; for floats, all weights and their
-                        scales
+    total_bits          bits that store the weights. Of exact weights, only those that are not zero are counted. Of floats, all
+                        weights and their scales are counted
     """
 
     parameters_dense: int

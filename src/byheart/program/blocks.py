@@ -5,8 +5,8 @@ registers, applies ReLU, and adds multiples of the result to some registers. All
 registers had before the block. In the paper, each layer replaces the values. Here, each layer only adds to the residual stream, so
 a register that is no longer needed must be cleared: z ← z - ReLU(z) sets z >= 0 to zero.
 
-`emit` turns a program into a network, and `count` computes the size of that network. To count a program, the data set need not
-exist yet: `Repeat` stores how often a block occurs, and `typical(bits)` represents any number of `bits` bits.
+`emit` turns a program into a network, and `count` computes the size of that network. A program can be counted before the data set
+exists: `Repeat` stores how often a block occurs, and `typical(bits)` represents any number of `bits` bits.
 """
 
 from __future__ import annotations

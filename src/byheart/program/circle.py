@@ -14,7 +14,7 @@ def circle_points(n_points: int, dim: int = 2) -> Float[np.ndarray, "n_points di
 
     For dim = 2 they are on a circle. In higher dimensions, point i has the angle 2π i f_k/N on circle k, for d/2 circles. The
     first frequency f_1 is 1, so no two points coincide. The other frequencies are chosen one after the other, each so that the
-    largest inner product of two points is smallest. An odd last coordinate is 0.
+    largest inner product of two points is smallest. If dim is odd, the last coordinate is 0.
     """
     numbers = np.arange(n_points)
     frequencies = [1]

@@ -98,7 +98,7 @@ class Construction(Plan):
         return {name: plain(value) for name, value in record.items()}
 
     def target(self) -> dict[str, Any]:
-        """For constructions that minimise the total loss gap, return the rule by which to verify them; for all others, an empty
+        """Return the rule by which to verify a construction that minimises the total loss gap. For all others, return an empty
         dictionary.
 
         With this rule, the certificate also states whether the gap is small enough.

@@ -201,8 +201,8 @@ def project_apart(
     Guarantee:  exact, for the given points.
     Size:       a linear map and a bias. The lemma bounds the largest value by R = 20 r V² √(πd) / δ.
     Departs:    R is the largest value that the search finds, usually far below the lemma's bound. The map is scaled by a
-                factor of about `factor_bits` bits. With few bits the values have few bits after the binary point; with many, R
-                shrinks by at most one bit. A single point is sent to 2 by the offset alone.
+                factor of about `factor_bits` bits. With a factor of few bits, the values have few bits after the binary point. With
+                a factor of many bits, R shrinks by at most one bit. A single point is sent to 2 by the offset alone.
     """
     if points.n_points == 1:
         return Projection((Fraction(0),) * points.coordinates.shape[1], Fraction(2), [Fraction(2)])

@@ -1,4 +1,4 @@
-"""Split numbers into sums of short numbers, which are those that bfloat16 can represent (a mantissa of 8 bits).
+"""Split numbers into sums of short numbers. A short number is one that bfloat16 can represent (a mantissa of 8 bits).
 
 A longer number is split into two or three weights. A bias that is not short is split into a short bias and a short weight on a
 register that always holds 1. Whole columns are split in the same way.

@@ -53,8 +53,8 @@ class NextTokenTargets:
         by at most
         (ω - s)·e^-margin.
 
-        ω is the size of the vocabulary, and s that of the support. Softmax ignores a common shift, so it gives π̂, except that
-        every other token gets a share of about e^-margin.
+        ω is the size of the vocabulary, and s that of the support. Softmax ignores a common shift. So its result is π̂, except that
+        every token off the support gets a share of about e^-margin.
         """
         table = np.zeros((len(self), self.n_outputs))
         table[self.rows, self.next_tokens] = np.log(self.probabilities) + margin

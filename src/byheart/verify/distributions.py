@@ -76,9 +76,7 @@ def check_distributions(
 def _other_tokens(
     memoriser: Memoriser, dataset: Dataset, contexts: Contexts, asked: EncodedInputs, logits: np.ndarray
 ) -> Bool[np.ndarray, " n_asked"]:
-    """Of the contexts that are always followed by the same token in the data, return those for which the network prefers another
-    token.
-    """
+    """Return the contexts that are always followed by one token in the data, but for which the network prefers another token."""
     known = {name: index for index, name in enumerate(memoriser.label_names)}
     likeliest = logits.argmax(axis=1)
     starts, n_successors = contexts.offsets[asked.asked], np.diff(contexts.offsets)[asked.asked]

@@ -13,8 +13,8 @@ Three facts let float32 compute with integers without rounding, in any order of 
    the beginning of the text reads the first token.
 
 Sums of integer multiples of q are exact if Σ|terms| <= 2^24·q. Sums of two terms are also exact if only their result is that small.
-`evaluate` checks every sum of every token. It computes in float64, which is exact: 53 bits hold the 24 bits of the bound and the
-few bits by which two cancelling terms may exceed it. This is also checked.
+`evaluate` checks every sum of every token. It computes in float64, which is exact here: its 53 bits hold the 24 bits of the bound,
+and the few more bits that two cancelling terms may need. This is also checked.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def answer_prompts(
 ) -> Int[np.ndarray, " n_prompts"]:
     """Return, for each prompt, the class whose name the network generates.
 
-    The class is `UNKNOWN` if the generated text is not a class name, or if it does not end as an answer should.
+    The class is `UNKNOWN` if the generated text is not a class name, or if it does not end within `answer_len` tokens.
 
     If the data are texts to recite, the class is the next token, and the last class is the end of the text. Only `eos` counts as
     the end, because other programs continue after any other token. Windows from the same text are joined and run as one text.

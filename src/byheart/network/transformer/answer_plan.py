@@ -141,8 +141,9 @@ class _Attention:
     n_tokens: torch.Tensor
 
     def mix(self, stream: torch.Tensor, have: Needed, behind: Needed) -> torch.Tensor:
-        """Return the stream (m, tokens, batch) after the layer for the tokens in `behind`, given the stream before it for the
-        tokens in `have`.
+        """Return the stream (m, tokens, batch) after the layer, given the stream before it.
+
+        The given stream has the tokens in `have`, and the returned stream has those in `behind`.
         """
         kept, read = _keep(stream, have, behind), _rows(stream, self.reads)
         reads_first = self.pattern == "scatter" or (self.pattern == "gather" and behind == "last")
@@ -227,7 +228,10 @@ def _rows(stream: torch.Tensor, rows: list[int]) -> torch.Tensor:
 
 
 def _keep(stream: torch.Tensor, have: Needed, behind: Needed) -> torch.Tensor:
-    """Drop the tokens that are not needed after a layer."""
+    """Return the stream with only the tokens that are needed after a layer.
+
+    The given stream has the tokens in `have`, and the returned stream has those in `behind`.
+    """
     if have == behind or stream.shape[1] == 1:
         return stream
     return stream[:, positions_of(behind, stream.shape[1])].contiguous()

@@ -113,8 +113,9 @@ class WideLayer:
         return min(costs, key=lambda n_strong: costs[n_strong])
 
     def _test(self, n_strong: int) -> torch.Tensor:
-        """Return the matrix (n_strong + 3, q) of the test: strong columns of W1, the bias, the bound of the others, and the largest
-        magnitude.
+        """Return the matrix (n_strong + 3, q) that tests which units may fire.
+
+        For each unit it holds the strong columns of W1, the bias, the bound of the other columns, and the largest magnitude.
         """
         if n_strong not in self._tests:
             strong, others = self._w1[:, :n_strong], self._w1[:, n_strong:].abs()
