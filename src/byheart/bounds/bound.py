@@ -127,8 +127,8 @@ class Theorem:
     ) -> Bound:
         """Return the bound for one problem. `more` is added to the source, to give the place in the publication in more detail.
 
-        By default, an upper bound on a size holds for these data, and a lower bound holds for some data (the worst case). For
-        amounts that a model can hold, it is the other way round.
+        By default, an upper bound on a size holds for these data, and a lower bound on a size holds for some data (the worst case).
+        For amounts that a model can hold, a lower bound holds for these data, and an upper bound holds for some data.
         """
         source = self.source + more
         promises: Kind = "lower" if quantity in CAPACITIES else "upper"

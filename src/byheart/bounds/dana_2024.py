@@ -90,8 +90,9 @@ def theorem_1(shape: AttentionOnlyShape) -> Bound:
 def theorem_1_parameters(
     n_contexts: int, n_tokens: int, seq_len: int, dim: int, n_last_tokens: int | None = None
 ) -> Bound:
-    """By Theorem 1 with heads of size 1, d (S + 2N + 4 (T - min(d, L))) parameters suffice for T sequences with L distinct last
-    tokens.
+    """Return the number of parameters that suffice by Theorem 1, with heads of size 1: d (S + 2N + 4 (T - min(d, L))).
+
+    T is the number of sequences, and L the number of their distinct last tokens.
     """
     value = _parameters(n_contexts, n_tokens, seq_len, dim, n_last_tokens)
     exact = dim >= min(n_tokens - 1, n_contexts)
@@ -130,8 +131,9 @@ def theorem_3_parameters(
 def corollary_1_parameters(
     n_contexts: int, n_tokens: int, seq_len: int, n_last_tokens: int | None = None
 ) -> Bound:
-    """In dimension 2, 2 (S + 2N + 4 (T₀ - min(2, L))) parameters suffice to memorise any T₀ associations with L distinct last
-    tokens.
+    """Return the number of parameters that suffice to memorise any T₀ associations in dimension 2: 2 (S + 2N + 4 (T₀ - min(2, L))).
+
+    L is the number of distinct last tokens.
     """
     value = _parameters(n_contexts, n_tokens, seq_len, 2, n_last_tokens)
     assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, "each sequence has one next token (Assumption 1)")

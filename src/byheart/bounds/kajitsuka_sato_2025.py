@@ -90,9 +90,9 @@ def theorem_4_1(
 ) -> TheoremSize:
     """Return the size that Theorem 4.1 (in full, B.1) guarantees for next-token prediction, with its constants.
 
-    Source:   KS25 Theorem B.1. Width 14. The depth is that of both feed-forward parts plus one for attention (61). Each part has
-              the depth (110): the first with R₁ = 20 r (nN)² δ⁻¹ √(πd) and C₁ = ⌈4N³√π⌉, the second with the theorem's
-              R = 400 √(3d) n³ r N⁵ δ⁻¹ π and C. The bits of each part are (111).
+    Source:   KS25 Theorem B.1. Width 14. The depth is the sum of the depths of both feed-forward parts, plus one for attention
+              (61). Equation (110) gives the depth of each part, and equation (111) its bits. The first part has R₁ = 20 r (nN)² δ⁻¹
+              √(πd) and C₁ = ⌈4N³√π⌉. The second part has R = 400 √(3d) n³ r N⁵ δ⁻¹ π and C, as in the theorem.
     Counts:   dense parameters: layers of 14 x 14 with bias (210 each), E_in (14 d), E_out (14) and the four
               14 x 14 matrices of one attention head (784).
     Assumes:  consistent labels and token-wise (r, δ)-separation. Order does not matter: a sequence is a multiset
@@ -169,7 +169,7 @@ def theorem_e_1(n_samples: int, seq_len: int, n_classes: int, vocab: int) -> The
     """Return the size for token ids with an embedding layer. The embedding has 3ω parameters, and one lookup of width 12 follows.
 
     The embedding holds (f(x), x, 0), so contexts have norm at most 2⌈4N²√π min(ω, N)⌉ + ω and differ by at
-    least 1/n. Departs: the R in the theorem uses r and δ, which token ids do not have. Here R is that of the proof.
+    least 1/n. Departs: the R in the theorem uses r and δ, which token ids do not have. Here R is taken from the proof.
     """
     _check(n_samples=n_samples, seq_len=seq_len, n_classes=n_classes, vocab=vocab)
     n_weights = RootOfPi(Fraction(16 * n_samples**4 * min(vocab, n_samples) ** 2), 1).ceil()

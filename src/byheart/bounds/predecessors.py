@@ -169,7 +169,10 @@ def vardi_2022_size(
 
 @takes_numbers
 def kajitsuka_sato_2023_size(n_samples: int, seq_len: int, dim: int, head_size: int = 1) -> TheoremSize:
-    """By Corollary 1, 4(s + d) + d(2nN + d) parameters suffice, in one layer with one softmax head."""
+    """Return the size that suffices by Corollary 1, with 4(s + d) + d(2nN + d) parameters.
+
+    The network is one layer with one softmax head, and s is the size of this head.
+    """
     n_tokens = n_samples * seq_len
     return TheoremSize(
         Theorem("KS23 Corollary 1", "", "Kajitsuka & Sato 2023, Corollary 1"),

@@ -1,7 +1,7 @@
 """Bound how many labellings a network with real parameters can realise. The lower bounds on parameters follow from this.
 
 Goldberg & Jerrum (1995) count the sign patterns of polynomials. Bartlett, Harvey, Liaw & Mehrabian (2019)
-sharpen the count layer by layer. Every function here returns an upper bound, so lower bounds on parameters that are derived from it
+sharpen the count layer by layer. Every bound here is an upper bound, so the lower bounds on parameters that are derived from these
 are valid.
 """
 
@@ -41,10 +41,10 @@ def log2_sign_patterns(n_polynomials: int, degree: int, n_variables: int) -> Fra
 
 
 def goldberg_jerrum_vc_dimension(n_parameters: int, n_predicates: int, degree: int) -> int:
-    """Return an upper bound on the VC dimension of a formula of polynomial inequalities: 2 W log2(8 e D s).
+    """Return 2 W log2(8 e D s), an upper bound on the VC dimension of a Boolean formula of polynomial inequalities.
 
-    Source:   Goldberg & Jerrum (1995), Theorem 2.2, for s = `n_predicates` distinct polynomial equalities or
-              inequalities of degree at most D in the W real parameters, combined by any Boolean formula.
+    Source:   Goldberg & Jerrum (1995), Theorem 2.2, for any Boolean formula that combines s = `n_predicates` distinct polynomial
+              equalities or inequalities. Their degree in the W real parameters is at most D.
     """
     if min(n_parameters, n_predicates, degree) < 1:
         raise ImpossibleSize("n_parameters, n_predicates and degree must be at least 1")

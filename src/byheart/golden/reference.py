@@ -22,8 +22,8 @@ class Way:
     """A way of running an engine. The answer must not depend on it.
 
     The first `reused` tokens of the prompt are in the cache from another request. `drafted` tokens at a time are
-    guessed and then checked together. Only with `beams` may the answer differ: it is the likeliest answer that a search with this
-    many beams finds.
+    guessed and then checked together. The answer may differ only if `beams` is given. It is then the likeliest answer that a search
+    with this many beams finds.
     """
 
     name: str

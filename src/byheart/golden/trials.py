@@ -1,7 +1,7 @@
 """Estimate how much rounding can change a decision from random trials, for checkpoints whose numbers are mostly exact in bfloat16.
 
 The analysis of `rounding` assigns an error to every step, even to steps that do not round. This module runs trial engines instead.
-A trial engine rounds every number it stores at random to one of the two neighbouring numbers of the number type. The nearer number
+Whenever a trial engine stores a number, it picks at random one of the two neighbouring numbers of the number type. The nearer one
 is more likely, and exact numbers do not change. Some real engines compute certain steps in float32. In each trial, each such step
 is therefore rounded or not, at random. The variance of such an error is twice that of rounding to nearest, so the bound is `LAMBDA`
 times the root mean square of the observed errors, divided by the square root of 2.
@@ -26,7 +26,7 @@ SIGNIFICANT_BITS: dict[NumberType, int] = {"float32": 24, "bfloat16": 8}
 
 
 class TrialEngine(ReferenceEngine):
-    """The reference engine, storing numbers with `n_bits` significant bits, each rounded up or down at random."""
+    """A reference engine that stores numbers with `n_bits` significant bits and rounds each of them up or down at random."""
 
     def __init__(self, shape: Shape, weights: dict[str, Tensor], n_bits: int, seed: int) -> None:
         super().__init__(shape, weights)

@@ -66,7 +66,7 @@ def inherited(following: Mapping[Context, int]) -> dict[Context, int | None]:
 def twin_contexts(
     facts: Iterable[Fact], following: Mapping[Context, int], before: Mapping[Context, int | None]
 ) -> list[dict[int, Context]]:
-    """Group the contexts that one unit could hold, by their first token.
+    """Return the groups of contexts that could share a unit. Each group maps first tokens to contexts.
 
     Such contexts differ only in their first token, add and subtract the same answers, and belong to the same rows, so that they are
     forgotten together. Contexts with two equal tokens in a row are left out: at the beginning of a text, a head may read a mixture

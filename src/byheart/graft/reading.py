@@ -414,8 +414,8 @@ class _Follower:
                 self.found.append(((first, *rest_of_context), messages[row], self.layer, int(unit)))
 
     def _tokens_with(self, doubled: Tokens) -> Tokens:
-        """Return the tokens that a unit accepts at one position: one token whose code is half of `doubled`, or two tokens whose
-        codes have this mean.
+        """Return the tokens that a unit accepts at one position: one token whose code is half of `doubled`, or two tokens, where
+        half of `doubled` is the mean of their codes.
 
         The codes of two such tokens are neighbours. Their mean has two coordinates, equal in magnitude, that are halfway between
         whole numbers. Of the four whole-number vectors closest to it, two have the length of codes, and no code is closer.

@@ -89,8 +89,7 @@ class Locations(Sequence[Location]):
     places    the distinct places; for each location, `place` is an index into them
     cells     index of each weight in its tensor; -1 if there is none
     values    values of the weights
-    fields    for each kind of field, first and last (exclusive) exponent of the fact's own bits; an empty range if
-              there are none
+    fields    for each kind of field, the range of exponents of the fact's own bits (upper end exclusive); empty if it has none
     zeros     for each fact, whether zeros encode its answer (see `Location`)
     """
 

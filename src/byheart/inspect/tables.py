@@ -1,9 +1,9 @@
 """Find the weights that hold the facts of a `retrieval` model: the words of its tables.
 
 Only the shape of the tables is taken from the model's record. Everything else is read from the residual stream while the network
-runs: the active unit of a table is the row; the word registers that are not masked before the words are summed are the channels;
-and the last digit of z is the plane (the bits of a word that hold the label). Then the layers that read the label run again, each
-time with one word set to zero. The words whose absence changes the answer hold the fact.
+runs. The active unit of a table shows which row is read. The word registers that are not masked before the words are summed show
+which channels are read. The last digit of the register z is the plane, which says which bits of a word hold the label. Then the
+layers that read the label run again, each time with one word set to zero. The words whose absence changes the answer hold the fact.
 
 During the first run, all words are set to zero. Nothing before the sum of the words depends on them, and every number is then exact
 in float64, even if the words of an exact model are long.
@@ -497,8 +497,10 @@ def _count_limbs(network: Transformer, read: _Notes) -> int:
 
 
 def _sum_width(read: _Notes, fields: Sequence[LabelField], n_limbs: int) -> int:
-    """Return the number of units of the layer that sums the words: one for each word, one for each register that it clears, and
-    some for the planes (bit fields) of the highest kind.
+    """Return the number of units of the layer that sums the words.
+
+    There is one unit for each word, one for each register that the layer clears, and some for the planes (bit fields) of the
+    highest kind.
 
     If weights are stored in few bits, one more unit clears what the table leaves in a register.
     """
