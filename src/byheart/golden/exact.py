@@ -95,7 +95,9 @@ def _columns(part: slice) -> list[int]:
 
 
 def _write_attention(shape: Shape, weights: dict[str, Tensor], layer: int, rng: np.random.Generator) -> None:
-    """Write heads whose attention is one-hot. Each entry of a value reads one column, with a random sign. Which column it reads
+    """Write heads whose attention is one-hot.
+
+    Apart from two weights that cancel, each entry of a value reads at most one column, with a random sign. Which column it reads
     depends on the key-value head.
     """
     at, size, half = f"model.layers.{layer}.self_attn", shape.head_dim, shape.head_dim // 2
