@@ -114,7 +114,7 @@ def trials(
 
 
 def _usual(precision: Precision, shape: DataShape, options: Mapping[str, object]) -> Iterator[Trial]:
-    """Yield trials of `retrieval` with fewer and fewer reject bits, if it supports this task, precision and these options."""
+    """Yield trials of `retrieval` with fewer and fewer reject bits, if it supports this task, this precision and these options."""
     method = get(USUAL)
     if shape.task not in method.tasks or precision not in method.precisions:
         return

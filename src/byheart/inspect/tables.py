@@ -95,7 +95,7 @@ class TableShape:
 
     @property
     def sum_channels(self) -> slice:
-        """If each part of a label has its own table, the columns of the residual stream that hold the sums of the parts."""
+        """The columns of the residual stream that hold the sums of the parts of a label, if each part has its own table."""
         return slice(self.n_slots - self.n_constants - len(self.parts), self.n_slots - self.n_constants)
 
     @property
@@ -535,8 +535,8 @@ def _cleared(weights: Weights, first: int, axis: int) -> Weights:
 def _watch(
     plan: AnswerPlan, batch: np.ndarray, shape: TableShape, last_only: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Run a batch. For each labelled token, return its rows, the channels that are not masked, its planes (bit fields) and its
-    residual stream.
+    """Run a batch. For each labelled token, return the table rows that it reads, its unmasked channels, its planes (bit
+    fields) and its residual stream.
     """
     words = slice(shape.n_slots, shape.n_slots + shape.n_channels)
     labelled = slice(-1, None) if last_only else slice(1 if shape.is_dual else 0, None)

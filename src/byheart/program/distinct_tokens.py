@@ -30,7 +30,7 @@ class DistinctTokens:
 
     sequences   token numbers, (n_samples, seq_len); the last token of each row carries the label
     points      the exact vector of each token
-    separation  the largest norm of the vectors and their smallest distance
+    separation  two numbers: the largest norm of a vector, and the smallest distance between two vectors
     table       the tables that map ids to these vectors; None if the inputs are vectors already
     pad         the id that pads short sequences on the left; None if no sequence is padded
     """

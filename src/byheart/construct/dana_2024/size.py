@@ -51,8 +51,8 @@ class DanaOptions:
     def __post_init__(self) -> None:
         if self.mode == "theorem" and self.n_heads is not None:
             raise UsageError(
-                f"n_heads={self.n_heads} needs mode=compact; in mode theorem the data determine the number of heads.\n"
-                "  Leave it out, or add mode=compact.",
+                f"n_heads={self.n_heads} needs mode=compact; with mode=theorem, the data determine the number of heads.\n"
+                "  Leave n_heads out, or add mode=compact.",
                 n_heads=self.n_heads,
             )
 

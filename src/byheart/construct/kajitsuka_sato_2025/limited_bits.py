@@ -151,7 +151,8 @@ def _plan_in_floats(
         best = found or best
     if best is None:
         raise AssumptionViolated(
-            f"float64 is too short for these data, even if packed numbers hold only one key: {reason}; a mantissa has 53 bits.\n"
+            f"float64 is too short for these data, even with one key in each packed number: {reason}, but a mantissa "
+            "has only 53 bits.\n"
             "  Compile with precision exact, or round the inputs to a coarser grid.",
             reason=reason,
         )

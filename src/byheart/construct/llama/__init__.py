@@ -1,4 +1,4 @@
-"""Compile texts into a Llama checkpoint of the standard architecture that recites them.
+"""Compile texts into a standard Llama checkpoint that recites them.
 
 Read in this order: `method` (the whole construction), `texts` and `network.llama.vocabulary` (data to token ids), `compiler`
 (draw a hash, solve the tables, emit the weights), `window_hash` and `heads` (the hash of a window of tokens), `tables` (words with

@@ -121,7 +121,9 @@ def _count_asked(texts: TokenTexts) -> np.ndarray:
 
 
 def check_conditions(llama: Llama, texts: TokenTexts) -> NoRounding:
-    """Run all or some of the texts in exact arithmetic. Raise `DoesNotHold` if a token is wrong or floats would round a sum."""
+    """Run all or some of the texts in exact arithmetic. Raise `DoesNotHold` if a token is wrong, or if float arithmetic
+    would round a sum.
+    """
     chosen = np.random.default_rng(0).permutation(len(texts.offsets) - 1)
     lengths = np.diff(texts.offsets)
     n_asked = _count_asked(texts)

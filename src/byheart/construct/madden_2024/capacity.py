@@ -126,8 +126,8 @@ def witness_corpus(shape: DecoderShape) -> Dataset:
     n_pairs = n_contexts - n_firsts
     if shape.seq_len != 2 or size > vocab or not size <= n_pairs <= n_firsts * vocab:
         raise AssumptionViolated(
-            f"documents that exceed the capacity of {shape.hidden_width} neurons need {n_contexts} contexts of at "
-            f"most 2 tokens; a vocabulary of {vocab} and seq_len = {shape.seq_len} are not enough.\n"
+            f"to exceed the capacity of {shape.hidden_width} neurons, documents must have {n_contexts} contexts of at "
+            f"most 2 tokens; a vocabulary of {vocab} with seq_len = {shape.seq_len} gives fewer.\n"
             f"  Use seq_len = 2 and a vocabulary of at least {size}.",
             n_contexts=n_contexts,
         )

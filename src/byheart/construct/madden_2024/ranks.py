@@ -85,8 +85,8 @@ def polynomial_rank(
 ) -> PolynomialRank:
     """Bound the rank of ψ(abᵀ) for a polynomial ψ with |K| terms and integers a, b.
 
-    Source:     MFT24 Theorem 2: min(m, n, |K|) for generic a. Repaired: b > 0. This function does not check it
-                (`require_positive` does), so that the counterexamples can be shown.
+    Source:     MFT24 Theorem 2: min(m, n, |K|) for generic a. The repaired theorem also needs b > 0. This
+                function does not check b > 0 (`require_positive` does), so that the counterexamples can be shown.
     Guarantee:  the modular rank is a lower bound and min(m, n, |K|) an upper bound, both rigorous.
     """
     most = min(len(a), len(b), len(coefficients))
@@ -127,7 +127,7 @@ def certified_determinant(
 ) -> Determinant:
     """Compute det ψ(abᵀ) in ball arithmetic. The precision is doubled until the ball excludes zero or `most_bits` is exceeded.
 
-    Source:     MFT24 Theorem 3: for generic a the matrix has full rank. Repaired: b > 0.
+    Source:     MFT24 Theorem 3: for generic a the matrix has full rank. The repaired theorem also needs b > 0.
     Guarantee:  a ball that excludes zero proves full rank. A ball that contains zero proves nothing.
     """
     flint = flint_module()

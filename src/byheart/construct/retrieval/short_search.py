@@ -48,7 +48,7 @@ def find_short_layout(
     label_counts: tuple[int, ...] = (),
     in_parts: bool = False,
 ) -> DualTable:
-    """Return the smallest layout for `n_keys` labels of `field_bits` bits each, `reject_bits` of which are always zero.
+    """Return the smallest layout for `n_keys` labels. Each label has `field_bits` bits, and `reject_bits` of these bits are zero.
 
     in_parts: whether the bits of a label are divided into parts, each in a table of its own.
     """

@@ -206,7 +206,7 @@ class Decoder(AnswersWithLogits):
 
     @property
     def positions(self) -> np.ndarray | None:
-        """The position embedding (seq_len, d); None for averaging."""
+        """The position embedding, of shape (seq_len, d), or None if the decoder averages over the tokens."""
         assert self.embedding.positions is None or isinstance(self.embedding.positions, np.ndarray)
         return self.embedding.positions
 

@@ -71,8 +71,8 @@ class Contest:
     """The paper's comparison of a + b·d² and a + b·d³, each fitted by least squares to the slopes.
 
     `residuals` are computed from the mean slopes. `lead` is the residual of the square law minus that of the cubic law, averaged
-    over the seeds that have every d, with its interval. If it is above 0, the growth is cubic; if it is below 0, the growth is
-    quadratic.
+    over the seeds that were run at every d, and its confidence interval. If the whole interval is above 0, the growth is cubic; if
+    it is below 0, the growth is quadratic.
     """
 
     dims: tuple[float, ...]
