@@ -93,7 +93,7 @@ def warm_up(folder: Path) -> None:
     """Import what commands import, so that no case pays for it."""
     import pyarrow  # noqa: F401
     import torch
-    from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast  # noqa: F401 - loaded only when named
+    from transformers import AutoTokenizer, LlamaForCausalLM  # noqa: F401 - loaded only when named
 
     import byheart.graft.workflow
     import byheart.reproduce.figure_files  # noqa: F401
