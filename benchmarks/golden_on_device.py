@@ -31,7 +31,7 @@ class CompiledEngine(TransformersEngine):
 
     def open(self, shape: Shape, folder: Path) -> Session:
         session = super().open(shape, folder)
-        setattr(session, "ways", lambda: ("right padding",))  # noqa: B010 # a method of this session alone
+        setattr(session, "ways", lambda: ("right padding",))  # noqa: B010 - mypy refuses a plain assignment to a method
         return session
 
 

@@ -34,7 +34,7 @@ def local_texts(folder: Path) -> dict[str, Sequence[dict[str, Any]]]:
         path = folder / f"{name}.jsonl"
         if not path.is_file():
             raise UsageError(
-                f"there is no file {path}.\n  Give the folder of the texts with --texts, or download them with --texts hub.",
+                f"there is no file {path}.\n  To use texts on this machine, give their folder: --texts FOLDER. To download them: --texts hub.",
                 path=str(path),
             )
         found[name] = text_rows(path.read_bytes(), path)

@@ -58,7 +58,7 @@ def rows_needed(layout: RetrievalLayout, windows: tuple[int, ...], has_margins: 
     Equations are sorted by row and take pivots within a window of A columns. With a share ε of spare columns, the queue of
     equations exceeds A with probability e^(-2εA) at each row. Each key reads every table once, so all tables but one waste a row of
     columns. At the two edges of a shard, fewer rows remain, so the queue must be shorter. Therefore there are either more columns
-    everywhere, or margins: rows at the edges that are no key's first row (`margins_needed`). They are not counted here.
+    everywhere, or margins: rows at the edges in which no key starts (`margins_needed`). Margins are not counted here.
     """
     k, n_channels = layout.n_segments, layout.n_channels
     columns = max(_columns_for_all(layout), _columns_for_single_channels(layout))
@@ -77,7 +77,7 @@ def rows_needed(layout: RetrievalLayout, windows: tuple[int, ...], has_margins: 
 
 
 def margins_needed(layout: RetrievalLayout, windows: tuple[int, ...], rows: int) -> int:
-    """Return the number of margin rows at each edge of a shard: rows that are no key's first row. `rows` is the number of all other
+    """Return the number of margin rows at each edge of a shard. No key starts in a margin row. `rows` is the number of the other
     rows.
 
     An example without margins: with ten million facts in 8 shards and steps of up to 8 rows, each of 88 systems of equations failed

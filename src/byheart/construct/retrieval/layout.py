@@ -11,7 +11,7 @@ Notation:
     W  = 2^w, window: the number of rows among which the next row of a key is chosen. `windows` lists w for each step
     S  shards: ranges of Q/S rows. All rows of a key are in the same shard, so each shard can be solved by itself
     L  limbs: the pieces of 8 bits into which a word is split if weights are stored as int8 or bfloat16; see `dual_table`
-    margins: rows at both edges of a shard that are no key's first row, and are reached only by steps
+    margins: rows at both edges of a shard. No key starts there; keys reach these rows only by steps
 
 There are three kinds of layout, which share this module. In `chain.Chain` the labelled token reads several tables one after the
 other. In `dual_table.DualTable` one table holds words in both of its weight matrices: an extra token reads the first matrix, and
