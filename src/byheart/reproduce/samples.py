@@ -34,7 +34,8 @@ def local_texts(folder: Path) -> dict[str, Sequence[dict[str, Any]]]:
         path = folder / f"{name}.jsonl"
         if not path.is_file():
             raise UsageError(
-                f"there is no file {path}.\n  To use texts on this machine, give their folder: --texts FOLDER. To download them: --texts hub.",
+                f"there is no file {path}.\n  Give the folder that holds the texts with --texts FOLDER. To download the texts, "
+                "give --texts hub.",
                 path=str(path),
             )
         found[name] = text_rows(path.read_bytes(), path)
