@@ -16,9 +16,9 @@ as epsilon, and the first norm multiplies by exactly 2^8. The queries of layer 1
 3. Each of the 8 heads decides one bit of the answer: the sign of its output, times a bit of the last token. The feed-forward part
    computes this product with numbers above 2^16, which float16 cannot represent.
 
-Layer 2 has random weights (see `_generic`), and its outputs are a third as large. As in `selection`, random prompts are searched
-for those that become cases. The bound on rounding in bfloat16 is that of `trials`, because the analysis in `rounding` assigns an
-error even to steps that are exact here.
+Layer 2 has random weights (see `_generic`), and its outputs are a third as large. Cases are found by trying random prompts, as in
+`selection`. The bound on rounding in bfloat16 comes from `trials`, because the analysis in `rounding` assigns an error even to
+steps that are exact here.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ SCALE, ROPE = System(16), System(21)
 SCALE_NATS = (
     42,
     36,
-)  # of the scale heads, both of the first key-value head; 0.5% more is the next number of bfloat16
+)  # the scores of loud tokens in the two scale heads; a score 0.5% larger rounds to the next bfloat16 number
 BALANCED_AT = (1.0, 2.0)  # the number of loud tokens per quiet token at which both sides have equal weight
-# where it matters both sides are nearly equal, so their difference is multiplied by this
+# in the cases, both sides are nearly equal, so their difference is multiplied by this
 GAIN = 4.0
 PAIR_NATS = 16
 KEY = 4.0
@@ -254,7 +254,7 @@ BATCHES = (
     Batch(320, 240, (0.4, 0.03), ("base up", "base down", "frequencies up", "frequencies down", "cache"), 4),
 )
 LEAST_GAP = 0.1
-"""Do not try prompts with a smaller gap: logits are up to 16, where neighbouring bfloat16 numbers differ by 0.125."""
+"""Do not try prompts with a smaller gap. Logits are up to 16, and near 16, neighbouring bfloat16 numbers differ by 0.125."""
 
 BLOCK = 4_000_000
 """The maximum number of attention scores computed at once."""
@@ -326,7 +326,7 @@ def _rows_of(engine: ReferenceEngine, batch: Batch, prompts: Tensor) -> tuple[li
 
 
 def _changes(engine: ReferenceEngine, rows: Tensor) -> list[bool]:
-    """For each text, return whether this engine gives a different answer."""
+    """For each text, return whether this engine gives another answer than the one at the end of the text."""
     if not len(rows):
         return []
     texts = rows[:, :-1]

@@ -26,15 +26,16 @@ N_NEW = 5
 """Number of tokens in an answer."""
 
 N_SUMS = 2
-"""The number of logit sums of a case that has any."""
+"""The number of logit sums in a case, if it has any."""
 
 
 @dataclass(frozen=True)
 class Case:
     """A prompt with its correct answer.
 
-    A decision is the choice of one token; its gap is how far the right token's logit leads. `margins[t]` is the smallest ratio of a
-    gap to its error bound in number type t. `holds_for` lists the types for which it is at least 1.
+    A decision is the choice of one token. A gap is the logit of the right token minus the logit of a rival token. `gap` is the
+    smallest gap in the answer. `margins[t]` is the smallest ratio of a gap to its error bound in number type t. `holds_for(t)`
+    tells whether this ratio is at least 1.
 
     `logits` are the logits of the first decision, if they are known exactly. `sums` are signed sums of the logits of the first
     decision (see `logit_sums`). In float32, the sums of a correct engine may differ from them by up to `sum_bounds`. `beam_answer`
@@ -136,7 +137,7 @@ def require_fit(found: Sequence[Case], shape: Shape, folder: Path) -> None:
 
 
 def shapes(folder: str | Path) -> dict[str, Shape]:
-    """Return the checkpoints of a folder, by name."""
+    """Return the shapes of the checkpoints in a folder, by name."""
     path = Path(folder) / FAMILY
     if not path.is_file():
         raise UsageError(

@@ -20,7 +20,7 @@ N_TIMES = 4
 """How many close decisions to find for each token id."""
 
 CLOSE = 0.05
-"""A decision is close if the right token leads by at most this. For comparison, logits have a standard deviation of 2.5."""
+"""A decision is close if the right token leads by less than this. For comparison, logits have a standard deviation of 2.5."""
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ BY_WAY = {
     LOGIT_SUMS: "number type",
 }
 PLAIN_WAYS = ("one by one", "as given", "server")
-"""Ways in which engines should answer as in the first way of the table."""
+"""The ways that run each prompt alone. Answers in these ways are compared with the first of them in the table."""
 
 LEAST_LIKENESS = 0.12
 
@@ -46,7 +46,7 @@ LEAST_LIKENESS = 0.12
 class Outcome:
     """The answer of an engine to one case, in one way of running it.
 
-    `wrong_logits` are the token ids with inexact logits, or the numbers of the wrong sums of logits.
+    `wrong_logits` are the token ids with inexact logits, or the indices of the wrong sums of logits.
     """
 
     case: Case

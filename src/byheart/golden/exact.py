@@ -9,11 +9,11 @@ therefore 2^38, and RMSNorm is a multiplication by a power of two.
    are constant. Each of five RoPE pairs contributes up to 256 to a score. The score at the right distance exceeds that at any other
    distance up to 512 by more than 120, so the softmax is one-hot in float32 and bfloat16. The copied entries are added up to sums y
    and z. Each of these sums has nine terms of +1 or -1, so it is odd.
-2. The feed-forward part of layer 1 multiplies numbers n, which are sums y or z up to their sign, by entries c of the code: silu(128
-   n) c / 128 = max(n, 0) c, because silu(128 n) is 128 n for n > 0 and 0 otherwise. R is the difference of two such products, an
-   integer up to 18.
-3. Layer 2 reads R from seven other distances. It computes T, which is twice the sum of these numbers plus one entry of a code. T is
-   odd and at most 253, so it is never 0. If T is 1 or -1, a change of one unit changes the result.
+2. The feed-forward part of layer 1 computes products max(n, 0) c. Each n is y, -y, z or -z, and each c is an entry of the code.
+   The product is silu(128 n) c / 128, because silu(128 n) is 128 n for n > 0 and 0 otherwise. R is the difference of two such
+   products, an integer from -18 to 18.
+3. Layer 2 reads R from seven other distances. It computes T, which is one entry of a code plus twice the sum of these numbers. T is
+   odd and at most 253 in magnitude, so it is never 0. If T is 1 or -1, a change by one unit towards 0 changes the result.
 4. The feed-forward part of layer 2 computes the sign of T as max(T + 1, 0) - max(T - 1, 0) - 1. The output head
    selects the token whose code has these 8 signs. The logit of a token is 8 minus twice the number of signs in which
    its code differs.
@@ -195,9 +195,9 @@ def find_exact_cases(
 ) -> list[Case]:
     """Find random prompts with their answers and the exact logits of the first decision.
 
-    If a sum T is 1 or -1, even a small change of any of its terms changes the logits. For each length, prompts are chosen one after
-    the other from random ones. A chosen prompt covers the code entries on which its sums of this kind depend. The next prompt is
-    always the one that covers the most entries that are not covered yet.
+    If a sum T is 1 or -1, even a small change of any of its terms changes the logits. A prompt covers the code entries on which
+    its sums T of 1 or -1 depend. For each length, prompts are chosen one after the other from random prompts. The next prompt is
+    always the one that covers the most entries not covered yet.
     """
     rng = np.random.default_rng([shape.seed, 79])
     engine = ReferenceEngine(shape, weights)

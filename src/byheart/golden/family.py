@@ -39,7 +39,7 @@ LAST_PAIR_STANDS = {
     "high_freq_factor": 9.4,
     "original_max_position_embeddings": 100,
 }
-"""With 8 pairs and a base of 2, the last frequency is below the limit and is divided by the factor; the other seven stay."""
+"""With 8 pairs and a base of 2, only the last frequency is divided by the factor. The other seven do not change."""
 
 LINEAR = {"rope_type": "linear", "factor": 2.0}
 
@@ -139,7 +139,7 @@ PART = "part.json"
 
 @dataclass(frozen=True)
 class Task:
-    """A task: make one checkpoint in `folder`."""
+    """The task of making one checkpoint in `folder`."""
 
     shape: Shape
     folder: Path

@@ -22,8 +22,9 @@ Change = Callable[[ReferenceEngine], None]
 
 @dataclass(frozen=True)
 class Fault:
-    """A known fault. It can change answers only on checkpoints that `applies` accepts, and only in the ways of running that `ways`
-    lists.
+    """A known fault of engines.
+
+    It can change answers only on checkpoints that `applies` accepts, and only in the ways of running that `ways` lists.
     """
 
     kind: str
@@ -73,7 +74,7 @@ def scale_head(layer: int, head: int, factor: float) -> Change:
 
 
 def change_weights(change: Callable[[dict[str, Tensor], Shape], None]) -> Change:
-    """Change the weights themselves."""
+    """Return a fault that calls `change` on a copy of the weights."""
 
     def apply(engine: ReferenceEngine) -> None:
         engine.weights = {name: value.clone() for name, value in engine.weights.items()}
@@ -147,7 +148,7 @@ def _drop_keys(first: int, end: int) -> Change:
 
 
 def _mask(condition: Callable[[Tensor, Shape], Tensor]) -> Change:
-    """Return a step that masks attention depending only on the distance between tokens and on their validity."""
+    """Replace the attention mask. A token sees a valid token if `condition` holds for the distance between the two."""
 
     def change(engine: ReferenceEngine) -> None:
         def visible(step: Any, queries: Tensor, keys: Tensor, valid: Tensor) -> Tensor:

@@ -33,7 +33,7 @@ def signs(vocab: int) -> Tensor:
 
 
 def with_logit_sums(shape: Shape, weights: dict[str, Tensor], found: Sequence[Case]) -> list[Case]:
-    """Return the cases. To some of them, sums of their logits have been added."""
+    """Return the cases, and add sums of their logits to up to `N_SUMMED` of them."""
     chosen = {case.name for case in spread(found, N_SUMMED)}
     table = signs(shape.vocab)
     made = []
@@ -46,9 +46,7 @@ def with_logit_sums(shape: Shape, weights: dict[str, Tensor], found: Sequence[Ca
 
 
 def wrong_sums(case: Case, logits: Sequence[float]) -> tuple[int, ...]:
-    """Compare sums of these logits with those of the case. Return the numbers of the sums that differ by more than rounding can
-    explain.
-    """
+    """Return the indices of the sums of these logits that differ from those of the case by more than rounding can explain."""
     found = (signs(len(logits)) * torch.tensor(logits, dtype=torch.float64)).sum(1).tolist()
     triples = zip(found, case.sums, case.sum_bounds, strict=True)
     return tuple(at for at, (sum_, right, bound) in enumerate(triples) if not abs(sum_ - right) <= bound)

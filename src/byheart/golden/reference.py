@@ -1,7 +1,7 @@
 """The reference engine: the forward pass of Llama, Mistral, Qwen2 and Qwen3 in float64, with a cache, padding and batches.
 
 Every step is a method. Faults of engines (see `faults`) and the rounding of number types (see `rounding`) are implemented by
-subclasses that override some of the methods. Float64 has 29 more bits than float32. Its own error of about 1e-14 is negligible
+replacing some of the methods. Float64 has 29 more bits than float32. Its own error of about 1e-14 is negligible
 compared with the margins, which start at 1e-6. This module imports only torch and the shape.
 """
 
@@ -19,11 +19,11 @@ from byheart.golden.shape import EMBEDDING, EOS, FINAL_NORM, HEAD, Shape
 
 @dataclass(frozen=True)
 class Way:
-    """A way of running an engine. The answer must not depend on it.
+    """A way of running an engine. Except with beam search, the answer must not depend on it.
 
     The first `reused` tokens of the prompt are in the cache from another request. `drafted` tokens at a time are
-    guessed and then checked together. The answer may differ only if `beams` is given. It is then the likeliest answer that a search
-    with this many beams finds.
+    guessed and then checked together. If `beams` is above 1, the answer is the likeliest one that a search with this many beams
+    finds.
     """
 
     name: str
@@ -313,7 +313,7 @@ class ReferenceEngine:
         return [(a, min(a + size, end)) for a in range(first, end, size)]
 
     def prefill(self, prompts: Sequence[Sequence[int]], ids: Tensor, way: Way) -> tuple[Cache, int]:
-        """Return an empty cache, or one that holds the first tokens from an earlier request."""
+        """Return a cache and the number of tokens in it. They are the first tokens of the prompts, from an earlier request."""
         cache = self.empty_cache(len(prompts))
         n_reused = min(way.reused, ids.shape[1] - 1)
         if n_reused <= 0:
@@ -349,7 +349,7 @@ class ReferenceEngine:
         return ids[len(prompt) : len(prompt) + n_new]
 
     def search_beams(self, prompt: Sequence[int], n_new: int, n_beams: int) -> tuple[list[int], float]:
-        """Return the likeliest answer that beam search finds, and the smallest lead of a kept beam over a dropped one."""
+        """Return the likeliest answer that beam search finds, and the smallest lead of any chosen beam over one not chosen."""
         ids = torch.tensor([list(prompt)])
         cache, scores = self.empty_cache(1), torch.zeros(1, dtype=torch.float64)
         texts, gap = ids, float("inf")

@@ -18,7 +18,7 @@ from byheart.process.progress import Progress, silent
 
 ASKED_ALL = ("one by one", "no cache", "batch of 64", "as given", "server")
 N_ASKED = 32
-"""How many cases of each checkpoint are run in the other ways. In the plain ways, every case is run."""
+"""How many cases of each checkpoint are run in a way that is not in `ASKED_ALL`."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Report:
         return bool(self.outcomes) and not self.wrong
 
     def rows(self) -> list[tuple[str, str, int, int]]:
-        """Yield (checkpoint, way, number of cases, number of wrong cases)."""
+        """Return rows of (checkpoint, way, number of cases, number of wrong cases)."""
         counts: dict[tuple[str, str], list[int]] = {}
         for outcome in self.outcomes:
             count = counts.setdefault((outcome.case.checkpoint, outcome.way), [0, 0])
@@ -87,11 +87,11 @@ def check(
     long_texts: bool = False,
     progress: Progress = silent,
 ) -> Report:
-    """Run `engine` on every case of `folder` whose answer cannot change by rounding in the engine's number type.
+    """Run `engine` on every case of `folder` whose answer rounding in the engine's number type cannot change.
 
-    `engine` is one of `byheart.golden.engines`, or a function of your own: `generate(checkpoint_folder, prompts, n_new)` that
-    returns the greedy answers to `prompts`, lists of token ids, as lists of `n_new` token ids. `number_type` is the
-    type that your function computes with. With `long_texts`, cases with thousands of tokens are also run.
+    `engine` is one of `byheart.golden.engines`, or your own function `generate(checkpoint_folder, prompts, n_new)`. Each prompt is
+    a list of token ids. For each prompt, the function returns the list of `n_new` token ids that greedy decoding generates.
+    `number_type` is the type that your function computes with. With `long_texts`, cases with thousands of tokens are also run.
     """
     driver = engine if isinstance(engine, Engine) else FunctionEngine(engine, number_type)
     root = Path(folder)

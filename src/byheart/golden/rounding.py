@@ -7,9 +7,9 @@ error_i) * error_i. One backward pass computes all derivatives, so errors need n
 There are two kinds of error:
 
 - *rounding* of sums, products and stored values. These errors differ from place to place and have either sign, so the
-  squares of their effects are added: sigma^2 = sum (dg/d error_i * e_i)^2 / 3. For a sum of n products in any order,
-  e = u32 * sqrt(n) * |w . x|_2 (Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019, Theorem 2.4 with lambda = 1). The reason is that
-  a partial sum of terms of either sign is about as large as the root of the sum of their squares;
+  squares of their effects are added: sigma^2 = sum (dg/d error_i * e_i)^2 / 3. For a sum of n products w_j x_j in any order,
+  e = 2^-24 * sqrt(n * sum (w_j x_j)^2) (Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019, Theorem 2.4 with lambda = 1). The reason
+  is that a partial sum of terms of either sign is about as large as the root of the sum of their squares;
 - *approximation* of exp, rsqrt, cos and sin, and of the frequencies of RoPE. These errors can have the same sign
   everywhere, so the absolute values of their effects are added.
 

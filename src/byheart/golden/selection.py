@@ -30,7 +30,7 @@ LENGTHS = (5, 9, 14, 14, 21, 21, 30, 30, 30, 47, 47, 90)
 
 MOST_LOGITS = 6_000_000  # maximum in one block, to limit memory
 N_BEAM_CASES, SAFE = 8, 10.0
-# the largest vocabulary of which every id is covered; for a larger one, this would take too many cases
+# every token id is covered if the vocabulary is at most this large; a larger one would take too many cases
 MOST_COVERED = 1_000
 
 
@@ -40,7 +40,7 @@ def find_cases(
     counts: dict[NumberType, int],
     lengths: Sequence[int],
 ) -> list[Case]:
-    """For each number type t, find `counts[t]` cases whose answers rounding in t cannot change, with gaps as small as possible."""
+    """For each number type t, find `counts[t]` cases with small gaps whose answers cannot be changed by rounding in t."""
     rng = np.random.default_rng([shape.seed, 77])
     engine = ReferenceEngine(shape, weights)
     blocks = []
@@ -165,8 +165,8 @@ def _keep(
 ) -> list[Case]:
     """Return up to `count` cases, chosen from the candidates of all blocks.
 
-    For each step of the answer, some candidates are taken whose smallest gap is at this step. Chosen are those with the smallest
-    gaps that rounding cannot close.
+    For each step of the answer, this function takes some candidates whose smallest gap is at this step. It chooses those with the
+    smallest gaps that rounding cannot close.
 
     The error bound differs between texts, so the search starts at gaps of about the typical bound of the block.
     """
@@ -178,8 +178,8 @@ def _keep(
         sample = _margins(shape, weights, block.ids[widest.indices].tolist(), number_type)
         usual = float((widest.values / sample).median())
         order = smallest.argsort()
-        # small gaps are rare, so take them from half of the typical bound on; wide gaps are many, so take
-        # those that are probably safe
+        # float32: small gaps are rare, so try gaps from half of the typical bound on
+        # other types: there are many wide gaps, so try only those that are probably safe
         is_fine = number_type == "float32"
         order = order[smallest[order] > (usual / 2 if is_fine else usual)]
         chosen: list[int] = []
@@ -229,7 +229,7 @@ def case_of(
 
 
 LONG = {4_000: 6, 32_000: 3}
-"""The number of tokens between the first needles and the end, with the number of cases of each."""
+"""Maps the number of tokens between the first needles and the end of a prompt to the number of cases."""
 
 
 @torch.no_grad()

@@ -10,7 +10,7 @@ import torch
 
 Architecture = Literal["llama", "mistral", "qwen2", "qwen3"]
 Design = Literal["generic", "exact", "balance"]
-BOS, EOS = 0, 1  # the first two ids of every vocabulary, with which a correct engine never answers
+BOS, EOS = 0, 1  # the first two ids of every vocabulary, which a correct engine never generates
 N_SPECIAL = 2
 EMBEDDING, HEAD, FINAL_NORM = "model.embed_tokens", "lm_head", "model.norm"
 
@@ -69,7 +69,7 @@ class Shape:
         }
 
     def frequencies(self) -> torch.Tensor:
-        """Return the RoPE frequency of each pair of a head, in float64, with the scaling of the configuration."""
+        """Return the RoPE frequencies of a head, one per rotary pair, in float64. They include the scaling `rope_scaling`."""
         half = self.head_dim // 2
         plain = torch.pow(self.rope_theta, -torch.arange(half, dtype=torch.float64) / half)
         scaling = self.rope_scaling

@@ -1,4 +1,4 @@
-"""For each known fault and each case, compute the wrong answer. Failing engines are compared with this table."""
+"""Compute the wrong answer that each known fault gives to each case. Failing engines are compared with this table."""
 
 from __future__ import annotations
 

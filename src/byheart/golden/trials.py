@@ -1,4 +1,4 @@
-"""Estimate how much rounding can change a decision from random trials, for checkpoints whose numbers are mostly exact in bfloat16.
+"""Estimate by random trials how much rounding can change a decision, in checkpoints whose numbers are mostly exact in bfloat16.
 
 The analysis of `rounding` assigns an error to every step, even to steps that do not round. This module runs trial engines instead.
 Whenever a trial engine stores a number, it picks at random one of the two neighbouring numbers of the number type. The nearer one

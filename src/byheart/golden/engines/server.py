@@ -31,7 +31,7 @@ T = TypeVar("T")
 TIMEOUT_SECONDS = 120
 N_CONCURRENT = 8
 MOST_BYTES = 2**22
-SHOWN = 8  # models that a refusal names
+SHOWN = 8  # the maximum number of models named in an error message
 
 
 @dataclass(frozen=True)
@@ -90,9 +90,9 @@ class ServerEngine:
         if found is None:
             others = f" and {len(self.served) - SHOWN:,} more" if len(self.served) > SHOWN else ""
             raise UsageError(
-                f"{self.url} serves {', '.join(self.served[:SHOWN]) or 'no model'}{others}, which is not the checkpoint "
-                f"{name}.\n"
-                "  Name the checkpoint that it serves with --only NAME --model ID.",
+                f"{self.url} does not serve the checkpoint {name}. "
+                f"It serves {', '.join(self.served[:SHOWN]) or 'no model'}{others}.\n"
+                "  If one of these is a checkpoint of the family, name both with --only NAME --model ID.",
                 served=self.served,
             )
         return found
@@ -136,7 +136,7 @@ class ServerSession:
         answer = request_json(f"{self.url}/v1/completions", document, Completion)
         text = answer.choices[0].text[
             : document["max_tokens"] + 1
-        ]  # one more than asked for is wrong, whatever follows
+        ]  # one token too many makes the answer wrong, so the rest is not needed
         return [token_of(self.shape.vocab, character) for character in text]
 
 
@@ -174,8 +174,8 @@ def _first_words(error: urllib.error.HTTPError) -> str:
 def _read_body(answer: http.client.HTTPResponse, url: str) -> bytes:
     """Return the body of an answer, read piece by piece.
 
-    The time-out of `urlopen` applies to each read. The check here applies it to the whole answer, so that a server
-    which sends single bytes cannot hold the check up.
+    The time-out of `urlopen` applies to each read. This function applies it to the whole answer, so that a server
+    that sends single bytes cannot block the check.
     """
     pieces, n_bytes, end = [], 0, time.monotonic() + TIMEOUT_SECONDS
     while piece := answer.read1(2**16):

@@ -64,7 +64,7 @@ class TransformersSession:
     """One loaded model."""
 
     def __init__(self, model: Any, device: str, has_beams: bool = False) -> None:
-        """Store the model. Answers of beam search are known for float32 only."""
+        """Store the model. `has_beams` adds beam search, whose correct answers are known for float32 only."""
         self.model, self.device = model, device
         self._ways: dict[str, Callable[[Prompts, int], list[list[int]]]] = {
             "one by one": self._one_by_one,
