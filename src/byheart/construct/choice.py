@@ -23,7 +23,7 @@ from byheart.process.progress import Progress, Steps
 from byheart.program.construction import Construction
 
 USUAL = "retrieval"
-_MOST_REJECT_BITS = 64  # the most that a record may contain
+_MOST_REJECT_BITS = 64  # the largest number that the record of a model may contain
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def build(
             continue
         construction = plan.emit(steps.begin("emit"))
         assert construction.memoriser.network.precision == trial.precision, (
-            f"{chosen.name} built another precision"
+            f"{chosen.name} did not build the requested precision"
         )
         refused.pop(chosen.name, None)  # it was refused only with more reject bits than fit
         choice = {"choice": explain(trial, data.task, refused)} if method == "auto" else {}
@@ -97,9 +97,7 @@ def trials(
             yield trial
         try:  # the other constructions are sized only when they are needed
             methods = candidates("auto", each, shape, options)
-        except (
-            UsageError
-        ) as error:  # no construction offers this precision for the task; the next precision may work
+        except UsageError as error:  # no construction supports this precision for the task; the next precision may be supported
             if each == wanted_precisions[-1] and not n_tried:
                 known = {field.name for each in names() for field in fields(get(each).options)}
                 unknown = next((name for name in options if name not in known), "")

@@ -18,7 +18,7 @@ from byheart.network.size import Size
 from byheart.network.transformer.architecture import Precision
 
 MOST_PLANNED = 300
-"""The most labels of a data set that is planned exactly. Beyond this, the estimate assumes random data of the same shape."""
+"""Up to this many labels, a data set is planned exactly. For more labels, the estimate assumes random data of the same shape."""
 
 
 def require_offer(method: Method, task: str, precision: Precision | None) -> None:

@@ -38,7 +38,8 @@ LABEL_DIM = 2
 SLOPE = 40.0
 """The scale β.
 
-For integers x, SiLU(βx)/β equals ReLU(x) to the last bit of float64: sigmoid(40) rounds to 1, and e^-40·x is lost.
+For integers x, SiLU(βx)/β acts like ReLU(x) in float64. For x >= 1, sigmoid(40·x) rounds to 1. For x <= -1, the value is so small
+(about x·e^-40) that it is lost when it is added to numbers near 1.
 """
 
 
@@ -49,7 +50,7 @@ def plan(
 
     Source:     Huben & Morris (2023): a head of size 1 that attends to its own token and to a zero vector computes
                 sigmoid(v·x)·(v·x) = SiLU(v·x), so a hidden layer of m neurons is m heads.
-    Assumes:    one token per sample. Token i is at i on a line.
+    Assumes:    one token per sample. Token i is the point i on a line.
     Guarantee:  the network is the piecewise linear function through the labels' points on a circle (Proposition 3 of DPC24),
                 up to rounding. The native forward pass checks every answer, and a network with a wrong answer is rejected.
     Size:       `size_of`: n heads for n tokens.
@@ -91,7 +92,7 @@ def broken_line(
 ) -> tuple[Float[np.ndarray, "n_heads dim"], Float[np.ndarray, "n_heads label_dim"]]:
     """Return heads (v_h, w_h) whose sum passes through `values` at the integers `tokens`.
 
-    One head is constant, and one changes the slope at the start of each piece: Σ_k ψ(x·W_k + b_k) V_k with ψ(x) = SiLU(βx)/β.
+    The sum is piecewise linear. One head is constant, and each other head changes the slope at the start of one piece.
     """
     order = np.argsort(tokens)
     x, y = tokens[order].astype(np.float64), values[order]

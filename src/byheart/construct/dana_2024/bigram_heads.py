@@ -4,10 +4,11 @@ They keep the system of DPC24 Theorem 1 well-conditioned.
 
 Random heads in dimension 2 distinguish pairs (a, b) only by large outputs that cancel, which float32 cannot represent. Here the
 first coordinate of a token is a value y on a line, and the second one encodes the position: x_1 = (y_a, 1), x_2 = (y_b, -1).
-With W_Qᵀ W_K = ((0, w(L+1)/2), (-w, wθ/2)) the two scores differ by w(y_a + L y_b - θ). So for large w the head attends to the
-first token if the pair's key y_a + L y_b is above the threshold θ, and to the last token otherwise. One of its two outputs is then
-a step function of the key. The other output is this step times y_a - y_b. So for pairs between two thresholds, the network is an
-affine function of y_a - y_b. This function can be made to pass through two of these pairs.
+The key of a pair is y_a + L·y_b for a constant L. A head has a threshold θ and a slope w. With
+W_Qᵀ W_K = ((0, w(L+1)/2), (-w, wθ/2)), its two scores differ by w(y_a + L·y_b - θ). So for large w the head attends to the first
+token if the key is above θ, and to the last token otherwise. One of its two outputs is then a step function of the key. The other
+output is this step times y_a - y_b. So for pairs whose keys lie between two neighbouring thresholds, the network is an affine
+function of y_a - y_b. This function can be made to pass through two of these pairs.
 """
 
 from __future__ import annotations
@@ -31,12 +32,13 @@ linear system would be dependent."""
 def bigram_heads(
     encoded: Int[np.ndarray, "n_sequences 2"], spec: AttentionOnlySpec, rng: np.random.Generator
 ) -> AttentionOnly:
-    """Return a network in dimension 2 with ⌈(T - 2)/2⌉ heads of size 2, whose outputs are still zero."""
+    """Return a network in dimension 2 with ⌈(T - 2)/2⌉ heads of size 2 for T pairs. Its outputs are still zero."""
     dtype, n_vocab = DTYPES[spec.precision], spec.n_tokens
     spacing = 2.0 / max(n_vocab - 1, 1)
     y = -1 + spacing * (np.arange(n_vocab) + rng.uniform(-JITTER, JITTER, n_vocab))
     y = y.astype(dtype).astype(np.float64)
-    # the keys of pairs with one last token span at most 2(1 + JITTER·spacing); the next last token begins half a span later
+    # the keys of pairs with the same last token span at most 2(1 + JITTER·spacing); the next last token's keys begin half a span
+    # later
     steepness = np.round(3.0 / (spacing * (1 - 2 * JITTER)))
     keys = y[encoded[:, 0]] + steepness * y[encoded[:, 1]]
     order = np.argsort(keys)
@@ -60,8 +62,8 @@ def _block_starts(lasts: Int[np.ndarray, " n_sequences"]) -> Int[np.ndarray, " n
     """Return the start of each block of pairs, in the order of their keys. There is one threshold per block.
 
     The first pair precedes the first threshold. The constant of the skip connection is chosen for this pair. Each block then has
-    two pairs. The skip connection also adds a multiple of y_b, which can be chosen for one more pair. So if T is even, one block
-    has three pairs, and the last token must change within this block.
+    two pairs. The skip connection also adds a multiple of y_b, which can be chosen for one more pair. So if the number of pairs
+    is even, one block has three pairs, and the last token must change within this block.
     """
     n_pairs = len(lasts)
     sizes = np.full(max(0, -((2 - n_pairs) // 2)), 2, dtype=np.int64)

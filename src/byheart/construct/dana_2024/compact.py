@@ -104,8 +104,9 @@ def _fit_once(
 
 
 def _logits(weights: dict[str, torch.Tensor], ids: torch.Tensor) -> torch.Tensor:
-    """Compute equations (1)-(2). Queries and keys are computed once for each last token, and tokens are averaged before W_O W_V is
-    applied.
+    """Compute the logits by equations (1)-(2) of DPC24.
+
+    Queries and keys are computed once for each last token, and tokens are averaged before W_O W_V is applied.
     """
     tokens, positions = weights["embedding.tokens"], weights["embedding.positions"]
     lasts = tokens + positions[-1]

@@ -41,15 +41,20 @@ class SequenceEncoder:
 
 @realises("DPC24-A1")
 def association_encoder(labels: Labels, n_tokens: int, dim: int) -> SequenceEncoder:
-    """Return the encoder E(t) = W_g(t), whose most likely token after sequence t is g(t), for d >= 2 and any N (Proposition
-    3)."""
+    """Return the encoder E(t) = W_g(t), whose most likely token after sequence t is the label g(t) (Proposition 3).
+
+    It exists for any dimension d >= 2 and any number of tokens.
+    """
     points = circle_points(n_tokens, dim)
     return SequenceEncoder(points, points[labels])
 
 
 @realises("DPC24-A2")
 def full_support(probabilities: Table, delta: float) -> Table:
-    """Return (π + δ)/(1 + Nδ), which has full support (Assumption 2). DPC24 section 4 smooths associations in this way."""
+    """Return (π + δ)/(1 + Nδ) for probabilities π over N tokens. The result has full support (Assumption 2).
+
+    DPC24 section 4 smooths associations in this way.
+    """
     return np.asarray((probabilities + delta) / (1 + probabilities.shape[1] * delta))
 
 
@@ -68,7 +73,7 @@ def require_full_support(probabilities: Table) -> None:
 
 
 def encoder_divergence(probabilities: Table, weights: Shares, logits: Table) -> float:
-    """Return E_t KL(π_t ‖ softmax f(t)) in nats."""
+    """Return Σ_t w_t KL(π_t ‖ softmax f(t)) in nats, for probabilities π, weights w and logits f."""
     rows, columns = np.nonzero(probabilities)
     found = divergences(rows, columns, probabilities[rows, columns], logits)
     return float(weights @ found)

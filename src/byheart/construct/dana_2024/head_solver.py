@@ -22,10 +22,11 @@ SCORE_SPREADS = (1.0, 10.0, 100.0, 1000.0)
 """Candidate scales for the attention scores. No single scale is best for all dimensions and lengths."""
 
 POOL = {"float64": 1.0, "float32": 1.6}
-"""Random heads drawn per head kept. float32 needs a selection; float64 keeps every head drawn."""
+"""The number of random heads drawn for each head that is kept. float32 needs a selection; float64 keeps every head."""
 
 PSEUDO_INVERSE = 1e-12
-"""Singular values of B below this share of the largest belong to dimensions that the encoder does not use."""
+"""A singular value of B (see `interpolate`) below this fraction of the largest one belongs to a dimension that the encoder does not
+use."""
 
 DRAWS = 5
 WELL_CONDITIONED = 1e12
@@ -54,9 +55,10 @@ def interpolate(
     Source:     DPC24 Theorem 1 with ε = 0 and γ = 0, Corollary 1; proof in Appendix A.2.
     Assumes:    distinct sequences of one length; d_h <= d.
     Guarantee:  the logits agree up to the returned residual, computed in float64 from the weights as they are stored.
-    Departs:    the skip connection is part of the solution; the paper approximates it by a head with large λ. With an unknown
-                d × d matrix B, the equation B x_S + B W_O W_V A = E is linear in (B, B W_O), and W_U = W B. Heads and their
-                scale are chosen by the condition number.
+    Departs:    the skip connection is part of the solution; the paper approximates it by a head with large λ. Let x_S be
+                the last token, W_V A the outputs of the heads (`attention_features`), and E and W the encoder. With an unknown
+                d × d matrix B, the equation B x_S + B W_O W_V A = E is linear in (B, B W_O). The unembedding is then W_U = W B.
+                Heads and their scale are chosen by the condition number.
     """
     (n_outputs, dim), seq_len = encoder.unembedding.shape, encoded.shape[1]
     n_heads = heads_needed(len(encoded), dim, head_dim, len(np.unique(encoded[:, -1])))

@@ -40,9 +40,10 @@ class LikeliestMemory:
 
     divergence          E KL(π ‖ network), measured by the native forward pass
     encoder_divergence  E KL(π ‖ encoder)
-    constant            C of Theorem 1: twice the largest difference of logits on a sequence left out, divided by ‖WE‖
+    constant            C of Theorem 1: twice the largest difference between the logits of network and encoder on a sequence
+                        left out, divided by ‖WE‖
     scale               ‖WE‖: the largest absolute value of the encoder's logits
-    gamma               γ of Theorem 1: twice the largest difference of logits on `kept`
+    gamma               γ of Theorem 1: twice the largest difference between the logits of network and encoder on `kept`
     """
 
     network: AttentionOnly
@@ -77,7 +78,7 @@ def memorise_likeliest(
     Source:     DPC24 Theorem 1. Use `best_encoder` to get the encoder of least divergence.
     Assumes:    distinct sequences of one length, weights that sum to 1, d_h <= d. The dimension d may be below N - 1.
     Guarantee:  the divergence is at most `ceiling(epsilon)`. If two rows of logits differ by at most x, the divergences of a
-                sequence under them differ by at most 2x, and the sequences left out weigh less than ε (eq. 14).
+                sequence under them differ by at most 2x, and the sequences left out have a total weight below ε (eq. 14).
     Departs:    C is computed from the network as the smallest constant that the argument allows. The paper has a fixed C.
     """
     kept = likeliest_sequences(weights, epsilon)

@@ -15,11 +15,12 @@ from byheart.records.reader import within
 
 NAME = "dana-2024"
 HEAD_DIM = 4
-"""The default d_h, unless d is smaller. At the same size, many small heads are less dependent than a few large ones."""
+"""The default head size d_h, unless the dimension d is smaller. At the same size, many small heads are less dependent than a few
+large ones."""
 
 
 def heads_needed(n_sequences: int, dim: int, head_dim: int, n_last_tokens: int | None = None) -> int:
-    """Return the least H with H·d_h + d >= T (DPC24 Theorem 1).
+    """Return the smallest number of heads H with H·d_h + d >= T (DPC24 Theorem 1).
 
     Departs: the skip connection sees only the last token. If there are fewer than d distinct last tokens, the rank of the skip
     connection is only the number of these tokens, and more heads are needed.
@@ -32,8 +33,8 @@ def heads_needed(n_sequences: int, dim: int, head_dim: int, n_last_tokens: int |
 class DanaOptions:
     """The options of `dana-2024`.
 
-    mode      `theorem`: H·d_h + d >= T, solved as one linear system; `compact`: all weights fitted, the fewest heads by
-              bisection
+    mode      `theorem`: so many heads that H·d_h + d >= T; their outputs are one linear solve. `compact`: all weights are
+              fitted, and bisection finds the fewest heads
     dim       d. Default: 2 for associations (Corollary 1), min(N - 1, T) for distributions after T contexts (Proposition 2),
               10 for compact
     head_dim  d_h. Default: d but at most 4; d for compact

@@ -46,7 +46,9 @@ def plan(
     encoded = contexts.pad(contexts.n_vocab, contexts.max_len)
     if options.mode == "compact":
         if data.task != "next-token" or ragged:
-            raise UsageError("mode compact is for next-token sequences of one length.")
+            raise UsageError(
+                "mode=compact accepts only next-token data in which all sequences have the same length.\n  Use mode=theorem."
+            )
         network, notes = _compact(targets, encoded, options, rng, progress)
     else:
         network, notes = _theorem(targets, encoded, options, data, ragged, rng)
@@ -69,7 +71,7 @@ def plan(
             Assumption(
                 "H·min(d, d_h) + min(d, L) >= T, for L last tokens",
                 shape.rank >= n_sequences,
-                f"{shape.rank} against {n_sequences} sequences",
+                f"rank {shape.rank} for {n_sequences} sequences",
             ),
         ),
         theorem_size=None if options.mode == "compact" else _theorem_size(data, network, n_sequences, n_last),
@@ -114,7 +116,7 @@ def _theorem(
             return found.network, {"mode": "theorem", **found.to_notes()}
     raise AssumptionViolated(
         f"heads of dimension {head_dim} in dimension {dim} cannot distinguish these {len(targets)} sequences in "
-        f"{options.precision} (condition {found.condition:.2g}).\n  Increase dim, or use float64.",
+        f"{options.precision} (condition number {found.condition:.2g}).\n  Increase dim, or use float64.",
         condition=found.condition,
     )
 
@@ -168,7 +170,7 @@ def _compact(
     if found is None or found.accuracy < 1:
         reached = 0.0 if found is None else found.accuracy
         raise AssumptionViolated(
-            f"the fit is right on {reached:.2%} of the sequences.\n  Use more heads, a larger dim or mode=theorem.",
+            f"the fitted network is right on only {reached:.2%} of the sequences.\n  Use more heads, a larger dim or mode=theorem.",
             accuracy=reached,
         )
     return found.network, {"mode": "compact", "evaluations": found.evaluations, "tried": tried}

@@ -1,4 +1,4 @@
-"""Tokens and contexts as numbers on a line, computed by one softmax head: the Boltzmann operator.
+"""The Boltzmann operator: one softmax head that computes a number for each token and each context.
 
 Its sharpness β is found by a search; the theorem instead computes it for the worst case. A token with value z_k in a sequence z
 receives c_k = Σ_l softmax_l(β z_k z_l) z_l. This is the derivative of log Σ_l exp(s z_l) at s = β z_k. Suppose two sequences of
@@ -143,7 +143,10 @@ def _mix(places: TokenPlaces, own: Numbers, contexts: Numbers, beta: float, angl
 def find_sharpness(
     candidates: list[TokenPlaces], samples: Indices, columns: Indices, rng: np.random.Generator
 ) -> SoftmaxIds:
-    """Try many values of β, mixtures and projections, and return the ids with the largest ratio of gap to error."""
+    """Return the ids with the largest ratio of gap to error.
+
+    The search tries many values of β, many weights of z and c in the id, and every candidate in `candidates`.
+    """
     work = candidates[0].values.size * candidates[0].values.shape[1]
     n_trials = max(_FEWEST_TRIALS, min(300, _PLACES_TO_TRY // max(1, work)))
     best: SoftmaxIds | None = None

@@ -28,7 +28,8 @@ class ContextualMapping:
     """The values of tokens and contexts on their lines, and the labels of the contexts.
 
     token_line    the map of Lemma C.2 for the distinct tokens
-    weights       the weights f of Lemma B.2, by token number, for all tokens that are counted (Lemma B.1)
+    weights       the weight φ(token) from Lemma B.2, by token number, for all tokens that are counted (Lemma B.1); φ is 0 for
+                  all other tokens
     sequence_ids  the sum Σ φ over the tokens of each sample
     context_line  the map of Lemma C.2 for the contexts. A context is (φ(token), value of the token, sequence id), or for sets
                   only the sequence id

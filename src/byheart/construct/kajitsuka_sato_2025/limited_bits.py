@@ -1,4 +1,4 @@
-"""Lemma F.1 and Theorem F.1: the same network with more but shorter weights; in float precision if they fit."""
+"""Lemma F.1 and Theorem F.1: the networks of `theorem` with more but shorter weights, which may even fit into floats."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def memorise_with_short_weights(
     else:
         plan = _plan_in_floats(data, rng, progress, options)
     fields = max(_group_sizes(plan.notes))
-    most = max(1, isqrt(data.n_samples))  # the theorem requires B in [√N]
+    most = max(1, isqrt(data.n_samples))  # the theorem requires B from 1 to √N
     is_within = fields <= fields_for(most) if options.B is None else most >= options.B
     if data.task == "next-token" and is_within:
         scale = radius_and_separation(distinct_tokens(data).separation)
@@ -130,9 +130,12 @@ def _plan_in_floats(
     reason: object = ""
 
     def attempt(limit: int) -> tuple[int, ProgramPlan | None]:
-        """Plan a network with at most `limit` fields per packed number. Return its largest group and, if all sums fit, the plan."""
+        """Plan a network with at most `limit` fields per packed number.
+
+        Return the size of its largest group and, if all sums fit, the plan.
+        """
         nonlocal reason
-        # no more bits after the binary point than the data have
+        # with one factor bit, projections have no more bits after the binary point than the data
         tuning = Tuning(plan_short_lookup(limit), factor_bits=1, attention=options.attention)
         plan = theorem_for(data)(data, np.random.default_rng(seed), progress, tuning)
         largest = max(_group_sizes(plan.notes))

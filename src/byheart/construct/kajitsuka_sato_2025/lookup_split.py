@@ -11,8 +11,8 @@ from byheart.data.shape import DataShape
 from byheart.program.lookup import LOOKUP, LookupPlan, Planner, plan_lookup
 
 Entrance = Literal["vectors", "line", "table"]
-"""How tokens enter the network. vectors: through E_in. line: ids with values on a line, and φ computed by a network. table:
-ids with φ as a column of the table (Theorem E.1)."""
+"""How tokens enter the network, and where their weights φ in the sequence id come from. vectors: through the input matrix E_in;
+a network computes φ. line: ids, as values on a line; a network computes φ. table: ids; φ is a column of the table (Theorem E.1)."""
 
 AttentionForm = Literal["uniform", "softmax", "sparse"]
 """How the sum over the sequence is computed: by uniform attention, by softmax with zero keys (eqs. 2 and 39), or through an

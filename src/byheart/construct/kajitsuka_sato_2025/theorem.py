@@ -47,7 +47,7 @@ def memorise_next_token(
 ) -> ProgramPlan:
     """Compile next-token data into E_out ∘ F2 ∘ uniform attention ∘ F1 ∘ E_in.
 
-    Source:     KS25 Theorem 4.1, in full Theorem B.1; proof in Appendix B.1.1.
+    Source:     KS25 Theorem 4.1, stated in full as Theorem B.1; proof in Appendix B.1.1.
     Assumes:    finite inputs; equal contexts carry equal labels, where a context is the last token with the multiset of
                 all tokens (with their positions, where order matters). The separation (r, δ) is computed from the data.
     Guarantee:  for every sample the output at the last token equals label + 1 exactly, over the rationals. Other inputs have no
@@ -55,10 +55,10 @@ def memorise_next_token(
     In floats:  not meant for floats; weights have thousands of bits. See `limited_bits`.
     Size:       about 2·√(N·bits) blocks with skip connections; residual width 10, hidden width at most 8.
     Departs:    feed-forward blocks are residual, as in the paper's architecture (erratum 6). One block replaces two or three
-                of the proof's plain layers, so the width is 10 instead of 14. W_O·W_V is scaled by n, so that means are sums
-                and stay dyadic (erratum 8). The proof's F is the projection of Stage I itself, which stays in its register.
-                Projections are found by search instead of being computed for the worst case; group sizes minimise the number of
-                parameters.
+                of the proof's plain layers, so the width is 10 instead of 14. W_O·W_V is scaled by n, so that means become
+                sums and all numbers stay dyadic (erratum 8). The proof's F is the projection of Stage I itself, which stays in
+                its register. Projections are found by search instead of being computed for the worst case; group sizes minimise
+                the number of parameters.
     """
     return _plan(data, rng, progress, tuning, "KS25 Theorem 4.1 (B.1 in full), repaired", theorem_4_1)
 
@@ -105,7 +105,7 @@ def memorise_token_ids(
     Guarantee:  as `memorise_next_token`.
     Size:       two numbers per vocabulary entry instead of the network F1. If the vocabulary is so large that a column has more
                 parameters than F1, the network keeps one column and F1: the smaller network is built.
-    Departs:    the paper's third embedding row is zero, and the residual stream already has that zero.
+    Departs:    the paper's third embedding row is zero. It is left out, because the residual stream already contains that zero.
     """
 
     def size(n_samples: int, seq_len: int, n_classes: int, *_: object) -> TheoremSize:

@@ -1,4 +1,4 @@
-"""String ids: one number for every sorted sequence, as a linear form in the results of the sorting rounds."""
+"""String ids: one number for every sorted sequence, which is a weighted sum of the results of the sorting rounds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from byheart.program.projection import spread_of
 
 _DRAWS_PER_RANGE = 8
-_GOOD_SPREAD = 4  # times N², which is what random numbers reach
+_GOOD_SPREAD = 4  # times N²: the ratio of range to smallest gap of N random numbers is about N²
 
 SortedCounts = tuple[tuple[Fraction, int], ...]
 """The distinct token values of a sequence, the largest first, each with its multiplicity."""
@@ -20,7 +20,10 @@ SortedCounts = tuple[tuple[Fraction, int], ...]
 
 @dataclass(frozen=True, eq=False)
 class StringIds:
-    """Integer weights of the rounds, and the id Σ_t place_weights[t] · M_t + count_weights[t] · c_t of every sequence."""
+    """Integer weights of the rounds, and the id Σ_t place_weights[t] · M_t + count_weights[t] · c_t of every sequence.
+
+    (M_t, c_t) is the result of round t (see `sorted_counts`).
+    """
 
     place_weights: tuple[int, ...]
     count_weights: tuple[int, ...]
@@ -40,8 +43,8 @@ def string_ids(sequences: Sequence[SortedCounts], rng: np.random.Generator) -> S
     """Choose weights that give different sorted sequences different ids, with large gaps relative to their range.
 
     Source:     the string id of KKM23. Random integers replace its projection lemma (reconstructed).
-    Guarantee:  different sequences have different ids. For weights uniform on [P] two given sequences collide with probability at
-                most 1/P, so P > N(N - 1)/2 suffices; usually far smaller weights work.
+    Guarantee:  different sequences have different ids. If weights are drawn uniformly from 1 to P, two given sequences collide
+                with probability at most 1/P, so P > N(N - 1)/2 suffices. Usually far smaller weights work.
     """
     n_rounds = len(sequences[0])
     distinct = list(dict.fromkeys(sequences))

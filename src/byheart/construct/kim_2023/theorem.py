@@ -48,7 +48,7 @@ from byheart.program.projection import IntegerPoints, LineMap, project_apart, ty
 
 NAME = "kim-2023"
 MODEL_WIDTH = len(LOOKUP)
-# During sorting, registers that the lookup needs later are used for other values. All are zero again when it begins.
+# During sorting, registers that the lookup needs later are used for other values. All are zero again when the lookup begins.
 LEFT, LARGEST, IS_LARGEST, STRING_ID = KEYS_HIGH, KEYS_LOW, LABELS_HIGH, ANSWER
 
 

@@ -18,7 +18,7 @@ Outputs: TypeAlias = Float[np.ndarray, "n_outputs dim"]
 Labels: TypeAlias = Int[np.ndarray, " n_inputs"]
 Matrix: TypeAlias = Float[np.ndarray, "dim dim"]
 
-EVALUATIONS = 2000  # the most evaluations of the loss in one regression
+EVALUATIONS = 2000  # the largest number of loss evaluations in one regression
 
 
 def random_embeddings(n_items: int, dim: int, rng: np.random.Generator) -> Float[np.ndarray, "n_items dim"]:
@@ -27,17 +27,23 @@ def random_embeddings(n_items: int, dim: int, rng: np.random.Generator) -> Float
 
 
 def hebbian(inputs: Inputs, outputs: Outputs, labels: Labels) -> Matrix:
-    """Return W = Σ_x u_f(x) e_xᵀ. It answers all N random pairs correctly if d² is above about 8 N ln N (reconstructed)."""
+    """Return W = Σ_x u_f(x) e_xᵀ, where f(x) is the label of x.
+
+    It answers all N random pairs correctly if d² is above about 8 N ln N (reconstructed).
+    """
     return np.asarray(outputs[labels].T @ inputs)
 
 
 def pseudo_inverse(inputs: Inputs, outputs: Outputs, labels: Labels) -> Matrix:
-    """Return W = U E⁺. If there are N <= d independent inputs, then W e_x = u_f(x) exactly."""
+    """Return W = U E⁺, where E has a column e_x for each input x, and U the column u_f(x) of its label.
+
+    If there are N <= d independent inputs, then W e_x = u_f(x) exactly.
+    """
     return np.asarray(outputs[labels].T @ np.linalg.pinv(inputs).T)
 
 
 def regression(inputs: Inputs, outputs: Outputs, labels: Labels) -> Matrix:
-    """Fit W by softmax regression from the Hebbian start.
+    """Fit W by softmax regression, starting from the Hebbian matrix.
 
     The problem is convex, and W stores about 7 times as many pairs as `hebbian`.
     """

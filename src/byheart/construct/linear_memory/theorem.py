@@ -51,9 +51,9 @@ def plan(
 
     Source:     Cabannes, Dohmatob & Bietti (2024), f(x) = argmax_y u_y·W e_x; N <= d by the pseudo-inverse W = U E⁺.
     Assumes:    one token per sample.
-    Guarantee:  with N <= d and the pseudo-inverse, W e_x = u_f(x) up to rounding, and u_y·u_y = 1 is the largest u_y'·u_y. With
-                fewer dimensions there is no guarantee in advance: the native forward pass checks every answer, and a network
-                with a wrong answer is rejected.
+    Guarantee:  with N <= d and the pseudo-inverse, W e_x = u_f(x) up to rounding. Outputs have length one, so u_y·u_y = 1
+                exceeds every other u_y'·u_y, and the argmax is the label. With fewer dimensions there is no guarantee in advance:
+                the native forward pass checks every answer, and a network with a wrong answer is rejected.
     Size:       `size_of`: 2 d² for W and the identity after it, d numbers for each token and each label.
     Departs:    each input is stored once; output vectors have length one.
     """
@@ -68,7 +68,7 @@ def plan(
     outputs = random_embeddings(targets.n_outputs, dim, rng)
     outputs /= np.linalg.norm(outputs, axis=1, keepdims=True)
     matrix = RULES[rule](inputs[tokens], outputs, targets.next_tokens)
-    # a head with a single token gives it weight 1 for any queries and keys, so they are zero
+    # a head gives a single token weight 1 for any queries and keys, so queries and keys are zero
     asked = np.zeros((1, 1, dim))
     weights = (inputs, np.zeros((1, dim)), asked, asked, matrix[None], np.eye(dim)[None], outputs)
     spec = _spec(options.precision, len(inputs), dim, len(outputs))
@@ -76,7 +76,7 @@ def plan(
     n_wrong = count_wrong(network, tokens, targets.next_tokens)
     if n_wrong:
         raise AssumptionViolated(
-            f"a {dim} × {dim} matrix by {rule} is wrong on {n_wrong} of {n_items} associations.\n"
+            f"a {dim} × {dim} matrix found by {rule} gives wrong labels for {n_wrong} of {n_items} associations.\n"
             f"  Give dim={n_items}, where the pseudo-inverse is exact, or rule=regression.",
             wrong=n_wrong,
         )

@@ -13,8 +13,8 @@ from byheart.program.blocks import TableBlock, Unit
 
 SLOPE = 128.0
 PIN_BITS = 40
-"""The pinned columns hold about 2^40. RMSNorm is then the identity as long as Σ x² < 2^(2·40)·d·2^-25. Columns hold integers
-below 2^24."""
+"""The pinned columns hold about 2^40. RMSNorm is then the identity as long as Σ x² < 2^(2·40)·d·2^-25 for the other columns
+x and width d. These columns hold integers below 2^24."""
 
 
 @dataclass(frozen=True)
@@ -110,9 +110,8 @@ def spread_units(register: str, m: int, n_folds: int, square: str) -> Iterator[U
 def table_rows(register: str, square: str, first: int, n: int, into: str) -> TableBlock:
     """Return units for the table rows `first`, `first` + 1, ....
 
-    A unit is 1 if the register holds the number of the unit's row, else 0.
-
-    [J = a] = ReLU(2aJ - J² + 1 - a²) = ReLU(1 - (J - a)²).
+    A unit is 1 if the register holds the number of the unit's row, else 0. For the register's value J and the row a, it is
+    ReLU(2aJ - J² + 1 - a²) = ReLU(1 - (J - a)²).
     """
     a = first + np.arange(n)
     return TableBlock(n, {register: 2 * a, square: -1}, 1 - a * a, {into: 1})

@@ -128,7 +128,8 @@ def compile_texts(
         layout = replace(layout, n_rows=options.rows)
         if not layout.fits:
             raise AssumptionViolated(
-                f"tables of {options.rows} rows do not fit into this network.", rows=options.rows
+                f"tables of {options.rows} rows do not fit into this network.\n  Give fewer rows, or leave them out.",
+                rows=options.rows,
             )
     starts = options.channel_starts
     if starts is not None and (
@@ -146,7 +147,8 @@ def compile_texts(
         if options.rows is None and draw % DRAWS_PER_SIZE == DRAWS_PER_SIZE - 1:
             layout = replace(layout, n_rows=layout.n_rows + max(1, layout.n_rows // 128))
     raise AssumptionViolated(
-        f"{MOST_DRAWS} hashes were drawn, and none gave tables that can be solved.", n_draws=MOST_DRAWS
+        f"{MOST_DRAWS} hashes were drawn, and none gave tables that can be solved.\n  Try another seed.",
+        n_draws=MOST_DRAWS,
     )
 
 
@@ -175,7 +177,7 @@ def _draw(
     key = (limbs * N_VALUES ** np.arange(N_LIMBS)).sum(1)
     _, first, group = np.unique(key, return_index=True, return_inverse=True)
     if (texts.following[first][group] != texts.following).any():
-        return None  # two contexts have the same limbs
+        return None  # two contexts have the same hash but different next tokens
     kept = first[stored[first]]
     labels = numbers[texts.following[kept]] - 1
     wanted = labels + (limbs[kept, 4] << FINGERPRINT_SHIFT)
@@ -184,7 +186,8 @@ def _draw(
         return None
     others = limbs[first[~stored[first]]]
     if find_known(layout, tables, others).any():
-        return None  # one context in 2^reject_bits looks like a known one, and here it is the end of a text, which would be missed
+        # one context in 2^reject_bits looks like a known one; here it is the end of a text, which the network would run past
+        return None
     llama = emit(layout, window_hash, tables, numbers, texts.bos, texts.eos)
     return CompiledTexts(llama, layout, tuple(tables.starts.tolist()), len(kept), 0)
 
@@ -240,7 +243,7 @@ def _solve_side(
 ) -> bool:
     """Choose the side words (words that detect unknown contexts) of one channel: each context's own field in them must be 0."""
     fields = fingerprints * N_FIELDS // N_VALUES
-    for field in range(N_FIELDS):  # in ascending order, because carries go upwards
+    for field in range(N_FIELDS):  # in ascending order, because carries go to higher fields
         mine = np.flatnonzero(fields == field)
         cells = spread(rows[mine], layout.side_rows) + layout.side_rows * np.arange(3)
         equations = factor(cells, 3 * layout.side_rows)
@@ -250,7 +253,7 @@ def _solve_side(
         for words in side_words:
             table = words[:, :, channel].ravel()
             table[equations.pivots] &= ~(((1 << FIELD_BITS) - 1) << low)
-            below = table[cells].sum(1) & ((1 << low) - 1)  # the sum that the lower fields leave
+            below = table[cells].sum(1) & ((1 << low) - 1)  # the sum of the lower fields
             equations.solve(below, table, low, low + FIELD_BITS)
             words[:, :, channel] = table.reshape(3, -1)
     return True

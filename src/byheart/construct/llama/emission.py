@@ -57,7 +57,7 @@ LOGIT_SCALE = 64.0
 """The right token leads by 64 nats. Sampling at temperature 1 errs with probability e^-64 per token."""
 HALF = 1 << (WORD_BITS - 1)
 WINDOWS = (-3 * HALF, -HALF, HALF, 3 * HALF)
-"""For a known context, (total - label) is one of these: an odd multiple of half of 2^23."""
+"""For a known context, (total - label) is one of these: an odd multiple of 2^22, which is half of the modulus 2^23."""
 HOLD = 1 << 19
 """Disables a threshold when it is subtracted: it exceeds any sum of three side words, so the result is negative."""
 assert 3 << (N_FIELDS * FIELD_BITS) <= HOLD

@@ -95,7 +95,7 @@ def plan(
         unknown=vocabulary.unknown,
         mode=mode,
         answer_len=answer_len,
-        max_new_tokens=positions if mode == "texts" else answer_len,  # a text ends by itself
+        max_new_tokens=positions if mode == "texts" else answer_len,  # the end token ends a text
         tokenizer_hash=hash_of(vocabulary.document.encode()),
     )
     llama = Llama(spec, compiled.llama.weights, vocabulary.document)
@@ -155,18 +155,19 @@ def _assumptions(
         Assumption(
             "equal contexts have equal continuations",
             True,
-            f"{compiled.n_stored:,} contexts stored of {len(texts.following):,}; the others end their texts",
+            f"{compiled.n_stored:,} of {len(texts.following):,} contexts stored; the others end their texts",
         ),
         Assumption(
             "no sum rounds in float32",
             True,
-            f"{conditions.n_tokens:,} of {len(texts.ids):,} tokens in exact arithmetic: the largest sum is "
-            f"{conditions.largest_sum:.3f} of 2^24 quanta, the stream's energy {conditions.stream_energy:.1e} of its bound",
+            f"{conditions.n_tokens:,} of {len(texts.ids):,} tokens run in exact arithmetic: the largest sum is "
+            f"{conditions.largest_sum:.3f} of 2^24 quanta, and the sum of squares in the residual stream is at most "
+            f"{conditions.stream_energy:.1e} of its bound",
         ),
         Assumption(
             "every head reads one token",
             True,
-            f"the next best scores {conditions.attention_margin_nats:.0f} nats less, at every distance below "
+            f"every other token scores at least {conditions.attention_margin_nats:.0f} nats less, at every distance below "
             f"{compiled.layout.shape.max_positions:,}; the largest number copied is {conditions.largest_copied:.3f} of 2^11",
         ),
         Assumption(

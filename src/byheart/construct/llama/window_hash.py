@@ -25,7 +25,7 @@ LIMB = 2047
 """The largest limb. A float16 cache stores integers up to 2^11 exactly."""
 N_VALUES = LIMB + 1
 N_LIMBS = 5
-"""Three rows, a channel and a fingerprint: 55 bits in all."""
+"""The hash has one limb for each of three rows, one for the channel and one for the fingerprint: 55 bits in all."""
 
 
 @dataclass(frozen=True, eq=False)

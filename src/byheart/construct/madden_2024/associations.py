@@ -19,7 +19,8 @@ from byheart.process.progress import Progress, report
 class Associations:
     """The output matrix that was found.
 
-    passes  evaluations of the loss on all contexts; an evaluation on some of them counts as a fraction
+    unsettled  the number of contexts whose label has a probability below `SETTLED`
+    passes     evaluations of the loss on all contexts; an evaluation on some of them counts as a fraction
     """
 
     coefficients: Float[np.ndarray, "n_neurons n_outputs"]
@@ -84,7 +85,10 @@ def associate(
 
 
 def _whitening(phi: torch.Tensor) -> torch.Tensor:
-    """Return T with (φ T)ᵀ(φ T) = n, from a Cholesky factor. A small ridge prevents division by zero for repeated neurons."""
+    """Return T with (φ T)ᵀ(φ T) = n·I for the n rows of φ, from a Cholesky factor.
+
+    A small ridge prevents division by zero for repeated neurons.
+    """
     gram = (phi.T @ phi).double().cpu() / len(phi)
     identity = torch.eye(len(gram), dtype=torch.float64)
     # with more neurons than contexts, float32 rounding exceeds the smallest ridge

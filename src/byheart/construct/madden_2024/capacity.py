@@ -114,8 +114,8 @@ def witness_corpus(shape: DecoderShape) -> Dataset:
 
     It is proved that no weights let this decoder reach the entropy of the documents.
 
-    Source:     MFT24 Theorem 1 proves that such a corpus exists, by counting dimensions. This one is explicit: the log π̂ of m
-                + 2 of its contexts is a matrix of full rank m + 2 (`excess_loss`).
+    Source:     MFT24 Theorem 1 proves that such a corpus exists, by counting dimensions. This one is explicit: for m
+                neurons, the log π̂ of m + 2 of its contexts is a matrix of full rank m + 2 (`excess_loss`).
     Assumes:    a vocabulary of at least m + 2 tokens, and contexts of at most two tokens.
     """
     size, vocab = shape.hidden_width + 2, shape.vocab

@@ -61,9 +61,10 @@ def draw_mixing(
 ) -> Decoder:
     """Draw generic embeddings and mixing weights from continuous distributions, for a decoder that has no neurons yet.
 
-    In dimension 1, embeddings and weights are those of the proofs: self-attention ⟨x, softmax(x x_t)⟩ with z, u > 0, or Σ u_t z_t.
-    In higher dimensions, embeddings, keys and queries are Gaussian; values and outputs are orthogonal. Products of Gaussian
-    matrices would be ill-conditioned, and then contexts could be so close in floats that no later layer can separate them.
+    In dimension 1, embeddings and weights are those of the proofs. Token embeddings z and position embeddings u are positive.
+    Self-attention is ⟨x, softmax(x x_t)⟩ with x = z + u, and averaging is Σ_t u_t z_t. In higher dimensions, embeddings, keys and
+    queries are Gaussian; values and outputs are orthogonal. Products of Gaussian matrices would be ill-conditioned, and then
+    contexts could be so close in floats that no later layer can separate them.
 
     Softmax to the base a is softmax of scores times ln a. The queries include that factor.
     """

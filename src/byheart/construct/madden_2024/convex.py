@@ -32,7 +32,7 @@ SCALES = (0.7, 1.0, 1.4, 2.0, 2.8)
 class Regression:
     """The state in which the regression stopped.
 
-    coefficients  V in the coordinates of the features
+    coefficients  the output matrix V for the given features
     whitened      V for features that are orthonormal over all predictions; a wider fit can start from it
     gap_nats      loss minus entropy, summed over all predictions
     reached       whether the goal was met
@@ -50,7 +50,10 @@ class Regression:
 
 
 class _Loss:
-    """The loss Σ_i c_i KL(π̂_i ‖ softmax(Q_i V)) / Σ c_i and its gradient in V, computed without an autograd graph."""
+    """The loss Σ_i c_i KL(π̂_i ‖ softmax(Q_i V)) / Σ c_i and its gradient in V, computed without an autograd graph.
+
+    Context i occurs c_i times, its next tokens have the frequencies π̂_i, and Q_i is its row of `features`.
+    """
 
     def __init__(self, features: torch.Tensor, targets: NextTokenTargets) -> None:
         device, dtype = features.device, features.dtype
@@ -149,7 +152,10 @@ def _least_squares(loss: _Loss, targets: NextTokenTargets) -> torch.Tensor:
 
 
 def _excluded_norm(loss: _Loss, point: torch.Tensor, goal: float) -> float:
-    """Return a norm below which no V' meets the goal: f(V') >= f(V) + ⟨g, V' - V⟩ >= f(V) - ⟨g, V⟩ - |g||V'|."""
+    """Return a norm below which no output matrix meets the goal.
+
+    The loss f is convex. With its gradient g at the point V, f(V') >= f(V) + ⟨g, V' - V⟩ >= f(V) - ⟨g, V⟩ - |g||V'| for every V'.
+    """
     value, gradient = loss(point)
     size = float(gradient.norm())
     return (float(value) - float((gradient * point).sum()) - goal) / size if size else float("inf")

@@ -75,7 +75,7 @@ def fit_shaped(
 
 
 class _Shaping:
-    """L-BFGS on (W, b, V) in float32, on all contexts at once."""
+    """Fit hidden weights W, bias b and output matrix V together, by L-BFGS in float32 on all contexts at once."""
 
     def __init__(self, mixed: np.ndarray, targets: NextTokenTargets, neurons: Decoder) -> None:
         def single(array: np.ndarray) -> torch.Tensor:

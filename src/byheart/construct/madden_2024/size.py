@@ -42,7 +42,9 @@ LARGEST_BASE = 16
 """The largest base of softmax. In dimension 1 scores are below 9: with a larger base only one token would have weight.
 Rounding errors grow with the logarithm of the base."""
 
-LARGEST_MARGIN = 1_000_000  # of logits; beyond some hundreds a softmax in floats puts all weight on one token
+LARGEST_MARGIN = (
+    1_000_000  # for logits; from a few hundred on, a softmax in floats puts all weight on one token
+)
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class MaddenOptions:
         if self.solver == "steps" and self.activation != "tanh":
             raise UsageError(
                 f"solver=steps needs the activation tanh, which saturates, not {self.activation}.\n"
-                "  Choose solver=random-features for it.",
+                "  Choose solver=random-features for this activation.",
                 activation=self.activation,
             )
         if self.solver == "steps" and self.hidden_width is not None:
@@ -120,7 +122,8 @@ def require_attention(kind: Kind, options: MaddenOptions) -> None:
     """Raise `UsageError` if options of attention are given to the averaging construction."""
     if kind == "averaging" and (options.skip or options.base is not None):
         raise UsageError(
-            "skip and base are options of attention, and madden-2024-averaging has none.\n  Choose method madden-2024 for them."
+            "skip and base are options of attention, which madden-2024-averaging does not have.\n"
+            "  Leave them out, or choose the method madden-2024."
         )
 
 

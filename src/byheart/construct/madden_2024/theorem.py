@@ -192,7 +192,7 @@ def _by_random_features(problem: _Problem) -> tuple[Decoder, dict[str, Any]]:
     ):  # solved up to rounding; a later check decides whether the error is too large
         return fit.network, {"solver": "random-features", **fit.to_notes()}
     raise AssumptionViolated(
-        f"{fit.network.hidden_width} random neurons do not distinguish these {len(encoded)} contexts (condition "
+        f"{fit.network.hidden_width} random neurons do not distinguish these {len(encoded)} contexts (condition number "
         f"{fit.condition:.2g}, logits off by {fit.residual:.2g}).\n  Use a larger hidden_width, another seed or another solver.",
         condition=fit.condition,
     )

@@ -41,7 +41,7 @@ def capacity(n_heads: int, n_context: int, head_dim: int) -> int:
 
 
 def heads_for(n_examples: int, n_context: int, head_dim: int) -> int:
-    """Return the least H that the theorem allows."""
+    """Return the smallest number of heads that the theorem allows."""
     step = min(n_context, head_dim) - 1
     if step < 1:
         raise AssumptionViolated(
@@ -124,7 +124,7 @@ def plan(
     found = head_features(network, x)
     if found.rank < n_examples:
         raise AssumptionViolated(
-            f"{n_heads} heads have rank {found.rank} on these {n_examples} examples.\n  Increase n_heads.",
+            f"the outputs of {n_heads} heads have only rank {found.rank} on these {n_examples} examples.\n  Increase n_heads.",
             rank=found.rank,
         )
     maps = np.linalg.lstsq(found.values, circle_points(data.n_classes)[data.labels], rcond=None)[0]

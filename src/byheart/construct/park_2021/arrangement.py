@@ -56,7 +56,7 @@ def short_direction(
         if best is not None:
             together = reduce(
                 or_, best[2], 0
-            )  # all positions, and so their differences, are multiples of its lowest bit
+            )  # all positions, and so their differences, are multiples of the lowest bit of this number
             unit = (together & -together).bit_length() - 1 if together else 0
             return best[1], [place >> unit for place in best[2]], unit
     raise AssumptionViolated(
@@ -73,7 +73,7 @@ def fold(places: Sequence[int], rng: np.random.Generator) -> tuple[list[int], li
 
     Assumes:    distinct positions from 0 up.
     Guarantee:  new positions are distinct and not negative; usually below about N²/8.
-    Departs:    PLYS21 shift the upper half down; a reflection takes one ReLU instead of two (reconstructed).
+    Departs:    PLYS21 shift the upper half down. A reflection takes one ReLU, a shift takes two (reconstructed).
     """
     mirrors: list[int] = []
     current = list(places)
@@ -177,7 +177,7 @@ def bucket_starts(places: Sequence[int], width: int) -> list[int]:
 
 @dataclass(frozen=True, eq=False)
 class Arrangement:
-    """All moves of the points, and the final place of each point: bucket number and field within the bucket.
+    """All moves of the points, and the final place of each point, which is its bucket and its field in this bucket.
 
     `segments` is empty if overlaying would not save parameters. `extent` is the range of the positions that are cut into
     buckets.

@@ -99,7 +99,8 @@ def size_of(shape: DataShape, options: NoOptions) -> Size:
     parts = expected_parts(shape)
     if parts.n_fields * field_bits > MOST_BITS:
         raise AssumptionViolated(
-            f"{NAME} would need weights of {parts.n_fields * field_bits:,} bits; sizes are estimated up to {MOST_BITS:,}.",
+            f"{NAME} would need weights of {parts.n_fields * field_bits:,} bits; sizes are estimated only up to "
+            f"{MOST_BITS:,} bits.",
             weight_bits=parts.n_fields * field_bits,
             most_bits=MOST_BITS,
         )
