@@ -1,7 +1,7 @@
 """Measure what training achieves: train many small models at once, search for capacity, and store every run.
 
-`training_set`, `families`, `layout`, `draws`, `objective`, `optimisers`, `lbfgs` and `training` are the engine: they import
-only torch, numpy and the standard library, so they run on a bare GPU machine. Everything else builds on them.
+A stack is a group of models that train together, as one batched computation. The training engine consists of `families`, `stack`,
+`trainer` and the modules that they import. It needs only torch, numpy and the standard library, so it runs on a bare GPU machine.
 
 `byheart.measure(spec)` carries out a specification. The modules of this package are its parts.
 """

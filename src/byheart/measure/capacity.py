@@ -1,8 +1,8 @@
 """Find capacity by bisection: the smallest model that memorises a data set, or the largest data set that a model memorises.
 
-A search assumes that passing is monotone: if a model passes, larger models pass too, and it also passes with fewer samples. It
-ends with a bracket: two adjacent values, one of which passed and one of which failed. Searches of many settings and seeds run in
-parallel, so that each round trains only a few stacks.
+A search assumes that passing is monotone: if a model passes, then larger models also pass, and the same model passes with fewer
+samples. A search ends with a bracket: two adjacent values, one of which passed and one of which failed. Searches of many settings
+and seeds run in parallel, so that each round trains only a few stacks.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Bracket:
 
 @dataclass(frozen=True)
 class CapacityEstimate:
-    """The combined result of the seeds of one setting.
+    """The result of one setting, combined over its seeds.
 
     `estimate` is the mean of the values that passed. `interval` is the 95% interval of this mean over seeds, or None for one
     seed. A seed whose answer is outside the range is counted in `n_open` and left out.
@@ -54,7 +54,8 @@ class CapacityEstimate:
 def bisect(n_searches: int, low: int, high: int, goal: Goal, judge: Judge) -> list[Bracket]:
     """Run `n_searches` searches at once between `low` and `high`. Each takes at most 2 + ⌈log2(high - low)⌉ runs.
 
-    Each round calls `judge` with one value of every unfinished search. The first round uses both ends.
+    The first round calls `judge` with `low` and `high` for every search. Each later round calls it with one value for every
+    unfinished search.
     """
     easy, hard = (high, low) if goal == "smallest" else (low, high)
     asked = [(search, value) for search in range(n_searches) for value in (easy, hard)]

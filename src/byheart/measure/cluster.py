@@ -1,6 +1,6 @@
 """Train runs on many machines with Ray. Workers train stacks, and only this process writes the store.
 
-A stack whose worker is lost is queued again, unless this happened too often. The other stacks continue.
+If a worker is lost, its stack is queued again, up to a limited number of times. The other stacks continue.
 """
 
 from __future__ import annotations

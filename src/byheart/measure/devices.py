@@ -51,7 +51,7 @@ def device_name(device: torch.device) -> str:
 
 
 def free_bytes(device: torch.device) -> int:
-    """Return the free memory of the device in bytes."""
+    """Return how many bytes of the device's free memory may be used."""
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else _available_memory()
     return int(free * SHARE_OF_FREE_MEMORY[device.type])
 

@@ -26,19 +26,18 @@ def _mix(bits: Tensor) -> Tensor:
 
 
 def draw_places(n_draws: int, device: torch.device | str = "cpu") -> Tensor:
-    """Return one integer for each draw of a batch, (n_draws,). `draw_rows` computes the draws from these integers.
+    """Return one fixed integer for each sample of a batch, (n_draws,). `draw_rows` turns these integers into random rows.
 
-    The integers are computed in advance, because a compiled step cannot compute them.
+    They are computed in advance, because a compiled step cannot compute them.
     """
     return (torch.arange(n_draws, dtype=torch.int64, device=device) + 1) * _GAMMA
 
 
 def draw_rows(seeds: Tensor, step: Tensor, places: Tensor, n_rows: Tensor) -> Tensor:
-    """For each model, draw the rows of its batch at `step`: (n_models, n_draws) integers, uniform between 0 and the model's number
-    of rows.
+    """Choose at random which rows of its training set each model uses at `step`. Return row numbers, (n_models, n_draws).
 
-    `seeds` and `n_rows` have shape (n_models, 1). A random 32-bit integer is multiplied by n_rows and divided by 2^32. The draws
-    are therefore not exactly uniform, but the bias is below n_rows / 2^32.
+    `seeds` and `n_rows` have shape (n_models, 1). A row number is a random 32-bit integer, multiplied by n_rows and divided by
+    2^32. Rows are therefore not exactly uniform, but the bias is below n_rows / 2^32.
     """
     stream = _mix(seeds * _GAMMA + 1)
     bits = _mix(_mix(stream + step * _GAMMA) + places)

@@ -24,10 +24,10 @@ MOST_PROBE_BYTES = 1 << 30  # larger models are not timed, because this alone wo
 
 @dataclass(frozen=True)
 class Forecast:
-    """Numbers of runs and stacks, expected memory of the largest stack, and an upper estimate of the time.
+    """The expected cost of a specification: runs, stacks, the memory of the largest stack, and an upper estimate of the time.
 
-    The time is measured on three steps of one stack per group, and assumes that no model passes early. The number of
-    runs of tuning and search depends on their results, so only upper limits are given for them.
+    A few steps of every stack are timed, and the estimate assumes that no model passes early. How many runs a search or tuning
+    takes depends on its results, so these two numbers are upper limits.
     """
 
     n_runs: int
@@ -61,7 +61,7 @@ def cost_of(
     most: int | None = None,
     overhead: int | None = None,
 ) -> Cost:
-    """Estimate the cost from a few steps of every stack."""
+    """Estimate the cost of the runs that are not in `store`, by timing a few steps of every stack."""
     stored = store.stored_keys(run.key for run in runs) if store is not None else set()
     batches = pack(
         [run for run in runs if run.key not in stored],
@@ -111,7 +111,7 @@ def forecast(
 
 
 def seconds_per_run(runs: Sequence[Run], device: torch.device, *, n_models: int) -> float:
-    """Return the time per run if `n_models` of these runs train in one stack. It is measured on a few steps of the first run."""
+    """Return the time per run if `n_models` of these runs train in one stack. A few steps are timed."""
     chosen = list(runs[:n_models])
     stack = stack_of(chosen, device)
     before = torch.get_num_threads()

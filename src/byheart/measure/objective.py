@@ -107,7 +107,7 @@ def batch_losses(stack: Stack, flat: Tensor, rows: Tensor) -> Tensor:
 def training_losses(
     stack: Stack, flat: Tensor, seeds: Tensor, step: Tensor, places: Tensor | None, reduction: Reduction
 ) -> Tensor:
-    """Return the loss that the optimiser minimises at `step`: over all samples, or over a batch that is drawn with `places`."""
+    """Return the loss that the optimiser minimises at `step`: over all samples or, if `places` is given, over a random batch."""
     if places is None:
         losses = total_losses(stack, flat)
         return losses / stack.targets.n_samples if reduction == "mean" else losses

@@ -66,7 +66,7 @@ class ParameterBlock:
         }
 
     def pack(self, weights: Sequence[Mapping[str, Tensor]]) -> Tensor:
-        """Return the flat block for these weights, padded with zeros, in their number type. `weights` are not padded."""
+        """Return the flat block that holds these unpadded weights, in their number type. Padding is filled with zeros."""
         sample = next(iter(weights[0].values()))
         flat = torch.zeros(len(weights), self.n_flat, dtype=sample.dtype)
         for model, tensors in enumerate(weights):

@@ -30,7 +30,7 @@ def share_done(progress: SweepState) -> float:
 
 
 def cells(progress: SweepState) -> list[tuple[str, str]]:
-    """Return the names and values to show. The time left is computed from the share that is done."""
+    """Return the names and values to show."""
     shown = [("runs", f"{progress.n_stored}/{progress.n_runs}")]
     moment = progress.moment
     if moment is not None:
@@ -44,7 +44,7 @@ def cells(progress: SweepState) -> list[tuple[str, str]]:
 
 
 def duration(seconds: float) -> str:
-    """Format seconds for people."""
+    """Format a number of seconds in seconds, minutes or hours."""
     if not math.isfinite(seconds):
         return "?"
     if seconds < 120:

@@ -79,7 +79,7 @@ def migrate(connection: sqlite3.Connection, upto: int = VERSION) -> None:
 def find_strange(connection: sqlite3.Connection) -> str | None:
     """Describe the first part of a store that `migrate` did not create.
 
-    A view from elsewhere may be a query that never ends, and a trigger may delete what is stored.
+    Such a part may do harm: the query of a view may never end, and a trigger may delete records.
     """
     ours, found = _own_parts(), _parts(connection)
     for name, part in ours.items():

@@ -25,7 +25,7 @@ from byheart.records.reader import read_values, within
 
 SECTIONS = ("name", "seeds", "model", "data", "training", "pass", "search", "tuning", "budget")
 MOST_RUNS = 10**6
-"""The maximum number of runs in a grid. Each is made and checked before the first is trained."""
+"""The maximum number of runs in a grid. Every run is created and checked before the first one is trained."""
 
 MOST = 2**53  # the largest whole number allowed in a specification
 
@@ -41,7 +41,7 @@ class Search:
 
     @property
     def section(self) -> str:
-        """`model` or `data`."""
+        """The section of the searched field: `model` or `data`."""
         return self.axis.partition(".")[0]
 
     @property

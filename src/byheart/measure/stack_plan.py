@@ -38,12 +38,12 @@ def pack(
     measure: Callable[[Run], int] | None = None,
     overhead: int | None = None,
 ) -> list[Batch]:
-    """Group runs that can train together into stacks, within `memory` bytes and `most` models.
+    """Group runs that can train together into stacks of at most `memory` bytes and `most` models.
 
     Models are padded to the largest of their stack, so similar sizes are grouped: the grouping minimises padded parameters plus
-    overhead. `overhead` is the fixed cost of a stack. Give it if the default of the device is far from the real cost. An example
-    is deep models with large frozen tables: their steps consist of many operations on few trained weights. A run that exceeds the
-    memory by itself still gets its own stack. If its training then fails, no other run is affected.
+    overhead. `overhead` is the fixed cost of a stack, in parameters. Give it if the device's default is far from the real cost, for
+    example for deep models with large frozen tables, whose steps consist of many operations on few trained weights. A run that
+    needs more than `memory` by itself gets its own stack. If its training then fails, no other run is affected.
     """
     measure = measure or (
         lambda run: bytes_per_model(run.model, training_set_of(run.data), run.training, device)
@@ -60,7 +60,7 @@ def pack(
             [dict(shapes) for shapes, _ in kinds], [len(same) for _, same in kinds], n_together, overhead
         ):
             members = [run for _, same in kinds[segment] for run in same]
-            # all models are padded to this one, so its memory is that of each
+            # all models are padded to the size of this one, so each takes as much memory
             heaviest = max(measure(kinds[segment][-1][1][0]), 1)
             size = max(1, min(n_together, memory // heaviest))
             for start in range(0, len(members), size):
@@ -100,7 +100,7 @@ def _segments(
     """Split a sorted list of sizes into groups of neighbours. Minimise the cost: the number of parameters with padding, plus an
     overhead for each group.
     """
-    best = [(0.0, 0)]  # for the first k sizes: their cost, and where the last group begins
+    best = [(0.0, 0)]  # entry k is for the first k sizes: their cost, and where their last group begins
     for end in range(1, len(shapes) + 1):
         widest: dict[str, tuple[int, ...]] = shapes[end - 1]
         n_models, choices = 0, []

@@ -24,7 +24,7 @@ from byheart.process.liveness import is_running, start_of
 
 LEASE_SECONDS = 300.0  # time after which a claim counts as lost, if its process cannot be checked
 BUSY_SECONDS = 60.0  # how long a writer waits for another writer
-MOST_BYTES = 2**26  # maximum size of one value of a store, or of a list of a million keys
+MOST_BYTES = 2**26  # maximum size of one value in a store; a list of a million keys fits
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -45,7 +45,7 @@ class StoreStopped(ByheartError):
 
 
 def _explain(method: Callable[Concatenate[Store, _P], _T]) -> Callable[Concatenate[Store, _P], _T]:
-    """Convert errors of SQLite to errors of byheart, which say what to do."""
+    """Convert SQLite errors that `method` raises to byheart errors, which say what to do."""
 
     @wraps(method)
     def call(self: Store, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -94,7 +94,7 @@ def _file_at(path: Path) -> tuple[int, int] | None:
 def _connect(path: Path) -> sqlite3.Connection:
     """Open a store.
 
-    SQLite makes files beside the store even for reading, so in a read-only folder it is opened without them.
+    SQLite creates files beside the store even for reading. In a read-only folder, the store is therefore opened without them.
     """
     place, is_fixed = str(path), not os.access(path.parent, os.W_OK)
     if is_fixed:

@@ -20,7 +20,7 @@ from byheart.measure.trainer import Moment, Outcome, train
 
 RENEW_SECONDS = 10.0
 WAIT_SECONDS = 0.5
-PACE_STEPS = 0.05  # number of steps of a stack that are used to measure its speed
+PACE_STEPS = 0.05  # share of a stack's steps over which its speed is measured
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ Kind = Literal["documents", "labels"]
 
 @dataclass(frozen=True)
 class Collection:
-    """A collection of texts that a paper uses, and how they are cut. `hub` is where the Hugging Face hub has them: (name, config,
+    """A collection of texts that a paper uses, and how they are cut. `hub` is their place on the Hugging Face hub: (name, config,
     split).
     """
 
@@ -75,7 +75,7 @@ COLLECTIONS = {
 
 
 def text_rows(raw: bytes, path: str | Path) -> list[dict[str, Any]]:
-    """Yield the objects of a JSON lines file. Raise `MalformedFile`, naming the line, if a line is not an object."""
+    """Return the objects of a JSON lines file. Raise `MalformedFile`, naming the line, if a line is not an object."""
     rows = []
     for number, line in enumerate(raw.split(b"\n"), start=1):
         try:

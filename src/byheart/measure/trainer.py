@@ -1,4 +1,6 @@
-"""Train a stack in rounds between records. Each model can stop early, and finished models are removed from the stack.
+"""Train a stack in rounds, and measure its models after each round.
+
+Each model can stop early, and finished models are removed from the stack.
 
 The result of a model depends only on its own configuration and seed, up to the rounding of matrix products, and not on
 the other models of the stack.

@@ -18,7 +18,7 @@ from byheart.report.growth import Crossover, Growth, GrowthCurve
 _COLOURS = (
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c564b", "#7f7f7f", "#9467bd", "#bcbd22"
 )  # fmt: skip
-# their number differs from that of the colours, so that no pair of colour and marker repeats soon
+# the numbers of markers and colours differ, so that a pair of colour and marker is used again only after many lines
 _MARKERS = "osD^v<>Ph*"
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 SUFFIXES = (".png", ".svg", ".pdf")
@@ -124,8 +124,8 @@ _LABEL_STEP = 0.033  # distance between two names, as a share of the height of t
 def draw_plan(curves: Sequence[Curve], title: str, path: Path) -> None:
     """Draw the lines of `bounds.curves` on two logarithmic axes, and save the figure. The suffix of `path` determines the format.
 
-    The name of each line is at its end. There are three kinds of models: built, promised and trained. For each kind, the line
-    that is smallest in the middle of the range is thick.
+    The name of each line is at its end. The sizes of models are of three kinds: estimates of constructions, promises of theorems,
+    and trained models. For each kind, the line that is smallest in the middle of the range is thick.
     """
     figure = new_figure(path, (9.6, 5.4))
     axes = figure.add_axes((0.07, 0.1, 0.6, 0.83))  # room for the names on the right

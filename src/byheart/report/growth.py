@@ -36,9 +36,10 @@ def random_data(shape: DataShape, seed: int) -> Dataset:
 
 @dataclass(frozen=True)
 class GrowthCurve:
-    """The sizes of one construction as points (number of samples, number of parameters including zeros): built and verified ones,
-    and estimated ones.
+    """The sizes of one construction, as points (number of samples, number of parameters including zeros).
 
+    built       the sizes of models that were built and verified
+    planned     estimated sizes
     ended       why nothing larger was built: the message of an error, or the time that the last size took
     is_refused  whether the construction refused the data
     """
@@ -105,7 +106,7 @@ def growth(
     """Build every construction that accepts such data at increasing sizes, and estimate larger sizes up to `largest`.
 
     sizes: numbers of samples to build for (default: `SIZES`). A construction is not built for more samples once it
-        has refused, or once building and verifying took `seconds`.
+        has refused the data, or once building and verifying took more than `seconds`.
     """
     tried = []
     for name in names() if methods is None else methods:

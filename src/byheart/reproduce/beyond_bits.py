@@ -1,10 +1,10 @@
 """Beyond the papers: plot memorised bits against parameters, for compiled models, for trained models, and for the limit that theory
 sets.
 
-The data are DPC24's: pairs of 50 tokens with random next tokens. A trained model memorises N (log2 C - loss / ln 2) bits, as
-in Morris et al. (2025): the bits it saves in describing every label. A compiled model memorises all N log2 C bits.
-Bits are compared per parameter. Because parameters differ in precision, the share of the stored bits that hold labels
-is shown too.
+The data are DPC24's: pairs of 50 tokens with random next tokens. N samples have labels from C classes. A trained model memorises
+N (log2 C - loss / ln 2) bits, the number of bits that it saves in describing all labels (Morris et al. 2025). A compiled model
+memorises all N log2 C bits. Bits are compared per parameter. Parameters differ in precision, so a table also shows label bits per
+stored bit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from byheart.reproduce.dana_2024 import runs
 from byheart.reproduce.observation import Observation
 from byheart.reproduce.registry import figure_of
 
-COMPILED: dict[str, tuple[fig.Style, int]] = {  # bits of a stored weight; 0 means as many as it needs
+# the style, and the bits of a stored weight; 0 means that weights have any length
+COMPILED: dict[str, tuple[fig.Style, int]] = {
     "retrieval": ("closed-form", 64),
     "dana-2024": ("fourth", 64),
     "kajitsuka-sato-2025": ("third", 0),

@@ -5,9 +5,10 @@ There are two searches. In both, models are trained by L-BFGS and pass if 99% of
 - the most samples that a small GPT memorises; a sample is a sequence of four tokens from a vocabulary of 64,
   with one of 64 random answers (6 bits);
 - the fewest heads with which DPC24's model memorises all 2,500 pairs of 50 tokens.
-All sizes of a search train at once, in one stack, because this takes a GPU no longer than one round of bisection.
-The figure also shows what Morris et al. (2025) measure: the largest number of bits N (log2 C - loss / ln 2) over all sizes of the
-data.
+
+All sizes of a search train at once, in one stack, because this takes a GPU no longer than one round of bisection. The figure also
+shows what Morris et al. (2025) measure: the largest number of bits N (log2 C - loss / ln 2) over all numbers of samples N, where
+C is the number of classes.
 """
 
 from __future__ import annotations
@@ -106,8 +107,9 @@ def data_bits(one: Observation) -> float:
 
 
 def bracket(passed: Mapping[int, bool], *, goal: str) -> Bracket:
-    """Return the result of a search. Sizes are in order, the easiest first; the result is the last size that passes before the
-    first that fails.
+    """Return the bracket of a search, given whether each size passed.
+
+    The sizes are ordered from the easiest to the hardest. The bracket holds the first size that fails and the size before it.
     """
     rungs = sorted(passed, reverse=goal == "smallest")
     good: int | None = None
@@ -208,7 +210,7 @@ def _gpt_values(
 ) -> tuple[SeedValues, SeedValues]:
     """For each width and seed, return the bits per parameter in two ways: by the search, and by the most bits saved.
 
-    The x of a width is its mean number of bits over seeds.
+    The values of a width are drawn at its mean number of bits over seeds.
     """
     recalled: list[tuple[float, float]] = []
     saved: list[tuple[float, float]] = []

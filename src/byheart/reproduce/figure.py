@@ -226,11 +226,11 @@ class Figure:
 def decide(scale: Scale, trials: Sequence[ConditionResult], missing: str = "") -> Verdict:
     """Return the verdict from all trials. Only the paper's own conditions decide, not the variations.
 
-    not settled                         one of the paper's own conditions was not tried, or the runs do not decide it; smoke
-                                        runs never decide
-    holds                               it holds under all of the paper's own conditions
-    does not hold as the paper has it   it fails under at least one of them; the verdict names the variations under which it
-                                        holds
+    not settled                         one of the paper's own conditions was not tried, or the runs do not decide the claim under
+                                        it; smoke runs never decide
+    holds                               the claim holds under all of the paper's own conditions
+    does not hold as the paper has it   the claim fails under at least one of them; the verdict names the variations under which
+                                        it holds
     """
     own = [trial for trial in trials if trial.is_own]
     if scale == "smoke":

@@ -66,7 +66,10 @@ def _trimmed(figure: Figure, one: Observation) -> Observation:
 
 
 def _identity(one: Observation) -> str:
-    """Return the part of a run's configuration that identifies it within its figure: everything except the path of the data."""
+    """Return the part of a run's configuration that identifies it within its figure.
+
+    This is everything except the version of the engine and the path and digest of the data.
+    """
     config = {name: value for name, value in one.config.items() if name != "engine"}
     config["data"] = {key: value for key, value in config["data"].items() if key not in ("path", "sha256")}
     return json.dumps(config, sort_keys=True)

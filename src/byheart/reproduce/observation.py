@@ -1,4 +1,4 @@
-"""The observation that a figure stores of a run, and a compact form for many observations.
+"""Define the observation, which is what a figure stores about a run, and convert observations to a compact form and back.
 
 An observation holds the configuration of the run and its measurements, rounded to nine digits. Figures are computed
 only from observations, so that every stored number can be computed again from the file that holds it.
@@ -20,7 +20,7 @@ from byheart.measure.trainer import has_diverged
 DIGITS = 9
 CURVE_POINTS, CURVE_DIGITS = 51, 4
 THRESHOLD = 0.01  # the share of the entropy for `first_within`, as in MFT24
-# Left out, because the seed determines them (a seed draws the data too), or the machine.
+# Left out of groups, because these depend on the seed, which also determines the data, or on the machine.
 LEFT_OUT = {"seed", "data.seed", "data.path", "data.sha256", "engine"}
 
 
@@ -163,7 +163,7 @@ def _number(value: float | None) -> float:
 
 
 def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return a configuration with dotted names."""
+    """Return a nested configuration as one flat dictionary with dotted names."""
     found: dict[str, Any] = {}
     for name, value in config.items():
         found |= (

@@ -40,9 +40,10 @@ def stored_tables(file: str = "published.json") -> dict[str, Any]:
 
 
 def dana_2024(figure: str) -> tuple[StoredAccuracy, ...]:
-    """Return the stored accuracies of DPC24:
+    """Return the accuracies that the authors of DPC24 stored for one figure.
 
-    `fig1a_fig2b`, `fig1b`, `fig2a`, `fig3` or `fig4`. `fig3` holds only the MLPs of Figure 3; its heads are those of Figure 2b.
+    `figure` is `fig1a_fig2b`, `fig1b`, `fig2a`, `fig3` or `fig4`. `fig3` has only the MLPs of Figure 3; its heads are those of
+    Figure 2b.
     """
     return tuple(
         StoredAccuracy(**row) for row in stored_tables()["dana_2024_accuracies"] if row["figure"] == figure
@@ -57,7 +58,8 @@ def madden_2024() -> tuple[StoredCapacity, ...]:
 def madden_2024_gaps() -> dict[tuple[int, int], tuple[float, float]]:
     """Return the map of MFT24: the gap of every (stories, width), in nats and as a share of the entropy.
 
-    The authors stored no numbers, so the gaps were read from the colours of their published plot, whose steps are 7% apart.
+    The authors stored no numbers, so the gaps were read from the colours of their published plot. Neighbouring colours differ by 7%
+    in the gap.
     """
     entropy = {row.n_stories: row.entropy_nats for row in madden_2024()}
     return {

@@ -1,4 +1,4 @@
-"""The figures by name.
+"""Find a figure by its name.
 
 The specifications of figures need only torch and numpy. The code that computes and draws them is imported when it is needed.
 """
@@ -10,7 +10,7 @@ from importlib import import_module
 from byheart.errors import UsageError, did_you_mean
 from byheart.reproduce.figure import Figure
 
-# Each module has a tuple FIGURES. The order is that of importance, for when time is short.
+# Each module has a tuple FIGURES. Figures are listed by importance, so that the most important come first if time is short.
 FIGURES = {
     "dana-2024-fig1a": "dana_2024.size_sweeps",
     "dana-2024-fig2b": "dana_2024.slope_law",

@@ -98,7 +98,9 @@ def try_fit(
     *,
     n_spare: int = 1,
 ) -> Fit | None:
-    """Fit the law to all values. Return None if fewer than `n_spare` values of x remain to test the fit."""
+    """Fit the law to all values. Return None if this is not possible, or if the number of distinct x does not exceed the number of
+    coefficients by at least `n_spare`.
+    """
     try:
         result = fit(*found.flat, law, cut_off=cut_off)
     except UsageError:

@@ -44,7 +44,7 @@ def note(path: Path, one: Pass) -> None:
 
 
 def read(path: Path) -> list[Pass]:
-    """Return the recorded passes, or none if the file does not exist."""
+    """Return the recorded training sessions. If the file does not exist, return an empty list."""
     if not path.is_file():
         return []
     lines = json_file.read_bytes(path).split(b"\n")
@@ -97,7 +97,7 @@ def wall_clock(passes: Sequence[Pass]) -> float:
 
 
 def in_words(passes: Sequence[Pass]) -> str:
-    """Describe the wall-clock time of all passes, by device."""
+    """Describe the wall-clock time of all training sessions, by device."""
     parts = []
     for device in dict.fromkeys(one.device for one in passes):
         mine = [one for one in passes if one.device == device]

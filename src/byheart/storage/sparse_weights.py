@@ -25,7 +25,7 @@ from byheart.network.exact.dyadic import Dyadic, SparseMatrix
 from byheart.records.refusals import corrupt
 
 FEW_BITS = 4096
-"""The limit on exponents, positive or negative, that a network of any size may have."""
+"""A network of any size may have exponents from -FEW_BITS to FEW_BITS."""
 
 UNSIGNED = ("U8", "U16", "U32")
 SIGNED = ("I8", "I16", "I32")

@@ -35,10 +35,10 @@ def check_distributions(
 ) -> Findings:
     """Run `memoriser` on every distinct context of `dataset` and compare its softmax with the next tokens in the data.
 
-    A context is right if it can be encoded, its divergence is at most `ALLOWED_DIVERGENCE`, and, if only one token follows it
-    in the data, that token is the most likely one. `holds` requires this of every context, whatever the rule. With the rule
-    `total-gap`, `fitted` is computed too: the loss exceeds the entropy by at most the share `allowed_gap`, which is at most
-    `ALLOWED_GAP`. The rule comes from the caller. A rule in the model's record is ignored.
+    A context is right if it can be encoded, its divergence is at most `ALLOWED_DIVERGENCE`, and, if only one token follows it in
+    the data, that token is the most likely one. `holds` requires this of every context, whatever the rule. With the rule
+    `total-gap`, `fitted` is computed too: whether the loss exceeds the entropy by at most the share `allowed_gap`. A value of
+    `allowed_gap` above `ALLOWED_GAP` is reduced to it. The caller chooses the rule; a rule in the model's record is ignored.
     """
     contexts = dataset.contexts()
     asked = encode_inputs(memoriser, contexts.as_sequences(), dataset.tokenizer)
@@ -76,7 +76,7 @@ def check_distributions(
 def _other_tokens(
     memoriser: Memoriser, dataset: Dataset, contexts: Contexts, asked: EncodedInputs, logits: np.ndarray
 ) -> Bool[np.ndarray, " n_asked"]:
-    """Return the contexts that are always followed by one token in the data, but for which the network prefers another token."""
+    """Return, for each encoded context, whether it has only one next token in the data and the network prefers another."""
     known = {name: index for index, name in enumerate(memoriser.label_names)}
     likeliest = logits.argmax(axis=1)
     starts, n_successors = contexts.offsets[asked.asked], np.diff(contexts.offsets)[asked.asked]

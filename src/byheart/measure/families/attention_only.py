@@ -106,8 +106,9 @@ class AttentionOnlyFamily(Family):
         return {name: uniform(generator, shape, fan_in[name]) for name, shape in shapes.items()}
 
     def tables(self, models: Sequence[ModelConfig], inputs: Inputs) -> Tables:
-        """Return the scale of attention scores for each model. If pairs of tokens are computed by table, also return the index of
-        each row in the table of pairs.
+        """Return the tokens of every row, and each model's scale of attention scores.
+
+        If all pairs of tokens are computed in one table, the first and the last tokens are returned separately.
         """
         assert inputs.tokens is not None
         tokens, form = inputs.tokens, models[0].options["form"]
@@ -177,9 +178,10 @@ def _place(weights: Weights, tables: Tables, vectors: Tensor, place: slice) -> t
 def _by_table(weights: Weights, tables: Tables, rows: Tensor | None) -> Tensor:
     """Return the residual stream (n_models, dim, n_rows) for pairs of tokens.
 
-    A softmax over two scores is a logistic function of their difference, p_h(a, b). The attention's output is
-    Σ_h p_h(a, b) (u_h(a, first) - u_h(b, last)) + u_h(b, last) with u_h = O_h V_h z: these are products of small
-    tables, without a gather per sample and head.
+    For the pair of tokens (a, b), the softmax over two scores is a logistic function of their difference. Let p_h(a, b) be its
+    value, which is the weight of token a in head h. With u_h = O_h V_h z, the output of the attention is
+    Σ_h p_h(a, b) (u_h(a, first) - u_h(b, last)) + u_h(b, last). It is computed by products of small tables, without a gather
+    for each sample and head.
     """
     n_models, _, n_vocab = weights["embedding"].shape
     n_heads, head_dim, inner = weights["query"].shape[1:]

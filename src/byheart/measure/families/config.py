@@ -46,7 +46,7 @@ class OptionField:
 
 
 def complete_model(family: Family, model: ModelConfig) -> ModelConfig:
-    """Return `model` with defaults filled in. Raise `UsageError` if it has names that the family does not know."""
+    """Return `model` with defaults filled in. Raise `UsageError` if a size or option is unknown, missing or not allowed."""
     sizes = {f.name: f.default for f in family.size_fields if f.default is not None} | dict(model.sizes)
     options = {o.name: o.choices[0] for o in family.option_fields} | dict(model.options)
     known = {f.name for f in family.size_fields} | {o.name for o in family.option_fields}

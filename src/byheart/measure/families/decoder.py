@@ -1,7 +1,7 @@
 """The one-layer decoder of MFT24: embedding, sinusoidal positions, one causal head with biases, and one hidden layer.
 
-It has no residual connection and no normalisation. With width 16, m hidden units and ω tokens, it has (m + 17)(ω +
-17) + 799 parameters.
+It has no residual connection and no normalisation. With width 16, m hidden units and a vocabulary of ω tokens, it has (m + 17)(ω
++ 17) + 799 parameters.
 
 Only the answer at the last position of a context is needed, so the head is evaluated for one query per distinct
 context. Scores are computed as (Kᵀq)·x instead of q·(Kx), and the value map is applied after averaging. The gathered
@@ -35,7 +35,7 @@ from byheart.measure.training_set import TrainingSet
 
 
 class OneLayerDecoderFamily(Family):
-    """Embedding, one causal head, one hidden layer of `hidden_width` units, logits."""
+    """A decoder with an embedding, one causal head, one hidden layer of `hidden_width` units, and logits."""
 
     name = "one-layer-decoder"
     source = "MFT24 section 7 and its code"
@@ -67,9 +67,7 @@ class OneLayerDecoderFamily(Family):
     def initial(
         self, model: ModelConfig, training_set: TrainingSet, generator: torch.Generator
     ) -> dict[str, Tensor]:
-        """Draw the framework's default initialisation: a standard normal embedding, and maps and biases uniform on
-        ±1/√fan_in.
-        """
+        """Draw weights as PyTorch does by default: a standard normal embedding, and maps and biases uniform on ±1/√fan_in."""
         shapes = self.shapes(model, training_set)
         weights = {"embedding": normal(generator, shapes["embedding"])}
         for name in ("query", "key", "value", "output", "hidden", "logits"):
@@ -89,7 +87,7 @@ class OneLayerDecoderFamily(Family):
         return frozenset({"embedding", *maps, *(f"{name}_bias" for name in maps)})
 
     def tables(self, models: Sequence[ModelConfig], inputs: Inputs) -> Tables:
-        """Return the tokens and the ends of contexts. Also return, for each model, the positional vectors for its width."""
+        """Return the tokens, the position of each context's last token, and the positional vectors for each model's width."""
         assert inputs.tokens is not None
         seq_len = inputs.tokens.shape[2]
         widest = max(model.sizes["dim"] for model in models)
@@ -125,7 +123,7 @@ class OneLayerDecoderFamily(Family):
 
 
 def sinusoids(seq_len: int, dim: int) -> Tensor:
-    """Return sines in even and cosines in odd columns, with wavelengths from 2π to 10000·2π, in float64."""
+    """Return positional vectors: sines in even and cosines in odd columns, with wavelengths from 2π to 10000·2π, in float64."""
     place = torch.arange(seq_len, dtype=torch.float64).view(-1, 1)
     pair = torch.arange(dim, dtype=torch.float64) // 2
     angle = place * torch.exp(-math.log(10000.0) * 2 * pair / dim)

@@ -29,7 +29,7 @@ SCALE = 0.02  # standard deviation of initial weights, as in GPT-2
 
 
 class SmallGPTFamily(Family):
-    """`n_layers` pre-normalised blocks. The answer is the output at the last token of each context."""
+    """A GPT with `n_layers` pre-normalised blocks. The answer is the output at the last token of each context."""
 
     name = "gpt"
     source = "Radford et al. 2019, untied embeddings"
@@ -90,7 +90,7 @@ class SmallGPTFamily(Family):
         return weights
 
     def tables(self, models: Sequence[ModelConfig], inputs: Inputs) -> Tables:
-        """Return the tokens, the ends of contexts, the causal mask, and each model's width without padding."""
+        """Return the tokens, the position of each context's last token, the causal mask, and each model's width without padding."""
         assert inputs.tokens is not None
         seq_len = inputs.tokens.shape[2]
         dims = per_model(models, "dim", inputs)

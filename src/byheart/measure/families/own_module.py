@@ -50,7 +50,7 @@ class OwnModuleFamily(Family):
     reads_first: bool
 
     def __init__(self, factory: Factory) -> None:
-        """Read the parameters and the source of the function. Raise `UsageError` if that fails."""
+        """Read the parameters and the source of `factory`. Raise `UsageError` if this is not possible."""
         self.factory = factory
         module = _module_name(factory)
         self.name = f"{module}:{getattr(factory, '__qualname__', type(factory).__qualname__)}"
@@ -160,7 +160,10 @@ def _module_name(factory: Factory) -> str:
 
 
 def _fields(factory: Factory, name: str) -> tuple[tuple[SizeField, ...], tuple[OptionField, ...]]:
-    """Return the sizes and options of a family from the parameters of a function: whole numbers, and choices between texts."""
+    """Return the sizes and options of a family, read from the parameters of a function.
+
+    Parameters that are whole numbers become sizes, and choices between texts (Literal) become options.
+    """
     try:
         parameters = inspect.signature(factory).parameters.values()
         hints = get_type_hints(

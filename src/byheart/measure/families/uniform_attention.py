@@ -28,7 +28,7 @@ SMALL = 0.02  # standard deviation of BERT-style initial weights
 
 
 class UniformAttentionFamily(Family):
-    """Token-wise residual ReLU blocks, then one averaging layer, then more blocks. The answer is the output at one token."""
+    """A model of token-wise residual ReLU blocks, one averaging layer, and more blocks. The answer is the output at one token."""
 
     name = "uniform-attention"
     source = "KS25 equation (165)"
@@ -160,7 +160,7 @@ class UniformAttentionFamily(Family):
 
 
 def _items(keys: Tensor, tokens: Tensor, spots: Tensor, is_shared: bool) -> Tables:
-    """Return each model's distinct items, padded to a common number. Also return the index of the item at every place."""
+    """Return each model's distinct items, padded to a common number. Also return the index of the item at every position."""
     n_models = keys.shape[0]
     pieces = []
     for model in range(1 if is_shared else n_models):
@@ -180,7 +180,7 @@ def _items(keys: Tensor, tokens: Tensor, spots: Tensor, is_shared: bool) -> Tabl
 
 
 def _stream(weights: Weights, tables: Tables) -> Tensor:
-    """Return E_in of every distinct item, (n_models, width, n_items)."""
+    """Return E_in applied to every distinct item, (n_models, width, n_items)."""
     if "columns" in tables:
         return bmm(weights["embed_in"], tables["columns"])
     table = weights["embedding"]

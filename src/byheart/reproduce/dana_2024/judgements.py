@@ -33,7 +33,7 @@ class Judgement:
 
 
 Judge = Callable[[Mapping[str, int], SeedValues, int], list[Judgement]]
-"""A function of the fixed sizes, the values and the vocabulary that returns a judgement."""
+"""A function that takes the fixed sizes, the measured values and the size of the vocabulary, and returns judgements."""
 
 
 def _ends(found: SeedValues) -> tuple[float, float]:

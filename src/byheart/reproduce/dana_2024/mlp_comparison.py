@@ -105,7 +105,8 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
     """Compute the accuracy of both kinds of model as a function of parameters and, for each seed, their difference at equal
     parameters.
     """
-    sides: dict[str, tuple[dana.Way, dana.Way, bool]] = {  # heads, MLPs, whether widths are the authors'
+    # how the heads and how the MLPs were trained, and whether the MLPs have the authors' widths
+    sides: dict[str, tuple[dana.Way, dana.Way, bool]] = {
         AS_DRAWN: (dana.AUGUST, dana.SEPTEMBER, True),
         EQUAL: (dana.SEPTEMBER, dana.SEPTEMBER, True),
         **{dana.LABELS[way][0]: (way, way, False) for way in WAYS},

@@ -42,7 +42,7 @@ class SizeSweep:
     values: Callable[[fig.Scale, dana.Way], tuple[int, ...]]
     judge: Judge
     own: dana.Way  # the version of the code that stored the figure's points
-    counter: Callable[[Mapping[str, Any]], str]  # the key of the numbers by way of training
+    counter: Callable[[Mapping[str, Any]], str]  # returns the counter-argument, given the figure's numbers
     stored: str  # the name of the authors' points
     n_vocab: int = runs.N_VOCAB
     epochs: int = 10

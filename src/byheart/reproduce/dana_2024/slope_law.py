@@ -38,7 +38,7 @@ WAYS: tuple[dana.Way, ...] = (
     ("as-coded", "longer"),
     ("as-coded", "longest"),
 )
-FEWER_SEEDS = 3  # the numbers of heads for 16 times the steps, at the d that were trained last
+FEWER_SEEDS = 3  # number of seeds for 16 times the steps, at those d that only the paper's scale has
 LOCAL = ((3, 7), (7, 10), (10, 13))  # ranges of d for local exponents; two values in each suffice
 
 
@@ -70,9 +70,10 @@ def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.Trainin
 class Contest:
     """The paper's comparison of a + b·d² and a + b·d³, each fitted by least squares to the slopes.
 
-    `residuals` are computed from the mean slopes. `lead` is the residual of the square law minus that of the cubic law, averaged
-    over the seeds that were run at every d, and its confidence interval. If the whole interval is above 0, the growth is cubic; if
-    it is below 0, the growth is quadratic.
+    `residuals` are the sums of squared residuals of both laws, fitted to the mean slopes. `lead` compares the laws seed by seed,
+    by the residual of the square law minus that of the cubic law. It holds the mean over the seeds that were run at every d, and
+    the ends of its confidence interval. If the whole interval is above 0, the growth is cubic. If it is below 0, the growth is
+    quadratic.
     """
 
     dims: tuple[float, ...]
@@ -282,7 +283,7 @@ def _slope(found: SeedValues) -> float | None:
 
 
 def _differences(observations: Sequence[Observation]) -> tuple[list[tuple[str, float]], int]:
-    """Return, by name, our accuracy minus each stored one, and the number of stored points."""
+    """Return the difference between our accuracy and each stored one, by name, and the number of stored points."""
     found, n_stored = [], 0
     for dim in runs.DIMS:
         stored = dana.stored_points("fig1a_fig2b", "n_heads", dim=dim)

@@ -38,14 +38,15 @@ LADDERS: dict[fig.Scale, dict[int, Ladder]] = {  # by width of the frozen table;
 }
 # the best of 0.01, 0.03 and 0.1 at N = 1000 with width 512 and at N = 1700 with width 768, and the next best
 RATE, OTHER_RATE = 0.03, 0.01
-# For the paper's likely reading. At larger rates, few blocks suffice.
+# The numbers of blocks for small and for large learning rates, under the paper's likely reading. With large rates, few
+# blocks suffice.
 BERT_BLOCKS: dict[fig.Scale, tuple[tuple[int, ...], tuple[int, ...]]] = {
     "smoke": ((1, 2), (1,)),
     "laptop": ((1, 3, 5), (1, 2)),
     "paper": ((1, 2, 3, 4, 5, 6, 8, 12, 18), (1, 2, 3, 4, 5, 6, 8)),
 }
 STACK_COST = 200_000_000  # a step has many small operations, which cost as much as updating this many weights
-# With a trained table, few numbers of blocks, since one block turns out to suffice.
+# With a trained table, only a few numbers of blocks are tried, because one block is enough.
 LEARNED: dict[fig.Scale, tuple[tuple[int, ...], tuple[int, ...]]] = {
     "smoke": ((20, 40), (1,)),
     "laptop": ((), ()),

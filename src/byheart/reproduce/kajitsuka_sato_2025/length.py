@@ -13,7 +13,7 @@ from byheart.reproduce.observation import Observation
 from byheart.reproduce.seed_values import gather, series
 from byheart.theorems import realises
 
-ASKED = 4  # the answer of the paper
+ASKED = 4  # the number of blocks that the paper found
 
 COMPILED_FROM = 10_000  # from this many tokens on, a step takes a tenth of a second and is faster compiled
 
@@ -265,7 +265,7 @@ def _trial(one: Observation) -> tuple[int, float, int]:
 def _shared_trials(
     observations: Sequence[Observation], lengths: Sequence[int]
 ) -> set[tuple[int, float, int]]:
-    """Return those trials that were made for every length.
+    """Return those trials (number of blocks, learning rate, seed) that were made for every length.
 
     There are fewer trials for long sequences, so using all trials would favour short ones.
     """

@@ -111,9 +111,9 @@ def _steps(mean: dict[tuple[int, int], tuple[float, float]]) -> dict[str, tuple[
 
 
 def same_share(first: tuple[int, int], second: tuple[int, int]) -> float:
-    """Compare two shares, each given as (good, all), with Fisher's exact test.
+    """Compare two shares, each given as (good, all), with Fisher's exact test, and return its p-value.
 
-    If the true shares were equal, some tables would be at most as likely as this one. Return their total probability.
+    The p-value is the total probability, for equal true shares, of all tables that are at most as likely as this one.
     """
     good, n = first[0] + second[0], first[1] + second[1]
 
@@ -261,8 +261,8 @@ def mean_gaps(found: Sequence[TrainedCell]) -> dict[tuple[int, int], tuple[float
 
 
 def falls(mean: dict[tuple[int, int], tuple[float, float]], *, along: str) -> tuple[int, int]:
-    """Compare the gaps of neighbouring cells. Return for how many pairs they are in the order that the paper claims, and how many
-    pairs were compared.
+    """Compare the gaps of neighbouring cells. Return how many pairs are in the order that the paper claims, and how many pairs were
+    compared.
     """
     axis = 1 if along == "width" else 0
     groups: dict[int, list[tuple[int, int]]] = {}

@@ -1,5 +1,5 @@
-"""MFT24's subsets of stories. Models were trained on each subset. The construction (the closed form) was also built on some
-subsets.
+"""Describe MFT24's subsets of stories. Models are trained on each subset, and the construction (the closed form) is built on some
+of them.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def gather_facts(scale: Scale, observations: Sequence[Observation], samples: Sam
 
 
 def cells(observations: Sequence[Observation], facts: Facts) -> list[TrainedCell]:
-    """Return every observation as a cell, by number of stories, seed and width."""
+    """Return every observation as a cell, sorted by number of stories, seed and width."""
     rows: list[dict[str, Any]] = facts["subsets"]
     subsets = {(row["n_stories"], row["seed"]): Subset(**row) for row in rows}
     found = [
