@@ -18,8 +18,8 @@ from byheart.errors import DataError, UsageError
 from byheart.records.vocabulary import LabelType
 
 MOST_GAPS, FEW_IDS = 64, 1 << 20
-"""If the ids leave larger gaps, the distinct ids are renumbered to save memory, and an `IdTokenizer` stores the
-original ids.
+"""If the vocabulary size (the largest id plus one) exceeds `MOST_GAPS * n_tokens + FEW_IDS`, the distinct ids are renumbered
+to save memory. An `IdTokenizer` then stores the original ids.
 """
 
 

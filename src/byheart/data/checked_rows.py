@@ -45,7 +45,8 @@ def checked_content(
 ) -> Content:
     """Return the content of the valid rows, and report the others to `check`.
 
-    empty_text_is_label: whether an empty text is a valid label unless a rule says otherwise. None and NaN are never labels.
+    empty_text_is_label: if True, an empty text is a valid label, unless the rule `empty_labels` is given. None and NaN are never
+        labels.
     input_cell, label_cell: functions that turn the cell of a row into an input or a label.
     """
     malformed = np.fromiter((isinstance(cell, MalformedRow) for cell in inputs), bool, len(inputs))
@@ -98,7 +99,7 @@ def checked_arrays(content: Content, check: RowCheck, known: Known = NOTHING) ->
 
 
 def _standing_rows(content: Content | None, standing: Rows, check: RowCheck, known: Known) -> Content:
-    """Return which of the valid rows are not too long."""
+    """Return the content of the valid rows that are not too long. Raise `DataError` if there are none."""
     if content is not None and isinstance(content.inputs, TokenSequences):
         standing = standing & ~check.settle_lengths(content.inputs, standing)
     if content is None or not standing.any():

@@ -30,7 +30,7 @@ A document of 1,025 tokens has a ratio of 512.
 """
 
 BYTES_WRITTEN = 32
-"""For each token of each context, filled up to the longest: what a compilation with its check holds at once, as measured."""
+"""Peak memory of a compilation and its check, in bytes per token, if all contexts are padded to the longest (measured)."""
 
 
 @realises("MFT24-eq1")

@@ -119,7 +119,7 @@ class Dataset(Content):
             )
         if self.rows is not None and self.rows.size != self.n_samples:
             raise UsageError(
-                f"{self.rows.size} row numbers for {self.n_samples} samples.",
+                f"got {self.rows.size} row numbers for {self.n_samples} samples; give one per sample.",
                 n_rows=self.rows.size,
                 n_samples=self.n_samples,
             )
@@ -444,8 +444,8 @@ class Dataset(Content):
         delimiter: str | None = None,
         encoding: str | None = None,
     ) -> Dataset:
-        """Make a data set of documents (task `distribution`) from a list of texts, a .txt (one per line) or the
-        column `text` of a table.
+        """Make a data set of documents (task `distribution`) from a list of texts, a .txt file with one document per line, or
+        the column `text` of a table.
         """
         content = read_documents(
             source, tokenizer=tokenizer, input=input, delimiter=delimiter, encoding=encoding
@@ -491,9 +491,7 @@ class Dataset(Content):
         label_names: Sequence[str] | None = None,
         **rules: Unpack[RowOptions],
     ) -> Dataset:
-        """Read an .npz file with two arrays: `inputs`, of vectors (N, n, d), floats (N, d) or ids (N, n), and `labels`, (N,) or (N,
-        n).
-        """
+        """Read an .npz file with two arrays, `inputs` and `labels`. `from_arrays` describes their shapes."""
         how: dict[str, Any] = {"task": task, "ordered": ordered, "label_names": label_names}
         return cls._read(path, "npz", on_conflict=on_conflict, **how, **rules)
 

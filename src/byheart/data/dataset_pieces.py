@@ -68,7 +68,7 @@ class DatasetPieces:
     label_counts: tuple[int, ...]
     n_contexts: int | None = None
     label_type: LabelType = "text"
-    left_out: ClassVar[Mapping[str, int]] = {}  # no rule may be given
+    left_out: ClassVar[Mapping[str, int]] = {}  # rules that leave out rows are not available here
 
     @property
     def n_samples(self) -> int:
@@ -123,7 +123,7 @@ class DatasetPieces:
         return TokensInPlace(cells // self.seq_len, cells % self.seq_len, last.size)
 
     def _offsets(self) -> Iterator[np.ndarray]:
-        """Return the offsets of all sequences in the whole data set."""
+        """Yield the offsets of all sequences in the whole data set: first 0, then one array per piece."""
         last = np.zeros(1, dtype=np.int64)
         yield last
         for piece in self.pieces():

@@ -3,10 +3,10 @@
 A fingerprint is a 128-bit hash of a context. The fingerprints of every piece are sorted into partitions by their
 first bits. Equal contexts are therefore in the same partition, and partitions can be examined one at a time.
 
-To compute a fingerprint, every token is hashed to a word, and the words of a context are mixed and added up, twice
-with different salts. Contexts with equal sums are assumed to be equal. Among N contexts, two different ones have
-equal sums with a probability of about N² · 2^-129. Results that depend on this are verified later by running the
-model on every sample.
+To compute a fingerprint, every token is hashed to a 64-bit word, and the words of a context are mixed and added up.
+This is done twice, with different salts. Contexts with equal fingerprints are assumed to be equal. Among N contexts,
+two different ones have equal fingerprints with a probability of about N² · 2^-129. Results that depend on this are
+verified later by running the model on every sample.
 """
 
 from __future__ import annotations

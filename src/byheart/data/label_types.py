@@ -25,7 +25,7 @@ _KINDS: tuple[tuple[LabelType, tuple[type, ...]], ...] = (
 
 
 def type_of_labels(labels: Iterable[Any]) -> LabelType:
-    """Return the type that all labels, or the items of lists of labels, have in common; `text` if they differ."""
+    """Return the type of all labels, or `text` if their types differ. If a label is a list, the types of its items count."""
     found = {_type_of(item) for label in labels for item in _items(label)}
     return found.pop() if len(found) == 1 else "text"
 

@@ -20,7 +20,9 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _BLOCK_WORDS = 1 << 22  # rows are hashed in blocks, to limit the additional memory
 
 LONG_ROWS = 64
-"""Words of a row, on average, from which copying row by row is faster than copying word by word, and takes no indices."""
+"""If rows have at least this many words on average, they are copied row by row. For such rows, this is faster than copying word
+by word, and it needs no array of indices.
+"""
 
 
 def group_rows(words: Words, offsets: Offsets) -> RowIds:
@@ -136,7 +138,7 @@ def _row_hashes(words: Words, offsets: Offsets) -> UInt64[np.ndarray, " n_rows"]
 
 
 def mix(words: UInt64[np.ndarray, "*shape"]) -> UInt64[np.ndarray, "*shape"]:
-    """Mix the bits of each word with the finaliser of splitmix64, so that sums of words are equal only by chance."""
+    """Mix the bits of each word with the finaliser of splitmix64, so that sums of different words are equal only by chance."""
     with np.errstate(over="ignore"):
         mixed = words + _GOLDEN
         mixed ^= mixed >> np.uint64(30)
@@ -148,7 +150,7 @@ def mix(words: UInt64[np.ndarray, "*shape"]) -> UInt64[np.ndarray, "*shape"]:
 
 
 def _rows_equal(words: Words, offsets: Offsets, left: Pairs, right: Pairs) -> bool:
-    """For every k, return whether row left[k] equals row right[k]."""
+    """Return whether row left[k] equals row right[k] for every k."""
     lengths = np.diff(offsets)
     if not np.array_equal(lengths[left], lengths[right]):
         return False

@@ -21,7 +21,7 @@ from byheart.records.vocabulary import EmptyLabels, RowRule
 
 SHOWN_ROWS = 5
 MOSTLY_PADDING = 8
-"""Long rows are refused only if padding makes the table more than this many times as large as its tokens."""
+"""The memory of a padded table is limited only if the table is more than this many times as large as its tokens."""
 
 LONGEST = 2**14
 """The number of tokens that a row may have if `max_tokens` is not given."""
@@ -53,7 +53,8 @@ class Fault:
 
     option  the option of a reader that decides about these rows; `remedies` are its possible values
     what    what is wrong with these rows
-    rows    the first of these rows
+    rows    the numbers (from 1) of the first few of these rows
+    n_rows  the number of these rows
     error   the error to raise if this is the only kind of fault
     """
 

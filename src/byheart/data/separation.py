@@ -28,7 +28,7 @@ _SLACK = 1e-9
 _TOP = 500  # coordinates are scaled so that the largest is near 2^500: its square is far from overflow ...
 _FLOOR = 2.0**-480  # ... and differences above this one have squares far from underflow
 _FLUSH = 2.0**-520  # ... and values below this one can be taken as zero compared with such a difference
-_SAMPLE = 20_000  # number of tokens whose closest pair limits the search among all tokens
+_SAMPLE = 20_000  # the closest pair among this many random tokens limits the search among all tokens
 
 
 @realises("KS25-A4.1", "KS25-A A.1")

@@ -15,7 +15,7 @@ from byheart.errors import DataError, NonFiniteInput, UsageError
 from byheart.process.memory_limit import require_memory
 
 MAX_VOCAB = 2**53
-_MOSTLY_PADDING = 8  # a padded table that is this many times as large as its tokens
+_MOSTLY_PADDING = 8  # the memory of a padded table is limited if it is more than this many times its tokens
 
 
 def freeze(array: np.ndarray, dtype: type) -> np.ndarray:

@@ -27,7 +27,7 @@ from byheart.records.refusals import corrupt
 NEEDED = ("n_samples", "seq_len", "n_classes")
 COUNTS = (*NEEDED, "vocab", "dim", "n_contexts", "n_sequences", "n_labels", "n_last_tokens")
 _MANY = 200
-"""From this many bits on, the number of possible sequences is treated as unlimited."""
+"""If a sequence takes more than this many bits, the number of possible sequences is treated as unlimited."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ class DataShape:
             return sum(comb(vocab + n - 1, n) for n in lengths)
         return sum(
             vocab * comb(vocab + n - 2, n - 1) for n in lengths
-        )  # contexts are a token with the multiset of the others
+        )  # a context is one token and the multiset of the others
 
     @property
     def has_positions(self) -> bool:

@@ -20,8 +20,10 @@ from byheart.process.memory_limit import require_memory
 BYTES_PER_CELL = 120
 """Bytes of memory per cell: the Python object, its entry in a list, and one copy."""
 
-SMALL_FILE, FEW_ROWS, MANY_ROWS = 2**24, 512, 2**16  # number of rows of a Parquet file to read at a time
-USUAL_GROWTH, SMALL_TABLE = 100, 2**27  # a Parquet file that expands by a larger factor must be small
+SMALL_FILE, FEW_ROWS, MANY_ROWS = 2**24, 512, 2**16
+"""A Parquet file below `SMALL_FILE` bytes is read `FEW_ROWS` rows at a time, and a larger one `MANY_ROWS` rows at a time."""
+USUAL_GROWTH, SMALL_TABLE = 100, 2**27
+"""A Parquet file may expand to `USUAL_GROWTH` times its size or to `SMALL_TABLE` bytes, whichever is larger."""
 
 MAX_CELL_CHARACTERS = 2**31 - 1
 DELIMITERS = (",", ";", "\t", "|")

@@ -1,6 +1,6 @@
 """Check a `tokenizer.json` and keep only the parts that are used.
 
-This is done before passing it to the package `tokenizers`, which may abort on a bad file.
+This is done before the file is passed to the package `tokenizers`, which may abort on a bad file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def used_part(document: str) -> str:
     for part in ("normalizer", "pre_tokenizer", "decoder"):
         if _growth(found.get(part)) > MOST_GROWTH:
             raise _refuse(
-                f"the Replace rules of its {part} may turn one character into more than {MOST_GROWTH}"
+                f"the Replace rules of its {part} may turn one character into more than {MOST_GROWTH} characters"
             )
     ids: dict[int, str] = {}
     for token, number in _tokens(found):
@@ -71,7 +71,7 @@ def _growth(part: object) -> int:
 
 
 def _tokens(document: dict[str, Any]) -> Iterator[tuple[str, object]]:
-    """Return the id of every token. In a unigram model, the id is the position in the list."""
+    """Yield every token with its id. In a unigram model, the id is the position in the list."""
     vocabulary = document["model"].get("vocab")
     if isinstance(vocabulary, dict):
         yield from vocabulary.items()

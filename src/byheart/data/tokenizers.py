@@ -23,7 +23,7 @@ from byheart.process.memory_limit import require_memory
 WORD_PUNCT = re.compile(r"\w+|[^\w\s]+")
 
 _MEMORY_PER_BYTE = 40  # memory per byte: the text, its JSON, and the tables that the package builds
-# a file whose ids leave larger gaps is refused, because the gaps would only take memory
+# a file with more ids than _MOST_IDS_PER_TOKEN * n_tokens + _FEW_IDS is refused, because unused ids only take memory
 _MOST_IDS_PER_TOKEN, _FEW_IDS = 64, 1 << 20
 _TEXTS_PER_QUESTION = 4096
 
@@ -291,7 +291,8 @@ class FileTokenizer(Tokenizer):
         n_ids = max(table.values(), default=-1) + 1
         if n_ids > _MOST_IDS_PER_TOKEN * len(table) + _FEW_IDS:
             raise MalformedFile(
-                f"its largest token id is {n_ids - 1}, but it has only {len(table)} tokens.",
+                f"its largest token id is {n_ids - 1}, but it has only {len(table)} tokens.\n"
+                "  Use a file whose ids have smaller gaps between them.",
                 n_tokens=len(table),
             )
         words = [""] * n_ids
