@@ -55,7 +55,7 @@ class Row(JsonRecord):
 
     state      memorised: built, and every sample verified. refused: not built, for the `reason` given.
                wrong: built, but wrong on some sample, which is a bug of byheart.
-    options    the options that `compile` chose itself, such as the reject bits of retrieval
+    options    the options that `compile` chose itself, such as `reject_bits` of retrieval
     planned    the estimated size for data of this shape; None if the construction does not apply
     floors     lower bounds for networks of this precision; each says whether it holds for these data or for some data
                of this shape
@@ -126,7 +126,7 @@ def compare(
 
     data: a `Dataset`, or anything that `compile` accepts.
     methods: names of constructions; by default, all of them.
-    precision: the precision of every construction; by default, the first that each offers.
+    precision: the precision of every construction; by default, each construction has the first precision that it offers.
     most_parameters: a construction that would have more parameters (including zeros) is not built.
     """
     data = dataset_of(data)

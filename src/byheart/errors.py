@@ -137,7 +137,7 @@ class InexactWeights(ByheartError):
 
 
 NO_MEMORY = ("can't allocate memory", "failed to map segment")
-"""The messages for lack of memory: of a RuntimeError in torch, and of an ImportError while a library is loaded."""
+"""Parts of messages that report a lack of memory: in a RuntimeError of torch, and in an ImportError while a library is loaded."""
 
 UNWRITABLE = (ENOSPC, EFBIG, EIO, EBADF)
 """The error numbers of writing to a full disk, a broken device or a closed standard output."""

@@ -174,8 +174,9 @@ class Model:
     def trace(self, text: str) -> Trace:
         """Trace a question through the network: return the residual stream before the first layer and after every layer.
 
-        Registers have the names of the compiled program: `trace.values("x")`, `trace.state(layer)`. This works for `retrieval`
-        and the other networks of the KS25 family, and for `llama`. For `llama`, the generated answer is traced too.
+        Parts of the residual stream have the names of the registers of the compiled program: `trace.values("x")` and
+        `trace.state(layer)` use these names. This works for `retrieval` and the other networks of the KS25 family, and for
+        `llama`. For `llama`, the generated answer is traced too.
         """
         from byheart.inspect.trace import trace
 
@@ -248,7 +249,7 @@ class Model:
 
     @property
     def precision(self) -> str:
-        """`exact`, `float64` or `float32`."""
+        """The number type of the weights, such as `exact`, `float64` or `float32`."""
         return self.network.precision
 
     @cached_property
@@ -300,7 +301,7 @@ class Model:
         return None if self.label_bits is None else self.size.bits_per_stored_bit(self.label_bits)
 
     def _recorded(self, name: str) -> float | None:
-        """Return a number from the record about its data set."""
+        """Return a number about the data set from the model's record, or None if it is not recorded."""
         dataset = self.record.get("dataset")
         number = dataset.get(name) if isinstance(dataset, Mapping) else None
         if number is None or (isinstance(number, int | float) and abs(number) < 2.0**1000):

@@ -138,7 +138,9 @@ def _verified(
     sample: int | None = None,
     remedy: str = "",
 ) -> Model:
-    """Verify every sample and return the model."""
+    """Return the model with its certificate, after verifying every sample or only `sample` of them. Without `check`, verify
+    nothing.
+    """
     record = construction.record(data, {**choice, "versions": versions("numpy")})
     model = Model(construction.memoriser, record, None)
     if not check:

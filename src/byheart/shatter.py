@@ -71,7 +71,8 @@ def shatter(
     construction = get(method)
     if "exact" not in construction.precisions or "next-token" not in construction.tasks:
         raise UsageError(
-            f"{method} does not build exact networks for one label per sequence; shatter needs both.",
+            f"{method} does not build networks in exact arithmetic for the task next-token, which shatter needs.\n"
+            "  Choose another construction; `byheart methods --task next-token --precision exact` lists them.",
             method=method,
         )
     began = time.perf_counter()

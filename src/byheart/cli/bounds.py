@@ -13,7 +13,7 @@ import click
 from byheart.cli.options import PATH, WholeNumber, output_options, reading_choices, reading_options
 from byheart.cli.output import count, echo_json, say, show_pairs, show_table
 from byheart.cli.summary import show_refused
-from byheart.errors import UsageError
+from byheart.errors import UsageError, amount
 
 if TYPE_CHECKING:
     from byheart.bounds import Bound, BoundTable, Capacity, DataShape
@@ -30,7 +30,7 @@ SIZES = ("n_samples", "seq_len", "n_classes", "vocab", "dim", "radius", "separat
     "--seq-len", type=WholeNumber(), metavar="n", help="Number of tokens per sequence (default: 1)."
 )
 @click.option(
-    "--classes", "n_classes", type=WholeNumber(), metavar="C", help="Number of labels (default: 2)."
+    "--classes", "n_classes", type=WholeNumber(), metavar="C", help="Number of different labels (default: 2)."
 )
 @click.option("--vocab", type=WholeNumber(), metavar="V", help="Number of token ids.")
 @click.option("--dim", type=WholeNumber(), metavar="d", help="Dimension of tokens that are vectors.")
@@ -118,7 +118,8 @@ def _show_capacity(capacity: Capacity, path: Path) -> None:
     architecture = capacity.architecture
     say(f"{path}: {architecture.family} {architecture.kind}, {architecture.parameters:,} parameters\n")
     show_pairs([(part.name, f"{part.parameters:,}") for part in architecture.parts])
-    say(f"\n  Facts of {capacity.value_bits} bits, {capacity.bits_per_parameter} bits per parameter:\n")
+    bits, n_bits = amount(capacity.value_bits, "bit"), capacity.bits_per_parameter
+    say(f"\n  Capacity for facts of {bits} each, with {n_bits} bits per parameter:\n")
     _show_bounds(capacity.bounds)
     say()
     show_table(

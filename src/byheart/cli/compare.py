@@ -37,9 +37,9 @@ FIGURE_SECONDS = 5.0
 @click.option(
     "--methods", metavar="NAMES", help="Constructions to compare, separated by commas (default: all)."
 )
-@precision_option("what each offers first")
+@precision_option("each construction's own")
 @seed_option
-@figure_option("how sizes grow with random data of this shape")
+@figure_option("how sizes grow with the number of samples, for random data of this shape")
 @reading_options
 @threads_option
 @output_options

@@ -173,7 +173,9 @@ def _shard_options(
             )
         return None
     if method != "retrieval" or recite or work is None:
-        raise UsageError("--shards needs --method retrieval and --work DIR, and does not go with --recite.")
+        raise UsageError(
+            "--shards needs --method retrieval and --work DIR, and cannot be combined with --recite."
+        )
     from byheart.process.task_runner import Workers
 
     return {"n_shards": shards, "work": work, "sample": sample, "workers": Workers(workers, cluster)}

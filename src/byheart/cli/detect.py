@@ -46,4 +46,4 @@ def command(folder: Path, most: int, as_json: bool) -> None:
     if len(contexts) > most:
         say(f"\n  and {count(len(contexts) - most)} more (--most, --json)")
     for fault in memory.faults[:5]:
-        say(f"  not as a graft is: {fault}")
+        say(f"  fault: {fault}")

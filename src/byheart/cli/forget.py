@@ -26,11 +26,11 @@ from byheart.errors import UsageError
 @threads_option
 @output_options
 def command(folder: Path, data: Path, keys: tuple[str, ...], output: Path, as_json: bool) -> None:
-    """Compile DATA without some facts, using the seed, shape and hash of the Llama in DIR, and compare the weights.
+    """Compile DATA without some facts, with the seed, shape and hash function of the Llama in DIR, and compare the weights.
 
     DIR holds all facts of DATA, and the new model holds all but the given ones. Such a pair, whose differences are
-    known, can test methods that edit models or make them unlearn. If DIR is a graft (`byheart graft`), the units of
-    the given facts are set to zero, and every other weight stays as it is.
+    known, can test methods that edit models or make them unlearn. If DIR is a graft (`byheart graft`), the hidden
+    units that hold the given facts are set to zero instead.
     """
     if (folder / "graft.json").is_file():
         from byheart.cli.graft_checks import forget_of_graft

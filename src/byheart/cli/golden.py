@@ -162,7 +162,7 @@ def _engine(
     if (model is not None and len(only) != 1) or not served:
         raise UsageError(
             f"{name} serves {', '.join(server.served) or 'no model'}; no checkpoint has such a name.\n"
-            "  Say which checkpoint it serves with --only NAME --model ID.",
+            "  Give the checkpoint with --only NAME, and its name on the server with --model ID.",
             served=server.served,
         )
     return server, served

@@ -48,11 +48,12 @@ def verify_graft_folder(
     ]
     if found.text is not None:
         seen = found.text
+        differing, beyond = count(seen.other_argmax), count(seen.beyond_noise)
         lines += [
             ("other text", f"{count(seen.positions)} positions, {count(seen.equal_bits)} with equal bits"),
             (
                 "",
-                f"argmax differs at {count(seen.other_argmax)}, at {count(seen.beyond_noise)} beyond the host's own noise",
+                f"argmax differs at {differing} positions, of which {beyond} are beyond the host's own noise",
             ),
             (
                 "",
@@ -102,7 +103,7 @@ def inspect_graft(folder: Path, facts: Sequence[str], as_json: bool) -> None:
             echo_json({"path": str(folder), "record": record})
         else:
             say(
-                f"{folder}: a graft (said by its record; `byheart detect` and `verify --host` read the weights)\n"
+                f"{folder}: a graft, according to its record (`byheart detect` and `byheart verify --host` read the weights)\n"
             )
             show_pairs(
                 [(str(name), str(value)) for name, value in record.items() if not isinstance(value, dict)]

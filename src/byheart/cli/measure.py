@@ -110,11 +110,12 @@ def _show_forecast(specification: Specification, expected: Forecast, as_json: bo
     if as_json:
         echo_json({"name": specification.name, **asdict(expected)})
         return
+    members = "one model each" if _own_families(specification) else "models that are trained together"
     pairs = [
         ("name", specification.name),
         ("runs", f"{count(expected.n_runs)}, of which {count(expected.n_stored)} are stored"),
-        ("stacks", f"{count(expected.n_stacks)}{', of one model each' if _own_families(specification) else ''}"),
-        ("memory", f"{_gib(expected.largest_stack_bytes)} for the largest stack; {_gib(expected.available_bytes)} to plan with"),
+        ("stacks", f"{count(expected.n_stacks)} (groups of {members})"),
+        ("memory", f"{_gib(expected.largest_stack_bytes)} for the largest stack; {_gib(expected.available_bytes)} available"),
         ("time", f"{duration(expected.seconds)} at most on {expected.device}, less if models reach the target early"),
     ]  # fmt: skip
     if expected.n_search_runs is not None:
@@ -159,7 +160,7 @@ def _show(specification: Specification, measurement: Measurement, as_json: bool)
     for family in _own_families(specification):
         say(f"{family} is your own module, so its models are trained one at a time.\n")
     if measurement.rule is not None:
-        say(f"passes: {measurement.rule}\n")
+        say(f"A run passes if {measurement.rule}.\n")
     if measurement.capacities:
         _show_capacities(specification, measurement)
         return

@@ -24,8 +24,7 @@ KINDS = {"estimate": "estimate", "theorem": "promised", "trained": "trained", "f
 def command(
     facts: int, value_bits: int, vocab: int, seq_len: int, figure: Path | None, as_json: bool
 ) -> None:
-    """Show how large a model for N facts would be, by our estimates, by theorems, by models that were trained, and by
-    lower bounds.
+    """Show how large a model for N facts would be, according to our estimates, theorems, trained models and lower bounds.
 
     A fact is an ordered sequence of tokens with one of 2^value-bits values.
     """
@@ -56,8 +55,8 @@ def command(
             for row in rows
         ]
     show_table(("", "bits/stored bit", "weights", "parameters"), lines, numbers=(1, 3), first_width=34)
-    say("\n  estimate: what byheart would probably build; promised: by a theorem;")
-    say("  trained: as was measured; worst case: what some facts of this shape need.")
+    say("\n  estimate: what byheart would probably build; promised: what a theorem guarantees;")
+    say("  trained: what was measured; worst case: what some facts of this shape need.")
     share = float(STATIC_FUNCTION_BITS_PER_STORED_BIT)
     say(f"  A static function outside a network holds {share} bits for each stored bit.\n")
     show_pairs([(row.name, row.note) for row in found.rows if row.note and row.kind == "trained"])

@@ -28,7 +28,7 @@ class NotReproduced(ByheartError):
     "--recompute",
     "recomputes",
     is_flag=True,
-    help="Compute every number in the figures again from the stored values of the single seeds, and compare.",
+    help="Compute every number in the figures again from the stored values of each seed, and compare.",
 )
 @output_options
 def command(results: Path, output: Path | None, recomputes: bool, as_json: bool) -> None:
@@ -67,7 +67,7 @@ def command(results: Path, output: Path | None, recomputes: bool, as_json: bool)
     if different:
         shown = "\n  ".join(different[:MOST_SHOWN])
         raise NotReproduced(
-            f"{len(different)} stored numbers do not follow from the seeds' values:\n  {shown}",
+            f"{len(different)} stored numbers do not follow from the stored values of their seeds:\n  {shown}",
             different=different,
         )
 

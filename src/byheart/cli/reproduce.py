@@ -33,7 +33,7 @@ class StoppedEarly(ByheartError):
 
 @click.command()
 @click.argument("names", metavar="[NAME]...", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="Every figure.")
+@click.option("--all", "everything", is_flag=True, help="Reproduce every figure.")
 @click.option("--list", "lists", is_flag=True, help="List the figures and train nothing.")
 @click.option(
     "--scale",
@@ -48,7 +48,7 @@ class StoppedEarly(ByheartError):
 )
 @click.option("--samples", "folder", default="samples", type=PATH, help="Folder for the tokenized texts.")
 @device_option
-@click.option("--minutes", type=click.FloatRange(min=0), help="Start no new runs after this time.")
+@click.option("--minutes", type=click.FloatRange(min=0), help="Start no new runs after this many minutes.")
 @click.option("--draw-only", is_flag=True, help="Train nothing; draw the runs in the store.")
 @click.option(
     "--add-to",
@@ -211,7 +211,7 @@ def _forecast(
     )
     total, untimed = sum(one.seconds for one in found) / 60, sum(one.n_untimed for one in found)
     rest = f"; {untimed} runs are too large to time here and are not counted" if untimed else ""
-    say(f"\n{total:.1f} minutes in all, by a few steps on {found[0].device}{rest}")
+    say(f"\n{total:.1f} minutes in all, estimated from a few training steps on {found[0].device}{rest}")
 
 
 def _make(

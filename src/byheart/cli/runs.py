@@ -65,7 +65,7 @@ def list_runs(path: Path, where: tuple[str, ...], as_json: bool) -> None:
 
 @command.command("export")
 @store_options
-@output_option("FILE", ".csv or .parquet", required=True)
+@output_option("FILE", "File to write (.csv or .parquet).", required=True)
 @output_options
 def export_runs(path: Path, where: tuple[str, ...], output: Path, as_json: bool) -> None:
     """Write runs to a CSV or Parquet file, one row per run."""

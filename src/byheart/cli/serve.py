@@ -36,7 +36,7 @@ from byheart.errors import UsageError, require_extra
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder of figure records to show (default: results, if it exists).",
 )
-@click.option("--open", "opens", is_flag=True, help="Whether to open the page in a browser.")
+@click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
 @output_options
 def command(
     port: int,

@@ -44,7 +44,7 @@ def describe_check(certificate: Certificate) -> str:
     again = certificate.rechecked_by_interpreter
     seconds = {"equations": "NumPy, from the equations", "exact": "exact arithmetic"}
     second = seconds.get(certificate.rechecked_by or "", "the slow interpreter")
-    twice = f"; {again} again by {second}" if again else ""
+    twice = f"; {again} checked again by {second}" if again else ""
     n_right, sample = certificate.checked - certificate.wrong, certificate.on_sample
     return f"{n_right:,} of {amount(certificate.checked, what)} right{sample}, {how}{twice}"
 
@@ -76,7 +76,7 @@ def density_lines(model: Model) -> list[tuple[str, str]]:
     bits = model.label_bits
     if bits is not None and model.bits_per_stored_bit is None:
         stored, listed = count(model.size.stored_bits), count(bits)
-        said = f"none: {stored} bits store what a list takes {listed} for, so these labels follow a rule"
+        said = f"none: the weights take {stored} bits and a list of the labels {listed}, so these labels follow a rule"
         return [("bits per stored bit", said)]
     return [
         ("bits per parameter", ratio(model.bits_per_parameter)),
@@ -143,7 +143,9 @@ def show_worst_case(needs: Iterable[tuple[str, int | Fraction, str]]) -> None:
     said = "; ".join(f"{count(value)} {quantity} ({by})" for quantity, value, by in needs if value > 0)
     if said:
         say()
-        show_pairs([("worst case", f"some data of this shape need at least {said}; these may need less")])
+        show_pairs(
+            [("worst case", f"some data of this shape need at least {said}; these data may need less")]
+        )
 
 
 def show_refused(entries: Iterable[NotApplicable]) -> None:

@@ -59,7 +59,7 @@ def as_inputs(model: Model, texts: Sequence[str]) -> list[Any]:
     if not model.network.takes_ids:
         raise UsageError(
             "the inputs of this model are vectors, so a fact cannot be given as a text.\n"
-            "Use model.locate in Python."
+            "  Use model.locate in Python."
         )
     words = "this model has no tokenizer: give token ids with spaces between them, not {!r}."
     return [parse_ids(text, words.format(text)) for text in texts]
@@ -73,7 +73,7 @@ def _texts(model: Model, data: str | Path) -> list[str]:
     if dataset.dim is not None:
         raise UsageError(
             f"{data}: its inputs are vectors, so a fact cannot be given as a text.\n"
-            "Use model.locate in Python.",
+            "  Use model.locate in Python.",
             data=data,
         )
     rows = [dataset.inputs[at].tolist() for at in range(dataset.n_samples)]

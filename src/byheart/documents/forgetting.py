@@ -63,7 +63,9 @@ class Forgotten:
 def forget_facts(
     model: Model, data: str | Path, facts: Sequence[str], progress: Progress | None = None
 ) -> Forgotten:
-    """Compile `data` again without `facts`, with the seed and options of the model and, for a Llama, its shape and hash."""
+    """Compile `data` again without `facts`, with the seed and options of the model. For a Llama, the shape and the hash function
+    also stay the same.
+    """
     tokenizer = model.memoriser.tokenizer
     if tokenizer is None:
         raise UsageError("forgetting needs a model that was compiled from texts; this one was not.")
@@ -92,10 +94,13 @@ def _others(dataset: Dataset, data: str | Path, facts: Sequence[str]) -> list[in
     texts = [dataset.tokenizer.decode(dataset.inputs[at].tolist()) for at in range(dataset.n_samples)]
     missing = sorted(set(facts) - set(texts))
     if missing:
-        raise UsageError(f"{Path(data).name} has no fact {missing[0]!r}.", facts=missing)
+        raise UsageError(
+            f"{Path(data).name} has no fact {missing[0]!r}; give a fact exactly as it is in the file.",
+            facts=missing,
+        )
     kept = [at for at, text in enumerate(texts) if text not in set(facts)]
     if not kept:
-        raise UsageError("no fact would be left; leave at least one.")
+        raise UsageError("these are all facts of the data; leave at least one in the model.")
     return kept
 
 

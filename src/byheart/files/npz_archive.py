@@ -17,13 +17,13 @@ from byheart.errors import ByheartError, MalformedFile
 from byheart.process.memory_limit import require_memory
 
 COPIES = 3
-"""Memory that reading an array takes: the array itself, its 64-bit copy and one working copy."""
+"""Reading an array takes memory for this many copies: the array itself, its 64-bit copy and one working copy."""
 
 MOST_ARRAYS = 2**16
 _MAX_DEFLATE_RATIO = 1100  # a deflate stream cannot expand further (the limit of the format is 1032)
-_MOST_EMPTY = 2**16  # limit for rows that hold no numbers
-_USUAL_RATIO = 100  # an array that expands by a larger factor must be small
-_SMALL = 2**29  # bytes of memory
+_MOST_EMPTY = 2**16  # the largest axis of an array whose values take no bytes in the file
+_USUAL_RATIO = 100  # an array that expands by a larger factor may take at most _SMALL bytes of memory
+_SMALL = 2**29
 _METHODS = (
     zipfile.ZIP_STORED,
     zipfile.ZIP_DEFLATED,

@@ -26,8 +26,8 @@ from byheart.process.memory_limit import OverMemoryLimit, require_memory
 
 JOB = "job.json"
 LOCK = "lock"  # holds the number of the process that uses the folder
-NAME = "file name"  # the array that holds the checksum
-MEMORY_PER_BYTE = 8  # limit for reading a JSON document
+NAME = "file name"  # the array that holds the name of its file
+MEMORY_PER_BYTE = 8  # memory that reading a JSON document takes, per byte of the document
 
 
 class DamagedWork(UsageError):

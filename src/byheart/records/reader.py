@@ -75,7 +75,7 @@ def described(words: str) -> msgspec.Meta:
 def json_schemas(kinds: Iterable[type], reference: str) -> dict[str, Any]:
     """Return the JSON schemas of dataclasses and of the dataclasses in their fields, by name.
 
-    `reference` is the template of a reference, with {name}.
+    `reference` is a template for references to a schema; its `{name}` is replaced by the name of the dataclass.
     """
     import msgspec
 
@@ -141,7 +141,7 @@ def read_values(
     noun: str = "field",
     ignore_unknown: bool = False,
 ) -> T:
-    """Read `values`, a mapping or a value from JSON or TOML, as a `kind`.
+    """Convert `values`, a mapping or a value from JSON or TOML, to `kind`.
 
     Unless `ignore_unknown` is set, fields that `kind` does not have are refused. The error calls a field `noun` and
     suggests the nearest name. Tuples count as lists, so that a document in memory can be read directly. If
@@ -175,7 +175,7 @@ def _find_unknown(value: object, kind: Any, path: str, noun: str) -> str | None:
 
 
 def describe_unknown(what: str, name: str, known: Collection[str]) -> str:
-    """Return a message that a name does not exist, which suggests the nearest name and lists the `known` ones."""
+    """Return a message that says that a name does not exist. It suggests the most similar name and lists the `known` ones."""
     near = get_close_matches(name.rpartition(".")[2], known, n=1, cutoff=0.6)
     hint = f"; did you mean `{near[0]}`?" if near else ""
     listed = f" Choose from: {', '.join(sorted(known))}" if known else " There are none to choose from"
