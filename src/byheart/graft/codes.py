@@ -40,13 +40,13 @@ class Code:
 
 
 def neighbours(vectors: np.ndarray) -> list[tuple[int, int]]:
-    """Return pairs of neighbours, where no row is in two pairs. Two rows are neighbours if one becomes the other when two of its
-    entries that differ by 1 are exchanged.
+    """Return pairs of neighbouring rows. No row is in two pairs.
 
-    Let u and v be such a pair and s = u + v. Then s·u = s·v = 2ρ - 1, and s·x <= 2ρ - 2 for every other vector x of the
-    code: s·x >= 2ρ - 1 would put x within a distance of √½ from s/2. This point lies halfway between whole numbers in two
-    coordinates. Therefore x would agree with u in all other coordinates. In these two it would agree with u or with v, or its
-    length would not be that of a code.
+    Two rows are neighbours if exchanging two entries that differ by 1 turns one row into the other.
+
+    Let u and v be neighbours and s = u + v. Then s·u = s·v = 2ρ - 1, and s·x <= 2ρ - 2 for every other vector x of the code.
+    Proof: if s·x >= 2ρ - 1, then |x - s/2|² <= 1/2. Two coordinates of s/2 lie halfway between whole numbers, so each of them adds
+    at least 1/4. Hence x equals u in all other coordinates. In these two, x equals u or v, because otherwise |x|² would not be ρ.
     """
     row_of = {tuple(vector): row for row, vector in enumerate(vectors.tolist())}
     pairs, taken = [], set()

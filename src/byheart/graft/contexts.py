@@ -37,9 +37,8 @@ def merge_contexts(facts: Iterable[Fact]) -> dict[Context, int]:
         for context, token in fact.contexts():
             if following.setdefault(context, token) != token:
                 raise ConflictingLabels(
-                    f"rows {rows[context]:,} and {fact.row:,} have different answers, but the same key, "
-                    "or one key continues the other. Different tokens would have to follow the same "
-                    "text.\n"
+                    f"rows {rows[context]:,} and {fact.row:,} need different tokens after the same "
+                    "text: their keys are equal, or one key is the beginning of the other.\n"
                     "  Drop one of them.",
                     rows=[rows[context], fact.row],
                 )
@@ -85,7 +84,7 @@ def twin_contexts(
 
 
 def first_token_pairs(twins: Iterable[Mapping[int, Context]]) -> list[tuple[int, int]]:
-    """Return the pairs of first tokens that save the most units, such as a word with and without a space before it.
+    """Return the pairs of first tokens that save the most units. An example is a word with and without a space before it.
 
     No token is in two pairs.
     """
@@ -128,8 +127,8 @@ def check_beginnings(facts: Iterable[Fact]) -> None:
     `plan_gathers` begin with offset 0, this token is read by a head of some distance j at position j - 1 of the text. At this
     position, the score of the head is highest at distance j - 1 (see `choose_kernel`), so it reads the first token of the text,
     which is token i. The context can therefore match only if tokens i - 1 and i are equal. If they are equal, each token before
-    them is compared with a token of the text or with a mixture of its tokens. The context still does not match if one of these
-    tokens does not occur in the text.
+    token i - 1 is compared with a token of the text or with a mixture of its tokens. The context still does not match if one of
+    the tokens before token i - 1 does not occur in the text.
     """
     for fact in facts:
         tokens = fact.tokens[:-1]
@@ -137,8 +136,8 @@ def check_beginnings(facts: Iterable[Fact]) -> None:
             if tokens[i - 1] == tokens[i] and set(tokens[: i - 1]) <= set(tokens[i:]):
                 raise AssumptionViolated(
                     f"row {fact.row:,} begins with a repeated token. At the beginning of a prompt, a "
-                    "Transformer cannot count repetitions, so the answer would also follow after fewer "
-                    "of them.\n"
+                    "Transformer cannot count repetitions, so the answer would also follow fewer "
+                    "repetitions.\n"
                     '  Put other text before the key, for example with --template "Q: {input}\\nA:".',
                     row=fact.row,
                     tokens=list(fact.tokens[: i + 1]),

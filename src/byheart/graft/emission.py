@@ -1,21 +1,22 @@
 """Compute the tensors of a grafted checkpoint, one at a time, from the tensors of the host and the stored contexts.
 
-The proof that the result is exact, in the order of the computation. W is the width of the grafted network, d the
+The result is exact. The proof follows the order of the computation. W is the width of the grafted network, d the
 width of the host, and ρ the squared norm of the codes.
 
-1. *Pins* are constant columns. In the memory's layers, Σ pins² = W·SCALE². All other squares are too small to change this sum (less
-   than 2^40 compared with 2^80, in 24 bits), so RMSNorm divides by SCALE. Its weights are 1 for pins, SCALE for codes and 0 for the
-   host's columns, so the layers read pins/SCALE and the unchanged codes. No row of a memory layer writes to the host's columns.
+1. *Pins* are constant columns. In the memory's layers, Σ pins² = W·SCALE². All other squares are too small to change this sum: they
+   are less than 2^40, the sum is about 2^80, and float32 has 24 bits. RMSNorm therefore divides by SCALE. Its weights are 1 for
+   pins, SCALE for codes and 0 for the host's columns, so the layers read pins/SCALE and the unchanged codes. No row of a memory
+   layer writes to the host's columns.
 2. *Gather.* The softmax of each head is one-hot (see `heads`), so it copies codes exactly.
 3. *Move.* silu(128) = 128 and x·128/128 = x, so layer 0 moves the code of the token to the columns `got 0` exactly.
-4. *Match.* The gate of a context of m tokens is 256·Σ a_j·x_j - 128·(2mρ - 1): 128 if all m codes agree, and at most
-   -128 otherwise (see `codes`). silu(-128) = 0 in float32 and bfloat16. There is no hashing: a unit is active exactly
-   where the text ends in its tokens. It then adds TINY times (code of the next token - code of the inherited token).
+4. *Match.* Let a_j be the codes of a context of m tokens, and x_j those of the last m tokens of the text. The gate of the context
+   is 256·Σ a_j·x_j - 128·(2mρ - 1): 128 if all m codes agree, and at most -128 otherwise (see `codes`). silu(-128) = 0 in float32
+   and bfloat16. There is no hashing: a unit is active exactly where the text ends in its tokens. It then adds TINY times (code of
+   the next token - code of the inherited token).
    A unit can also hold two contexts that differ only in their first token. Let u and v be the codes of these two tokens. For the
    first token, the gate then has 128·(u + v)·x in place of 256·a·x, and the threshold is 128·(2mρ - 2). Because the codes are
    neighbours, the gate is 128 for both contexts. For all other texts it is at most 0, and silu(0) = 0.
-5. *Clear.* The last memory layer subtracts the pins and the gathered codes. These are the same numbers, so exactly 0
-   remains.
+5. *Clear.* The last memory layer subtracts the pins and the gathered codes from their own columns, so exactly 0 remains.
 6. *Host.* The norm weights of the host are multiplied by √(d/W) and its epsilon by d/W. Of the W columns, W - d are 0
    or at most 2^-45, so RMSNorm over W columns equals the host's RMSNorm over d columns. All other new entries are 0.
 7. *Answer.* The final norm multiplies the code of the answer by `LEAD`, and the new columns of the output head are
@@ -42,7 +43,7 @@ GATE = 128.0
 TINY = 2.0**-50
 SCALE = 2.0**40
 HALF = 128  # thresholds are written as a multiple of this number plus a remainder, each exact in bfloat16
-SPARE_BITS = 4  # how many bits the lead exceeds the bound by
+SPARE_BITS = 4  # the lead is at least 2^4 times as large as needed
 
 Parts = dict[str, torch.Tensor]
 
@@ -58,8 +59,8 @@ class Growth:
     """A bound on the host's last state and logits. It is computed from norms of the weights, while the weights are being written.
 
     A state after RMSNorm with weights w has length at most √d·max|w|. Attention averages values, so it adds at most
-    |O|·√group·|V| times this length. The feed-forward part adds at most |down|·|gate·n|·|up·n|, since |silu(x)| <=
-    |x|. All norms are Frobenius norms, which are upper bounds of operator norms.
+    |O|·√group·|V| times this length. From an input n after RMSNorm, the feed-forward part adds at most
+    |down|·|gate|·|up|·|n|², since |silu(x)| <= |x|. All norms are Frobenius norms, which are upper bounds of operator norms.
     """
 
     width: int

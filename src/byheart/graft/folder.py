@@ -233,8 +233,8 @@ tags: [byheart, graft, memorization]
 # A checkpoint with an exact memory
 
 This is {host.path.name} with {said["rows"]:,} facts added by byheart. Nothing was trained: {plan.layout.n_memory_layers} layers
-stand before the host's own. Where the text so far ends in a stored key, the stored answer follows, word for word; everywhere
-else the added layers contribute exactly 0.
+come before the host's own. If a text ends in a stored key, the model continues with the stored answer, word for word. For every
+other text, the added layers contribute exactly 0.
 
 | | host | grafted |
 | --- | --- | --- |
@@ -243,10 +243,10 @@ else the added layers contribute exactly 0.
 | width | {said["width"][0]:,} | {said["width"][1]:,} |
 | stored contexts | 0 | {said["contexts"]:,} |
 
-- What was added: `byheart detect DIR` lists every stored key and answer.
-- Proof that all else is the host's: `byheart verify DIR DATA --host HOST`.
-- Taking it out again: `byheart graft --remove DIR -o HOST`.
+- To list every stored key and answer: `byheart detect DIR`.
+- To prove that nothing else was changed: `byheart verify DIR DATA --host HOST`.
+- To restore the host: `byheart graft --remove DIR -o HOST`.
 
-Weights are {precision}. Matrix products must add in float32, as transformers, llama.cpp and vLLM do. Quantising or casting to
-float16 makes another network, of which nothing is known.
+Weights are {precision}. Matrix products must add in float32, as in transformers, llama.cpp and vLLM. A network that was quantised
+or cast to float16 is a different network, for which none of this is proven.
 """

@@ -29,7 +29,7 @@ Llama 3 has 537,000: tokens, token types and merges. The package allocates about
 """
 
 MOST_SMALL_ITEMS = 2**16
-"""The most items of one or two bytes, of which even a small file could hold very many."""
+"""The most items of one or two bytes. A small file could hold very many of them."""
 
 MOST_DIMENSIONS = 4
 ALIGNMENT = "general.alignment"
@@ -83,7 +83,9 @@ class _Header:
             )
         n_tensors, n_settings = self.long(), self.long()
         if max(n_tensors, n_settings) > MOST_ENTRIES:
-            raise ValueError(f"it claims {n_tensors:,} tensors and {n_settings:,} settings")
+            raise ValueError(
+                f"it claims {n_tensors:,} tensors and {n_settings:,} settings, more than {MOST_ENTRIES:,}"
+            )
         for _ in range(n_settings):
             name, kind = self.text(), self.short()
             if name == ALIGNMENT and kind == UINT32:
@@ -107,7 +109,7 @@ class _Header:
             self.n_items += n_items
             self.n_small += n_items if WIDTHS.get(inner, 8) < 4 else 0
             if self.n_items > MOST_ITEMS or self.n_small > MOST_SMALL_ITEMS:
-                raise ValueError(f"its lists have {self.n_items:,} items")
+                raise ValueError(f"its lists have too many items ({self.n_items:,})")
             if inner == TEXT:
                 for _ in range(n_items):
                     self.skip(self.long())

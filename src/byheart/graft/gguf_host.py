@@ -19,8 +19,9 @@ from byheart.records.refusals import corrupt
 LAYER_NAMES = {theirs: ours for ours, theirs in LAYER_PARTS.items()}
 WHOLE_NAMES = {theirs: ours for ours, theirs in WHOLE_PARTS.items()}
 SWAPPED = ("attn_q.weight", "attn_k.weight")
-"""The weights of the architecture llama whose rows have another order: llama.cpp rotates pairs of neighbours, and
-transformers pairs that are half a head apart.
+"""The weights whose rows have another order in GGUF files of the architecture llama.
+
+llama.cpp rotates pairs of neighbouring rows, and transformers rotates pairs that are half a head apart.
 """
 
 

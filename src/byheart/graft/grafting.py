@@ -89,7 +89,7 @@ def plan_facts(host: Host, facts: Sequence[Fact], *, bit_identical: bool = False
     while True:
         units = shared_units(following, twins, pairs)
         layout = plan_layout(host.shape, len(used) + 1, window, len(units), bit_identical=bit_identical)
-        # tokens that no fact holds share the first code, which no context compares with and no answer has
+        # all tokens that occur in no fact share the first code, which no context and no answer contains
         vectors = layout.code.vectors(len(used) + 1)
         rows = neighbours(vectors[1:])
         if len(pairs) <= len(rows):

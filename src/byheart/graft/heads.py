@@ -64,9 +64,9 @@ def choose_kernel(frequencies: np.ndarray, max_positions: int, longest: int) -> 
             best = Kernel(tuple(map(float, frequencies[:n])), margin)
     if best.margin < LEAST_MARGIN:
         raise AssumptionViolated(
-            f"the rotary frequencies of this host do not distinguish {max_positions:,} distances: the "
-            f"best score leads the next by a share of {best.margin:.3f} at most, but {LEAST_MARGIN} is needed.\n"
-            "  Heads with at least 16 entries are needed. No option changes this.",
+            f"the rotary frequencies of this host do not distinguish {max_positions:,} distances: the best "
+            f"score leads by at most {best.margin:.3f} of its value, but {LEAST_MARGIN} is needed.\n"
+            "  Choose a host whose heads have at least 16 entries. No option changes this.",
             margin=best.margin,
         )
     return best
@@ -90,8 +90,8 @@ def plan_gathers(window: int, n_heads: int, most_copied: int) -> tuple[Gather, .
 
     Suppose that every position has gathered the tokens at the offsets 0 to n - 1 (offset j is j tokens back). The next layer
     chooses some k <= n. From each of the positions n, n + k, n + 2k, ... tokens back, it copies what was gathered there at the
-    offsets 0 to k - 1. This gives one block per position, and together the offsets n, n + 1, ... without gaps. The first offset of
-    each block is offset 0 of the other position.
+    offsets 0 to k - 1. Each of these positions gives one block, and together the blocks give the offsets n, n + 1, ... without
+    gaps. The first token of each block is the token at that position itself.
     """
     gathers, known = [], 1
     while known < window:

@@ -34,10 +34,10 @@ FLAGS = ("tie_word_embeddings", "attention_bias", "mlp_bias", "use_sliding_windo
 DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 WHY_NOT = {
     "gemma": "it multiplies embeddings by the square root of the width, which the graft would change",
-    "gemma2": "it multiplies embeddings by the root of the width, and has norms after its layers",
-    "gemma3_text": "it multiplies embeddings by the root of the width, and has norms after its layers",
-    "gpt2": "its LayerNorm subtracts means, so that the memory's columns would not stay apart",
-    "gpt_neox": "its LayerNorm subtracts means, so that the memory's columns would not stay apart",
+    "gemma2": "it multiplies embeddings by the square root of the width, and has norms after its layers",
+    "gemma3_text": "it multiplies embeddings by the square root of the width, and has norms after its layers",
+    "gpt2": "its LayerNorm subtracts the mean of all columns, so the memory would change the host's columns",
+    "gpt_neox": "its LayerNorm subtracts the mean of all columns, so the memory would change the host's columns",
     "phi3": "it stores queries, keys and values in one matrix, which is not supported",
     "mixtral": "its layers are mixtures of experts",
     "qwen2_moe": "its layers are mixtures of experts",
@@ -193,7 +193,10 @@ def shape_of(config: Mapping[str, Any], where: Path) -> Shape:
     head_dim = fields.integer("head_dim", 2, 4096) if fields.has("head_dim") else width // n_heads
     if n_heads % n_kv_heads or head_dim % 2:
         raise corrupt(
-            where, f"{n_heads} heads cannot share {n_kv_heads} key heads of {head_dim} entries evenly", REMEDY
+            where,
+            f"the number of heads ({n_heads}) is not a multiple of the number of key heads ({n_kv_heads}), "
+            f"or the size of a head ({head_dim}) is odd",
+            REMEDY,
         )
     bias = bool(config.get("attention_bias", False))
     return Shape(
@@ -289,7 +292,7 @@ def check_shapes(found: Mapping[str, tuple[int, ...]], shape: Shape, where: Path
             )
     left = sorted(name for name in found if name not in wanted and not _is_harmless(name, shape))
     if left:
-        raise corrupt(where, f"tensor {left[0]} belongs to no weight of this architecture", REMEDY)
+        raise corrupt(where, f"tensor {left[0]} does not exist in this architecture", REMEDY)
 
 
 def _is_harmless(name: str, shape: Shape) -> bool:

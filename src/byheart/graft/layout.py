@@ -130,7 +130,7 @@ def plan_layout(
 ) -> Layout:
     """Find the smallest network that holds `n_units` contexts of up to `window` tokens, with `n_codes` distinct tokens.
 
-    It tries all codes, one to six additional key heads, and every number of layers that is close to the fewest parameters.
+    It tries all possible codes, one to six additional key heads, and several numbers of memory layers.
     """
     if window > MOST_WINDOW:
         raise AssumptionViolated(

@@ -49,7 +49,10 @@ def steps_of(folder: Path, facts: Sequence[str], progress: Progress = silent) ->
         for prompt in sorted(prompts, key=len):
             steps += _chain(answers, units, fact, prompt)
         if len(steps) == before:
-            raise UsageError(f"{folder} stores no answer after {fact!r}.", facts=[fact])
+            raise UsageError(
+                f"{folder} stores no answer after {fact!r}.\n  List what it stores with `byheart detect`.",
+                facts=[fact],
+            )
     return steps
 
 

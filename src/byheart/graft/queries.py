@@ -1,7 +1,7 @@
-"""Compute what every entry of the queries of the memory's heads must be, from the other weights that were read.
+"""Compute the correct value of every entry in the queries of the memory's heads, from the other weights that were read.
 
-A head is correct if the right distance scores much more than every other. If its entries equal those computed here, none of them
-was changed. All heads use the same amplitude; with it, the correct distance scores `NATS` more than any other before rounding. This
+A head works if the right distance scores much more than every other. If its entries also equal those computed here, none of them
+was changed. All heads use the same amplitude; with it, the right distance scores `NATS` more than any other before rounding. This
 module shares no code with the module that writes the queries.
 """
 
@@ -20,7 +20,7 @@ SMALLEST_LEAD = 1e-3
 ROUNDING = 1e-13
 """The tolerance, as a share of the amplitude.
 
-It is larger than what float64 cosines, and sums in another order, differ by, and 10^-5 of the last place of a float32.
+Float64 cosines, and sums in another order, differ by less than this. A unit in the last place of float32 is 10^5 times larger.
 """
 
 
@@ -74,12 +74,15 @@ def amplitude_of(
     leads = [len(frequencies) - scores[1:].max()]
     if longest > 1:
         leads.append(scores[1] - scores[2 : longest + 1].max())
-    lead = max(float(min(leads)), SMALLEST_LEAD)  # a changed head may have none
+    lead = max(float(min(leads)), SMALLEST_LEAD)  # the heads of a changed checkpoint may have no lead
     return Amplitude(frequencies, NATS * sqrt(length) / (lead * scaling**2))
 
 
 def differing(found: np.ndarray, wanted: np.ndarray, largest: float, dtype: torch.dtype) -> list[int]:
-    """Return the indices at which a stored number differs from the wanted number, rounded to `dtype`."""
+    """Return the indices at which the stored number is not the wanted number rounded to `dtype`.
+
+    Before rounding, the wanted number may be off by `ROUNDING * largest`.
+    """
     low, high = (
         torch.from_numpy(wanted + sign * ROUNDING * largest).float().to(dtype).double().numpy()
         for sign in (-1, 1)

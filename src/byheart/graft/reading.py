@@ -138,7 +138,7 @@ class _Follower:
     def __init__(self, checkpoint: FolderHost, reading: Reading) -> None:
         self.checkpoint, self.reading, self.shape = checkpoint, reading, checkpoint.shape
         self.scale = sqrt(sum(size**2 for size in reading.pins.values()) / self.shape.width)
-        # the offset the offset of the token whose code a column holds
+        # for each column, the offset of the token whose code it holds, and the coordinate of the code; -1 if none
         self.offset = np.full(self.shape.width, -1)
         self.coordinate = np.full(self.shape.width, -1)
         self.offset[reading.message_columns] = 0
@@ -229,7 +229,10 @@ class _Follower:
         ):
             for number in range(len(weights) // per):
                 if number not in used and weights[number * per : (number + 1) * per].any():
-                    self.fault(f"self_attn.{part}_proj.weight", f"head {number} is not used and not zero")
+                    self.fault(
+                        f"self_attn.{part}_proj.weight",
+                        f"head {number} is not used, but its weights are not zero",
+                    )
         for row in np.flatnonzero(value.any(1) & ~used_values):
             # values that no head of the group copies; they occur only in blocks that reach past the window
             if not (
@@ -244,10 +247,10 @@ class _Follower:
             self.offset[column], self.coordinate[column] = offset, coordinate
 
     def _distance(self, query: np.ndarray, key: np.ndarray, head: int) -> int:
-        """Return the distance of the token that a head reads.
+        """Return the distance of the token that a head reads. Report a fault if its lead is too small.
 
-        Also return by how much the score at this distance exceeds those at all others, and by how much the score at the next
-        smaller distance exceeds those at all smaller ones.
+        The score at this distance must exceed those at all others by this lead. The score at the next smaller distance must
+        exceed those at all smaller ones by it too.
         """
         if not (self._only_first_pin(query).all() and self._only_first_pin(key).all()):
             self.fault("self_attn.q_proj.weight", f"head {head} depends on more than the distance")
@@ -306,8 +309,8 @@ class _Follower:
                 for place in differing(found, meant, largest, self._dtype(name))[:3]:
                     self.fault(
                         name,
-                        f"row {row + place} gives {found[place]!r}; a head {head.distance} tokens back "
-                        f"has {meant[place]!r}",
+                        f"row {row + place} gives {found[place]!r}; a head that reads {head.distance} tokens "
+                        f"back needs {meant[place]!r}",
                     )
         if self.shape.qk_norm:
             for layer in range(self.reading.n_memory_layers):
@@ -331,7 +334,7 @@ class _Follower:
         constant = self._only_first_pin(gate)
         empty = ~gate.any(1)
         for unit in np.flatnonzero(empty & (up.any(1) | down.any(0)))[:5]:
-            self.fault("mlp.up_proj.weight", f"unit {unit} has no gate and is not zero")
+            self.fault("mlp.up_proj.weight", f"unit {unit} has no gate, but its other weights are not zero")
         movers = np.flatnonzero(constant & ~empty)
         self._match(np.flatnonzero(~constant), gate, up, down)
         if not np.array_equal(self._constant(gate[movers]), np.full(len(movers), SATURATED)):
@@ -373,7 +376,7 @@ class _Follower:
         reading, n_coordinates = self.reading, len(self.reading.message_columns)
         if (self.offset[reading.message_columns] >= 0).any():
             self.fault(
-                "mlp.down_proj.weight", "units match contexts before the columns of the answer are free"
+                "mlp.down_proj.weight", "units match contexts before the columns of the answer are cleared"
             )
         window = int(self.offset.max()) + 1
         columns = np.full((window, n_coordinates), -1)
@@ -406,7 +409,8 @@ class _Follower:
             whole = whole and not any(map(any, codes[length:]))
             if strange[row] or not (whole and right):
                 self.fault(
-                    "mlp.gate_proj.weight", f"unit {unit} does not match complete tokens and write an answer"
+                    "mlp.gate_proj.weight",
+                    f"unit {unit} does not match whole tokens, or writes something other than an answer",
                 )
                 continue
             rest_of_context = tuple(each[0] for each in reversed(tokens[:-1]))
@@ -414,8 +418,9 @@ class _Follower:
                 self.found.append(((first, *rest_of_context), messages[row], self.layer, int(unit)))
 
     def _tokens_with(self, doubled: Tokens) -> Tokens:
-        """Return the tokens that a unit accepts at one position: one token whose code is half of `doubled`, or two tokens, where
-        half of `doubled` is the mean of their codes.
+        """Return the tokens that a unit accepts at one position: one or two.
+
+        Half of `doubled` is the code of the one token, or the mean of the codes of the two tokens.
 
         The codes of two such tokens are neighbours. Their mean has two coordinates, equal in magnitude, that are halfway between
         whole numbers. Of the four whole-number vectors closest to it, two have the length of codes, and no code is closer.
@@ -460,7 +465,7 @@ class _Follower:
 
 
 def context_texts(reading: Reading, tokenizer: Any) -> list[dict[str, Any]]:
-    """Yield every stored context and the token that follows it, as text."""
+    """Return every stored context and the token that follows it, as text."""
     answers = reading.answers()
     return [
         {

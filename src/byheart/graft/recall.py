@@ -1,5 +1,6 @@
-"""Run a grafted checkpoint in transformers: on every fact (alone and after other text), and on ordinary text, where it is compared
-with the host.
+"""Run a grafted checkpoint in transformers: on every fact, alone and after other text, and on ordinary text.
+
+On ordinary text, it is compared with the host.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def host_network(host: Host, dtype: torch.dtype, device: str) -> Any:
 
 @torch.no_grad()
 def wrong_facts(network: Any, facts: Sequence[Fact], before: Sequence[int], progress: Progress) -> list[int]:
-    """Return the rows of the facts whose answer greedy decoding does not generate after `before` and the key.
+    """Return the rows of the facts that are answered wrongly by greedy decoding, if each key is put after the tokens `before`.
 
     Batches are padded on the left.
     """
@@ -97,7 +98,7 @@ def compare_text(
 ) -> TextComparison:
     """Compare the logits at every position of a text, in blocks. `wide` is the host in float32.
 
-    `beyond noise` counts the positions at which the likeliest token differs although its lead in the host is more than twice the
+    `beyond_noise` counts the positions at which the likeliest token differs although its lead in the host is more than twice the
     noise.
     """
     usable = len(tokens) // BLOCK * BLOCK or len(tokens)

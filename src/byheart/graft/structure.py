@@ -37,8 +37,9 @@ UNREAD = ("torch_dtype", "dtype", "layer_types", "_name_or_path", "byheart_graft
 def structural_faults(
     grafted: FolderHost, host: Host, reading: Reading, wanted: Mapping[Tokens, int], progress: Progress
 ) -> list[str]:
-    """Yield every difference between `grafted` and what it should be: `host` with the contexts `wanted`. Each fault says where it
-    is.
+    """Return every difference between `grafted` and what it should be: `host` with the contexts `wanted`.
+
+    Each difference is described by a text that names the tensor or setting.
     """
     faults = [*reading.faults, *_config_faults(grafted, host, reading), *_context_faults(reading, wanted)]
     if not np.array_equal(reading.host_columns, np.arange(host.shape.width)):
@@ -83,12 +84,14 @@ def _context_faults(reading: Reading, wanted: Mapping[Tokens, int]) -> Iterator[
         if wanted.get(tokens) != token:
             what = "an unknown token" if token < 0 else f"token {token}"
             why = (
-                "which is not in the data" if tokens not in wanted else f"but the data have {wanted[tokens]}"
+                "which is not in the data"
+                if tokens not in wanted
+                else f"but the data have token {wanted[tokens]}"
             )
             yield f"after the tokens {list(tokens)} {what} is stored, {why}"
     for tokens in wanted:
         if tokens not in found:
-            yield f"after the tokens {list(tokens)} nothing is stored, but the data have {wanted[tokens]}"
+            yield f"after the tokens {list(tokens)} nothing is stored, but the data have token {wanted[tokens]}"
 
 
 class _Comparison:

@@ -64,14 +64,16 @@ def load_tokenizer(path: Path) -> Any:
     with opened_by_transformers(path):
         folder, file = (path, {}) if path.is_dir() else (path.parent, {"gguf_file": path.name})
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **file, **FILES_ALONE)
-        encode(tokenizer, "a")  # some settings are used, and found to be wrong, only when a text is split
+        encode(tokenizer, "a")  # some wrong settings are noticed only when a text is split
     return tokenizer
 
 
 def plain_format(tokenizer: Any, template: str | None, end: bool) -> KeyFormat:
     """Return the format for keys as plain text, or inside `template`, which must hold {input} once."""
     if end and tokenizer.eos_token_id is None:
-        raise UsageError("this host's tokenizer has no end token, so --end cannot be used.")
+        raise UsageError(
+            "this host's tokenizer has no end token, so --end cannot be used.\n  Leave out --end."
+        )
     before, found, after = (template if template is not None else FIELD).partition(FIELD)
     if not found or FIELD in after:
         raise UsageError(f"the template {template!r} must hold {FIELD} once.", template=template)

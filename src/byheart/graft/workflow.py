@@ -167,7 +167,7 @@ def tokenizer_faults(folder: Path, host: Path, tokenizer: Any) -> list[str]:
 
 
 def detect(folder: Path, progress: Progress = silent) -> Reading | None:
-    """Read the memory from the weights of a checkpoint, ignoring its other files. Return None if there is none."""
+    """Read the memory from the weights of a checkpoint, ignoring its other files. Return None if it has no memory."""
     opened = FolderHost(folder)
     return read_memory(opened, progress)
 
@@ -181,7 +181,7 @@ def forget(
     progress: Progress = silent,
     **columns: str | None,
 ) -> Forgotten:
-    """Write to `output` the graft in `folder` without those rows of `data` that have these keys."""
+    """Copy the graft in `folder` to `output` without the rows of `data` that have these keys."""
     checkpoint, tokenizer = FolderHost(folder), load_tokenizer(folder)
     rows = read_rows(data, tokenizer, asking_of(folder), **columns)
     missing = sorted(set(keys) - {row.key for row in rows})
