@@ -194,7 +194,7 @@ def test_ragged_data_and_documents_are_outside_theorems_of_one_length() -> None:
     assert "differ in length" in why["two-layer ReLU interpolation"]
     documents = table(Dataset.from_documents(["a b c", "a b a"]))
     why = {entry.name: entry.reason for entry in documents.not_applicable}
-    assert why["DPC24 Theorem 1"] == "contexts have 1 to 2 tokens, not one length"
+    assert why["DPC24 Theorem 1"] == "contexts have 1 to 2 tokens, but they must all have the same length"
     pairs = table(Dataset.from_documents(["a b", "b a"]))
     why = {entry.name: entry.reason for entry in pairs.not_applicable}
     assert "never occur" in why["DPC24 Theorem 1"]

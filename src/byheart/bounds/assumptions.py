@@ -58,7 +58,7 @@ def check_assumptions(data: Dataset | DatasetPieces) -> DataChecks:
         contexts = data.contexts()
         least, most = int(contexts.lengths.min()), int(contexts.lengths.max())
         n_absent = len(contexts) * data.n_classes - contexts.next_tokens.size
-        lengths = f"contexts have {least} to {most} tokens, not one length"
+        lengths = f"contexts have {least} to {most} tokens, but they must all have the same length"
         support = f"{n_absent:,} pairs of context and next token never occur, so the distributions do not have full support"
         return DataChecks(
             one_length=lengths if least < most else "", full_support=support if n_absent else ""

@@ -49,8 +49,9 @@ class AttentionOnlyShape:
 
     @property
     def rank(self) -> int:
-        """The rank bound H min(d, d_h) + min(d, L) for sequences with L distinct last tokens. If L is not known, min(d, L) is taken
-        to be d.
+        """The largest rank of the vectors of sequences that end in L distinct tokens: H min(d, d_h) + min(d, L).
+
+        If L is not known, min(d, L) is taken to be d.
 
         Departs: the paper has H d_h + d. A head that is wider than d has rank d at most, not d_h. The skip connection sees only the
         last token. Sequences with the same last token therefore get the same vector from the skip connection, and the rank of these
@@ -100,7 +101,7 @@ def theorem_1_parameters(
     assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, "distributions of full support, up to any γ > 0")
     sentence = (
         f"An attention-only Transformer of {spell(value)} parameters reaches the best encoder of dimension {spell(dim)} on any "
-        f"{spell(n_contexts)} sequences" + (", which is exact at this dimension." if exact else ".")
+        f"{spell(n_contexts)} sequences" + ("; at this dimension that encoder is exact." if exact else ".")
     )
     more = " and Proposition 2" if exact else ""
     return THEOREM_1.bound(quantity, "upper", value, assumptions, sentence, more=more)
@@ -190,7 +191,8 @@ def proposition_2(n_tokens: int, n_contexts: int | None = None) -> Bound:
     value = max(n_tokens - 1, 0) if n_contexts is None else min(max(n_tokens - 1, 0), n_contexts)
     of = "" if n_contexts is None else f" after each of {spell(n_contexts)} contexts"
     sentence = (
-        f"Every distribution over {spell(n_tokens)} tokens{of} is reachable from dimension {spell(value)} on."
+        f"Dimension {spell(value)} is sufficient and necessary to represent every distribution over {spell(n_tokens)} "
+        f"tokens{of}."
     )
     quantity = "embedding dimension for every distribution"
     return PROPOSITION_2.bound(quantity, "exact", value, assumptions, sentence)

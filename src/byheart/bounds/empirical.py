@@ -1,4 +1,4 @@
-"""How much trained models were measured to store. These are laws fitted to experiments, never bounds.
+"""How much trained models store, as measured in experiments. These laws are fitted to measurements, so they are never bounds.
 
 A better optimiser or other data may break a law. Each law states the conditions of its measurements and whether a value is
 extrapolated.
@@ -16,9 +16,9 @@ from byheart.errors import ImpossibleSize
 
 @dataclass(frozen=True)
 class EmpiricalLaw:
-    """Memorised bits proportional to parameters, as measured between two model sizes.
+    """A law by which memorised bits are proportional to parameters, as measured between two model sizes.
 
-    stored_bits  bits per stored parameter. Of all precisions at which this capacity was measured, this is the shortest
+    stored_bits  bits per stored parameter, at the shortest precision at which this capacity was measured
     precision    the name of this precision
     """
 
@@ -37,11 +37,11 @@ class EmpiricalLaw:
         return self.bits_per_parameter / self.stored_bits
 
     def parameters_for(self, bits: int) -> int:
-        """Return the parameters that would hold `bits` bits if the law also holds at that size."""
+        """Return the number of parameters that would hold `bits` bits if the law also holds at that size."""
         return ceil_fraction(bits / self.bits_per_parameter)
 
     def bits_held_by(self, n_parameters: int) -> int:
-        """Return the bits that a model of this size would hold according to the law, rounded down."""
+        """Return the number of bits that a model of this size would hold according to the law, rounded down."""
         return (n_parameters * self.bits_per_parameter).__floor__()
 
     def covers(self, n_parameters: int) -> bool:

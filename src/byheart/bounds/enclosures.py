@@ -1,4 +1,4 @@
-"""Compute intervals with rational ends that contain the real numbers that theorems need: logarithms, roots, π and e.
+"""Compute intervals with rational ends around the real numbers that theorems use: logarithms, roots, π and e.
 
 Every function returns either an exact integer or an `Interval` of exact rationals that contains the true value. No floats are
 used, so nothing overflows and no decision depends on rounding.

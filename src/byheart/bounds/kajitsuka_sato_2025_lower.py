@@ -179,7 +179,7 @@ def log2_hard_attention_patterns(shape: BlockShape, depth: int, n_samples: int, 
     """Return an upper bound on log2 K of (90), where K is the number of sign patterns of all nN outputs over all parameters.
 
     For shallow networks, the factors in the second line of (90) are multiplied. For deep ones, the third line is computed in closed
-    form, with sum (8l - 4) = 4L² and sum 4l = 2L(L + 1). If there are more parameters than outputs, the result is 3^(nN), which
+    form, with sum (8l - 4) = 4L² and sum 4l = 2L(L + 1). If there are more parameters than outputs, the result is nN·log2(3), which
     gives no lower bound.
     """
     n_outputs, total = n_samples * seq_len, shape.parameters(depth)

@@ -122,7 +122,7 @@ class DecoderShape:
 
 @realises("MFT24-T5")
 def theorem_5(shape: DecoderShape) -> Bound:
-    """A one-layer decoder with m neurons can have any distributions on any m contexts."""
+    """A one-layer decoder with m neurons can give any m contexts any next-token distributions."""
     form = "one layer of eq. (2), no residual connections or normalisation"
     sentence = f"A one-layer decoder holds any {spell(shape.hidden_width)} contexts, one per neuron."
     return THEOREM_5.bound("contexts", "lower", shape.hidden_width, (ANALYTIC, REAL, form), sentence)
@@ -143,9 +143,7 @@ def theorem_5_parameters(n_contexts: int, vocab: int, seq_len: int, n_outputs: i
 @realises("MFT24-T7")
 @takes_numbers
 def theorem_7(hidden_width: int) -> Bound:
-    """With m neurons, a decoder with a weighted average of tokens in place of attention can also have any distributions on any m
-    contexts.
-    """
+    """The same holds if a weighted average of tokens replaces attention: m neurons can give any m contexts any distributions."""
     form = "token averaging in place of attention"
     sentence = f"Token averaging with {spell(hidden_width)} neurons holds any {spell(hidden_width)} contexts."
     return THEOREM_7.bound("contexts", "lower", hidden_width, (ANALYTIC, REAL, form), sentence)
@@ -154,8 +152,9 @@ def theorem_7(hidden_width: int) -> Bound:
 @realises("MFT24-T7")
 @takes_numbers
 def theorem_7_parameters(n_contexts: int, vocab: int, seq_len: int, n_outputs: int | None = None) -> Bound:
-    """Return the number of parameters that suffices by Theorem 7, with m = n neurons and d = 1: Z, u, W, b and V have ω + T + 2n +
-    n ω_out entries in total.
+    """Return the number of parameters that suffice by Theorem 7, with m = n neurons and d = 1.
+
+    Z, u, W, b and V have ω + T + 2n + n ω_out entries in total, where ω_out is `n_outputs`.
     """
     n_outputs = vocab if n_outputs is None else n_outputs
     value = n_contexts * (n_outputs + 2) + vocab + seq_len
@@ -166,7 +165,7 @@ def theorem_7_parameters(n_contexts: int, vocab: int, seq_len: int, n_outputs: i
 def equation_3(shape: DecoderShape) -> Bound:
     """Return the ratio of Lemma 1's upper bound to Theorem 5's lower bound for one architecture, exactly.
 
-    1 + (d + 2)/(ω - 1) + 2 m₀ (d₀ + d₁) d / ((ω - 1) m) + (ω + T) d / ((ω - 1) m).
+    The ratio is 1 + (d + 2)/(ω - 1) + 2 m₀ (d₀ + d₁) d / ((ω - 1) m) + (ω + T) d / ((ω - 1) m).
     """
     _check_vocab(shape.vocab)
     scale = (shape.vocab - 1) * shape.hidden_width

@@ -70,11 +70,11 @@ def _cube_root(value: int) -> int:
 
 @takes_numbers
 def fixed_precision(n_samples: int) -> tuple[Order, Order]:
-    """Yu, Gao & Zhang 2025: Θ(N) parameters up to logarithms, if every weight has a fixed number of bits, with or without
-    chain of thought.
+    """By Yu, Gao & Zhang 2025, Θ(N) parameters are necessary and sufficient, up to logarithms.
 
-    The paper's constants cannot be evaluated. `pigeonhole.parameter_floor` gives the lower bound with
-    its constant, N·log2(C) bits divided by the bits of a weight, and `retrieval` builds networks close to it.
+    This holds if every weight has a fixed number of bits, with or without chain of thought. The paper's constants cannot be
+    evaluated. `pigeonhole.parameter_floor` gives the lower bound with its constant, N·log2(C) bits divided by the bits of a weight.
+    The construction `retrieval` builds networks whose size is close to this bound.
     """
     source = "Yu, Gao & Zhang 2025, Analyzing the power of chain of thought through memorization capabilities"
     setting, expression = "autoregressive, fixed precision", "N up to logarithms"

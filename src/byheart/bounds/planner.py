@@ -28,14 +28,14 @@ RowKind = Literal["estimate", "theorem", "trained", "floor"]
 SMOOTH_ACTIVATIONS = ("gelu", "silu", "swish", "tanh", "sigmoid", "quick_gelu")
 _WORDS = (64, 32, 16)
 MOST_FACTS = 10**18
-"""The largest number of facts: more than anyone has. Exact sizes of far more would take minutes of long arithmetic."""
+"""Maximum number of facts to plan for: more than anyone has. Exact sizes for far more would take minutes of long arithmetic."""
 
 
 @dataclass(frozen=True)
 class PlanRow(JsonRecord):
     """One size: `parameters` and, if known, `bits`, with the source of these numbers.
 
-    precision            bits of a stored parameter, in words
+    precision            bits of a stored parameter, as text for display, such as "16 bits"
     bits_per_stored_bit  bits of facts per bit that stores the model, where known
     speaks_of            for which facts the row holds: all facts of this shape, some of them (the worst case), or those that were
                          measured

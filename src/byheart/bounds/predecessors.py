@@ -55,7 +55,7 @@ def sontag_1997(n_samples: int) -> Bound:
         "built from ReLU, sigmoid, softmax or other functions definable with exp",
         REAL,
     )
-    sentence = f"Without separation, {spell(n_samples)} points take at least {spell(value)} parameters."
+    sentence = f"To memorise {spell(n_samples)} points without separation, at least {spell(value)} parameters are needed."
     return SONTAG.bound("parameters", "lower", value, assumptions, sentence)
 
 
@@ -100,7 +100,8 @@ def siegel_2024(n_samples: int, radius: Real, separation: Real) -> Bound:
         REAL,
     )
     sentence = (
-        f"{spell(n_samples)} points this close take at least {spell(value)} parameters of a ReLU network."
+        f"To memorise any {spell(n_samples)} points at this separation, a ReLU network needs at least "
+        f"{spell(value)} parameters."
     )
     return SIEGEL.bound("parameters", "lower", value, assumptions, sentence)
 

@@ -89,7 +89,7 @@ def for_shape(
 def table(dataset: Dataset | DatasetPieces, estimates: Iterable[Estimate | NotApplicable] = ()) -> BoundTable:
     """Return every bound whose assumptions hold for a data set: consistency, separation, general position and so on.
 
-    Documents also get their entropy, below which no model's loss on them falls (MFT24 Lemma 2).
+    For documents, the table also contains their entropy. No model has a smaller loss on them (MFT24 Lemma 2).
     """
     if not isinstance(dataset, Dataset | DatasetPieces):
         raise UsageError(
@@ -108,7 +108,7 @@ def table(dataset: Dataset | DatasetPieces, estimates: Iterable[Estimate | NotAp
 def _counting(shape: DataShape) -> Iterator[Entry]:
     if shape.task == "distribution":
         remark = KS25.theorem("Remark 4.4 (counting)", "KS25-R4.4")
-        yield remark.refuse("distributions are not finitely many labels")
+        yield remark.refuse("there are infinitely many distributions, so they cannot be counted")
         return
     if shape.task == "seq-to-seq":
         yield counting_seq_to_seq(shape.context_count, 1, shape.n_classes)
@@ -282,7 +282,7 @@ def _in_general_position(shape: DataShape, checks: DataChecks) -> Iterator[Entry
 def _without_separation(shape: DataShape) -> Iterator[Entry]:
     reason = _no_shattering(shape) or (_POSITIONS if shape.has_positions else "")
     if shape.dim is None:
-        reason = reason or "token ids are a finite set of inputs; it is about all points of a ball"
+        reason = reason or "it is about all points of a ball, but token ids are a finite set of inputs"
     if reason:
         yield from (theorem.refuse(reason) for theorem in (known.SONTAG, known.SIEGEL))
     elif (vectors := tokens_as_vectors(shape)) is None:

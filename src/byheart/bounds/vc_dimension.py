@@ -81,7 +81,7 @@ def bartlett_vc_dimension(layer_units: Sequence[int], layer_parameters: Sequence
 def uniform_width_vc_dimension(width: int, depth: int, input_dim: int) -> int:
     """Evaluate `bartlett_vc_dimension` for `depth` hidden ReLU layers of one width and a linear output, in closed form.
 
-    There are (input_dim + 1) width parameters in the first layer, (width + 1) width in each later one and
+    There are (input_dim + 1)·width parameters in the first layer, (width + 1)·width in each later one, and
     width + 1 in the output.
     """
     if min(width, input_dim) < 1 or depth < 1:

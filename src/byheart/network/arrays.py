@@ -27,7 +27,8 @@ def expect_arrays(network: Network) -> None:
     kinds = {str(np.asarray(array).dtype) for array in weights.values()}
     if len(kinds) != 1 or not kinds <= set(FLOATS):
         raise ShapeMismatch(
-            f"the weights of one network must be of one float type, not {sorted(kinds)}.", kinds=kinds
+            f"all weights of a network must be float64, or all must be float32; these are {sorted(kinds)}.",
+            kinds=kinds,
         )
 
 
@@ -36,7 +37,7 @@ def entries_of(shapes: Iterable[tuple[str, tuple[int, ...]]]) -> int:
 
 
 class PadsBeyondVocabulary:
-    """The shape of a network whose inputs are ids: `n_tokens` token ids, and one more id that pads short sequences."""
+    """Base class for the shape of a network whose inputs are ids: 0 to `n_tokens` - 1 are tokens, and `n_tokens` is padding."""
 
     n_tokens: int
 
@@ -50,7 +51,7 @@ class PadsBeyondVocabulary:
 
 
 class ArrayShapes:
-    """Base class that computes counts, such as the number of parameters, for a spec that lists all its arrays."""
+    """Base class for a spec that lists all its arrays. It computes counts, such as the number of parameters, from the list."""
 
     dim: int
 
@@ -75,7 +76,7 @@ class ArrayShapes:
 
 
 def read_sizes(fields: Fields, names: tuple[str, ...], may_be_zero: tuple[str, ...] = ()) -> dict[str, int]:
-    """Return the numbers in the entry `sizes` of an architecture in model.json, by name, after checking their ranges."""
+    """Read these numbers from the entry `sizes` of an architecture in model.json, and check their ranges."""
     found = fields.child("sizes")
     return {
         name: found.integer(name, 0 if name in may_be_zero else 1, MOST.get(name, MAX_COLUMNS))
@@ -84,7 +85,7 @@ def read_sizes(fields: Fields, names: tuple[str, ...], may_be_zero: tuple[str, .
 
 
 def require_possible(spec: Spec, fields: Fields) -> Spec:
-    """Return the shape `spec` unchanged. Raises `CorruptModel` if its arrays have more entries than any file could hold."""
+    """Return `spec` unchanged. Raises `CorruptModel` if its arrays have more entries than any file could hold."""
     if spec.parameters_dense > MAX_ENTRIES:
-        raise corrupt(fields.where, "the sizes of the architecture are impossible")
+        raise corrupt(fields.where, "the weights of this architecture would not fit into any file")
     return spec

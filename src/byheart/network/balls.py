@@ -19,7 +19,7 @@ import numpy as np
 UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
 TINY = {"float64": 2.0**-1022, "float32": 2.0**-126}
 FUNCTION_ERROR = 16
-"""Assumed error of a library's exp, tanh, erf or arctan, in units in the last place. Libraries state at most four."""
+"""Assumed error of a library's exp, tanh, erf or arctan, in units in the last place. Libraries state errors of at most four."""
 
 SLOPE = {"tanh": 1.0, "arctan": 1.0, "gelu": 1.13, "silu": 1.1}
 """The largest derivative of each activation function."""
@@ -36,17 +36,17 @@ class Rounding:
         return UNIT_ROUNDOFF[self.precision]
 
     def gamma(self, n_terms: int) -> float:
-        """Return γ_k for k = `n_terms`, the number of products in a sum."""
+        """Return γ_k for k = `n_terms` + 1, which covers a sum of `n_terms` products."""
         scaled = (n_terms + 1) * self.unit
         return scaled / (1 - scaled)
 
     def exact(self, values: np.ndarray) -> Ball:
-        """Return a ball for numbers that the type represents exactly."""
+        """Return a ball of radius 0 for numbers that the type represents exactly."""
         wide = np.asarray(values, dtype=np.float64)
         return Ball(wide, np.zeros_like(wide))
 
     def add(self, left: Ball, right: Ball) -> Ball:
-        """Return the sum, which is rounded once."""
+        """Return the sum of two balls. The native sum is rounded once."""
         value, radius = left.value + right.value, left.radius + right.radius
         return Ball(value, radius + self.unit * (np.abs(value) + radius))
 
@@ -82,7 +82,7 @@ class Rounding:
         return Ball(shares, np.where(seen, shares * relative + TINY[self.precision], 0.0))
 
     def activate(self, name: str, before: Ball) -> Ball:
-        """Apply the activation function ψ to each number."""
+        """Apply the activation function `name` to each number."""
         value = ACTIVATIONS[name](before.value)
         rounded = FUNCTION_ERROR * self.unit * (np.abs(value) + np.abs(before.value) + before.radius)
         return Ball(value, SLOPE[name] * before.radius + rounded)

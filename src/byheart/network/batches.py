@@ -21,7 +21,7 @@ Batch = TypeVar("Batch")
 Result = TypeVar("Result")
 
 NUMBERS_AT_ONCE = 2**24
-"""The most entries in the largest array of one batch: 128 MiB in float64."""
+"""Maximum number of entries in the largest array of one batch: 128 MiB in float64."""
 
 ON_DEVICE = 2**27
 """The same limit on devices other than the CPU, 1 GiB: small batches would leave most of a GPU idle."""

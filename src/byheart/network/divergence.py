@@ -22,8 +22,9 @@ def divergences(
     """Return KL(p_i ‖ softmax(logits_i)) in nats for each row i of `logits`. p is sparse: p[rows[e], columns[e]] =
     probabilities[e].
 
-    With δ = log q - log p on the support, KL = Σ p (e^δ - 1 - δ) + q(off the support). No term is negative, so this
-    distinguishes a divergence of 1e-20 from zero. In Σ p (log p - log q) rounding errors would hide it.
+    Let q = softmax(logits_i), and δ = log q - log p where p > 0. Then KL is the sum of p (e^δ - 1 - δ) where p > 0, plus the
+    sum of q where p = 0. No term is negative, so this distinguishes a divergence of 1e-20 from zero. In the usual formula,
+    Σ p (log p - log q), rounding errors would hide such a divergence.
     """
     log_q = log_softmax(logits)
     delta = log_q[rows, columns] - np.log(probabilities)

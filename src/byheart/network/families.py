@@ -14,11 +14,11 @@ __all__ = ["FAMILIES", "Network", "NetworkFamily", "NetworkSpec", "read_spec"]
 
 @dataclass(frozen=True)
 class NetworkFamily:
-    """Describes a family: where its shape is defined, and which files its folders may contain besides the files of every model.
+    """Describes a family: where its shape is defined, and which additional files a saved model of this family may contain.
 
     spec         a class with a static method `from_json(fields) -> NetworkSpec`, as "module:name"
-    files        names of files that `Network.files` may return. Those that are present in a folder are passed to
-                 `NetworkSpec.build`
+    files        names of the files that `Network.files` may return. When a model is loaded, those that exist in its folder are
+                 passed to `NetworkSpec.build`
     tensor_note  metadata in the header of model.safetensors, for other programs that read it
     """
 

@@ -79,7 +79,10 @@ class AnswersWithLogits(Network):
         return Ball(np.stack([ball.value for ball in found]), np.stack([ball.radius for ball in found]))
 
     def answer(self, encoded: np.ndarray, label_names: Sequence[str], how: Evaluation) -> np.ndarray:
-        """Return the class with the largest logit for each sample, (n_samples, 1); `UNKNOWN` if a logit is not finite."""
+        """Return for each sample the class with the largest logit, as an array (n_samples, 1).
+
+        A sample with a logit that is not finite has the class `UNKNOWN`.
+        """
         if how.backend == "equations":
             logits = self.bound_logits(encoded).value
         else:
@@ -87,6 +90,6 @@ class AnswersWithLogits(Network):
         return self.classes_of(logits, len(label_names))
 
     def classes_of(self, outputs: np.ndarray, n_classes: int) -> np.ndarray:
-        """Return the class with the largest logit, (n_samples, 1); `UNKNOWN` if a logit of the sample is not finite."""
+        """Do the same as `answer` for the logits `outputs`, (n_samples, n_outputs)."""
         classes = np.where(np.isfinite(outputs).all(axis=1), outputs.argmax(axis=1), UNKNOWN)
         return np.asarray(classes[:, None], dtype=np.int64)

@@ -24,8 +24,8 @@ class InputMismatch(DataError):
 class Memoriser:
     """A network with its vocabulary and its label names.
 
-    Each family has its own way to output a class: a `Transformer` answers class c with the number c + 1, others with one logit
-    per class. Class names are stored as texts; `label_type` is the original type of the labels.
+    Each family has its own way to output a class. For example, a `Transformer` outputs the number c + 1 for class c. Class
+    names are stored as text; `label_type` is the original type of the labels.
     """
 
     network: Network

@@ -31,7 +31,7 @@ COMPUTED_IN: Mapping[Precision, Precision] = {
     "bfloat16": "float32",
     "int8": "float32",
 }
-"""The type in which a network computes, by the type in which its weights are stored."""
+"""Maps the type in which weights are stored to the type in which the network computes."""
 
 FLOAT_BITS: Mapping[Precision, int] = {"float64": 64, "float32": 32, "bfloat16": 16}
 """Bits of one weight, for precisions in which all weights have the same number of bits."""
@@ -61,22 +61,25 @@ UNKNOWN = -1
 """The class number that means "no label"."""
 
 MAX_ROWS = 2**40
-"""The most rows of one matrix. The actual limit comes from the size of the file; this one keeps products of sizes small."""
+"""Maximum number of rows of one matrix. The size of the file is a stricter limit; this one keeps products of sizes small."""
 
 MAX_COLUMNS = 2**24
-"""The largest dimension of inputs, head size and width.
+"""Maximum for the dimension of inputs, the size of a head and the width.
 
-In a sparse file columns cost no bytes, but at run time they cost memory.
+In a sparse file, columns of zeros take no bytes, but at run time they take memory.
 """
 
 MAX_SEQ_LEN = 2**24
-"""The most tokens of a sequence. When the model runs, every sample is padded to this length."""
+"""Maximum for the `seq_len` of a network. When the model runs, every sample is padded to its `seq_len`."""
 
 MAX_FILLED_LEN = 2**18
-"""The same limit for networks that allow short samples and have no weights per position: a small file may claim any length."""
+"""The same limit for networks that pad short samples and have no weights per position.
+
+The file of such a network can be small and still claim any `seq_len`.
+"""
 
 MAX_ENTRIES = 2**48
-"""The most entries of all weights together, for families that do not group equal layers."""
+"""Maximum number of entries of all weights together, for families that do not group equal layers."""
 
 
 class NetworkSpec(Protocol):
@@ -139,7 +142,7 @@ class NetworkSpec(Protocol):
         """The largest width of a layer."""
 
     def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """Yield name and shape of every weight array, in the same order as the network. An exact bias has one column."""
+        """Yield the name and shape of every weight array, in the order of `Network.parameters`. An exact bias is one column."""
 
     def build(self, weights: Iterator[Weights], files: Mapping[str, bytes]) -> Network:
         """Build the network from weights in the order of `shapes()` and the files of its folder."""
@@ -250,7 +253,8 @@ class Network(ABC):
         raise UsageError(self.why_no_logits)
 
     def files(self) -> Mapping[str, bytes]:
-        """Return the further files of a saved folder (all except the weights), by name. The family's entry in `families` lists
-        them.
+        """Return the additional files that this family writes into the folder of a saved model, by name.
+
+        The family's entry in `families` lists their names.
         """
         return {}

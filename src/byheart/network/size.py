@@ -20,8 +20,8 @@ class Size:
     depth               layers: feed-forward blocks and attention layers (KS25's number of blocks)
     width               max(m, s·H, q) over all layers (KS25 section 3.2)
     weight_bits         bit complexity of the largest weight (KS25 section 3.3); for floats, bits of the widest stored type
-    total_bits          bits that store the weights. Of exact weights, only those that are not zero are counted. Of floats, all
-                        weights and their scales are counted
+    total_bits          bits that store the weights. If weights are exact, only the non-zero ones are counted. If they are
+                        floats, all weights and their scales are counted
     """
 
     parameters_dense: int
@@ -36,8 +36,8 @@ class Size:
         """The bits that a file of these weights needs.
 
         A float weight takes all bits of its type, even if it is zero. An exact weight takes its digits, a sign and the position of
-        its binary point. Digits and position take as many bits as the longest weight needs. If it makes the file smaller, zeros are
-        left out, and the index of every other weight is stored.
+        its binary point. Digits and position take as many bits as the longest weight needs. If it makes the file smaller, only
+        the non-zero weights are stored, each with its index.
         """
         words = self.weight_bits * self.parameters_dense
         if self.total_bits == words:
@@ -108,7 +108,7 @@ def size_of_spec(
     weight_bits: int | None = None,
     total_bits: int | None = None,
 ) -> Size:
-    """Return the size of a network of this shape. Unless counts and bits are given, all weights are non-zero floats."""
+    """Return the size of a network of this shape. Counts and bits that are not given are those of non-zero floats."""
     dense, word = spec.parameters_dense, WIDEST_BITS.get(spec.precision, 0)
     return Size(
         dense,

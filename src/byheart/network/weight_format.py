@@ -27,7 +27,7 @@ _NONE = 1 << 20  # the granularity of zero, which is a multiple of everything
 
 @dataclass(frozen=True)
 class WeightFormat:
-    """The number type of one array. For integers, also which entries share an exponent; floats contain their own exponents."""
+    """The number type of one array. For integers, `scale` says which entries share an exponent; for floats, it is None."""
 
     numbers: StoredNumbers
     scale: Scale | None = None

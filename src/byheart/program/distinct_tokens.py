@@ -1,4 +1,4 @@
-"""The distinct tokens of a data set: number them, and give their exact vectors and their values on a line."""
+"""Number the distinct tokens of a data set, and compute their exact vectors and their values on a line."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ KEY, VALUE, HIT = SCRATCH = ("key", "value", "hit")
 @realises("KS25-L G.6")
 @dataclass(frozen=True)
 class KeyedExtraction:
-    """Add to `into` the value whose key is ⌊x⌋. Add nothing if |x - 1/2 - key| > 1 for every key.
+    """Blocks that add to `into` the value whose key is ⌊x⌋. They add nothing if |x - 1/2 - key| > 1 for every key.
 
     Source:     KS25 Lemma G.6.
     Assumes:    the registers `keys` and `values` each hold n_entries fields; keys that occur differ by at least 2; the scratch
@@ -159,8 +159,9 @@ class KeyedExtraction:
         return (*self.opening(), *entries)
 
     def outline(self) -> tuple[Step, ...]:
-        """Return the same blocks for counting. From each entry to the next, the number of weight bits decreases by the same
-        amount.
+        """Return steps of the same size as `blocks()`, for counting.
+
+        From each entry to the next, the number of weight bits decreases by the same amount (see `mean_of_ends`).
         """
         return (*self.opening(), *mean_of_ends(0, self.n_entries - 1, self.entry))
 

@@ -38,9 +38,10 @@ def solve_least_norm(
     wanted: Float[np.ndarray, "n_equations n_columns"],
     refinements: int,
 ) -> tuple[Float[np.ndarray, "n_unknowns n_columns"], float]:
-    """Return the least-norm solution and the estimated condition number (1-norm). If A is singular, return zeros and infinity.
+    """Return the solution X of A X = Y with the least norm, and the estimated condition number of A in the 1-norm.
 
-    Square systems are solved by LU, wide ones by QR of Aᵀ. `refinements` is the number of steps of iterative refinement.
+    A is `matrix`, and Y is `wanted`. If A is singular, return zeros and infinity. Square systems are solved by LU, wide ones by QR
+    of Aᵀ. `refinements` is the number of steps of iterative refinement.
     """
     from scipy.linalg import (  # importing it takes a second
         LinAlgWarning,

@@ -35,11 +35,11 @@ class LookupPlan:
 
     @property
     def n_groups(self) -> int:
-        """⌈N / group size⌉. No group is empty."""
+        """The number of groups, ⌈n_points / group_size⌉. No group is empty."""
         return -(-self.n_points // self.group_size)
 
     def extraction(self) -> KeyedExtraction:
-        """Stage III: the part that reads the label of x from the packed keys and labels of its group."""
+        """Return Stage III, which reads the label of x from the packed keys and labels of its group."""
         keys = PackedRegister(KEYS_HIGH, KEYS_LOW, self.group_size * self.key_bits)
         labels = PackedRegister(LABELS_HIGH, LABELS_LOW, self.group_size * self.label_bits)
         return KeyedExtraction(X, keys, labels, self.group_size, ANSWER)
@@ -83,8 +83,8 @@ def plan_lookup(n_points: int, key_bits: int, label_bits: int, model_width: int)
 
     The theorem uses √(N / log N). With groups of size k there are N/k blocks of lookup and k·bits blocks of extraction. The
     theorem's choice makes these two numbers equal, up to logarithms. Let a be the number of parameters of a lookup block, and b
-    that of a field. The total a·⌈N/k⌉ + b·k differs by at most a from the smooth function aN/k + bk. This function is least at
-    k* = √(aN/b). At any other k it is larger by b(k - k*)²/k. So the best k has (k - k*)² <= a·k/b.
+    that of the blocks that extract one key. The total a·⌈N/k⌉ + b·k differs by at most a from the smooth function aN/k + bk. This
+    function has its minimum at k* = √(aN/b). At any other k it is larger by b(k - k*)²/k. So the best k has (k - k*)² <= a·k/b.
     """
     a, b, _ = _costs(key_bits, label_bits, model_width)
 

@@ -34,7 +34,7 @@ def short_parts(number: Number, n_parts: int) -> list[Fraction]:
 
 
 def split_column(numbers: np.ndarray, n_parts: int) -> list[np.ndarray]:
-    """Split every number of an array like `short_parts`. Numbers that are split must have at most 53 bits."""
+    """Split every number of an array in the same way as `short_parts`. Numbers that are split must have at most 53 bits."""
     if n_parts == 1:
         return [numbers]
     rest, found = numbers.astype(np.float64), []

@@ -72,7 +72,7 @@ def outline_table(method: str, shape: DataShape) -> TokenTable | None:
 def expected_line_bits(shape: DataShape) -> int:
     """Return the expected number of bits of the largest value on the line.
 
-    If samples are token ids, the values are those of the ids. For random points in space, the largest value is about N².
+    If samples are token ids, the values are those of `line_table`. For N random points in space, the largest value is about N².
     """
     if shape.vocab is not None:
         return (2 * shape.vocab).bit_length()

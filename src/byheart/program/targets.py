@@ -49,12 +49,11 @@ class NextTokenTargets:
         return len(self.contexts)
 
     def logits(self, margin: float) -> Logits:
-        """Return log π̂ + `margin` on the support and 0 elsewhere. These logits are finite, and their softmax differs from π̂
-        by at most
-        (ω - s)·e^-margin.
+        """Return the logits log π̂ + `margin` on the support of π̂, and 0 elsewhere. π̂ are the `probabilities`.
 
-        ω is the size of the vocabulary, and s that of the support. Softmax ignores a common shift. So its result is π̂, except that
-        every token off the support gets a share of about e^-margin.
+        These logits are finite, and their softmax differs from π̂ by at most (ω - s)·e^-margin, where ω is the size of the
+        vocabulary and s that of the support. Softmax ignores a common shift, so its result is π̂, except that every token off the
+        support gets a share of about e^-margin.
         """
         table = np.zeros((len(self), self.n_outputs))
         table[self.rows, self.next_tokens] = np.log(self.probabilities) + margin

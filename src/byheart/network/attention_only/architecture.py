@@ -65,7 +65,7 @@ class AttentionOnlySpec(ArrayShapes):
 
     @property
     def width(self) -> int:
-        """The width: the larger of d and the total size of all heads."""
+        """The larger of `dim` and the total size of all heads."""
         return max(self.dim, self.n_heads * max(self.key_dim, self.value_dim))
 
     def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -117,7 +117,9 @@ class AttentionOnlySpec(ArrayShapes):
 @realises("DPC24-eq1", "DPC24-eq2")
 @dataclass(frozen=True, eq=False)
 class AttentionOnly(AnswersWithLogits):
-    """W_U (x_S + Σ_h W_O^h W_V^h Σ_s softmax_s(x_Sᵀ W_Q^hᵀ W_K^h x_s) x_s), x_s = e(t_s) + pos_s (DPC24 eqs. 1-2; no 1/√d_h).
+    """A network with the logits W_U (x_S + Σ_h W_O^h W_V^h Σ_s softmax_s(x_Sᵀ W_Q^hᵀ W_K^h x_s) x_s), where x_s = e(t_s) + pos_s.
+
+    These are DPC24's equations 1 and 2, which have no factor 1/√d_h. The last position is S.
 
     embedding    None if the inputs are vectors already
     skip         whether x_S is added (DPC24) or not (MLT23)
@@ -146,7 +148,9 @@ class AttentionOnly(AnswersWithLogits):
                 f"a skip connection needs outputs of dimension {dim}, not {out}.", dim=dim, out=out
             )
         if self.ragged and (self.embedding is None or not self.sees_itself):
-            raise ShapeMismatch("ragged sequences need token ids, and a last token that attends to itself.")
+            raise ShapeMismatch(
+                "for ragged sequences, inputs must be token ids, and the last token must attend to itself."
+            )
         if not self.sees_itself and self.seq_len < 2:
             raise ShapeMismatch(
                 "the last token does not attend to itself, so sequences need at least one other token."

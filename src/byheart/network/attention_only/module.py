@@ -12,7 +12,7 @@ from byheart.network.attention_only.architecture import AttentionOnly
 
 
 class AttentionOnlyModule(nn.Module):
-    """W_U (x_S + Σ_h W_O W_V A_h), where only the last token attends (DPC24 eqs. 1-2)."""
+    """Computes W_U (x_S + Σ_h W_O W_V A_h), where A_h is the average that the last token reads in head h (DPC24 eqs. 1-2)."""
 
     def __init__(self, network: AttentionOnly) -> None:
         super().__init__()
@@ -37,7 +37,10 @@ class AttentionOnlyModule(nn.Module):
         return found
 
     def attend(self, inputs: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        """Map the inputs and their vectors (batch, S, d) to A, the weighted averages of all heads, (batch, H, d)."""
+        """Return A, the weighted average of the vectors `x` (batch, S, d) in each head: (batch, H, d).
+
+        `inputs` shows which tokens are padding.
+        """
         others = x if self.sees_itself else x[:, :-1]
         query = torch.einsum("bd,hkd->bhk", x[:, -1], self.query)
         carried = torch.einsum("bhk,hkd->bhd", query, self.key)

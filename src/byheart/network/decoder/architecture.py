@@ -58,7 +58,7 @@ class DecoderSpec(PadsBeyondVocabulary, ArrayShapes):
 
     @property
     def width(self) -> int:
-        """The width: the largest of d, the total size of all heads, and m."""
+        """The largest of `dim`, the total size of all heads, and `hidden_width`."""
         n_heads, key_dim, value_dim = self.heads or (0, 0, 0)
         return max(self.dim, n_heads * max(key_dim, value_dim), self.hidden_width)
 
@@ -139,9 +139,10 @@ class DecoderSpec(PadsBeyondVocabulary, ArrayShapes):
 
 @dataclass(frozen=True, eq=False)
 class SelfAttention:
-    """W_0ᵀ vec[W_3ᵀ X softmax(Xᵀ W_1 W_2ᵀ x_τ)] over m₀ heads, at the last token x_τ (MFT24 eq. 2, which has no 1/√d).
+    """Self-attention at the last token x_τ with m₀ heads: W_0ᵀ vec[W_3ᵀ X softmax(Xᵀ W_1 W_2ᵀ x_τ)].
 
-    With a skip connection x_τ itself is added. The paper omits this variant for simplicity.
+    This is MFT24's equation 2, which has no factor 1/√d. With a skip connection, x_τ itself is added to the result. The paper
+    omits this variant for simplicity.
     """
 
     key: np.ndarray  # (m0, d, d1), W_1
@@ -153,7 +154,7 @@ class SelfAttention:
 
 @dataclass(frozen=True, eq=False)
 class TokenAveraging:
-    """The weighted average Σ_t u_t z_t, which replaces attention in MFT24 Theorem 6."""
+    """The weighted average Σ_t u_t z_t of the token vectors z_t. It replaces attention in MFT24 Theorem 6."""
 
     shares: np.ndarray  # (seq_len,), u
 
@@ -164,10 +165,11 @@ Mixing: TypeAlias = SelfAttention | TokenAveraging
 @realises("MFT24-eq2")
 @dataclass(frozen=True, eq=False)
 class Decoder(AnswersWithLogits):
-    """Vᵀψ(Wᵀ mixing(z_α + u) + b): logits of the token that follows a context of 1 to `seq_len` tokens (MFT24 eq. 2).
+    """A decoder: Vᵀψ(Wᵀ mixing(z_α + u) + b) are the logits of the token that follows the context α (MFT24 eq. 2).
 
-    Position t is the t-th token of the context, counted from its start. Contexts are padded on the left with the id `pad`,
-    which follows the vocabulary and gets no attention. With `TokenAveraging` there are no position embeddings.
+    The context has 1 to `seq_len` tokens with embeddings z_α. Positions are counted from its start, and u are their embeddings.
+    With `TokenAveraging` there is no u. The activation function is ψ. Contexts are padded on the left with the id `pad`, which
+    follows the vocabulary and gets no attention.
     """
 
     embedding: Embedding  # tokens (ω, d); positions (seq_len, d) for attention, None for averaging
@@ -184,7 +186,7 @@ class Decoder(AnswersWithLogits):
             )
         if isinstance(self.mixing, TokenAveraging) and self.positions is not None:
             raise ShapeMismatch(
-                "token averaging has no position embeddings, because its weights distinguish positions."
+                "token averaging takes no position embeddings, because its weights already distinguish positions."
             )
         super().__post_init__()
 

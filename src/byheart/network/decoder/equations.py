@@ -12,7 +12,7 @@ from byheart.network.decoder.architecture import Decoder, SelfAttention
 
 
 def bound_logits(decoder: Decoder, sample: np.ndarray) -> Ball:
-    """Return Vᵀ ψ(Wᵀ mixed + b) for one context without its padding."""
+    """Return Vᵀ ψ(Wᵀ mixed + b) for one context without its padding, and a bound on the rounding error."""
     arithmetic = Rounding(decoder.precision)
     mixed = _mix(decoder, arithmetic, sample[sample < decoder.pad])
     before = arithmetic.add(arithmetic.matmul(decoder.hidden.T, mixed), arithmetic.exact(decoder.bias))

@@ -41,7 +41,7 @@ class SelfAttentionModule(nn.Module):
 
 
 class TokenAveragingModule(nn.Module):
-    """The weighted average Σ_t u_t z_t over the tokens of a context (MFT24 Theorem 6)."""
+    """Computes Σ_t u_t z_t, a weighted average of the token vectors z_t of a context (MFT24 Theorem 6)."""
 
     def __init__(self, mixing: TokenAveraging) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ def positions_of(seen: torch.Tensor) -> torch.Tensor:
 
 
 class DecoderModule(nn.Module):
-    """Vᵀψ(Wᵀ mixing(z + u) + b) (MFT24 eq. 2, Theorem 7)."""
+    """Computes the logits Vᵀψ(Wᵀ mixing(z + u) + b) of MFT24 eq. 2 and Theorem 7."""
 
     def __init__(self, decoder: Decoder) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class DecoderModule(nn.Module):
         return mixed
 
     def features(self, mixed: torch.Tensor) -> torch.Tensor:
-        """Return the outputs of the neurons on the mixed tokens: (batch, d) to (batch, m)."""
+        """Map the mixed tokens (batch, d) to the outputs of the neurons (batch, m)."""
         return ACTIVATIONS[self.activation](torch.addmm(self.bias, mixed, self.hidden))
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:

@@ -96,7 +96,7 @@ def terms_of(row: Sequence[tuple[int, Dyadic]], columns: Sequence[Column]) -> li
 
 
 def linear(rows: Partition, terms: Sequence[tuple[Dyadic, Column]], bias: Dyadic = ZERO) -> Column:
-    """Return bias + Σ coefficient · column."""
+    """Return bias + Σ coefficient · column. The partition `rows` is used only if there are no terms."""
     if not terms:
         everything = Partition(rows, np.zeros(rows.n_groups, dtype=np.int64), 1)
         return Column(everything, linear_combination(1, [], bias))

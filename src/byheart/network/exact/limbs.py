@@ -88,7 +88,7 @@ class Fixed:
         return ranks
 
     def distinct(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return (rows, index): one row for each distinct number, and for each number the index of its row."""
+        """Return (rows, index). `rows` holds one row for each distinct number, and number i equals number `rows[index[i]]`."""
         index = np.empty(len(self), dtype=np.int64)
         rows = np.empty(len(self), dtype=np.int64)
         n_distinct = _distinct_rows(self.limbs, index, rows)

@@ -125,7 +125,7 @@ class Root:
         return self.chain[0]
 
     def halved(self) -> Root:
-        """Return the same root with half the interval."""
+        """Return the same root with an interval of half the length."""
         middle = (self.low + self.high) / 2
         in_left = _changes(self.chain, self.low) > _changes(self.chain, middle)
         return Root(self.chain, self.low, middle) if in_left else Root(self.chain, middle, self.high)

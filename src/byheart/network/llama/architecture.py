@@ -56,7 +56,7 @@ class Llama(Network):
 
     @property
     def second_backend(self) -> Backend:
-        """The second evaluator: exact integer arithmetic that checks each sum."""
+        """The second evaluator: exact arithmetic, which also checks that float32 rounds no sum."""
         return "exact"
 
     def parameters(self) -> Iterator[tuple[str, np.ndarray]]:
@@ -77,7 +77,7 @@ class Llama(Network):
         return LlamaModule(self)
 
     def answer(self, encoded: np.ndarray, label_names: Sequence[str], how: Evaluation) -> np.ndarray:
-        """Generate from every prompt, and return the label that the answer spells."""
+        """Answer every prompt, and return the class numbers of the answers, (n_prompts, 1)."""
         from byheart.network.llama.generation import answer_prompts
 
         return answer_prompts(self, encoded, label_names, how.backend, how.device, how.progress)[:, None]
@@ -93,7 +93,7 @@ class Llama(Network):
         if self.spec.mode == "texts" and tokenizer is not None and labels != (*words, ""):
             raise corrupt(
                 "model.json",
-                "it continues texts, but its labels are not the tokens of its tokenizer followed by the end",
+                "the model continues texts, so its labels must be the tokens of its tokenizer and, as the last one, an empty text",
             )
 
     def files(self) -> Mapping[str, bytes]:

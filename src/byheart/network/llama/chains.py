@@ -11,13 +11,14 @@ from jaxtyping import Bool, Int
 from byheart.process.progress import Progress, report
 
 TOKENS = 5 << 10
-"""The most tokens in a batch of texts."""
+"""Maximum number of tokens in a batch of texts."""
 
 
 @dataclass(frozen=True, eq=False)
 class ChainedTexts:
-    """Texts of token ids, concatenated, each beginning with `bos`. `asked` marks the tokens after which the network must predict:
-    the i-th of them is the last token of window i.
+    """Texts of token ids, concatenated. Text i is `ids[offsets[i] : offsets[i + 1]]` and begins with `bos`.
+
+    `asked` marks the tokens after which the network must predict. The i-th of them is the last token of window i.
     """
 
     ids: Int[np.ndarray, " n_tokens"]
@@ -61,7 +62,7 @@ def follow_texts(
     n_tokens: int = TOKENS,
     device: str = "cpu",
 ) -> Int[np.ndarray, " n_asked"]:
-    """Return the tokens that `run` predicts at the marked (asked) positions of given texts. Texts of similar length run together.
+    """Return the tokens that `run` predicts at the positions that `texts.asked` marks. Texts of similar length run together.
 
     run: called with ids (batch, seq), padded on the right, and a mask of the tokens after which to predict.
     """

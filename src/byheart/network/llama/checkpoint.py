@@ -80,7 +80,9 @@ def _documents(spec: LlamaSpec, tokenizer_json: str) -> dict[str, dict[str, Any]
         fields = Fields(parse_json(tokenizer_json.encode(), TOKENIZER), TOKENIZER)
         names = {entry.integer("id"): entry.text("content") for entry in fields.children("added_tokens")}
         if not {spec.bos, spec.eos} <= set(names):
-            raise corrupt(TOKENIZER, f"its added tokens lack the id {spec.bos} or {spec.eos}")
+            raise corrupt(
+                TOKENIZER, f"the id {spec.bos} or the id {spec.eos} is missing from its added tokens"
+            )
         documents[TOKENIZER_CONFIG] = {
             "tokenizer_class": "PreTrainedTokenizerFast",
             "bos_token": names[spec.bos],

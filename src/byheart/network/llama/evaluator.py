@@ -36,8 +36,8 @@ MANTISSA = 2.0**24
 COPIED_MOST = 2.0**11
 """A float16 cache stores all integers up to this one exactly."""
 NATS = 128.0
-"""Scores this far below the best get a weight of exactly 0. exp(-104) is below float32's smallest number; the rest allows for
-rounding."""
+"""Scores this far below the best get a weight of exactly 0. exp(-104) is already below float32's smallest number; the
+difference allows for rounding."""
 CHUNK = 1 << 14
 
 

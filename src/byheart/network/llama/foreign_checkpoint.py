@@ -12,7 +12,7 @@ from byheart.records.refusals import corrupt
 
 FILES_ALONE: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
 NO_PICKLES: dict[str, Any] = {**FILES_ALONE, "use_safetensors": True}
-"""Arguments of `from_pretrained` for a tokenizer, and for a model."""
+"""Arguments of `from_pretrained`: FILES_ALONE for a tokenizer, NO_PICKLES for a model."""
 
 
 @contextmanager

@@ -1,5 +1,5 @@
-"""Let a Llama answer: generate text greedily from prompts, or predict the next tokens in given texts. Either is computed by
-transformers, by plain torch, or in exact arithmetic.
+"""Compute the answers of a Llama: generate text greedily from prompts, or predict the next tokens in given texts. Both can be
+computed by transformers, by plain torch, or in exact arithmetic.
 """
 
 from __future__ import annotations
@@ -29,16 +29,13 @@ from byheart.network.protocol import UNKNOWN, Backend
 from byheart.process.progress import Progress, Steps, report
 
 BATCH, PROMPT_TOKENS = 512, 1 << 15
-"""The most prompts answered together, and the most tokens of these prompts and their answers."""
+"""Maximum number of prompts in a batch, and maximum number of tokens of these prompts and their answers."""
 _PER_PROMPT = {"generate": 0.002, "confirm": 0.0015}
 """Approximate seconds per prompt. Only their ratio to the loading times matters."""
 Engine = Callable[[list[list[int]], int], list[list[int]]]
-"""A function of (prompts, most tokens to generate).
-
-It returns the tokens generated after each prompt, without the final `eos`.
-"""
+"""A function that generates at most a given number of tokens after each prompt, and returns them without the final `eos`."""
 Follower = Callable[[ChainedTexts, Progress | None], np.ndarray]
-"""A function that returns the token that follows each asked token of given texts."""
+"""A function that predicts the next token after each token that `ChainedTexts.asked` marks."""
 
 
 def answer_prompts(
@@ -196,7 +193,10 @@ def _evaluate(llama: Llama, texts: ChainedTexts) -> Int[np.ndarray, " n_asked"]:
 
 
 def recite(llama: Llama, ids: list[int], words: Sequence[str], max_tokens: int) -> Iterator[str]:
-    """Yield the tokens that follow a text until it ends, is unknown, has `max_tokens` tokens or uses up all positions."""
+    """Yield the tokens with which the model continues a text.
+
+    Stop at the end of the text, if the text is unknown, after `max_tokens` tokens, or when all positions are used.
+    """
     spec = llama.spec
     prompt = full_prompt(llama, ids)
     room = min(max_tokens, spec.max_positions - len(prompt))

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 EMBEDDING, FINAL_NORM = "model.embed_tokens.weight", "model.norm.weight"
 Mode = Literal["facts", "texts"]
-"""The two uses of a model. facts: a prompt and a separator are followed by the answer and the end. texts: the text continues
-after the prompt."""
+"""The two uses of a model. In mode `facts`, a prompt and a separator are followed by the answer and the end token. In mode
+`texts`, the model continues the text of the prompt."""
 SIZES = ("n_tokens", "hidden", "inner", "n_layers", "n_heads", "head_dim", "max_positions", "answer_len")
 IDS = ("bos", "eos", "sep")
 
@@ -123,7 +123,7 @@ class LlamaSpec(PadsBeyondVocabulary):
         ]
 
     def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """Yield name and shape of every tensor, in the order of evaluation."""
+        """Yield the name and shape of every tensor, in the order of evaluation."""
         yield EMBEDDING, (self.n_tokens, self.hidden)
         for layer in range(self.n_layers):
             for part, shape in self._layer_shapes():

@@ -22,7 +22,7 @@ _LLAMA = "transformers.models.llama.modeling_llama"
 _PACKAGES = {"torch": 800, _LLAMA: 1700}
 """The packages to import, with the approximate number of modules that each loads."""
 LOGITS = 1 << 24
-"""The most logits held in memory at a time."""
+"""Maximum number of logits held in memory at a time."""
 
 
 def attention_run(llama: Llama) -> str:

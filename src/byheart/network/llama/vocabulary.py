@@ -1,5 +1,7 @@
-"""Write a `tokenizer.json` for a data set. It has the same ids as byheart's own tokenizer, further tokens that values need, and a
-template that turns a key into a complete prompt. The file in a folder must be the one written for its tokenizer.
+"""Write a `tokenizer.json` for a data set, and check the one in a model's folder.
+
+The file keeps the ids of byheart's own tokenizer, adds the tokens that only values need, and contains a template that turns a key
+into a complete prompt. A folder with any other `tokenizer.json` is rejected.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from byheart.records.fields import Fields, parse_json
 from byheart.records.refusals import corrupt
 
 BEGIN, END, SEPARATOR, UNREAD = "<s>", "</s>", "<sep>", "<unk>"
-"""UNREAD replaces, in prompts, characters for which the tokenizer has no token."""
+"""Names of the special tokens. In prompts, UNREAD replaces characters for which the tokenizer has no token."""
 
 CHARACTERS = {"type": "Split", "pattern": {"Regex": r"[\s\S]"}, "behavior": "Isolated", "invert": False}
 """The rule in a tokenizer.json that splits a text into characters."""
@@ -26,7 +28,7 @@ CHARACTERS = {"type": "Split", "pattern": {"Regex": r"[\s\S]"}, "behavior": "Iso
 class TextVocabulary:
     """A tokenizer.json document and the ids of its special tokens.
 
-    `unknown` is the answer to unknown prompts, by default `eos`.
+    `unknown` is the id of the token that answers unknown prompts. By default it is `eos`.
     """
 
     document: str
@@ -67,7 +69,7 @@ def require_vocabulary(document: str, tokenizer: Tokenizer | None, spec: LlamaSp
     if tokenizer is None and not document:
         return  # a network of bare ids has no tokenizer
     if tokenizer is None or not document:
-        raise corrupt(name, "the tokenizer is missing, in this file or in model.json")
+        raise corrupt(name, "the tokenizer is missing, either in this file or in model.json")
     fields = Fields(parse_json(document.encode(), name), name)
     added = {entry.integer("id"): entry.text("content") for entry in fields.children("added_tokens")}
     words: list[str] = []
@@ -83,7 +85,7 @@ def require_vocabulary(document: str, tokenizer: Tokenizer | None, spec: LlamaSp
     ids = (expected.n_tokens, expected.bos, expected.eos, expected.sep, expected.unknown)
     if ids != (spec.n_tokens, spec.bos, spec.eos, spec.sep, spec.ends[-1]) or document != expected.document:
         raise CorruptModel(
-            f"{name} does not match the tokenizer in model.json, so other programs would give prompts different ids.\n"
+            f"{name} does not match the tokenizer in model.json, so other programs would convert prompts to different ids.\n"
             "  Restore the folder from a copy you trust, or compile the data again.",
             problem=name,
         )
@@ -185,8 +187,10 @@ def _template(names: Sequence[str], ids: Sequence[int], mode: Mode) -> dict[str,
 
 
 def _byte_letters() -> list[str]:
-    """Return the letters by which byte-level tokenizers represent bytes: printable bytes by themselves, others by U+0100
-    onwards."""
+    """Return, for each byte, the letter that represents it in byte-level tokenizers.
+
+    Printable bytes represent themselves. The others are represented by U+0100 and the characters after it.
+    """
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = iter(range(0x100, 0x200))
     return [chr(byte) if byte in printable else chr(next(others)) for byte in range(256)]

@@ -180,7 +180,7 @@ class Embedding:
 @realises("KS25-eq4")
 @dataclass(frozen=True, eq=False)
 class Transformer(Network):
-    """E_out ∘ layers ∘ E_in (KS25 eq. 4), preceded by an embedding if the inputs are token ids.
+    """The network E_out ∘ layers ∘ E_in (KS25 eq. 4), preceded by an embedding if the inputs are token ids.
 
     Sequences have exactly `seq_len` tokens. Shorter sequences of ids are padded on the left with the id `pad`, so that the
     last token, which carries the label in next-token prediction, stays last. An `extra` token, if there is one, is inserted
@@ -229,7 +229,8 @@ class Transformer(Network):
         }
         if len(kinds) != 1 or not kinds <= {"exact", "float64", "float32"}:
             raise ShapeMismatch(
-                f"the weights of one network must be of one kind, not {sorted(kinds)}.", kinds=kinds
+                f"all weights of a network must be of one kind (exact, float64 or float32); these are {sorted(kinds)}.",
+                kinds=kinds,
             )
         if self.storage is not None:
             if kinds != {"float32"}:
@@ -241,7 +242,7 @@ class Transformer(Network):
             self.encoded()
 
     def encoded(self) -> dict[str, tuple[np.ndarray, np.ndarray | None]]:
-        """Every array as it is stored: its numbers, and for integers their exponents. Only networks with a `storage` have these."""
+        """Return every array as it is stored: its numbers and, for integers, their exponents. The network must have a `storage`."""
         assert self.storage is not None
         return {
             name: each.encode(name, np.asarray(weights))

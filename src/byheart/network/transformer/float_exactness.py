@@ -96,8 +96,8 @@ def _attend(layer: Attention, stream: np.ndarray) -> tuple[np.ndarray, list[tupl
 
     uniform  Σ_h W_O (Σ_k W_V Z_k) / n. The quotient must be exact too.
     softmax  Σ_h W_O Σ_k (1/n) W_V Z_k. With equal scores, softmax computes the weights exp(0) / n, rounded. 1/n is a float
-             only for n = 2^k. Otherwise the weight has an error of up to 1/2 unit in its last place, and so have all products
-             with it. Sums that should be integers are then other numbers, so networks that rely on integers are rejected.
+             only if n is a power of two. Otherwise the weight has an error of up to 1/2 unit in its last place, and all
+             products with it have errors. Sums that should be integers are then not integers, so such networks are rejected.
     """
     n_tokens, divides_first = stream.shape[1], layer.kind == "softmax"
     found: list[tuple[float, str]] = []

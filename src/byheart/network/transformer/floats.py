@@ -32,7 +32,7 @@ def _dense(name: str, weights: Weights, precision: Precision) -> np.ndarray:
                 raise InexactWeights(
                     f"entry ({row}, {col}) of {name} needs {value.bits} bits and cannot be a {precision} number, so this network\n"
                     "  cannot run natively in that type. Evaluate it exactly (model.predict), or compile with a\n"
-                    "  construction of float precision.",
+                    "  construction whose weights are floats.",
                     name=name,
                     row=row,
                     col=col,

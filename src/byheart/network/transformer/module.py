@@ -180,13 +180,14 @@ def to_module(network: Transformer, dtype: Precision | None = None) -> Transform
 
 
 WORTH_A_PLAN = 2**27
-"""Multiplications in a full forward pass above which planning saves time: some hundreds of samples of a large network."""
+"""With at least this many multiplications in a full forward pass, an `AnswerPlan` saves time. A few hundred samples of a large
+network reach this number."""
 
 
 _PREPARED: WeakKeyDictionary[Transformer, dict[tuple[bool, str], tuple[TransformerModule, Any]]] = (
     WeakKeyDictionary()
 )
-"""Modules with their plans, kept as long as their networks exist, so that data in pieces use the same ones."""
+"""Modules with their plans, kept as long as their networks exist, so that all pieces of a data set use the same ones."""
 
 
 def _prepare(

@@ -50,7 +50,7 @@ class LayerRun:
     formats: tuple[WeightFormat, ...] = ()
 
     def shapes(self, model_width: int) -> list[tuple[str, tuple[int, int]]]:
-        """Return name and shape of every parameter of one of these layers. A bias has one column."""
+        """Return the name and shape of every parameter of one of these layers. A bias has one column."""
         if self.kind == "feed-forward":
             (hidden,) = self.sizes
             return [
@@ -176,7 +176,7 @@ class TransformerSpec:
         return [*found, ("w_in", (self.model_width, self.dim))]
 
     def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """Yield name and shape of every parameter, in the same order as the network. An exact bias has one column."""
+        """Yield the name and shape of every parameter, in the order of `Transformer.parameters`. An exact bias is one column."""
         yield from self._before()
         number = 0
         for run in self.runs:

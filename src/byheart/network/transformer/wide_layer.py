@@ -1,11 +1,11 @@
 """A wide feed-forward layer in which few units fire. An example is a table: each unit compares the row number with its own number,
 and one unit matches.
 
-The channels that a unit reads are split into a few strong ones and the others. This splits the sum W1·x + b1 into s + o, where o is
-the contribution of the other channels. It is bounded by |o| <= max|W1, others| · Σ|x, others|. If s plus this bound is not
-positive, the unit is 0 in any order of summation, and neither its other inputs nor its outputs need to be read. The bound is
-computed as one more column of a small matrix product. Another column holds a margin for the rounding errors of these sums: with n
-terms whose magnitudes add up to M, each error is at most 2n·ε·M.
+The channels that a unit reads are split into a few strong ones, which have the largest weights, and the others. This splits the sum
+W1·x + b1 into s + o, where o is the contribution of the other channels. It is bounded by |o| <= max|W1, others| · Σ|x, others|. If
+s plus this bound is not positive, the unit is 0 in any order of summation, and neither its other inputs nor its outputs need to be
+read. The bound is computed as one more column of a small matrix product. Another column holds a margin for the rounding errors of
+these sums: with n terms whose magnitudes add up to M, each error is at most 2n·ε·M.
 
 In the dual tables of the construction `retrieval`, the strong channels are the digits of the row, and one unit per token remains.
 In the chains of that construction, all channels are strong. Row numbers repeat, so the units that remain for given values of the
@@ -126,7 +126,7 @@ class WideLayer:
         return self._tests[n_strong]
 
     def _test_of_units(self, n_strong: int) -> torch.Tensor:
-        """Return the same matrix transposed, with one row per unit."""
+        """Return the matrix of `_test` transposed, with one row per unit."""
         if n_strong not in self._tests_of_units:
             self._tests_of_units[n_strong] = self._test(n_strong).T.contiguous()
         return self._tests_of_units[n_strong]
