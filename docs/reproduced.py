@@ -66,9 +66,9 @@ def section(record: FigureRecord) -> list[str]:
         rows = [(check.name, check.found, check.wanted, WORDS[check.holds]) for check in record.checks]
         lines += [
             "",
-            "Beside the verdict, with no part in it:",
+            "Other checks, which do not affect the verdict:",
             "",
-            *table(("asked", "found", "wanted", ""), rows),
+            *table(("check", "found", "expected", ""), rows),
         ]
     for one in record.tables:
         if 0 < len(one.rows) <= LONGEST:

@@ -41,7 +41,7 @@ def test_the_record_holds_built_and_estimated_sizes() -> None:
     assert line.built == ((10, 33), (40, 123))
     assert line.planned[0] == (10, 33)
     assert line.planned[-1][0] == 10**5
-    assert line.ended == "not tried any larger"
+    assert line.ended == "no larger size was tried"
     assert record.to_json()["shape"]["dim"] == 4
 
 

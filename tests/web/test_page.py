@@ -189,7 +189,7 @@ def test_filter_runs_and_read_figures(server: Server, open_page: OpenPage, width
     page.get_by_label("Filter").fill("sizes.n_heads>=4, seed=0")
     seen(page, "2 of 12 runs")
     page.get_by_label("Filter").fill("nothing=1")
-    seen(page, "there are:")
+    seen(page, "choose from:")
     page.get_by_label("Filter").fill("")
     page.get_by_role("button", name="MFT24 Figure 1, left").click()
     page.locator(".panel svg").first.wait_for()

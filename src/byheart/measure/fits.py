@@ -221,7 +221,7 @@ def compare(
 
 def law_of(name: str) -> Law:
     if name not in LAWS:
-        raise UsageError(f"no law `{name}`; there are: {', '.join(LAWS)}.", law=name)
+        raise UsageError(f"no law `{name}`; choose from: {', '.join(LAWS)}.", law=name)
     return LAWS[name]
 
 

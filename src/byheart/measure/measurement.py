@@ -133,13 +133,13 @@ def _why_open(
         yield (
             f"{len(failed)} of {n_seeds} seeds did not pass even with {search.axis} = {easy}: "
             f"{rule.metric} was {span} after "
-            f"{max(record.steps for record in failed):,} steps, and {rule} passes. "
-            f"Give {change} `{ending[easy]}`, more steps or another learning rate."
+            f"{max(record.steps for record in failed):,} steps, but passing needs {rule}. "
+            f"Set {change} `{ending[easy]}`, train for more steps, or try another learning rate."
         )
     n_passed = sum(rule.holds(record.measured) for record in ends[hard])
     if n_passed:
         change = "a higher" if ending[hard] == "high" else "a lower"
         yield (
             f"{n_passed} of {n_seeds} seeds passed even with {search.axis} = {hard}, the end of the search. "
-            f"Give {change} `{ending[hard]}`."
+            f"Set {change} `{ending[hard]}`."
         )

@@ -90,7 +90,7 @@ def _facts(d: Description) -> TrainingSet:
     """Make single tokens with random labels."""
     if d["n_samples"] > d["n_vocab"]:
         raise UsageError(
-            f"`n_samples` = {d['n_samples']} facts need as many tokens; `n_vocab` is {d['n_vocab']}.",
+            f"`n_samples` = {d['n_samples']} facts need that many different tokens, but `n_vocab` is {d['n_vocab']}.",
             n_samples=d["n_samples"],
             n_vocab=d["n_vocab"],
         )
@@ -147,8 +147,8 @@ def _documents(d: Description) -> TrainingSet:
     order = np.random.default_rng(d["seed"]).permutation(len(texts))[: d["n_documents"]]
     if order.size < d["n_documents"]:
         raise DataError(
-            f"{d['path']} has {order.size} documents of at least {d['n_tokens']} tokens;"
-            f" {d['n_documents']} were asked for.",
+            f"{d['path']} has only {order.size} documents of at least {d['n_tokens']} tokens,"
+            f" but `n_documents` is {d['n_documents']}.",
             path=d["path"],
             n_documents=int(order.size),
             n_wanted=d["n_documents"],
@@ -182,7 +182,7 @@ def _sentences(d: Description) -> TrainingSet:
     chosen = distinct_texts(order, visible, labels).chosen[: d["n_samples"]]
     if len(chosen) < d["n_samples"]:
         raise DataError(
-            f"{d['path']} gives {len(chosen)} distinct samples; {d['n_samples']} were asked for.",
+            f"{d['path']} has only {len(chosen)} distinct samples, but `n_samples` is {d['n_samples']}.",
             path=d["path"],
             n_samples=len(chosen),
             n_wanted=d["n_samples"],
@@ -210,7 +210,7 @@ def _file(d: Description) -> TrainingSet:
     chosen = np.random.default_rng(d["seed"]).permutation(dataset.n_samples)[: d["n_samples"] or None]
     if d["n_samples"] > chosen.size:
         raise DataError(
-            f"{d['path']} has {chosen.size} samples; {d['n_samples']} were asked for.",
+            f"{d['path']} has only {chosen.size} samples, but `n_samples` is {d['n_samples']}.",
             path=d["path"],
             n_samples=int(chosen.size),
             n_wanted=d["n_samples"],
@@ -249,7 +249,7 @@ def _column(rows: list[dict[str, Any]], name: str, path: str) -> list[str]:
 def _label(cell: str, path: str) -> int:
     if not (cell.isascii() and cell.isdigit() and len(cell) < 9 and int(cell) < MOST_CLASSES):
         raise DataError(
-            f"{path}: labels must be whole numbers from 0 to {MOST_CLASSES:,}; one is {show_value(cell)}.",
+            f"{path}: labels must be whole numbers from 0 up to, but not including, {MOST_CLASSES:,}; one is {show_value(cell)}.",
             path=path,
         )
     return int(cell)
@@ -262,7 +262,7 @@ def complete_description(data: Description, seed: int, folder: Path) -> dict[str
     """
     kind = data.get("kind")
     if kind not in SOURCES:
-        raise UsageError(f"no kind of data `{kind}`; there are: {', '.join(SOURCES)}.", kind=kind)
+        raise UsageError(f"no kind of data `{kind}`; choose from: {', '.join(SOURCES)}.", kind=kind)
     if kind == "prepared":
         raise UsageError(
             "only `byheart reproduce` can use data of kind prepared; name a file of texts instead."
@@ -272,7 +272,7 @@ def complete_description(data: Description, seed: int, folder: Path) -> dict[str
     for name in data:
         if name not in {*source.fields, "kind", "seed"}:
             raise UsageError(
-                f"data of kind {kind} have no field `{name}`; they have: {', '.join(source.fields)}.",
+                f"data of kind {kind} have no field `{name}`; choose from: {', '.join(source.fields)}.",
                 kind=kind,
                 name=name,
                 fields=source.fields,
@@ -323,5 +323,5 @@ def _problem(text: str) -> TrainingSet:
 def _rows(path: str, sha256: str) -> list[dict[str, Any]]:
     raw = Path(path).read_bytes()
     if hashlib.sha256(raw).hexdigest() != sha256:
-        raise DataError(f"{path} changed since the runs were described; describe them again.", path=path)
+        raise DataError(f"{path} changed after the runs were set up. Run the same command again.", path=path)
     return text_rows(raw, path)

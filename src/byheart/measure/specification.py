@@ -221,7 +221,7 @@ def _points(table: Mapping[str, Any], search: Search | None) -> tuple[dict[str, 
             if not _is_plain(value):
                 raise UsageError(
                     f"`{field}` in [{section}] is {show_value(value)};"
-                    " it must be a number (whole ones up to 2^53), a text, true or false, or a list of "
+                    " it must be a text, true, false, a number (whole numbers up to 2^53), or a list of "
                     "these.",
                     field=field,
                 )

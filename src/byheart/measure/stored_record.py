@@ -88,4 +88,6 @@ def _is_number(value: object) -> bool:
 
 def _require(holds: bool, run: str, name: str, value: object) -> None:
     if not holds:
-        raise DataError(f"{run}: {name} is {repr(value)[:80]}.", run=run, name=name)
+        raise DataError(
+            f"{run}: {name} is {repr(value)[:80]}, which is not a valid value.", run=run, name=name
+        )

@@ -47,7 +47,7 @@ def columns_of(rows: Iterable[Row]) -> list[str]:
 
 def _require_column(name: str, known: Sequence[str]) -> None:
     if name not in known:
-        raise UsageError(f"no column `{name}`; there are: {', '.join(known)}.", column=name)
+        raise UsageError(f"no column `{name}`; choose from: {', '.join(known)}.", column=name)
 
 
 def filter_rows(rows: Sequence[Row], conditions: Sequence[str]) -> list[Row]:

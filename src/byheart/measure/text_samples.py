@@ -174,7 +174,8 @@ def _digest(path: str, collection: str, n_samples: int, sample: int) -> str:
     ids, labels = _arrays(path, collection, sample)
     if n_samples > len(ids):
         raise DataError(
-            f"{path} has {len(ids)} texts of {collection}; {n_samples} were asked for.", collection=collection
+            f"{path} has only {len(ids)} texts of {collection}, but {n_samples} are needed.",
+            collection=collection,
         )
     return hashlib.sha256(ids[:n_samples].tobytes() + labels[:n_samples].tobytes()).hexdigest()
 
@@ -200,7 +201,7 @@ def training_set_of_sample(d: Mapping[str, Any]) -> TrainingSet:
     ids, labels = ids[: d["n_samples"]], labels[: d["n_samples"]]
     if hashlib.sha256(ids.tobytes() + labels.tobytes()).hexdigest() != d["sha256"]:
         raise DataError(
-            f"{d['path']} changed since the runs were described; describe them again.", path=d["path"]
+            f"{d['path']} changed after the runs were set up. Run the same command again.", path=d["path"]
         )
     collection = COLLECTIONS[d["collection"]]
     words, numbered = np.unique(ids, return_inverse=True)

@@ -128,7 +128,7 @@ def _curve(
     progress: Progress | None,
 ) -> GrowthCurve:
     points: list[tuple[int, int]] = []
-    ended, is_refused = "not tried any larger", False
+    ended, is_refused = "no larger size was tried", False
     for done, n_samples in enumerate(sizes):
         if progress is not None:
             progress(done, len(sizes), f"figure: {method.name}")

@@ -27,13 +27,11 @@ PAPERS = {
     "beyond": "Beyond the papers",
 }
 INTRODUCTION = (
-    "Every number was trained by byheart. A verdict compares it with the paper's conclusion and, where "
-    "the authors stored"
-    " theirs, with their points. One rule decides on each claim, under the paper's own condition; "
-    "variations and checks beside it"
-    " have no part in the verdict. Bands are 95% intervals (Student's) over seeds. <code>byheart report "
-    "--recompute</code>"
-    " computes every number again from the seeds' values in the records."
+    "All models were trained by byheart. A verdict compares their numbers with the paper's conclusion and, "
+    "where the authors stored their own points, with these points. One rule decides each claim, under the "
+    "paper's own condition. Variations and other checks do not affect the verdict. Bands are 95% Student's "
+    "t intervals over seeds. <code>byheart report --recompute</code> computes every number again from the "
+    "values of each seed in the records."
 )
 CLASSES = {"holds": "yes", "does not hold as the paper has it": "no", "not settled": "open"}
 
@@ -64,7 +62,7 @@ def write_page(records: Sequence[FigureRecord], folder: Path, passes: Sequence[P
 
 def page(records: Sequence[FigureRecord], passes: Sequence[Pass] = ()) -> str:
     body = [
-        "<header><h1>What the papers' figures look like from fresh runs</h1>",
+        "<header><h1>The papers' figures, reproduced with new runs</h1>",
         f"<p>{INTRODUCTION}</p></header>",
         "<main>",
         _overview(sorted(records, key=lambda record: (list(PAPERS).index(record.paper), record.figure))),
@@ -150,7 +148,7 @@ def _section(record: FigureRecord) -> str:
     ]
     checks = [(_mark(one.holds), *map(escape, (one.name, one.found, one.wanted))) for one in record.checks]
     beside = (
-        f"<h4>Beside the verdict</h4>{_table(('', 'asked', 'found', 'wanted'), checks, 'checks')}"
+        f"<h4>Other checks</h4>{_table(('', 'check', 'found', 'expected'), checks, 'checks')}"
         if checks
         else ""
     )

@@ -245,7 +245,7 @@ def read_record(path: Path) -> FigureRecord:
         raise refuse_file(str(path), "it is not the record of a figure")
     if table["schema"] != SCHEMA:
         raise MalformedFile(
-            f"{path} has schema {show_value(table['schema'])}, this version reads {SCHEMA}.\n"
+            f"{path} has schema {show_value(table['schema'])}; this version of byheart reads schema {SCHEMA}.\n"
             "  Make it again with `byheart reproduce --draw-only`.",
             path=str(path),
         )
@@ -313,9 +313,9 @@ def verdict_text(record: FigureRecord) -> str:
         for trial in record.verdict.trials
     ]
     if record.checks:
-        lines += ["", "Beside the verdict, with no part in it:"]
+        lines += ["", "Other checks, which do not affect the verdict:"]
         lines += [
-            f"- {words[check.holds]}: {check.name}: found {check.found}; asked for {check.wanted}."
+            f"- {words[check.holds]}: {check.name}: found {check.found}; expected {check.wanted}."
             for check in record.checks
         ]
     lines += ["", run_sentence(record), *(f"Choice: {choice}" for choice in record.choices)]

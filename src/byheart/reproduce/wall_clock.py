@@ -54,7 +54,7 @@ def read(path: Path) -> list[Pass]:
 
 
 def _read_pass(line: bytes, where: str) -> Pass:
-    """Read a pass that `note` wrote.
+    """Read a training session that `note` wrote.
 
     This does not use the package's reader, since machines that train may have only torch and numpy.
     """
@@ -73,7 +73,7 @@ def _read_pass(line: bytes, where: str) -> Pass:
             for name, kind in kinds.items()
         )
     ):
-        raise refuse_file(where, f"a pass must have exactly these fields: {', '.join(kinds)}")
+        raise refuse_file(where, f"a training session must have exactly these fields: {', '.join(kinds)}")
     try:
         return Pass(**table)
     except (
@@ -102,6 +102,8 @@ def in_words(passes: Sequence[Pass]) -> str:
     for device in dict.fromkeys(one.device for one in passes):
         mine = [one for one in passes if one.device == device]
         seconds, trained = wall_clock(mine), sum(one.n_trained for one in mine)
-        count = "one pass" if len(mine) == 1 else f"{len(mine)} passes"
+        count = "one session" if len(mine) == 1 else f"{len(mine)} sessions"
         parts.append(f"{seconds:,.0f} s on {device} ({count}, {trained:,} runs)")
-    return f"Wall-clock of all training: {'; '.join(parts)}." if parts else "No pass was noted."
+    return (
+        f"Wall-clock time of all training: {'; '.join(parts)}." if parts else "No training time was recorded."
+    )

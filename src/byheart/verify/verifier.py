@@ -51,7 +51,7 @@ MANY_PRODUCTS = 2**22
 
 WORDS = {
     "interpreter": "the slow interpreter",
-    "equations": "NumPy, from the equations,",
+    "equations": "the NumPy evaluation of the equations",
     "exact": "exact arithmetic",
 }
 
@@ -193,8 +193,12 @@ def _wrong_in_words(found: Findings) -> list[str]:
         return [f"{counted} rows have wrong answers."]
     gap = f"the loss is {judged.gap_nats:.6g} nats above the entropy of {judged.entropy_nats:.6g}"
     return [
-        f"{counted} contexts have another next-token distribution.",
-        *([f"{gap}; allowed were {judged.allowed_gap_percent:g}% of it."] if found.fitted is False else []),
+        f"{counted} contexts have next-token distributions that differ from the data.",
+        *(
+            [f"{gap}; at most {judged.allowed_gap_percent:g}% of the entropy is allowed."]
+            if found.fitted is False
+            else []
+        ),
     ]
 
 

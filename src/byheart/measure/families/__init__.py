@@ -52,11 +52,11 @@ def family_of(name: str) -> Family:
     if family is None:
         hint = (
             "\n"
-            "  Your own module must also be given on the command line, because it is code that will be "
-            "run: --family FILE.py:FUNCTION."
+            "  To use your own module, also pass --family FILE.py:FUNCTION on the command line, because its "
+            "code will be run."
             if ":" in str(name)
             else ""
         )
         known = ", ".join([*FAMILIES, *_OWN])
-        raise UsageError(f"no model family `{name}`; there are: {known}.{hint}", family=name)
+        raise UsageError(f"no model family `{name}`; choose from: {known}.{hint}", family=name)
     return family

@@ -54,11 +54,15 @@ class AttentionOnlyFamily(Family):
         OptionField(
             "variant",
             ("as-written", "as-coded", "position-first", "layer-norm", "maps-always"),
-            "the paper's equations, its code of 2025, that with the position added before the shared map, "
-            "and its code of"
-            " August and September 2024",
+            "as-written: the paper's equations; as-coded: its code of 2025; position-first: the same, but the "
+            "position is added before the shared map; layer-norm: its code of August 2024; maps-always: its "
+            "code of September 2024",
         ),
-        OptionField("form", ("auto", "table", "direct"), "all pairs of tokens at once, or sample by sample"),
+        OptionField(
+            "form",
+            ("auto", "table", "direct"),
+            "table: all pairs of tokens at once; direct: sample by sample; auto: the cheaper of the two",
+        ),
     )
 
     def shapes(self, model: ModelConfig, training_set: TrainingSet) -> Shapes:

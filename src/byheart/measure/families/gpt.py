@@ -34,11 +34,11 @@ class SmallGPTFamily(Family):
     name = "gpt"
     source = "Radford et al. 2019, untied embeddings"
     size_fields = (
-        SizeField("dim", None, 1, "stream width"),
-        SizeField("n_layers", None, 0, "blocks"),
-        SizeField("n_heads", None, 1, "heads of a block"),
+        SizeField("dim", None, 1, "width of the residual stream"),
+        SizeField("n_layers", None, 0, "number of blocks"),
+        SizeField("n_heads", None, 1, "heads per block"),
         SizeField("head_dim", None, 1, "width of a head"),
-        SizeField("hidden_width", None, 1, "hidden units of a block"),
+        SizeField("hidden_width", None, 1, "hidden units per block"),
     )
 
     def shapes(self, model: ModelConfig, training_set: TrainingSet) -> Shapes:

@@ -54,9 +54,9 @@ class OwnModuleFamily(Family):
         self.factory = factory
         module = _module_name(factory)
         self.name = f"{module}:{getattr(factory, '__qualname__', type(factory).__qualname__)}"
-        self.source = "a module of the user's own"
+        self.source = "a module defined by the user"
         self.size_fields, options = _fields(factory, self.name)
-        meaning = "SHA-256 of the file that defines the model, in part"
+        meaning = "the first half of the SHA-256 of the file that defines the model"
         self.option_fields = (*options, OptionField("source", (_digest(factory, self.name),), meaning))
 
     def build(self, model: ModelConfig, training_set: TrainingSet) -> nn.Module:
@@ -73,7 +73,7 @@ class OwnModuleFamily(Family):
             module = self.factory(**known, **model.sizes, **options)
         except Exception as error:
             raise UsageError(
-                f"{self.name} cannot make a model of {dict(model.sizes)}: {type(error).__name__}: {error}",
+                f"{self.name} cannot make a model with the sizes {dict(model.sizes)}: {type(error).__name__}: {error}",
                 family=self.name,
             ) from error
         if not isinstance(module, nn.Module) or not any(each.requires_grad for each in module.parameters()):
@@ -182,7 +182,7 @@ def _fields(factory: Factory, name: str) -> tuple[tuple[SizeField, ...], tuple[O
             first = (default,) if default in choices else ()
             options.append(OptionField(each.name, tuple(dict.fromkeys((*first, *choices))), "a choice"))
         elif hint in (int, None) and (default is None or type(default) is int):
-            sizes.append(SizeField(each.name, default, 0, "a parameter of the model's own"))
+            sizes.append(SizeField(each.name, default, 0, "a parameter of your function"))
         elif default is None:
             raise UsageError(
                 f"`{each.name}` of {name} is neither a whole number nor a choice (Literal) of texts, and "

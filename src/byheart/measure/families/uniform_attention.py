@@ -34,20 +34,22 @@ class UniformAttentionFamily(Family):
     source = "KS25 equation (165)"
     takes_vectors = True
     size_fields = (
-        SizeField("n_blocks", None, 0, "residual blocks before and after the attention, each"),
+        SizeField("n_blocks", None, 0, "number of residual blocks before the attention, and again after it"),
         SizeField("width", 2, 1, "stream width m"),
         SizeField("hidden_width", 8, 1, "hidden width q of a block"),
         SizeField("dim", 6, 1, "width of the frozen embedding"),
     )
     option_fields = (
         OptionField(
-            "embedding", ("learned", "frozen"), "trained into the stream, or fixed with a trained E_in"
+            "embedding",
+            ("learned", "frozen"),
+            "learned: a trained table, directly into the stream; frozen: a fixed table, followed by a trained E_in",
         ),
-        OptionField("positions", ("none", "learned"), "whether tokens know their place"),
+        OptionField("positions", ("none", "learned"), "learned: trained position vectors are added"),
         OptionField(
             "initialisation",
             ("framework", "normal-0.02"),
-            "the framework's, or weights and tables from N(0, 0.02²) with zero biases",
+            "framework: as in PyTorch; normal-0.02: weights and tables from N(0, 0.02²), zero biases",
             is_implied=True,
         ),
     )
