@@ -25,11 +25,13 @@ def require_offer(method: Method, task: str, precision: Precision | None) -> Non
     """Raise `UsageError` if the construction does not support the task or the precision."""
     if task not in method.tasks:
         raise UsageError(
-            f"it supports {', '.join(method.tasks)}, but the task is {task}.", tasks=method.tasks, task=task
+            f"the method supports {', '.join(method.tasks)}, but the task is {task}.",
+            tasks=method.tasks,
+            task=task,
         )
     if precision is not None and precision not in method.precisions:
         raise UsageError(
-            f"it builds {', '.join(method.precisions)} weights, but {precision} was requested.",
+            f"the method builds {', '.join(method.precisions)} weights, but {precision} was requested.",
             precisions=method.precisions,
             precision=precision,
         )

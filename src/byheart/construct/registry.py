@@ -41,9 +41,9 @@ class Example:
 
 
 ESTIMATED = {"n_samples": 10**18, "seq_len": 2**24, "n_classes": 2**62, "vocab": 2**40, "dim": 2**16}
-"""The largest sizes of data for which a network is estimated.
+"""For each property of a data shape, the largest value for which sizes are estimated.
 
-Programs are counted in machine integers, and no data set is larger.
+Parameters are counted in machine integers, so there must be a limit. No data set is larger.
 """
 
 
@@ -126,7 +126,7 @@ class Method:
         for name, most in ESTIMATED.items():
             if (getattr(shape, name) or 0) > most:
                 raise AssumptionViolated(
-                    f"sizes are estimated for {name} up to {most:,}, but here it is {getattr(shape, name):,}.",
+                    f"{name} is {getattr(shape, name):,}, but sizes are estimated only up to {name} = {most:,}.",
                     name=name,
                     most=most,
                 )
@@ -225,12 +225,12 @@ def candidates(
             precision=precision,
         )
     if name != "auto":
-        return tuple(fitting)  # the data decide, when they are planned
+        return tuple(fitting)  # planning the data shows whether the method accepts them
     sizes = {}
     for method in fitting:
         try:
             sizes[method.name] = method.estimate(shape, options, precision).parameters_dense
-        except (AssumptionViolated, UsageError):  # made for other data, or without this option
+        except (AssumptionViolated, UsageError):  # the method does not accept these data or options
             continue
     if not sizes:
         raise UsageError(

@@ -76,7 +76,7 @@ def _estimate(name: str, shape: DataShape) -> Document:
     try:
         if shape.task not in method.tasks:
             raise UsageError(
-                f"it supports {', '.join(method.tasks)}, but the task is {shape.task}.",
+                f"the method supports {', '.join(method.tasks)}, but the task is {shape.task}.",
                 tasks=method.tasks,
                 task=shape.task,
             )

@@ -57,7 +57,7 @@ class ChannelPatterns:
     def bits(
         self, numbers: Int[np.ndarray, " n_keys"], taken: Sequence[int]
     ) -> UInt8[np.ndarray, "n_keys n_bits"]:
-        """Return, as 0 and 1, the channels of the groups `taken` that are selected by the digits of `numbers`."""
+        """Return one bit for each channel of the groups `taken`: 1 if a digit of the key's number selects it, else 0."""
         channels = np.zeros((len(numbers), -(-sum(self.groups) // 64) * 64), dtype=np.uint8)
         first_channel = np.concatenate([[0], np.cumsum(self.groups)])
         rest = numbers.copy()

@@ -132,7 +132,7 @@ class Chain(RetrievalLayout):
     ) -> common.LabelledFields:
         """Return own + λ·(sum over all tokens). For a set, return only the sum, and for a single token the token itself.
 
-        The chain has no extra token.
+        `extra` is not used, because the chain has no extra token.
         """
         total = own.sum(axis=1, keepdims=True)
         if self.entrance.pooling == "sum":

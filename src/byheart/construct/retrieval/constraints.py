@@ -21,10 +21,8 @@ from byheart.construct.retrieval.dual_table import DualTable
 from byheart.construct.retrieval.label_code import fullest
 from byheart.construct.retrieval.layout import RetrievalLayout
 
-SPARE_COLUMNS = (
-    6  # a random square GF(2) system usually lacks one or two ranks; each spare column halves the risk
-)
-MOST_SPARE = 0.3  # as a share of the columns
+SPARE_COLUMNS = 6  # a random square GF(2) system usually lacks one or two ranks; each spare column halves the risk that it does
+MOST_SPARE = 0.3  # the largest share of spare columns
 LEAST_WINDOW_BITS = 3  # narrower windows need more spare columns than they save
 _BAND_SECONDS = 1e-12  # measured seconds per key and column² of the window
 _SECONDS_PER_KEY = 3e-5  # time allowed for elimination, so that compilation time stays linear
@@ -56,9 +54,10 @@ def rows_needed(layout: RetrievalLayout, windows: tuple[int, ...], has_margins: 
     """Return the number of rows per table that the fullest plane (bit field) of the fullest shard needs.
 
     Equations are sorted by row and take pivots within a window of A columns. With a share ε of spare columns, the queue of
-    equations exceeds A with probability e^(-2εA) at each row. Each key reads every table once, so all tables but one waste a row of
-    columns. At the two edges of a shard, fewer rows remain, so the queue must be shorter. Therefore there are either more columns
-    everywhere, or margins: rows at the edges in which no key starts (`margins_needed`). Margins are not counted here.
+    equations exceeds A with probability e^(-2εA) at each row. Each key reads every table once. Because of this dependency, all
+    tables but one need an extra row of columns. At the two edges of a shard, fewer rows remain, so the queue must be shorter.
+    Therefore there are either more columns everywhere, or margins: rows at the edges in which no key starts (`margins_needed`).
+    Margins are not counted here.
     """
     k, n_channels = layout.n_segments, layout.n_channels
     columns = max(_columns_for_all(layout), _columns_for_single_channels(layout))

@@ -41,7 +41,7 @@ def recitation(texts: Sequence[str], tokenizer: str | Tokenizer = "word") -> Dat
 
 
 def recitation_of_tokens(documents: TokenSequences, tokenizer: Tokenizer | None = None) -> Dataset:
-    """Like `recitation`, for texts that are already token ids."""
+    """Return the same data set as `recitation`, for texts that are already token ids."""
     n_vocab = documents.n_vocab
     following = np.append(documents.ids[1:], n_vocab)
     following[documents.offsets[1:] - 1] = n_vocab  # the last token of each text is followed by the end

@@ -2,14 +2,15 @@
 
 Row a is one hidden unit. Its input weights hold the words V[a], its output weights the words Z[a]. An extra token, the same for
 every input, has its pattern φ (1 for each channel that it selects, else 0) in the word registers, so the unit of its row is Γ +
-V[a]·φ, and every other unit is 0. The labelled token has zeros there, so the unit of its row is exactly Γ, and it adds Z[a] to the
-word registers. In a second attention layer every token reads the first token, which is the extra one, and this adds V·φ to the
-labelled token. The labelled token then adds the words of Z that its own pattern selects. Because W1 stores words too, this is the
-smaller layout for large data sets.
+V[a]·φ, and every other unit is 0. Γ is a constant, and |V[a]·φ| <= Γ. The labelled token has zeros there, so the unit of its row
+is exactly Γ, and it adds Z[a] to the word registers. In a second attention layer every token reads the first token, which is the
+extra one, and this adds V·φ to the labelled token. The labelled token then adds the words of Z that its own pattern selects.
+Because W1 stores words too, this is the smaller layout for large data sets.
 
-Registers: x (row, then its last digit); the role (1 for the extra token), later Σ J_i²; y (pattern of the extra token, then V·φ,
-then the label); z (step to the second row, pattern of the labelled token, plane); the other digits of the row; then the words,
-which first hold the entering fields. A pattern that is too long to share a field with the step and the plane has its own register.
+Registers: x (row, then its last digit); the role (1 for the extra token), later Σ J_i² for the digits J_i of the row; y (pattern
+of the extra token, then V·φ, then the label); z (step to the second row, pattern of the labelled token, plane); the other digits
+of the row; then the words, which first hold the entering fields. A pattern that is too long to share a field with the step and
+the plane has its own register.
 
 In floats: unit a of the table is ReLU(Γ·(1 - 2·Σ_i (J_i - a_i)²) + V[a]·φ) with |V[a]·φ| <= Γ, so for wrong rows the argument is
 at most -Γ + Γ = 0. The digits J_i are centred, |J_i| <= h_i, so no partial sum exceeds (8·Σ h_i² + 2)·Γ. The words V are signed:
@@ -176,7 +177,7 @@ class DualTable(RetrievalLayout):
 
     @property
     def largest_gate_sum(self) -> int:
-        """An upper bound on every partial sum before a unit of the table."""
+        """An upper bound on every partial sum of the argument of a table's unit."""
         return (8 * sum(half**2 for half in self.halves) + 2) * self.gate
 
     @cached_property
@@ -227,7 +228,7 @@ class DualTable(RetrievalLayout):
         return total
 
     def first_rows(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Int[np.ndarray, " n_keys"]:
-        """Return the number in the first field. It numbers the rows that can be a key's first row."""
+        """Return the first row of each key. The first field counts only the rows that are not in a margin."""
         shards = fields[:, 0] // (self.n_first_rows // self.n_shards)
         return np.asarray(fields[:, 0] + self.margin_rows * (2 * shards + 1))
 

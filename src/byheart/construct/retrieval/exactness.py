@@ -86,7 +86,7 @@ def margins(
 
 
 def _table_margins(layout: RetrievalLayout, words: Shaped[np.ndarray, " n_columns"]) -> tuple[Margin, ...]:
-    """Return the sums in the tables and after them."""
+    """Return the margins of the sums in the tables and after them."""
     table = words.reshape(layout.n_rows, layout.n_segments, layout.n_channels)
     if isinstance(layout, DualTable):
         fetched = layout.n_groups * int(np.abs(table[:, 0]).max(initial=0))
@@ -97,7 +97,7 @@ def _table_margins(layout: RetrievalLayout, words: Shaped[np.ndarray, " n_column
         return (
             *of_parts,
             Margin("unit of the table", Fraction(1), layout.largest_gate_sum),
-            Margin("what the extra token read", Fraction(1), fetched),
+            Margin("words that the extra token reads", Fraction(1), fetched),
             Margin("words of one channel", Fraction(WORD_SCALE), WORD_SCALE << layout.word_bits),
         )
     stacked = int(table.max(axis=0).sum(axis=0).max(initial=0))

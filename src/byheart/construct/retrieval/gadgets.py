@@ -39,8 +39,8 @@ def pattern_blocks(
 ) -> Iterator[Block]:
     """Extract the digits of the pattern fields one by one, and mark the channels that they select.
 
-    The channels are one or more copies of Σ groups channels. Every channel of a copy is increased by the copy's `rests`, and a
-    selected channel also by its `steps`.
+    `channels` holds one or more copies of all channels, and each copy has Σ groups channels. `rests` and `steps` have a number for
+    each copy. Every channel of a copy is increased by the copy's rest, and a selected channel also by the copy's step.
 
     place   the place value of the lowest digit to extract; the part of the number below it stays in the register
     rests   None: no channel is increased by a rest. The first channel of the first group must already have been increased by its

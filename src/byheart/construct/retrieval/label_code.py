@@ -19,8 +19,8 @@ from math import ceil, log, log2, sqrt
 import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
-_MOST_ESCAPES = 48  # how many first-field numbers that continue are tried for each choice of bits
-_WORTHWHILE = 0.25  # codes are tried if the entropy is at least this far below ⌈log2 C⌉ bits
+_MOST_ESCAPES = 48  # about how many values are tried for the number of first-field codes that continue
+_WORTHWHILE = 0.25  # codes are tried if the entropy of C labels is at least this far below ⌈log2 C⌉ bits
 
 
 @dataclass(frozen=True)

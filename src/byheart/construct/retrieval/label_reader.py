@@ -120,7 +120,7 @@ def _sum_block(layout: RetrievalLayout, part: int, centre: int | None, is_first:
 
     For the first part that is read, also convert the plane of the highest kind to its place t.
 
-    The constant of X is a multiple of 4 here and the 1 is already in place, so partial sums are multiples of 4.
+    x already holds the 1 of X, and the constant that is added here is a multiple of 4. So partial sums are multiples of 4.
     """
     if centre is None:
         constant: Number = typical(layout.word_bits + 2 + layout.headroom_bits)

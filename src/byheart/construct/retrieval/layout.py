@@ -50,8 +50,8 @@ and z a number that encodes window and plane."""
 
 NARROWING = 0.56
 NARROW_FOLDS = 3
-"""If all fields start as the same number, each reflection reduces its range to about this share, and there are this many more
-reflections."""
+"""If all fields start as the same number, each reflection reduces its range to about the share NARROWING, and there are
+NARROW_FOLDS more reflections."""
 
 LIMB_BITS = 8
 """Bits of a word that one stored weight holds, if weights are stored as int8 or bfloat16."""

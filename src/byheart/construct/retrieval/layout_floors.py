@@ -155,7 +155,7 @@ def _headroom(
     others: np.ndarray,
     small: np.ndarray,
 ) -> np.ndarray:
-    """Like `constraints.headroom_bits`, but round down if the last digit of a float might be wrong."""
+    """Return `constraints.headroom_bits`, rounded down if the last digit of a float might be wrong."""
     k = start.n_segments
     spread = k * k * (larger * (small + 1) / (small + 2) ** 2 + others * small / (small + 1) ** 2)
     worst = (k * groups + 1) // 2

@@ -48,8 +48,8 @@ STAGES = (
     ("robust hash", ROBUST_FOLDS, 1.0, 24),
     ("robust hash, larger tables", ROBUST_FOLDS, 1.5, 24),
 )
-"""The hashes that are tried: for each, its extra reflections that mix the tokens, a factor for the table size, and the number
-of draws."""
+"""The kinds of hashes that are tried, in this order: the name of each, the number of its extra reflections that mix the tokens, a
+factor for the table size, and the number of draws."""
 
 
 @dataclass(frozen=True, eq=False)

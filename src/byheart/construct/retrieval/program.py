@@ -50,7 +50,7 @@ class Contents:
 
 
 def describe(layout: RetrievalLayout, contents: Contents | None = None) -> Program:
-    """Return the program of a network. Without `contents` it can only be counted."""
+    """Return the program of a network. Without `contents`, its parameters can be counted, but the network cannot be built."""
     entrance, registers, n_parts = layout.entrance, layout.entry_registers, layout.n_entering_parts
     table: TokenTable | None = None
     extra: Numbers

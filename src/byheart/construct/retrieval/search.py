@@ -37,9 +37,11 @@ _DIGITS = (2, 3, 4, 5, 6, 7)
 _GROUPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24)
 _RATIO = 1.12
 _WIDEST = 600
-_FEW = 500  # up to this many keys, more than three segments and codes of several lengths never pay
+_FEW = (
+    500  # up to this many keys, more than three segments and codes of several lengths never save parameters
+)
 _LEAST_DUAL = 5000  # below this many keys, the dual table has never been the smaller one
-_LONG_BITS = 64  # words longer than those of floats
+_LONG_BITS = 64  # words of more bits than this are longer than those of floats
 
 SomeLayout = TypeVar("SomeLayout", bound=RetrievalLayout)
 _Found = tuple[int, RetrievalLayout] | None

@@ -24,15 +24,13 @@ from byheart.network.transformer.float_exactness import MANTISSA_BITS
 from byheart.program.count import count_dense, stored_bits
 
 _MOST_LIMBS = 2
-_LEAST_PART = 4  # the least bits of a part of a label
+_LEAST_PART = 4  # the smallest number of bits of a part of a label
 _MOST_GROUPS = 5
 _GROUP_BITS = range(1, 8)
 _DIGITS = range(2, 9)
-_FEW_CHANNELS = 12  # words per row that the fewest keys may have
-_FEW_IN_PARTS = (
-    32  # the same if a label is divided into parts: reject bits need many addresses, hence long patterns
-)
-_LOOKED_AT = 8  # the bits of this many layouts, those with the fewest weights, are counted
+_FEW_CHANNELS = 12  # a row may have this many words, however few the keys are
+_FEW_IN_PARTS = 32  # the same if a label is divided into parts: reject bits then need many addresses, and so long patterns
+_LOOKED_AT = 8  # stored bits are counted for this many layouts, those with the fewest weights
 _CLOSE = 0.98  # a layout is counted while its lower bound is at most this share of the smallest size so far
 
 

@@ -26,21 +26,21 @@ MANTISSA_BITS: dict[Precision, int] = {
     "int8": 24,
     "exact": 1 << 30,
 }
-"""Bits of the longest number in the network.
+"""The number of bits that the longest number of a network may have, by precision.
 
-For exact networks these are candidates, and the one with the smallest network is used.
+Exact networks have practically no limit. The layout search then chooses the length of words that makes the network smallest.
 """
 
 MIXING_FOLDS, ROBUST_FOLDS = 2, 6
-"""Extra reflections, for similar inputs and for very similar ones."""
+"""The number of extra reflections for similar inputs, and for very similar ones."""
 
 USUAL_REJECT_BITS = tuple({"reject_bits": bits} for bits in (16, 12, 8, 4, 0))
-"""Unknown inputs are rejected, with as many bits as fit into the numbers of the precision."""
+"""The options that are tried by default, the best first: as many reject bits as fit into the numbers of the precision are used."""
 
 _USUAL_LEVELS = 16  # assumed levels of a coordinate before the data are known
 _SPREADS = ((1, 2), (1, 3), (1, 4), (2, 2), (2, 3), (2, 4), (3, 3), (3, 4))
-"""The number of words over which a label with its reject bits is distributed, and the least number of hashed fields. float32
-may need more of both."""
+"""The pairs that are tried: the number of words over which a label with its reject bits is distributed, and the least number of
+hashed fields. float32 may need more of both."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,8 @@ class RetrievalOptions:
     def __post_init__(self) -> None:
         if self.word_bits is not None and self.precision != "exact":
             raise UsageError(
-                f"word_bits is an option of precision exact; the word size of {self.precision} is fixed.",
+                f"word_bits is an option of precision exact; the word size of {self.precision} is fixed.\n"
+                "  Leave word_bits out, or use precision exact.",
                 precision=self.precision,
             )
 

@@ -177,8 +177,10 @@ class _Sum:
         self._below = np.zeros(len(rows), dtype=np.int64)
 
     def bits_at(self, bit: int) -> Int[np.ndarray, " n_keys"]:
-        """Return (bit - 1 of the sum) xor (bit of the sum of all lower bits): everything in label_i except the parity of bit
-        `bit`."""
+        """Return y_{bit-1} xor the carry into bit `bit`, where y is the sum of the words that a key reads.
+
+        Together with the parity of bit `bit` over these words, this determines the label's bit.
+        """
         at, place = divmod(bit, _LIMB_BITS)
         while self._at < at:
             total = self._total()
