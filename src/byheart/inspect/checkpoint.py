@@ -1,9 +1,9 @@
-"""Find the weights that hold the facts of a `llama` model. These are words of its tables, named as in the checkpoint.
+"""Find the weights that hold the facts of a `llama` model, with the tensor names of its checkpoint.
 
 At each token of an answer, a few units of the table layers are active. An active unit multiplies its gate by the product of its
-weights and the residual stream. Each weight of an active unit that meets a non-zero column of the stream is therefore read; such a
-weight is called a word. Then the layers after the tables run again, each time with one word set to zero. The words whose absence
-changes the next token hold the fact.
+weights and the residual stream. A weight of an active unit is therefore read if its column of the stream is not zero; such a weight
+is called a word. Then the layers after the tables run again, each time with one word set to zero. The words whose absence changes
+the next token hold the fact.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def table_layers(llama: Llama, notes: Mapping[str, Any]) -> range:
     """Return the layers that hold the tables."""
     if "pick layer" in notes:
         raise UsageError(
-            "this model was compiled before its facts could be located in this way.\n  Compile it again."
+            "an older version of byheart compiled this model, and its facts cannot be located.\n  Compile it again."
         )
     try:
         first, stop = (int(each) for each in notes["table layers"])
@@ -91,8 +91,7 @@ def _words_read(
     """
     llama = machine.llama
     stream = machine.stream_before(tables.start, ids, starts, asked)
-    # position, layer, unit and column of every word that an active unit multiplies by, and what the unit
-    # adds
+    # position, layer, unit and column of every word that is read, and what its unit adds
     read = []
     for layer in tables:
         contexts, units = np.nonzero(machine.gates(layer, stream) > 0)

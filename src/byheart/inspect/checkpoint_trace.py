@@ -80,7 +80,7 @@ def registers_of_llama(machine: Machine, record: Mapping[str, Any]) -> tuple[Reg
     n_channels = len(starts) if isinstance(starts, list) else 0
     own = side[: hidden - n_pinned - n_channels]
     names = [*(f"{PINNED} {at}" for at in range(n_pinned)), *own, *map(hot, range(n_channels))]
-    if len(names) != hidden or len(own) < len(FIXED):  # do not guess
+    if len(names) != hidden or len(own) < len(FIXED):  # the record does not fit, so no name is guessed
         return tuple(Register(f"column {at}", f"column {at} of the stream") for at in range(hidden))
     others: dict[str, list[str]] = {}
     for name, other in REUSED.items():

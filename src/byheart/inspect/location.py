@@ -1,4 +1,4 @@
-"""The location of a fact: one weight or, in the theorem's models, the layers over which the fact is spread.
+"""The location of a fact: one weight or, in models of KS25, the layers over which the fact is spread.
 
 A weight is a location of a fact if setting only this weight to zero changes the answer. A weight that
 the network reads without effect on the answer is not a location.
@@ -31,10 +31,10 @@ class Location:
     layer       number of the layer, from 0: `module.layers[layer]` or, in a Llama, `model.layers[layer]`
     last_layer  the last layer, if the fact is spread over several layers; otherwise the same as `layer`
     tensor      name of the tensor: `module.get_parameter(tensor)[index]` is the weight
-    index       index of the weight in the tensor; None if the fact is spread over the tensor, as in the theorem's models
+    index       index of the weight in the tensor; None if the fact is spread over the tensor, as in models of KS25
     value       value of the weight; None if there is no index
     powers      if the fact has its own bits in the weight, the exponents of these bits; empty if all bits belong to it
-    lemma       in the theorem's models, what the layers do and the lemma that says so
+    lemma       in models of KS25, what the layers do and the lemma that says so
     zeros       True if zeros happen to encode the answer: setting any one of the fact's weights to zero changes the answer, but
                 setting all of them to zero does not. None if this was not computed, as for a Llama
     sharing     those of the other given facts that have the same location: setting this weight to zero also changes their answers.

@@ -1,9 +1,9 @@
 """Find the weights that hold facts in the models of KS25: the packed words of a group, and the layers that unpack them.
 
-In these models, a context is a number x on a line. The bump function of its group adds two long words to the stream,
-which pack the keys and the labels of the whole group (Lemma G.3). Each context has an entry in its group. The layers of this entry
-then extract its key and its label from these words (Lemma G.6). A fact therefore shares every weight with its group, and only the
-bits of the words distinguish the facts.
+In these models, a context is a number x on a line. The contexts are divided into groups. Each group has a bump function, which adds
+two long words to the stream. These words pack the keys and the labels of the whole group (Lemma G.3). Each context has an entry in
+its group. The layers of this entry then extract its key and its label from these words (Lemma G.6). A fact therefore shares every
+weight with its group, and only the bits of the words distinguish the facts.
 """
 
 from __future__ import annotations

@@ -232,8 +232,10 @@ def _kajitsuka_sato(network: Transformer, notes: Mapping[str, Any]) -> list[Stag
 
 
 def _lookup(n_groups: int, size: int, start: int, stop: int, what: str, stages: list[Stage]) -> bool:
-    """Return the stages of one lookup: find the group, open it, and for each entry extract its key and label, compare the key, and
-    add the label.
+    """Append the stages of one lookup to `stages`. Return False if layers `start` to `stop` do not fit these sizes.
+
+    A lookup first finds the group and opens its words. Then, for each entry, it extracts the key and the label, compares the key
+    with x, and adds the label if they are equal.
     """
     if n_groups == 0:
         return start == stop

@@ -45,7 +45,7 @@ _MOST = 1 << 40  # limit for the numbers of rows, planes and bits in the notes
 _NUMBERS = 1 << 22  # how many numbers of the stream to hold at a time
 _LIMB = 50  # a long number enters as several floats of this many bits
 Zeroed = Mapping[int, Bool[np.ndarray, "n_tokens n_words"]]
-"""For some segments: which words of each token's row are treated as zero."""
+"""Maps some segments to a mask: which words of each token's row are treated as zero."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ class TableReads:
         """
         n_runs = self.shape.n_limbs * len(self.shape.sums)
         for segment in range(len(self.shape.tables)):
-            # a masked word may hide that one of its limbs is read, so all weights that a token could read are tried
+            # a limb may be read although its word is masked, so all weights that a token could read are tried
             is_tried = self.channels[:, segment] | (
                 self.shape.n_limbs > 1 and self.shape.matrix(segment) == "w2"
             )
@@ -408,7 +408,7 @@ def table_shape(network: Transformer, notes: Mapping[str, object]) -> TableShape
         if isinstance(layer, FeedForward)
     }
     n_limbs = _count_limbs(network, read)
-    # every part is read by the same number of layers: those from the last sum on, and one that clears the previous sum
+    # every part of a label is read by the same number of layers: those from the last sum on, and one that clears the sum before it
     sums = [read.sum - part * (len(network.layers) - read.sum + 1) for part in range(read.parts)]
     if (
         len(read.tables) != (1 if is_dual else read.segments)
@@ -420,7 +420,9 @@ def table_shape(network: Transformer, notes: Mapping[str, object]) -> TableShape
         or any(number not in widths for number in sums)
         or network.model_width < len(SLOTS) + read.parts * read.channels * n_limbs
     ):
-        raise UsageError("these notes do not belong to this network, because it has no such tables.")
+        raise UsageError(
+            "these notes do not belong to this network, because it does not have the tables that they describe."
+        )
     layer = network.layers[read.tables[0]]
     assert isinstance(layer, FeedForward)
     gate = -Fraction(in_full(layer.b2).ravel().tolist()[SLOTS.index(LABEL)]) if is_dual else Fraction(1)
@@ -455,7 +457,7 @@ def _shape_of_parts(network: Transformer, read: _Notes) -> TableShape:
         raise UsageError("these notes do not belong to this network: its tables cannot be found.")
     layer = layers[0]
     assert isinstance(layer, FeedForward)
-    gate = -Fraction(in_full(layer.w1)[0, SLOTS.index(T)].item()) / 2  # of the square of a row
+    gate = -Fraction(in_full(layer.w1)[0, SLOTS.index(T)].item()) / 2  # the weight of the square of a row
     if gate <= 0:
         raise UsageError("these notes do not belong to this network: its table has no gate.")
     return TableShape(

@@ -268,7 +268,9 @@ def make_router(
 
     def store() -> str:
         if folders.store is None:
-            raise UsageError("this page has no store of runs.\n  Start it with --store runs.sqlite.")
+            raise UsageError(
+                "this page has no store of runs.\n  Start `byheart serve` with --store runs.sqlite."
+            )
         return str(folders.store)
 
     return api
@@ -300,7 +302,7 @@ def _summary(model: Path) -> Document:
 
 
 def _figure(folders: Folders, name: str) -> Document | None:
-    """Return the record of a figure, or None if the file is not one."""
+    """Return the record of a figure, or None if the file does not hold one."""
     try:
         record = json.loads(folders.figure_path(name).read_bytes())
     except (OSError, ValueError, RecursionError):

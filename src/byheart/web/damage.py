@@ -19,8 +19,8 @@ from byheart.verify.encoded_inputs import encode_inputs
 from byheart.verify.verifier import verify_model
 from byheart.web.context import Context, Document, open_model
 
-MOST_NAMED = 1000  # broken facts that are named
-MOST_LISTED = 400  # changed weights that are listed
+MOST_NAMED = 1000  # the maximum number of broken facts that are named
+MOST_LISTED = 400  # the maximum number of changed weights that are listed
 
 
 def break_model(context: Context, model: str, data: str, changes: list[dict[str, Any]]) -> Document:
@@ -67,7 +67,7 @@ def n_weights(model: Model, name: str) -> int:
 
 
 def _broken_facts(model: Model, data: Dataset) -> list[Document]:
-    """List every wrong sample: the question, the correct answer and the present answer."""
+    """List every wrong sample: the question, the correct answer and the model's answer."""
     memoriser = model.memoriser
     expected = memoriser.expected_labels(data)
     # with one label per token, the certificate names only the first few wrong samples

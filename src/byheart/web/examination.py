@@ -19,7 +19,7 @@ from byheart.process.progress import in_stage, part_of
 from byheart.web.context import Context, Document
 
 PREVIEW_ROWS = 8
-PREVIEW_CHARS = 2000  # shown characters of a line
+PREVIEW_CHARS = 2000  # how many characters of a line are shown
 NUMBERS = ("n_samples", "n_labels", "n_classes", "task", "seq_len", "vocab", "dim", "label_bits")
 TEXTS = (".csv", ".tsv", ".txt", ".jsonl")
 

@@ -142,7 +142,10 @@ class Folders:
         """Return an unused path for a model, named after `name`."""
         wanted = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._")[:48] or "model"
         if len(self.list_models()) >= limits.n_models:
-            raise TooLarge(f"the limit of {limits.n_models} models is reached.", limit=limits.n_models)
+            raise TooLarge(
+                f"the limit of {limits.n_models} models is reached. Start `byheart serve` with another folder for --models.",
+                limit=limits.n_models,
+            )
         return next(path for each in _names_from(wanted) if not (path := self.models / each).exists())
 
     def data_of(self, model: str) -> Path | None:

@@ -68,7 +68,7 @@ def describe_error(error: Exception, arguments: Mapping[str, Any] | None = None)
         message = _without_folders(str(known), arguments or {})
         facts = {name: _without_folders(str(value), arguments or {}) for name, value in known.facts.items()}
         document = {"error": type(known).__name__, "message": message, "facts": facts}
-        # the kinds of faulty rows, which the page can handle with its options
+        # the kinds of faulty rows; the page offers options for each kind
         faults = known.facts.get("faults")
         return {**document, "status": int(known.exit_status), **({"faults": faults} if faults else {})}
     traceback.print_exc()

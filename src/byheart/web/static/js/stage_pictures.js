@@ -50,18 +50,18 @@ function mixing(trace, stage) {
     changed.map(({ name, at }, row) => text(WIDTH - 16, y + 62 + row * 24, `${name} = ${exactly(after[at])}`, { "text-anchor": "end", class: "value strong" })));
 }
 
-// A table: its rows, and the one that fires.
+// A table: its rows, and the active one.
 function rows(trace, stage, fact) {
   const { row, n_rows: count } = stage.details;
   if (row === null || row === undefined) return null;
   const shown = Math.min(count, 96), first = Math.max(0, Math.min(count - shown, row - Math.floor(shown / 2))), columns = 16, cell = 26, left = 20, top = 34;
   const cells = fact?.cells?.filter((each) => each.layer === stage.last) ?? [];
   const height = Math.max(top + Math.ceil(shown / columns) * cell + 14, top + 30 + cells.length * 54);
-  return picture(height, `${stage.title}: row ${row} of ${count} fires.`,
+  return picture(height, `${stage.title}: row ${row} of ${count} is active.`,
     text(left, 18, `row ${row} of ${count}`, { class: "name strong" }),
     Array.from({ length: shown }, (_, at) => {
       const number = first + at, x = left + (at % columns) * cell, y = top + Math.floor(at / columns) * cell;
-      return s("g", { class: number === row ? "slot fired" : "slot" }, s("rect", { x, y, width: cell - 4, height: cell - 4, rx: 4 }, s("title", {}, `row ${number}${number === row ? " fires" : " is silent"}`)),
+      return s("g", { class: number === row ? "slot fired" : "slot" }, s("rect", { x, y, width: cell - 4, height: cell - 4, rx: 4 }, s("title", {}, `row ${number}${number === row ? " is active" : " is not active"}`)),
         number === row && text(x + (cell - 4) / 2, y + 15, String(number), { "text-anchor": "middle" }));
     }),
     cells.length > 0 && [s("path", { class: "flow", d: `M${left + ((row - first) % columns) * cell + 11},${top + Math.floor((row - first) / columns) * cell} V${top - 8} H452 Q460,${top - 8} 460,${top} V${top + 21} Q460,${top + 29} 468,${top + 29} h6` }), text(480, 18, "the words of this row", { class: "name" }),
@@ -112,7 +112,7 @@ function line(trace, stage) {
       return s("path", { class: at === hit ? "bump fired" : "bump", d: `M${a - 2},130 L${a},${at === hit ? 62 : 96} L${b},${at === hit ? 62 : 96} L${b + 2},130 Z` }, s("title", {}, `group ${at + 1}: ${exactly(from)} to ${exactly(to)}`)); }),
     s("circle", { class: "mark", cx: place(x), cy: 130, r: 5 }),
     text(Math.min(right - 90, Math.max(left + 60, place(x))), 154, `x = ${exactly(x)}`, { "text-anchor": "middle", class: "value strong" }),
-    text(left, 26, hit === null ? `none of ${intervals.length} groups` : `group ${hit + 1} of ${intervals.length} fires`, { class: "name strong" }),
+    text(left, 26, hit === null ? `none of ${intervals.length} groups` : `group ${hit + 1} of ${intervals.length} is active`, { class: "name strong" }),
     text(left, 178, exactly(low), { class: "tick" }), text(right, 178, exactly(high), { class: "tick", "text-anchor": "end" }));
 }
 

@@ -37,7 +37,7 @@ export function progressBar(title) {
   const button = h("button", { type: "button", class: "quiet" }, "Cancel");
   let job = null;
   const cancel = () => cancelJob(job.id).catch(() => {});
-  button.addEventListener("click", () => { button.disabled = true; if (job) cancel(); }); // else as soon as it is known which job
+  button.addEventListener("click", () => { button.disabled = true; if (job) cancel(); }); // if the job is not known yet, it is cancelled as soon as it is
   const element = h("div", { class: "progress" }, h("div", { class: "row spread" }, h("strong", {}, title), button), bar, words);
   return {
     element,

@@ -33,7 +33,7 @@ function describe({ path, method, operation }, schemas) {
         [name, schema.required?.includes(name) ? "yes" : "", limits(property), property.description ?? ""]), { caption: `Fields of ${schema.title}` }))));
 }
 
-// Text in which what stands between backticks is code.
+// Shows text between backticks as code.
 
 function limits(schema) {
   if (!schema) return "";

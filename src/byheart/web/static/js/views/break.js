@@ -1,4 +1,4 @@
-// Break it: change a weight, ask every fact again, and see which facts the weight holds.
+// Break it: change a weight, check every fact again, and see which facts the weight holds.
 
 import { h, s, fill, field, card, problem, say, table } from "../dom.js";
 import { get, post, runJob } from "../api.js";
@@ -20,7 +20,7 @@ function read(text) {
 
 export default async function breaking(room, { signal }) {
   room.append(h("header", { class: "hero small" }, h("h1", {}, "Break it"),
-    h("p", { class: "lead" }, "Flip one bit of one weight. Then every fact is asked again, and the page lists the facts that broke.")));
+    h("p", { class: "lead" }, "Flip one bit of one weight. The model then answers every question again, and the page lists the facts that broke.")));
   const choice = await modelChoice(room, () => { edits = []; changed(); start(); });
   if (!choice || signal.aborted) return;
 
@@ -49,7 +49,7 @@ export default async function breaking(room, { signal }) {
     verifying = new AbortController();
     const { signal: here } = verifying;
     if (edits.length === 0) { fill(damage, h("p", { class: "stamp" }, h("span", { "aria-hidden": "true" }, "✓"), " No weight has been changed. Nothing is broken.")); return; }
-    const progress = progressBar("Asking every fact again");
+    const progress = progressBar("Checking every fact again");
     fill(damage, list(), progress.element);
     try {
       const job = await runJob({ kind: "break", model: choice.name(), edits }, progress.watch, here);
@@ -116,7 +116,7 @@ function verdict(found) {
   return h("div", {},
     h("p", { class: found.wrong ? "stamp bad" : "stamp" }, h("span", { "aria-hidden": "true" }, found.wrong ? "✗" : "✓"),
       found.wrong ? ` ${plural(found.wrong, "fact")} broke, ${count(rest)} still correct` : ` All ${count(found.checked)} facts are still correct. None of them needs this bit.`),
-    h("p", { class: "hint" }, `All ${count(found.checked)} facts were asked again, in ${seconds(found.certificate.seconds)}.`),
+    h("p", { class: "hint" }, `All ${count(found.checked)} facts were checked again, in ${seconds(found.certificate.seconds)}.`),
     found.broken.length > 0 && table(["fact", "correct answer", "answer now"], found.broken.slice(0, 200).map((each) => [each.input, each.expected, each.got ?? h("span", { class: "unknown" }, "unknown")]), { caption: "Broken facts" }),
     found.broken.length > 200 && h("p", { class: "hint" }, `The first 200 of ${count(found.wrong)} are shown.`));
 }

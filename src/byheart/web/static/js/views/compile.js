@@ -9,7 +9,7 @@ import { figure } from "../pictures.js";
 
 const PLACEHOLDER = "capital of France,Paris\ncapital of Japan,Tokyo\ncapital of Peru,Lima";
 
-const HEADED = "pasted rows"; // the name of pasted rows to which a line of column names was added: their line numbers are one too large
+const HEADED = "pasted rows"; // the name of pasted rows with an added line of column names, which makes all line numbers one too large
 
 export default async function compile(room, { signal }) {
   const found = h("div");
@@ -73,7 +73,7 @@ export default async function compile(room, { signal }) {
 function hero() {
   return h("header", { class: "hero" },
     h("h1", {}, "A Transformer that knows your table by heart"),
-    h("p", { class: "lead" }, "Nothing is trained. The weights are computed from your facts; then every fact is asked and its answer is checked. Start with a table of questions and answers."),
+    h("p", { class: "lead" }, "Nothing is trained. The weights are computed from your facts. Then the model answers every question, and every answer is checked. Start with a table of questions and answers."),
     h("ol", { class: "steps", "aria-label": "How it works" },
       step("1", "A table", "questions and answers"),
       step("2", "becomes weights", "computed, not trained"),
@@ -206,7 +206,7 @@ function choices(found, rules, start) {
       h("span", { class: "name" }, row.method), h("span", { class: "number" }, short(row.size.parameters_dense)), h("small", {}, row.source))));
   }
   function draw() {
-    fill(drawing, figure("sizes", "Parameters of each construction, and the number that some data of this shape need", sizes(fitting, floor, chosen)));
+    fill(drawing, figure("sizes", "Parameters of each construction. Vertical lines: what some data of this shape need at least", sizes(fitting, floor, chosen)));
     const row = fitting.find((each) => each.method === chosen);
     const before = precision.value;
     fill(precision, row.precisions.map((name) => h("option", { value: name, selected: name === before }, name)));

@@ -9,7 +9,7 @@ import { loadPlot, living, look } from "../charts.js";
 import { colour } from "../pictures.js";
 
 // The label, colour and dashes of each kind of line. The dashes distinguish the kinds without colour.
-const KINDS = { estimate: ["estimated for byheart", "series-1", ""], theorem: ["guaranteed by a theorem", "series-4", "7,4"], trained: ["reached by training", "series-2", "9,3,2,3"], floor: ["lower bound for some such facts", "series-6", "1.5,3.5"] };
+const KINDS = { estimate: ["estimated for byheart", "series-1", ""], theorem: ["guaranteed by a theorem", "series-4", "7,4"], trained: ["reached by training", "series-2", "9,3,2,3"], floor: ["lower bound: some sets of facts need this", "series-6", "1.5,3.5"] };
 const EXAMPLES = {
   "GPT-2": { model_type: "gpt2", n_embd: 768, n_layer: 12, n_head: 12, vocab_size: 50257, n_positions: 1024 },
   "Llama 3.2 1B": { model_type: "llama", hidden_size: 2048, intermediate_size: 8192, num_hidden_layers: 16, num_attention_heads: 32, num_key_value_heads: 8, head_dim: 64, vocab_size: 128256, max_position_embeddings: 131072, tie_word_embeddings: true, hidden_act: "silu" },
@@ -109,7 +109,7 @@ function chart(Plot, plan, architecture, width) {
   });
 }
 
-// The smallest of each kind for the chosen number of facts; of the lower bounds, the one for weights as long as those built.
+// The names of the smallest size of each kind; of the lower bounds, the one for weights with as many bits as in the smallest model built.
 function bestOfKinds(rows) {
   const least = (kind) => rows.filter((row) => row.kind === kind).sort((a, b) => a.parameters - b.parameters)[0];
   const length = (row) => Math.round(row.bits / row.parameters), built = least("estimate");
