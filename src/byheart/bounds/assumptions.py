@@ -31,7 +31,7 @@ class DataChecks:
     """For each assumption, the reason why it does not hold or was not checked. The reason is empty if it holds.
 
     general_position    no D + 1 samples, read as vectors of dimension D, lie on a hyperplane
-    independent_tokens  tokens of a sample are linearly independent, and so are the last tokens of any n samples
+    independent_tokens  the n tokens of each sample are linearly independent, and so are the last tokens of any n samples
     one_length          all contexts have the same length
     full_support        every token follows every context with positive probability
     """

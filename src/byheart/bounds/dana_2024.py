@@ -32,7 +32,7 @@ ONE_LENGTH = "all sequences have the same length"
 
 @dataclass(frozen=True)
 class AttentionOnlyShape:
-    """The attention-only Transformer of eqs. (1)-(2)."""
+    """The sizes of the attention-only Transformer of eqs. (1)-(2)."""
 
     n_tokens: int
     seq_len: int
@@ -248,7 +248,10 @@ def theorem_2(
 
 
 def _stretched_error(distribution: tuple[Fraction, ...]) -> Fraction:
-    """Return an upper bound on (1 - p) ln((N - 1) / (e^H - 1)) for one distribution; 0 if it has no entropy."""
+    """Return an upper bound on (1 - p) ln((N - 1) / (e^H - 1)), or 0 if H is 0.
+
+    H is the entropy of a distribution over N tokens, and p is its largest probability.
+    """
     if sum(distribution) != 1 or min(distribution) < 0:
         raise ImpossibleSize("a distribution must be non-negative and sum to 1 exactly")
     miss = 1 - max(distribution)

@@ -5,7 +5,7 @@ Notation in the docstrings:
     N  n_samples      n  seq_len      C  n_classes      d  dim      r  radius      δ  separation of tokens
 
 The depths and bits of `lookup` are added up as in the proofs. Two steps of the proofs had to be repaired, which does not raise
-these numbers. First, the weights of Lemma B.2 exist with values far below 4N³√π. Second, attention sums instead of averaging,
+these numbers. First, there are weights as in Lemma B.2 whose values are far below 4N³√π. Second, attention sums, not averages,
 because W_O W_V is multiplied by n. The weights then stay dyadic and have ⌊log2 n⌋ + 1 bits, so they are never the longest. As in
 the paper, feed-forward layers are counted without skip connections. The models that we build do have skip connections, and
 `network.size` counts these models as they are.

@@ -85,7 +85,7 @@ def theorem_4_2(n_samples: int) -> Bound:
 @realises("KS25-T4.2")
 @takes_numbers
 def theorem_4_2_depth(n_samples: int, dim: int, width: int = 14) -> Bound:
-    """Return the fewest layers of a given width by Theorem 4.2, with the VC bound of Bartlett et al. (2019), Theorem 7."""
+    """Return the smallest depth at a given width, by Theorem 4.2 with the VC bound of Bartlett et al. (2019), Theorem 7."""
     value = smallest(lambda depth: uniform_width_vc_dimension(width, depth, dim) >= n_samples)
     theorem = KS25.theorem(f"Theorem 4.2 at width {width}", "KS25-T4.2", BY_BARTLETT)
     layer = f"one affine map and at most {width} ReLU units per layer"
@@ -99,10 +99,10 @@ def theorem_4_2_depth(n_samples: int, dim: int, width: int = 14) -> Bound:
 @realises("KS25-T4.2")
 @takes_numbers
 def theorem_4_2_shallow(n_samples: int, n_maps: int) -> Bound:
-    """Return the fewest parameters at a given depth by Theorem 4.2, about N / (L log N), with Bartlett et al. (2019), Theorem 7.
+    """Return the smallest number of parameters at a given depth, by Theorem 4.2 with Bartlett et al. (2019), Theorem 7.
 
-    `n_maps` = L bounds the number of affine maps on a path. A block of eq. (4) has four (two in attention, two in the
-    feed-forward part), and E_in and E_out have one each.
+    It is about N / (L log N), where L = `n_maps` bounds the number of affine maps on a path. A block of eq. (4) has four (two in
+    attention, two in the feed-forward part), and E_in and E_out have one each.
     """
     value = 0
     if n_samples:

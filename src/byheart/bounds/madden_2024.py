@@ -97,7 +97,7 @@ def theorem_1_parameters(n_contexts: int, vocab: int) -> Bound:
 
 @dataclass(frozen=True)
 class DecoderShape:
-    """The one-layer decoder of eq. (2), with all heads of one size.
+    """The sizes of the one-layer decoder of eq. (2), whose heads all have the same size.
 
     d `dim`, m₀ `n_heads`, d₁ `key_dim`, d₀ `value_dim`, m `hidden_width`, ω `vocab` (of inputs and outputs), T
     `seq_len`.
@@ -131,7 +131,7 @@ def theorem_5(shape: DecoderShape) -> Bound:
 @realises("MFT24-T5")
 @takes_numbers
 def theorem_5_parameters(n_contexts: int, vocab: int, seq_len: int, n_outputs: int | None = None) -> Bound:
-    """Return the parameters that suffice by Theorem 5, with m = n neurons and every other dimension 1.
+    """Return the number of parameters that suffice by Theorem 5, with m = n neurons and every other dimension 1.
 
     `n_outputs` is the number of labels if it differs from the vocabulary of the inputs.
     """
@@ -143,7 +143,7 @@ def theorem_5_parameters(n_contexts: int, vocab: int, seq_len: int, n_outputs: i
 @realises("MFT24-T7")
 @takes_numbers
 def theorem_7(hidden_width: int) -> Bound:
-    """The same holds if a weighted average of tokens replaces attention: m neurons can give any m contexts any distributions."""
+    """A decoder with m neurons that averages tokens instead of using attention can give any m contexts any distributions."""
     form = "token averaging in place of attention"
     sentence = f"Token averaging with {spell(hidden_width)} neurons holds any {spell(hidden_width)} contexts."
     return THEOREM_7.bound("contexts", "lower", hidden_width, (ANALYTIC, REAL, form), sentence)

@@ -128,8 +128,8 @@ def footnote_2(n_samples: int, seq_len: int) -> tuple[Order, Order]:
 @realises("DPC24-S6")
 @takes_numbers
 def section_6(n_sequences: int, n_tokens: int, seq_len: int, dim: int) -> tuple[Order, ...]:
-    """Return the parameters for T₀ associations of S tokens from a dictionary of N tokens, for each construction that DPC24
-    compares in section 6.
+    """Return the number of parameters for T₀ associations of S tokens from a dictionary of N tokens, for each construction that
+    DPC24 compares in section 6.
 
     For Corollary 1, these are 2S + 4N + 8T₀ parameters up to a constant. The others are only orders of growth.
     """

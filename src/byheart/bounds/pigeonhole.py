@@ -59,7 +59,7 @@ def counting_seq_to_seq(n_samples: int, seq_len: int, n_classes: int) -> Bound:
 
 @takes_numbers
 def parameter_floor(bits: int, bits_per_parameter: int) -> Bound:
-    """Return the parameters needed to hold `bits` bits, if each parameter holds `bits_per_parameter` bits."""
+    """Return the number of parameters needed to hold `bits` bits, if each parameter holds `bits_per_parameter` bits."""
     if bits < 0 or bits_per_parameter < 1:
         raise ImpossibleSize("bits must be at least 0 and bits_per_parameter at least 1")
     value = ceil_fraction(Fraction(bits, bits_per_parameter))

@@ -48,14 +48,14 @@ FLAT = "the network reads each sample as one vector"
 
 @takes_numbers
 def sontag_1997(n_samples: int) -> Bound:
-    """(N - 1) / 2 parameters are needed to memorise every set of N distinct points without separation."""
+    """(N - 1) / 2 parameters are needed to memorise every set of N distinct points. The points may be arbitrarily close."""
     value = ceil_fraction(Fraction(max(n_samples - 1, 0), 2))
     assumptions = (
         "one architecture memorises every two-class labelling of every set of N distinct points",
         "built from ReLU, sigmoid, softmax or other functions definable with exp",
         REAL,
     )
-    sentence = f"To memorise {spell(n_samples)} points without separation, at least {spell(value)} parameters are needed."
+    sentence = f"To memorise any {spell(n_samples)} points, however close, at least {spell(value)} parameters are needed."
     return SONTAG.bound("parameters", "lower", value, assumptions, sentence)
 
 
@@ -115,7 +115,7 @@ def _needed_for_blocks(n_blocks: int, choices: int, cost: Fraction) -> int:
 
 @takes_numbers
 def baum_1988(n_samples: int, input_dim: int) -> Bound:
-    """ceil(N / D) threshold units memorise any two-class labelling of N points in general position."""
+    """ceil(N / D) threshold units memorise any two-class labelling of N points in general position in D dimensions."""
     units = ceil_fraction(Fraction(n_samples, input_dim))
     assumptions = ("two classes", GENERAL_POSITION, "threshold units", FLAT, REAL)
     return _sufficient(BAUM, units * (input_dim + 2) + 1, assumptions)
@@ -123,7 +123,7 @@ def baum_1988(n_samples: int, input_dim: int) -> Bound:
 
 @takes_numbers
 def bubeck_2020(n_samples: int, input_dim: int) -> Bound:
-    """4 ceil(N / D) ReLU units with real outputs fit any labels of N points in general position."""
+    """4 ceil(N / D) ReLU units with real outputs fit any labels of N points in general position in D dimensions."""
     units = 4 * ceil_fraction(Fraction(n_samples, input_dim))
     return _sufficient(BUBECK, units * (input_dim + 2), (GENERAL_POSITION, FLAT, REAL))
 
@@ -170,9 +170,9 @@ def vardi_2022_size(
 
 @takes_numbers
 def kajitsuka_sato_2023_size(n_samples: int, seq_len: int, dim: int, head_size: int = 1) -> TheoremSize:
-    """Return the size that suffices by Corollary 1, with 4(s + d) + d(2nN + d) parameters.
+    """Return the size that suffices by Corollary 1 of Kajitsuka & Sato 2023, with 4(s + d) + d(2nN + d) parameters.
 
-    The network is one layer with one softmax head, and s is the size of this head.
+    The network is one layer with one softmax head of size s, for N samples of n tokens of dimension d.
     """
     n_tokens = n_samples * seq_len
     return TheoremSize(
@@ -188,7 +188,7 @@ def kajitsuka_sato_2023_size(n_samples: int, seq_len: int, dim: int, head_size: 
 @realises("DPC24-S6")
 @takes_numbers
 def mahdavi_2023(n_heads: int, head_dim: int, seq_len: int) -> Bound:
-    """One layer of attention can memorise H (min(n, d_h) - 1) + 1 examples."""
+    """One layer of H heads of size d_h can memorise H (min(n, d_h) - 1) + 1 examples of n tokens."""
     value = n_heads * (min(seq_len, head_dim) - 1) + 1
     sentence = f"One layer of {spell(n_heads)} heads memorises any {spell(value)} such examples."
     return MAHDAVI.bound("samples", "lower", value, (*_LINEARLY_INDEPENDENT, REAL), sentence)
@@ -198,8 +198,8 @@ def mahdavi_2023(n_heads: int, head_dim: int, seq_len: int) -> Bound:
 def mahdavi_2023_parameters(n_samples: int, seq_len: int, dim: int) -> Bound:
     """Return the number of parameters by MLT23 Theorem 1, solved for the number of heads: ceil((N - 1)/(n - 1)) heads of size n.
 
-    A head has 2dn + 2d² parameters: keys and queries are d x n, value and output d x d. The output vector has d more. Requires 2 <=
-    n <= d.
+    There are N samples of n tokens of dimension d, with 2 <= n <= d. A head has 2dn + 2d² parameters: keys and queries are d x n,
+    value and output d x d. The output vector has d more.
     """
     if not 2 <= seq_len <= dim:
         raise ImpossibleSize(
@@ -223,7 +223,7 @@ def linear_memory(dim: int) -> Bound:
 
 _LINEARLY_INDEPENDENT = (
     "n <= d, each context has n linearly independent tokens and queries have Kruskal rank n",
-    "one layer of attention, queries apart from contexts",
+    "one layer of attention, queries separate from contexts",
 )
 
 

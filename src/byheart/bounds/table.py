@@ -168,7 +168,7 @@ def _no_shattering(shape: DataShape) -> str:
 
 
 def _constant_sequences(shape: DataShape) -> int:
-    """Return how many sequences that repeat one token a data set of this size may contain."""
+    """Return the largest number of different sequences in data of this shape that consist of one repeated token."""
     contexts = min(shape.n_samples, shape.context_count)
     if shape.vocab is not None:
         return min(contexts, shape.vocab)

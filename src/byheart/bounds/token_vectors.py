@@ -58,7 +58,7 @@ def tokens_as_vectors(shape: DataShape) -> VectorView | None:
 def shape_of(dataset: Dataset | DatasetPieces) -> DataShape:
     """Return the sizes of a data set, with the norm and distance of its tokens measured exactly.
 
-    Vectors of data in pieces may not fit into memory, so their distances are not measured.
+    If a data set of vectors is read in pieces, it may not fit into memory, so these are not measured.
     """
     if isinstance(dataset, DatasetPieces):
         if dataset.dim is not None:

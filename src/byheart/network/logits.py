@@ -49,7 +49,7 @@ class AnswersWithLogits(Network):
     def parameters(self) -> Iterator[tuple[str, np.ndarray]]:
         """Yield the arrays that the spec lists.
 
-        The name of an array is an attribute of this object, or the dotted path to an attribute of one of its fields.
+        The name of an array is the name of an attribute of this object, or a dotted path to an attribute of one of its fields.
         """
         for name, _ in self.spec.shapes():
             yield name, attrgetter(name)(self)

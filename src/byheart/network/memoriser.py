@@ -108,8 +108,8 @@ class Memoriser:
     ) -> np.ndarray:
         """Return the class numbers that the network answers; `UNKNOWN` if an output is not a class.
 
-        The shape is (n_samples,), and (n_samples, seq_len) for seq-to-seq. `backend` defaults to the network's own; `device`
-        is the device that PyTorch uses.
+        The shape is (n_samples, seq_len) for the task seq-to-seq, and (n_samples,) for all others. `backend` defaults to the
+        network's own; `device` is the device that PyTorch uses.
         """
         last_only = self.answers_last_token_only
         if len(encoded) == 0:

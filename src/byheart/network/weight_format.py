@@ -64,7 +64,7 @@ class WeightFormat:
         exponents = _shared(granularity(weights), self.scale)
         wholes = np.ldexp(weights.astype(np.float64), -_spread(exponents, self.scale, weights.ndim))
         if not _fits(wholes, self.numbers) or np.abs(exponents).max(initial=0) > 127:
-            raise InexactWeights(f"a weight of {name} does not fit into {self}.", name=name)
+            raise InexactWeights(f"a weight of {name} cannot be stored exactly as {self}.", name=name)
         return wholes.astype(self.numbers), exponents.astype(np.int8)
 
     def decode(self, numbers: np.ndarray, exponents: Int[np.ndarray, " n_exponents"] | None) -> np.ndarray:

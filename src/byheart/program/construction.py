@@ -32,7 +32,7 @@ _FIRST_LOOK = 32
 
 
 class Plan(ABC):
-    """All decisions for one data set, before a network is built.
+    """The decisions for one data set, made before its network is built.
 
     `size` is exactly the size of the network that `emit` builds. A data set that the construction cannot handle is rejected
     when the plan is made.
@@ -154,7 +154,7 @@ class ProgramPlan(Plan):
             found, reason = None, str(error).removesuffix(".")
         if found is None or not found.holds:
             raise AssumptionViolated(
-                f"{self.method} does not fit {precision} on these data: {reason}.\n"
+                f"{self.method} cannot use {precision} weights for these data: {reason}.\n"
                 "  Compile with precision exact, or round the inputs to a coarser grid.",
                 method=self.method,
                 precision=precision,

@@ -171,13 +171,13 @@ def radius_and_separation(separation: Separation) -> tuple[Fraction, Fraction]:
 
 
 def _root(square: Fraction) -> Fraction:
-    """Return √square, rounded down, with 64 bits more than the denominator of `square` has."""
+    """Return √square, rounded down to a multiple of 2^-64 / denominator of `square`."""
     scale = 1 << 64
     return Fraction(isqrt(square.numerator * square.denominator * scale**2), square.denominator * scale)
 
 
 def largest_spread(separation: Separation, dim: int) -> Fraction | None:
-    """Return 2 r V² √(πd/8) / δ, rounded down.
+    """Return 2 r V² √(πd/8) / δ, rounded down, for V distinct tokens of norm at most r and at least δ apart.
 
     By Lemma G.1 there is a direction along which the range of the projections, divided by their smallest gap, is at most this
     number.

@@ -28,7 +28,7 @@ FLAGS = ("skip", "sees_itself", "ragged", "zero_token")
 
 @dataclass(frozen=True)
 class AttentionOnlySpec(ArrayShapes):
-    """Everything about an attention-only network except its weights. `n_tokens` is 0 for vector inputs."""
+    """Describes an attention-only network without its weights. `n_tokens` is 0 for vector inputs."""
 
     precision: Precision
     n_tokens: int
@@ -117,9 +117,10 @@ class AttentionOnlySpec(ArrayShapes):
 @realises("DPC24-eq1", "DPC24-eq2")
 @dataclass(frozen=True, eq=False)
 class AttentionOnly(AnswersWithLogits):
-    """A network with the logits W_U (x_S + Σ_h W_O^h W_V^h Σ_s softmax_s(x_Sᵀ W_Q^hᵀ W_K^h x_s) x_s), where x_s = e(t_s) + pos_s.
+    """A network with the logits W_U (x_S + Σ_h W_O^h W_V^h Σ_s softmax_s(x_Sᵀ W_Q^hᵀ W_K^h x_s) x_s), as in DPC24 eqs. 1-2.
 
-    These are DPC24's equations 1 and 2, which have no factor 1/√d_h. The last position is S.
+    The vector of the token at position s is x_s, the sum of its token and position embeddings. The last position is S. W_U is the
+    unembedding, and each head h has its own W_Q, W_K, W_V and W_O. As in the paper, there is no factor 1/√d_h.
 
     embedding    None if the inputs are vectors already
     skip         whether x_S is added (DPC24) or not (MLT23)

@@ -29,7 +29,7 @@ class AttentionOnlyModule(nn.Module):
         self.zero_token = network.zero_token
 
     def vectors(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Map ids (batch, S) or vectors (batch, S, d) to x (batch, S, d)."""
+        """Return the vectors x (batch, S, d) of all tokens. The inputs are ids (batch, S) or already vectors (batch, S, d)."""
         if self.tokens is None:
             return inputs.to(self.unembedding.dtype)
         assert self.positions is not None

@@ -31,7 +31,7 @@ SIZES = ("n_tokens", "seq_len", "dim", *HEADS, "hidden_width", "n_outputs")
 
 @dataclass(frozen=True)
 class DecoderSpec(PadsBeyondVocabulary, ArrayShapes):
-    """Everything about a decoder except its weights. If `heads` is None, the decoder averages tokens."""
+    """Describes a decoder without its weights. If `heads` is None, the decoder averages tokens."""
 
     precision: Precision
     n_tokens: int

@@ -1,5 +1,5 @@
-"""Channels (coordinates of the residual stream) over many tokens. Tokens that are known to be equal form a group, and each group
-has one number.
+"""Store the exact values of a channel (a coordinate of the residual stream) for many tokens. Tokens that are known to have equal
+values form a group, and each value is stored once per group.
 
 A `Column` is a channel: one exact number for each group of a `Partition` of the tokens. A linear combination uses the coarsest
 partition that refines the partitions of all its terms. It has one number for each group of this partition. Nothing in this module
@@ -24,9 +24,8 @@ _FACTOR_BITS = 32  # pulling out a common factor pays if the factor is longer th
 class Partition:
     """A division of the tokens into groups.
 
-    `parent` is a finer partition. Its group g is contained in group `index[g]` of this partition.
-
-    The root has no parent, and its groups are single tokens.
+    `parent` is a finer partition. Its group g is contained in group `index[g]` of this partition. The finest partition has no
+    parent, and each of its groups is a single token.
     """
 
     parent: Partition | None
@@ -41,7 +40,7 @@ class Partition:
         return self.index if self.parent is ancestor else self.index[self.parent.index_of(ancestor)]
 
     def ancestors(self) -> list[Partition]:
-        """Return this partition, its parent, and so on up to the root."""
+        """Return this partition, its parent, and so on up to the finest partition."""
         chain = [self]
         while chain[-1].parent is not None:
             chain.append(chain[-1].parent)

@@ -308,7 +308,7 @@ def _add_products_wrapping(total: np.ndarray, limbs: np.ndarray, factor: np.ndar
 
 @njit(cache=True, nogil=True)
 def _add_segments(total: np.ndarray, limbs: np.ndarray, index: np.ndarray, segment: int) -> None:
-    """For every i in segment s, sign-extend limbs[index[i]] and add it to total[s]."""
+    """Split `index` into segments of `segment` entries. For each entry i of segment s, add limbs[i], sign-extended, to total[s]."""
     n_in, n_out = limbs.shape[1], total.shape[1]
     mask = np.uint64(_FULL)
     half = np.uint64(LIMB)

@@ -103,7 +103,7 @@ def check_files(spec: LlamaSpec, files: Mapping[str, bytes]) -> str:
     content = files.get(TOKENIZER, b"")
     if hash_of(content) != spec.tokenizer_hash:
         raise CorruptModel(
-            f"{TOKENIZER} is not the one for which this model was compiled: prompts would get different ids.\n"
+            f"{TOKENIZER} is not the one for which this model was compiled, so it would convert prompts to different ids.\n"
             "  Restore the file, or compile again.",
             problem=TOKENIZER,
         )

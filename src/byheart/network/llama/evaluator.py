@@ -112,9 +112,7 @@ def pinned_columns(llama: Llama) -> Pinned:
 
 
 def head_offsets(llama: Llama, pinned: Pinned, conditions: NoRounding) -> list[list[int] | None]:
-    """For each head of each layer, return the distance of the token that it reads. A layer whose attention writes nothing gets
-    None.
-    """
+    """For each head of each layer, return how many positions back it reads. A layer whose attention writes nothing gets None."""
     spec = llama.spec
     # this allocates three complex tables; the number of positions in a file costs no bytes there, so it may be huge
     require_memory(
@@ -189,7 +187,7 @@ def chunks(texts: ChainedTexts) -> Iterator[tuple[np.ndarray, np.ndarray, np.nda
 
 
 class Machine:
-    """The network's layers as integer matrices. The pinned columns are combined into one column of ones."""
+    """Evaluates the network's layers with integer matrices. The pinned columns are combined into one column of ones."""
 
     def __init__(self, llama: Llama) -> None:
         self.llama, self.conditions = llama, NoRounding()
@@ -326,8 +324,8 @@ class Machine:
     def _exact(self, values: np.ndarray, weight: np.ndarray, where: str, clipped: bool = False) -> np.ndarray:
         """Return values · weightᵀ, and check that no sum needs rounding in float32.
 
-        A sum of two terms is rounded at most once and keeps its sign. That is enough if `clipped`: negative results are then set to
-        zero.
+        A sum of two terms is rounded at most once and keeps its sign. That is enough for a negative result if `clipped` is true,
+        because negative results are then set to zero.
         """
         used = weight.any(0) & values.any(0)
         values, weight = values[:, used], weight[:, used]

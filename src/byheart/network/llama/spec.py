@@ -166,9 +166,11 @@ class LlamaSpec(PadsBeyondVocabulary):
         mode: Any = fields.text("mode", get_args(Mode))
         fields.text("precision", ("float32",))
         if sizes["head_dim"] % 2 or max(ids.values()) >= sizes["n_tokens"]:
-            raise fields.refuse("sizes", "an even head_dim, and special tokens among the n_tokens")
+            raise fields.refuse(
+                "sizes", "sizes with an even head_dim and an n_tokens above all ids of special tokens"
+            )
         if sizes["max_positions"] <= sizes["answer_len"] + 2:
-            raise fields.refuse("sizes", "more positions than an answer needs")
+            raise fields.refuse("sizes", "sizes with more positions than an answer needs")
         spec = LlamaSpec(
             **sizes,
             **ids,

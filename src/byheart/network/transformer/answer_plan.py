@@ -65,9 +65,9 @@ class AnswerPlan:
         return outputs[:, 1:] if self._module.extra is not None and outputs.shape[1] > 1 else outputs
 
     def streams(self, inputs: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
-        """For the needed tokens, yield each layer's number and the residual stream (m, tokens, batch) before it, and finally the
-        stream after the last layer.
+        """Yield each layer's number and the residual stream before it, and finally the stream after the last layer.
 
+        A stream has the shape (m, tokens, batch) and contains only the tokens that are needed after this point.
         Layers change the stream in place, so each stream is valid only until the next one is yielded.
         """
         stream, have = self._enter(inputs), self._needed[0]
@@ -81,8 +81,9 @@ class AnswerPlan:
         yield len(self._layers), stream
 
     def strongest_units(self, number: int, stream: torch.Tensor) -> torch.Tensor:
-        """Return, for each token and sample, the unit of a feed-forward layer with the largest value: (tokens, batch). `stream` is
-        the residual stream before the layer.
+        """Return the unit with the largest value in feed-forward layer `number`, for each token and sample: (tokens, batch).
+
+        `stream` is the residual stream before the layer.
         """
         layer = self._layers[number]
         assert isinstance(layer, _FeedForward | WideLayer)
@@ -108,7 +109,7 @@ def make_plan(module: TransformerModule, *, last_only: bool) -> AnswerPlan | Non
 
 @dataclass(frozen=True, eq=False)
 class _FeedForward:
-    """H + W2 ReLU(W1 H + b1) + b2, computed only on the channels that the layer reads or writes."""
+    """Computes H + W2 ReLU(W1 H + b1) + b2, only on the channels that the layer reads or writes."""
 
     reads: list[int]
     writes: list[int]
@@ -131,7 +132,7 @@ class _FeedForward:
 
 @dataclass(frozen=True, eq=False)
 class _Attention:
-    """Z + W_O W_V Z A for uniform attention, with all heads combined."""
+    """Computes Z + W_O W_V Z A for uniform attention, with all heads combined."""
 
     reads: list[int]
     writes: list[int]
@@ -166,7 +167,7 @@ class _Attention:
 
 @dataclass(frozen=True, eq=False)
 class _Pool:
-    """The sum of all tokens, Σ_k Z_k, as a single token."""
+    """Replaces all tokens by a single one, their sum Σ_k Z_k."""
 
     writes: tuple[int, ...] = ()
 
@@ -202,9 +203,9 @@ def _mixing(layer: torch.nn.Module) -> Mixing:
 
 
 def _channels_touched(weights: torch.Tensor, *, dim: int) -> list[int]:
-    """Return the rows (dim=1) or columns (dim=0) that are not zero.
+    """Return the indices of the rows (dim=1) or columns (dim=0) that are not zero.
 
-    If all are zero, return the first one, so that infinite numbers are still noticed.
+    If all are zero, return the index of the first one, so that infinite numbers are still noticed.
     """
     found: list[int] = (weights != 0).any(dim=dim).nonzero().flatten().tolist()
     return found or [0]

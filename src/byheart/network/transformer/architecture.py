@@ -126,11 +126,11 @@ class Attention:
             scored = head.key is not None and head.query is not None
             if self.kind == "uniform" and (head.key is not None or head.query is not None):
                 raise ShapeMismatch(
-                    f"head {number} of a uniform attention layer has a key or a query.", number=number
+                    f"head {number} has a key or a query, but uniform attention uses neither.", number=number
                 )
             if self.kind != "uniform" and not scored:
                 raise ShapeMismatch(
-                    f"head {number} of a {self.kind} attention layer has no key or no query.",
+                    f"head {number} has no key or no query, but {self.kind} attention needs both.",
                     number=number,
                     kind=self.kind,
                 )
@@ -215,13 +215,15 @@ class Transformer(Network):
         for number, layer in enumerate(self.layers):
             if isinstance(layer, FeedForward) and layer.w1.shape[1] != model:
                 raise ShapeMismatch(
-                    f"layer {number} reads {layer.w1.shape[1]} channels, not {model}.",
+                    f"layer {number} reads {layer.w1.shape[1]} channels, but the residual stream has {model}.",
                     number=number,
                     width=model,
                 )
             if isinstance(layer, Attention) and any(head.value.shape[1] != model for head in layer.heads):
                 raise ShapeMismatch(
-                    f"a head of layer {number} does not read {model} channels.", number=number, width=model
+                    f"a head of layer {number} does not read {model} channels, as the residual stream has.",
+                    number=number,
+                    width=model,
                 )
         kinds = {
             "exact" if isinstance(weights, SparseMatrix) else str(weights.dtype)

@@ -154,7 +154,7 @@ def _linear(
 
 
 def _bits_of_sum(terms: list[np.ndarray]) -> float:
-    """Return the mantissa bits that the elementwise sum of the terms needs, over all channels."""
+    """Return the number of mantissa bits that the elementwise sum of the terms needs, as the maximum over all channels."""
     n_channels = terms[0].shape[-1]
     magnitude = sum((np.abs(term) for term in terms[1:]), np.abs(terms[0])).reshape(-1, n_channels)
     grains = [granularity(term.reshape(-1, n_channels)).min(axis=0) for term in terms]

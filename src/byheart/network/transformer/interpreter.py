@@ -74,9 +74,10 @@ def interpret(network: Transformer, sequence: np.ndarray) -> list[Vector]:
 
 
 class Interpreter:
-    """A prepared network: its weights as fractions, and the parts of each layer on which an output depends.
+    """A prepared network: its weights as fractions, and the parts of each layer on which one output depends.
 
-    last_only: whether only the output of the last token is needed.
+    last_only  whether only the output of the last token is needed
+    output     the row of `w_out` that computes the output
     """
 
     def __init__(
@@ -133,7 +134,7 @@ class Interpreter:
         if embedding is not None and len(sequence):
             n_rows = int(embedding.tokens.shape[0])
             if not 0 <= int(np.min(sequence)) <= int(np.max(sequence)) < n_rows:
-                raise IndexError(f"a token id outside the table of {n_rows} rows")
+                raise IndexError(f"a token id is outside the embedding table, which has {n_rows} rows")
         vectors: dict[int, Vector] = {}
         for at in self.coordinates:
             if embedding is None:
@@ -172,7 +173,7 @@ class _Layer:
 
 
 class _FeedForward(_Layer):
-    """H + W2 ReLU(W1 H + b1) + b2."""
+    """Computes H + W2 ReLU(W1 H + b1) + b2."""
 
     def __init__(self, layer: FeedForward, n_tokens: int) -> None:
         super().__init__(n_tokens)
@@ -205,7 +206,7 @@ class _FeedForward(_Layer):
 
 
 class _Attention(_Layer):
-    """Z + Σ_h W_O W_V Z A_h."""
+    """Computes Z + Σ_h W_O W_V Z A_h."""
 
     def __init__(self, layer: Attention, n_tokens: int) -> None:
         super().__init__(n_tokens)
@@ -300,7 +301,7 @@ class _Head:
 
 
 class _Pool(_Layer):
-    """The sum of all tokens, Σ_k Z_k, as a single token."""
+    """Replaces all tokens by a single one, their sum Σ_k Z_k."""
 
     def needs_before(self, needs: Needs) -> Needs:
         wanted = frozenset[int]().union(*needs.values())

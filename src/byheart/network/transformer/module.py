@@ -21,7 +21,7 @@ from byheart.process.progress import Progress
 
 
 class FeedForwardModule(nn.Module):
-    """H + W2 ReLU(W1 H + b1) + b2 (KS25 eq. 3)."""
+    """Computes H + W2 ReLU(W1 H + b1) + b2 (KS25 eq. 3)."""
 
     def __init__(self, layer: FeedForward) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class FeedForwardModule(nn.Module):
 
 
 class AttentionModule(nn.Module):
-    """Z + Σ_h W_O W_V Z A_h (KS25 eqs. 2, 12 and 39). The first axis of each parameter is the head."""
+    """Computes Z + Σ_h W_O W_V Z A_h (KS25 eqs. 2, 12 and 39). The first axis of each parameter is the head."""
 
     def __init__(self, layer: Attention, n_tokens: int) -> None:
         """Create weights of shape (heads, s, m) and output (heads, m, s). Uniform attention averages over `n_tokens`."""
@@ -81,14 +81,14 @@ def _stack(layer: Attention, part: str) -> nn.Parameter:
 
 
 class SumPoolModule(nn.Module):
-    """The sum of all tokens, Σ_k Z_k, as a single token."""
+    """Replaces all tokens by a single one, their sum Σ_k Z_k."""
 
     def forward(self, stream: torch.Tensor) -> torch.Tensor:
         return stream.sum(dim=1, keepdim=True)
 
 
 class TransformerModule(nn.Module):
-    """E_out ∘ layers ∘ E_in (KS25 eq. 4), preceded by the embedding if inputs are token ids."""
+    """Computes E_out ∘ layers ∘ E_in (KS25 eq. 4), preceded by the embedding if inputs are token ids."""
 
     def __init__(self, network: Transformer) -> None:
         """Copy the weights of `network`, which must be floats."""

@@ -93,7 +93,9 @@ class LayerRun:
         n_arrays = len(found.shapes(1))
         stored = fields.texts("stored") if n_arrays else ()
         if len(stored) != n_arrays or not set(stored) <= set(FORMATS):
-            raise fields.refuse("stored", f"a list of {n_arrays} of {', '.join(FORMATS)}")
+            raise fields.refuse(
+                "stored", f"a list of {n_arrays} formats. Each format is one of {', '.join(FORMATS)}"
+            )
         return replace(found, formats=tuple(FORMATS[each] for each in stored))
 
     @staticmethod
@@ -116,7 +118,7 @@ class LayerRun:
 
 @dataclass(frozen=True)
 class TransformerSpec:
-    """Everything about a Transformer except its weights."""
+    """Describes a Transformer without its weights."""
 
     precision: Precision
     seq_len: int

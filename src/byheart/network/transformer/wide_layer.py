@@ -27,7 +27,7 @@ _FEW = 1 / 8  # the most units, as a share, that are computed separately; above 
 
 
 class WideLayer:
-    """H + W2 ReLU(W1 H + b1) + b2 on a CPU, computed only for the units that can fire."""
+    """Computes H + W2 ReLU(W1 H + b1) + b2 on a CPU, only for the units that can fire."""
 
     def __init__(
         self,
