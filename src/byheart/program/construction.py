@@ -147,7 +147,7 @@ class ProgramPlan(Plan):
             encoded = Memoriser.of(network, self.data).encode(self.data.inputs)
             found = float_exactness(
                 network, encoded[:_FIRST_LOOK]
-            )  # most misfits already show on the first few samples
+            )  # if a number does not fit, the first few samples usually show it
             found = float_exactness(network, encoded) if found.holds else found
             reason = f"{found.where} needs {found.bits_needed:.0f} mantissa bits, but only {found.bits_available} are available"
         except InexactWeights as error:

@@ -249,9 +249,8 @@ def _candidate_rounds(points: IntegerPoints, rng: np.random.Generator) -> Iterat
 def _digit_directions(points: IntegerPoints) -> list[tuple[int, ...]]:
     """Return directions along which a grid point is projected to a number whose digits (in mixed radix) are the coordinates.
 
-    There is one direction per axis, in which that axis is the lowest digit.
-    On a grid, such a direction always separates the points. If the grid has more than V² cells, the result is empty, because random
-    directions are better.
+    There is one direction per axis, in which that axis is the lowest digit. On a grid, such a direction always separates the
+    points. If the grid has more than V² cells for V points, the result is empty, because random directions are better.
     """
     columns = [[int(v) for v in column] for column in points.coordinates.T]
     steps, ranges = [], []

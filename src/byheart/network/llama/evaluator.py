@@ -114,7 +114,7 @@ def pinned_columns(llama: Llama) -> Pinned:
 def head_offsets(llama: Llama, pinned: Pinned, conditions: NoRounding) -> list[list[int] | None]:
     """For each head of each layer, return how many positions back it reads. A layer whose attention writes nothing gets None."""
     spec = llama.spec
-    # this allocates three complex tables; the number of positions in a file costs no bytes there, so it may be huge
+    # this allocates three complex tables, and even a small file can claim a huge number of positions
     require_memory(
         f"reading a Llama of {spec.max_positions:,} positions",
         3 * 16 * spec.max_positions * spec.head_dim // 2,
