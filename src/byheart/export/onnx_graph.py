@@ -27,9 +27,9 @@ class GraphBuilder:
         self.weights: list[Any] = []
 
     def finish(self, has_ids: bool, inputs: list[int], outputs: list[int]) -> ModelProto:
-        """Return the checked graph from `inputs` to `outputs`.
+        """Return the graph, after checking it.
 
-        The shapes do not include the batch axis, which may have any size.
+        The shapes `inputs` and `outputs` do not include the batch axis, which may have any size.
         """
         helper, types = self.onnx.helper, self.onnx.TensorProto
         number = types.DOUBLE if self.dtype == np.float64 else types.FLOAT

@@ -184,7 +184,10 @@ def _write_attention(shape: Shape, weights: dict[str, Tensor], rng: np.random.Ge
 
 
 def _write_products(weights: dict[str, Tensor], rng: np.random.Generator) -> None:
-    """Make units 2 j and 2 j + 1 multiply the output of head j by bit j of the token: silu(b) - silu(-b) = b."""
+    """Make units 2 j and 2 j + 1 multiply the output of head j by bit j of the token.
+
+    This works because silu(b) - silu(-b) = b.
+    """
     at = "model.layers.0.mlp"
     gate, up, down = (weights[f"{at}.{name}_proj.weight"] for name in ("gate", "up", "down"))
     for bit in range(N_BITS):

@@ -1,6 +1,6 @@
-"""Cases: a prompt, the answer of a correct engine, and the number types whose rounding cannot change it.
+"""Read and write the cases of golden checkpoints. Each case is one line of JSON.
 
-Each case is one line of JSON.
+A case is a prompt, the answer of a correct engine, and the number types whose rounding cannot change this answer.
 """
 
 from __future__ import annotations

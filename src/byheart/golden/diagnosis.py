@@ -37,7 +37,7 @@ BY_WAY = {
     LOGIT_SUMS: "number type",
 }
 PLAIN_WAYS = ("one by one", "as given", "server")
-"""The ways that run each prompt alone. Answers in these ways are compared with the first of them in the table."""
+"""The ways that run each prompt alone. Their answers are compared with those that the table holds for the first of them."""
 
 LEAST_LIKENESS = 0.12
 

@@ -183,7 +183,7 @@ def _drop_unread_norms(weights: dict[str, Tensor]) -> None:
 
 LENGTHS = (40, 41, 43, 46, 50, 64, 90)
 """Number of tokens of the prompts: at least the sum of the two largest distances plus 2, so that no head reaches
-before the beginning.
+before the beginning of the prompt.
 """
 
 N_DRAWN, N_KEPT = 400, 12

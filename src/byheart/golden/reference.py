@@ -2,7 +2,7 @@
 
 Every step is a method. Faults of engines (see `faults`) and the rounding of number types (see `rounding`) are implemented by
 replacing some of the methods. Float64 has 29 more bits than float32. Its own error of about 1e-14 is negligible
-compared with the margins, which start at 1e-6. This module imports only torch and the shape.
+compared with the margins, which start at 1e-6. This module imports only torch and `shape`.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def check(
     long_texts: bool = False,
     progress: Progress = silent,
 ) -> Report:
-    """Run `engine` on every case of `folder` whose answer rounding in the engine's number type cannot change.
+    """Run `engine` on the cases of `folder` whose answers cannot be changed by rounding in the engine's number type.
 
     `engine` is one of `byheart.golden.engines`, or your own function `generate(checkpoint_folder, prompts, n_new)`. Each prompt is
     a list of token ids. For each prompt, the function returns the list of `n_new` token ids that greedy decoding generates.

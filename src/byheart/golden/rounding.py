@@ -138,7 +138,7 @@ class RoundingEngine(ReferenceEngine):
         return self._stored(x + change)
 
     def head(self, x: Tensor) -> Tensor:
-        """Return the logits `(rows, new tokens, tokens)` for `tokens` only, because gaps depend on no other token."""
+        """Return the logits of `self.tokens`, `(rows, new tokens, tokens)`. Gaps depend on no other tokens."""
         normed = self.norm(x, FINAL_NORM)[:, :, None]
         rows = self.weight(f"{EMBEDDING if self.shape.is_tied else HEAD}.weight")[self.tokens]
         products = rows * normed
@@ -156,7 +156,7 @@ def bounds(
     n_new: int,
     number_type: NumberType,
 ) -> tuple[Tensor, Tensor]:
-    """Return gaps and their error bounds, both `(rows, n_new)`. The texts have equal length and end in answers of `n_new` tokens.
+    """Return gaps and their error bounds, both `(rows, n_new)`. All rows have equal length and end in an answer of `n_new` tokens.
 
     For each decision, the rival is the one with the smallest ratio of gap to bound.
     """

@@ -84,7 +84,9 @@ def twin_contexts(
 
 
 def first_token_pairs(twins: Iterable[Mapping[int, Context]]) -> list[tuple[int, int]]:
-    """Return the pairs of first tokens that save the most units. An example is a word with and without a space before it.
+    """Return the pairs of first tokens whose contexts save the most units by sharing them.
+
+    An example is a word with and without a space before it.
 
     No token is in two pairs.
     """

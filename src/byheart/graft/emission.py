@@ -317,7 +317,7 @@ def _pad(tensor: torch.Tensor, *shape: int) -> torch.Tensor:
 
 
 ROUNDED = ("q_proj.weight", "q_norm.weight", "k_norm.weight")
-"""The weights of the memory that need not be exact, because the margins of heads are larger than their rounding."""
+"""The weights of the memory that need not be exact, because the margins of heads are larger than the effect of rounding."""
 
 
 def _exactly(name: str, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

@@ -247,6 +247,6 @@ other text, the added layers contribute exactly 0.
 - To prove that nothing else was changed: `byheart verify DIR DATA --host HOST`.
 - To restore the host: `byheart graft --remove DIR -o HOST`.
 
-Weights are {precision}. Matrix products must add in float32, as in transformers, llama.cpp and vLLM. A network that was quantised
-or cast to float16 is a different network, for which none of this is proven.
+Weights are {precision}. Matrix products must be summed in float32, as in transformers, llama.cpp and vLLM. A network that was
+quantised or cast to float16 is a different network, for which none of this is proven.
 """

@@ -41,7 +41,7 @@ def save_gguf(
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind == "yarn":
         raise UsageError(
-            "a graft with yarn cannot be exported, because llama.cpp and transformers scale "
+            "a graft that uses yarn cannot be exported, because llama.cpp and transformers scale "
             "its rotary frequencies differently."
         )
     if config["model_type"] == "qwen2" and shape.n_heads * shape.head_dim != shape.width:

@@ -28,7 +28,7 @@ SATURATED = 128.0
 """For x from this value on, silu(x) = x and silu(-x) = 0 in float32 and bfloat16."""
 
 PER_MULTIPLE = 128
-"""A unit's threshold is a multiple of this, stored on the first pin, plus a rest, stored on the second.
+"""A unit's threshold is a multiple of this, stored on the first pin, plus a remainder, stored on the second.
 
 Both are exact in bfloat16.
 """
@@ -179,7 +179,7 @@ class _Follower:
         self._follow_units()
 
     def _constant(self, weights: np.ndarray, pin: int = 0) -> np.ndarray:
-        """Return what these rows of weights read from one constant column."""
+        """Return what each of these rows of weights reads from one constant column."""
         return np.asarray(weights[:, self.pin_columns[pin]] * self.pin_sizes[pin])
 
     def _only_first_pin(self, weights: np.ndarray) -> np.ndarray:

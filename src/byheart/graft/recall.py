@@ -65,7 +65,7 @@ def host_network(host: Host, dtype: torch.dtype, device: str) -> Any:
 
 @torch.no_grad()
 def wrong_facts(network: Any, facts: Sequence[Fact], before: Sequence[int], progress: Progress) -> list[int]:
-    """Return the rows of the facts that are answered wrongly by greedy decoding, if each key is put after the tokens `before`.
+    """Return the rows of the facts that are answered wrongly by greedy decoding, when each key follows the tokens `before`.
 
     Batches are padded on the left.
     """

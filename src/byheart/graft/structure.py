@@ -31,7 +31,7 @@ SIZES = (
     "rms_norm_eps",
 )
 UNREAD = ("torch_dtype", "dtype", "layer_types", "_name_or_path", "byheart_graft", "transformers_version")
-"""The fields of config.json that change no answer: notes, and the number type, which each tensor also states itself."""
+"""The fields of config.json that do not affect answers: notes, and the number type, which is also stored with each tensor."""
 
 
 def structural_faults(

@@ -30,7 +30,7 @@ def find_matrix(network: Network, name: str) -> Weights:
 
 
 def shape_of(weights: Weights) -> tuple[int, int]:
-    """Return (rows, columns). A vector counts as one column. All axes but the last together count as rows."""
+    """Return (rows, columns). A vector counts as one column. All axes except the last are combined into rows."""
     shape = tuple(int(size) for size in weights.shape)
     if len(shape) == 1:
         return shape[0], 1
@@ -71,7 +71,10 @@ def bits_of(value: Fraction) -> dict[str, Any]:
 def flip(value: Fraction, power: int) -> Fraction:
     """Return the number with the bit of value 2^power flipped and the sign unchanged."""
     if not -(1 << 16) <= power <= 1 << 16:
-        raise UsageError(f"there is no bit of value 2^{power}.", power=power)
+        raise UsageError(
+            f"the bit of value 2^{power} is out of range; its exponent must be within ±{1 << 16:,}.",
+            power=power,
+        )
     unit = Fraction(2) ** power
     is_set = (abs(value) / unit).__floor__() & 1
     size = abs(value) - unit if is_set else abs(value) + unit
@@ -155,7 +158,7 @@ def _with_value(weights: Weights, row: int, column: int, value: Fraction) -> tup
 
 
 def _replace(network: Network, name: str, weights: Weights) -> Network:
-    """Return the network with one weight matrix replaced. Every family can be rebuilt from its matrices in order."""
+    """Return the network with one weight matrix replaced. A network of any family can be rebuilt from the list of its matrices."""
     kept = (weights if each == name else own for each, own in network.parameters())
     return network.spec.build(kept, network.files())
 
@@ -204,7 +207,7 @@ def compare_weights(left: Network, right: Network) -> WeightChanges:
 
 
 def _flat(weights: Weights, at: tuple[int, ...]) -> tuple[int, int]:
-    """Convert an index to row and column. All axes but the last together count as rows."""
+    """Convert an index to row and column. All axes except the last are combined into rows."""
     return int(np.ravel_multi_index(at[:-1], weights.shape[:-1])), at[-1]
 
 

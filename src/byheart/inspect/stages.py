@@ -35,7 +35,7 @@ ENTRANCE = -1
 class Stage:
     """Layers `first` to `last`, both inclusive and counted from 0 as in `module.layers`. -1 is the input of the first layer.
 
-    lemma  what the theorem's proof states about these layers, if anything
+    lemma  the lemma of the theorem's proof that describes these layers, if there is one
     """
 
     kind: str
@@ -154,7 +154,7 @@ def _slots_of_parts(
 
 
 def _is_read_by_table(network: Transformer, notes: Mapping[str, Any], channel: int) -> bool:
-    """Return whether the units of the table read this channel. They read the digits of the row number."""
+    """Return whether the units of the table read this channel. The channels that they read hold digits of the row number."""
     tables = notes.get("tables")
     at = tables[0] if isinstance(tables, list) and tables and type(tables[0]) is int else -1
     layer = network.layers[at] if 0 <= at < len(network.layers) else None

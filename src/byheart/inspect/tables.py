@@ -375,7 +375,7 @@ def read_tables(memoriser: Memoriser, notes: Mapping[str, object], encoded: np.n
 
 
 _BY_TOKEN = ("samples", "positions", "rows", "channels", "planes", "stream")
-_NO_NOTES = "facts can be located only in a model of the method retrieval that has kept its notes."
+_NO_NOTES = "facts can be located only in a model of the method `retrieval` whose record holds its notes."
 
 
 @dataclass(frozen=True)
@@ -525,7 +525,7 @@ def _without_words(network: Transformer, shape: TableShape) -> Transformer:
 
 
 def _cleared(weights: Weights, first: int, axis: int) -> Weights:
-    """Return the weights with zeros from row or column `first` on."""
+    """Return a copy of the weights with zeros from row or column `first` on."""
     if isinstance(weights, SparseMatrix):
         kept = {at: value for at, value in weights.entries.items() if at[axis] < first}
         return SparseMatrix(weights.shape, kept)

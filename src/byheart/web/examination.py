@@ -58,7 +58,7 @@ def examine(context: Context, path: str, reading: dict[str, Any]) -> Document:
 
 
 def _estimate(name: str, shape: DataShape) -> Document:
-    """Estimate the size of a construction on data of this shape, or return the reason why it does not accept them.
+    """Estimate the size of a construction on data of this shape, or return the reason why it does not accept such data.
 
     `size` is the size of the model that `compile` builds with the `options` it chooses itself; `plain_size` is the
     size without these options.

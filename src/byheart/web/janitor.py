@@ -1,4 +1,4 @@
-"""A small process that runs until shortly after the server: it ends the workers and removes the folder of uploads.
+"""A small process that cleans up after the server: it ends the workers and removes the folder of uploads.
 
 When the server ends, even by SIGKILL, its pipe to this process closes. This process then removes the folder of
 uploads, and ends the workers that are busy with one long computation. Other workers end by themselves.
