@@ -30,7 +30,7 @@ _MOST_REJECT_BITS = 64  # the largest number that the record of a model may cont
 class Trial:
     """One construction to try, with a precision and options.
 
-    If all trials fail, the user sees the reason why the last one failed.
+    `is_last` marks the last trial of a method that the caller named. If this trial fails, its error is raised.
     """
 
     method: Method

@@ -65,8 +65,8 @@ def plan(
     n_wrong = count_wrong(network, tokens, targets.next_tokens)
     if n_wrong:
         raise AssumptionViolated(
-            f"with {n_items} neurons on a line, {n_wrong} labels are wrong: {targets.n_outputs} labels on a circle are "
-            "closer together than the rounding error of such a long sum.\n"
+            f"the network gives {n_wrong} of {n_items} tokens a wrong label: its {targets.n_outputs} labels lie on a circle, "
+            f"and are closer together than the rounding error of a sum over {n_items} neurons.\n"
             "  Choose madden-2024, where rounding errors do not accumulate.",
             wrong=n_wrong,
         )

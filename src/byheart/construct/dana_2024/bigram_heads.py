@@ -32,7 +32,7 @@ linear system would be dependent."""
 def bigram_heads(
     encoded: Int[np.ndarray, "n_sequences 2"], spec: AttentionOnlySpec, rng: np.random.Generator
 ) -> AttentionOnly:
-    """Return a network in dimension 2 with ⌈(T - 2)/2⌉ heads of size 2 for T pairs. Its outputs are still zero."""
+    """Return a network in dimension 2 with ⌈(T - 2)/2⌉ heads of size 2 for T pairs. Its output matrices are still zero."""
     dtype, n_vocab = DTYPES[spec.precision], spec.n_tokens
     spacing = 2.0 / max(n_vocab - 1, 1)
     y = -1 + spacing * (np.arange(n_vocab) + rng.uniform(-JITTER, JITTER, n_vocab))

@@ -29,7 +29,10 @@ Labels: TypeAlias = Int[np.ndarray, " n_sequences"]
 @realises("DPC24-D1")
 @dataclass(frozen=True, eq=False)
 class SequenceEncoder:
-    """f(t) = W E(t): an unembedding W (N, d) and an embedding E of every sequence, (T, d)."""
+    """An encoder, which gives sequence t the logits f(t) = W E(t).
+
+    The unembedding W has a row for each of N tokens, and the embeddings E have a row for each of T sequences.
+    """
 
     unembedding: Float[np.ndarray, "n_outputs dim"]
     embeddings: Float[np.ndarray, "n_sequences dim"]
@@ -188,14 +191,16 @@ def _descend(
 
 @realises("DPC24-P2")
 def full_rank_encoder(probabilities: Table) -> SequenceEncoder:
-    """Return an exact encoder in dimension N - 1 (Proposition 2): log π, with the last token's logit subtracted from all
-    logits."""
+    """Return an exact encoder in dimension N - 1, for probabilities π over N tokens (Proposition 2).
+
+    Its logits are log π, minus the last token's log π.
+    """
     require_full_support(probabilities)
     return encoder_of_logits(np.log(probabilities))
 
 
 def encoder_of_logits(logits: Table, dim: int | None = None) -> SequenceEncoder:
-    """Return an encoder with these logits, up to one constant per sequence. By default its dimension is N - 1.
+    """Return an encoder with these logits, up to one constant per sequence. By default its dimension is N - 1 for N tokens.
 
     For T sequences, dimension T also suffices, with one axis for each sequence.
     """

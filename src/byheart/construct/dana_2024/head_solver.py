@@ -138,7 +138,10 @@ def _with_full_skip(
     lasts: Float[np.ndarray, "n_sequences dim"],
     rng: np.random.Generator,
 ) -> Float[np.ndarray, "n_features dim"]:
-    """Make B invertible. This is possible because on the space orthogonal to all last tokens, B may be chosen freely."""
+    """Make B, the first d rows of the solution, invertible.
+
+    This is possible because on the space orthogonal to all last tokens, B may be chosen freely.
+    """
     dim = lasts.shape[1]
     _, sizes, axes = np.linalg.svd(lasts, full_matrices=True)
     rank = int((sizes > PSEUDO_INVERSE * sizes.max(initial=0.0)).sum())

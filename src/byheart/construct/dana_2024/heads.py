@@ -17,7 +17,7 @@ from byheart.theorems import realises
 
 
 def draw_heads(spec: AttentionOnlySpec, score_spread: float, rng: np.random.Generator) -> AttentionOnly:
-    """Return a network with random embeddings and heads, whose outputs are still zero.
+    """Return a network with random embeddings and heads. Its output matrices are still zero.
 
     `spec.key_dim` is the rank of W_QK. The proof of Lemma 2 uses rank 1.
 

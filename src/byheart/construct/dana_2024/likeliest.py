@@ -111,8 +111,9 @@ def memorise_approximately(
     n_vocab: int,
     head_dim: int = 1,
 ) -> LikeliestMemory:
-    """Theorem 3: store the distributions of the T_ε likeliest sequences, with logits of size O(log 1/ε). The distributions may
-    contain zeros.
+    """Store the distributions of the T_ε likeliest sequences, with logits of size O(log 1/ε) (Theorem 3).
+
+    The distributions may contain zeros.
 
     Source:     DPC24 Theorem 3: Theorem 1 for the encoder f_ε of Definition 2 (`approximating_encoder`) in dimension N - 1.
     Guarantee:  that of `memorise_likeliest`. ‖WE‖ is O(log 1/ε) by Lemma 4, so the divergence is at most ε + C·ε·O(log 1/ε) + γ.

@@ -33,8 +33,8 @@ def heads_needed(n_sequences: int, dim: int, head_dim: int, n_last_tokens: int |
 class DanaOptions:
     """The options of `dana-2024`.
 
-    mode      `theorem`: so many heads that H·d_h + d >= T; their outputs are one linear solve. `compact`: all weights are
-              fitted, and bisection finds the fewest heads
+    mode      `theorem`: enough heads for H·d_h + d >= T; one linear solve gives their output matrices. `compact`: all
+              weights are fitted, and bisection finds the fewest heads
     dim       d. Default: 2 for associations (Corollary 1), min(N - 1, T) for distributions after T contexts (Proposition 2),
               10 for compact
     head_dim  d_h. Default: d but at most 4; d for compact

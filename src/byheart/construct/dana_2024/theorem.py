@@ -91,7 +91,7 @@ def _theorem(
     dim, head_dim = options.sizes(data.task, targets.n_outputs, len(targets))
     if dim < 2 or not 1 <= head_dim <= dim:
         raise UsageError(
-            f"dim = {dim} must be at least 2, and head_dim = {head_dim} must be from 1 to dim.",
+            f"dim must be at least 2, and head_dim from 1 to dim; got dim = {dim} and head_dim = {head_dim}.",
             dim=dim,
             head_dim=head_dim,
         )

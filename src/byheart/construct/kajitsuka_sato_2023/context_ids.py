@@ -88,6 +88,8 @@ def table_scale(tokens: DistinctTokens) -> float:
 class SoftmaxIds:
     """An id for every context, place_weight · z + context_weight · c, for the sharpness `beta`.
 
+    z is the value of the token, and c the number that the softmax head computes for it (`boltzmann`).
+
     gap    the smallest difference between the ids of different contexts
     error  the largest difference between the exact id and the id that a float64 network computes, in any order of summation
     """
@@ -111,15 +113,17 @@ def boltzmann(places: Places, beta: float) -> Places:
 
 
 def theorem_beta(places: TokenPlaces) -> float:
-    """Return the sharpness of the theorem, (2 ln n + 3) / (smallest gap of the values · smallest value)."""
+    """Return the theorem's sharpness (2 ln n + 3) / (smallest gap of the values · smallest value), for sequences of n tokens."""
     distinct = np.unique(places.values)
     gap = float(np.diff(distinct).min()) if len(distinct) > 1 else 1.0
     return (2 * log(places.values.shape[1]) + 3) / (gap * float(distinct[0]))
 
 
 def ids_for(places: TokenPlaces, samples: Indices, columns: Indices, beta: float, angle: float) -> SoftmaxIds:
-    """Return the ids of the contexts at (samples, columns), for one sharpness. `angle` sets the weights of z and c in the
-    id."""
+    """Return the ids of the contexts at (samples, columns), for one sharpness.
+
+    `angle` sets the weights of z and c in the id.
+    """
     contexts = boltzmann(places.values, beta)[samples, columns]
     return _mix(places, places.values[samples, columns], contexts, beta, angle)
 

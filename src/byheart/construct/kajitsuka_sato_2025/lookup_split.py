@@ -19,7 +19,7 @@ AttentionForm = Literal["uniform", "softmax", "sparse"]
 extra token."""
 
 MODEL_WIDTH = len(LOOKUP) + 1
-"""The registers of a lookup, and one for the sum over the sequence."""
+"""The number of registers: those of a lookup, and one for the sum over the sequence."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class MappingNumbers:
         weighting_bits = (2 * n_weights).bit_length()
         context_bits = (2 * shape.seq_len).bit_length() + weighting_bits
         if shape.task == "seq-to-seq":
-            # the context contains the token and its sequence; random points need about the square of their number
+            # a context contains its token as well, but about K² numbers suffice to keep K random contexts apart
             n_labels = shape.n_samples * shape.seq_len
             context_bits = min(context_bits + token_bits, 2 * n_labels.bit_length() + 1)
         return cls(shape.context_count, n_weights, token_bits, weighting_bits, context_bits)

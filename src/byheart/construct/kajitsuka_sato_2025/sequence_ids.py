@@ -94,7 +94,7 @@ def sequence_weights(
 
 
 def _is_free(weight: int, places: Sequence[tuple[int, int]], used: Set[int], vacated: Set[int]) -> bool:
-    """Whether the sums start + count · weight are all different, and none of them is used already."""
+    """Whether the sums start + count · weight are all different, and none of them is in `used` unless it is in `vacated`."""
     sums = [start + count * weight for start, count in places]
     return len(set(sums)) == len(sums) and all(s not in used or s in vacated for s in sums)
 

@@ -89,7 +89,7 @@ def mirror_units(register: str, m: int, turns: int) -> Iterator[Unit]:
 
 
 def square_unit(register: str, square: str) -> ProductUnit:
-    """Return units that add the square of a register to `square`. The register must not be negative."""
+    """Return the unit that adds the square of a register to `square`. The register must not be negative."""
     return ProductUnit(Unit({register: 1}, 0, {square: 1}), register)
 
 

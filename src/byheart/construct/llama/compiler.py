@@ -29,14 +29,14 @@ from byheart.records.reader import within
 
 MOST_DRAWS = 60
 DRAWS_PER_SIZE = 8
-"""The number of hashes tried before the tables get one more row."""
+"""The number of hashes tried before the tables get more rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class TokenTexts(ChainedTexts):
     """Texts of token ids, concatenated, each beginning with `bos`.
 
-    `asked` marks tokens: after each of these, the network must predict the next token.
+    `asked` marks tokens: after each of these, the network must predict the next token, which is in `following`.
     """
 
     following: Int[np.ndarray, " n_asked"]

@@ -46,7 +46,9 @@ def decide_capacity(data: Dataset, hidden_width: int, rng: np.random.Generator) 
                 result may be undecided.
     """
     if data.task != "distribution":
-        raise UsageError("capacity is decided on documents: read the data with task='distribution'.")
+        raise UsageError(
+            "capacity can be decided only for documents.\n  Read the data with task='distribution'."
+        )
     contexts = data.contexts()
     if hidden_width >= len(contexts):
         options = MaddenOptions(hidden_width=hidden_width, solver="random-features")

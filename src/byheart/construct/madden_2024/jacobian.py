@@ -20,8 +20,9 @@ from byheart.theorems import realises
 
 @dataclass(frozen=True)
 class JacobianRank:
-    """Bounds on the rank of the Jacobian of n (ω - 1) logit differences with respect to k parameters. The rank is at least
-    `certified` and at most `most`.
+    """Bounds on the rank of a Jacobian: it is at least `certified` and at most `most`.
+
+    The Jacobian has the derivatives of n (ω - 1) logit differences by k parameters, for n contexts and ω tokens.
     """
 
     certified: int

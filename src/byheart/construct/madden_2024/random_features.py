@@ -31,7 +31,7 @@ def draw_neurons(
     *,
     spread: float = SPREAD,
 ) -> Decoder:
-    """Return `front` with random neurons, whose outputs are still zero.
+    """Return `front` with random neurons, whose output weights are still zero.
 
     On these contexts the pre-activations have standard deviation `spread`. The mixed contexts are first centred and whitened,
     so that no direction dominates another.

@@ -64,7 +64,10 @@ def polynomial_matrix(
 
 
 def _product(coefficients: Mapping[int, int], a: Sequence[int], b: Sequence[int], prime: int) -> Any:
-    """Return the same matrix as the product of (c_k a_i^k) and (b_j^k). This bounds the rank by the number of terms."""
+    """Return the matrix of `polynomial_matrix`, as the product of (c_k a_i^k) and (b_j^k).
+
+    This form shows that the rank is at most the number of terms.
+    """
     flint = flint_module()
     left = [c * pow(x, k, prime) % prime for x in a for k, c in coefficients.items()]
     right = [pow(y, k, prime) for k in coefficients for y in b]

@@ -57,6 +57,8 @@ class MaddenOptions:
     dim, n_heads  embedding dimension and number of heads; for steps, both are 1
     hidden_width  number of neurons. Default: as many as contexts; for convex the fewest that reach the goal; for stochastic
                   64, doubled until all contexts are right
+    margin        steps, random-features: the number added to the logits of the tokens that follow a context. The default depends
+                  on the precision
     gap           convex: the allowed gap, as a share of the entropy
     neurons       convex: `shaped` fits the neurons to the data before the convex fit; `random` keeps their random weights
     skip          attention: add the last token to the output of attention, which the paper omits for simplicity

@@ -127,7 +127,7 @@ def _require_close(name: str, decoder: Decoder, targets: NextTokenTargets, preci
     wrong = int((~(targets.divergences(logits.astype(np.float64)) <= ALLOWED_DIVERGENCE)).sum())
     if wrong:
         raise AssumptionViolated(
-            f"the fit of {name} does not survive rounding to {precision}: {wrong} of {len(targets)} contexts diverge.\n"
+            f"rounding to {precision} changes the fit of {name} too much: {wrong} of {len(targets)} contexts diverge.\n"
             "  Choose precision float64, a larger hidden_width, or another solver.",
             wrong=wrong,
         )
@@ -227,7 +227,7 @@ def _by_stochastic_steps(
     targets, rng, hidden_width = problem.targets, problem.rng, problem.options.hidden_width
     if len(targets.next_tokens) > len(targets):
         raise UsageError(
-            "solver stochastic needs exactly one right token per context; use convex for distributions."
+            "solver=stochastic needs exactly one right token per context.\n  Use solver=convex for distributions."
         )
     n_neurons, mixed = hidden_width or FIRST_WIDTH, mixed_contexts(front, encoded)
     while True:
@@ -310,7 +310,7 @@ def _with_shaped_neurons(problem: _Problem, front: Decoder, encoded: np.ndarray,
         search = find_fewest(fit, lambda each: each.fit.reached, min(FIRST_WIDTH, len(targets)), most=most)
         if search is None:
             raise AssumptionViolated(
-                f"{most} neurons do not reach a gap of {goal:.4g} nats.\n  Allow a larger gap, or another solver.",
+                f"{most} neurons do not reach a gap of {goal:.4g} nats.\n  Allow a larger gap, or choose another solver.",
                 most=most,
                 goal=goal,
             )

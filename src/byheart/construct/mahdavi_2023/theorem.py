@@ -100,7 +100,8 @@ def plan(
     """
     if not isinstance(data.inputs, VectorSequences) or data.task != "next-token":
         raise AssumptionViolated(
-            f"{NAME} needs vectors with one label per sequence: its queries must be independent, but tokens repeat.\n"
+            f"{NAME} needs vectors with one label per sequence: its queries must be linearly independent, and "
+            "repeated tokens are not.\n"
             "  Choose another method, such as retrieval or madden-2024."
         )
     x = data.inputs.values

@@ -59,7 +59,8 @@ def bucket_blocks(starts: Sequence[int], packed: Sequence[int], n_fields: int, b
     """Return blocks that find the bucket of a point, the highest bucket first.
 
     For a point in a bucket, they subtract the bucket's start and n_fields from its position, and add the bucket's packed fields to
-    its register. `base` is the least threshold: 0, or -extent if there were segments. Points that have been moved are below it.
+    the register `packed`. `base` is the least threshold: 0, or -extent if there were segments. Points that have been moved are
+    below it.
     """
     return tuple(
         Block(threshold(PLACE, start + base, {PLACE: -start - n_fields, PACKED: fields}))

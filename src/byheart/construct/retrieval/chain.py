@@ -151,7 +151,7 @@ class Chain(RetrievalLayout):
             yield blocks.RegisterAttention((blocks.RegisterHead(values, outputs),))
 
     def first_rows(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Int[np.ndarray, " n_keys"]:
-        """Return the row, which is the lower part of its field, or the whole field."""
+        """Return the first row of each key: the lower part of the row's field, or the whole field if it holds no pattern."""
         return np.asarray(fields[:, 0] % self.n_rows)
 
     def addresses(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Addresses:

@@ -88,7 +88,7 @@ class DualTable(RetrievalLayout):
 
     @property
     def n_tokens(self) -> int:
-        """The number of tokens: the sequence and the extra token."""
+        """The number of tokens: those of the sequence, and the extra token."""
         return self.entrance.seq_len + 1
 
     @property

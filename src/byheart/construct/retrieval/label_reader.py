@@ -1,9 +1,9 @@
 """Compute the label from the sum of the words that a key reads, by reflections.
 
-Let y = Σ words and X = 4·(y - centre·2^word_bits) + 1. X is odd, so a reflection at a multiple of 2 never has X as its fixed
-point, and X ↦ 2C - X complements every bit of X above bit 0 (and likewise for -X). The bits of X are read from the top. First |X|
-is computed, and then reflected at 2^e, 2^(e-1), …. The comparison of the absolute value with 2^b then gives X_b xor X_{b+1}, the
-Gray bit. X_{b+2} = y_b for b below word_bits, and X_1 = 0, so
+Let y = Σ words and X = 4·(y - centre·2^word_bits) + 1. X is odd, so a reflection X ↦ 2C - X at an even number C
+never has X as its fixed point, and it complements every bit of X above bit 0. X ↦ -X does so too. The bits of X are read from the
+top. First |X| is computed, and then reflected at 2^e, 2^(e-1), …. The comparison of the absolute value with 2^b then gives X_b
+xor X_{b+1}, the Gray bit. X_{b+2} = y_b for b below word_bits, and X_1 = 0, so
     (bit seen at 2^(b+1)) = y_b xor y_{b-1},  y_{-1} = 0.
 A key in plane p (the p-th bit field of the words) needs the bits b = p·field_bits + i for i = field_bits - 1, …, 0. They are read
 by reflections at t·2^r with t = 2^(p·field_bits + 1). For r >= field_bits the reflections remove the bits above the field; after
@@ -173,5 +173,5 @@ def _plane_threshold(field: LabelField, p: int) -> tuple[Unit, Unit]:
 
 
 def _rise(field: LabelField, p: int) -> int:
-    """Return t(p + 1) - t(p)."""
+    """Return the difference between the places t of planes p + 1 and p."""
     return int(2 ** (field.start + p * field.n_bits + 1) * (2**field.n_bits - 1))

@@ -310,8 +310,9 @@ class RetrievalLayout:
 
     @cached_property
     def windows(self) -> tuple[int, ...]:
-        """For each step from one row of a key to its next, the number of bits that choose it. They are `step_bits` in all,
-        distributed evenly.
+        """For each step from one row of a key to the next, the number of bits that choose its length.
+
+        The `step_bits` are distributed evenly over the steps.
         """
         return split_evenly(self.step_bits, self.n_segments - 1)
 

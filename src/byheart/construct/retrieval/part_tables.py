@@ -72,7 +72,7 @@ class PartTables(DualTable):
 
     @cached_property
     def sums(self) -> tuple[str, ...]:
-        """The register with the sum of each part's words. At first, some of these registers hold the labelled token's pattern."""
+        """For each part, the register with the sum of its words. At first, some of them hold the labelled token's pattern."""
         return tuple(f"sum {part}" for part in range(self.n_parts))
 
     @property
@@ -232,7 +232,7 @@ class PartTables(DualTable):
         return Unit({self.choice_registers[group]: 1}, -at, self._ramp_writes(group, at, 1))
 
     def _choose_unit(self, group: int, at: int) -> Unit:
-        """Like `_open_unit`, for the labelled token, whose channels have higher numbers."""
+        """Return the ramp that `_open_unit` returns, but for the labelled token, whose channels have higher numbers."""
         bias = -at - self._beyond[group]
         return Unit({self.choice_registers[group]: 1}, bias, self._ramp_writes(group, at, CHOSEN))
 

@@ -139,7 +139,7 @@ def _channel_counts(entrance: Entrance, n_keys: int, reject_bits: int) -> list[i
 def _starts(
     entrance: Entrance, n_keys: int, field_bits: int, mantissa_bits: int, reject_bits: int, allow_dual: bool
 ) -> Iterator[RetrievalLayout]:
-    """Yield one layout of each kind, in which the other numbers have yet to be chosen."""
+    """Yield one layout of each kind as a starting point. `fill` chooses its planes, channels, groups and rows later."""
     rest = (n_keys, field_bits, 1, 1, 1)
     may_be_narrow = entrance.kind == "table" and entrance.ordered and entrance.n_folds > 1 and not reject_bits
     for is_narrow in (False, True) if may_be_narrow else (False,):

@@ -134,8 +134,9 @@ def _entrances(entrance: Entrance, reject_bits: int) -> Iterator[Entrance]:
 
 
 def _shapes(start: DualTable, label_counts: tuple[int, ...]) -> Iterator[DualTable]:
-    """Yield layouts like `start` in which limbs (8-bit pieces of a word), planes (its bit fields) and groups of channels are
-    chosen, but not rows.
+    """Yield layouts like `start` with chosen numbers of limbs (8-bit pieces of a word), planes (its bit fields) and channels.
+
+    The number of rows is not chosen yet.
     """
     for n_limbs in range(1, 1 + (_MOST_LIMBS if start.n_parts == 1 else 1)):
         most_bits = n_limbs * LIMB_BITS
@@ -173,7 +174,10 @@ def _words(
 
 
 def _groups(start: DualTable) -> Iterator[tuple[int, ...]]:
-    """For each number of channel groups, yield how many bits select a channel of each group. Few keys need only few channels."""
+    """Yield candidates for the channel groups: for each group, the number of bits that select one of its channels.
+
+    Few keys need only few channels.
+    """
     most_channels = max(_FEW_IN_PARTS if start.n_parts > 1 else _FEW_CHANNELS, isqrt(start.n_keys))
     for n_groups in range(1, _MOST_GROUPS + 1):
         for bits in _GROUP_BITS:
