@@ -44,7 +44,7 @@ def fit_compact(
     Some starting points lead to a poor minimum, so up to `n_starts` are tried. The best fit is returned, with the total cost of all
     of them.
     Guarantee:  none in advance. The native forward pass measures whether the network memorises, and the result is returned. No
-                theorem says how few heads suffice; published scaling laws are limited by their optimiser.
+                theorem says how few heads suffice; published scaling laws show only what their optimiser reached.
     """
     shapes = dict(spec.shapes())
     scales = dict.fromkeys(shapes, spec.dim**-0.5)

@@ -85,8 +85,9 @@ def network_program(tokens: DistinctTokens, ids: SoftmaxIds, hidden: HiddenLayer
 
 
 def network_outline(shape: DataShape) -> Program:
-    """Return the same program before the data are known, so that its parameters can be counted. It assumes that no number from the
-    data is zero.
+    """Return the program of `network_program` before the data are known, so that its parameters can be counted.
+
+    It assumes that no number from the data is zero.
     """
     n_knots = shape.context_count - 1
     wide = TableBlock(

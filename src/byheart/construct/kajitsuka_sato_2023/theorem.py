@@ -160,7 +160,7 @@ def _require_gap(ids: SoftmaxIds) -> None:
 def _measure_error(
     program: Program, data: Dataset, samples: np.ndarray, columns: np.ndarray, labels: np.ndarray
 ) -> float:
-    """Measure the largest difference between the native network's output before rounding and the labels."""
+    """Return the largest difference between the labels and the native network's output before rounding."""
     from byheart.network.transformer.module import run_module
 
     n_rounding = 2 * data.n_classes.bit_length()

@@ -165,7 +165,7 @@ def extra_token(line: Projection) -> tuple[int, ...]:
 
 
 def network_outline(shape: DataShape, numbers: MappingNumbers, split: LookupSplit, tuning: Tuning) -> Program:
-    """Return the same program before the data are known, so that its parameters can be counted."""
+    """Return the program of `network_program` before the data are known, so that its parameters can be counted."""
     table, dim = table_of_shape(shape), shape.dim or 1
     if split.entrance == "table":
         assert table is not None

@@ -119,7 +119,7 @@ Theorem = Callable[[Dataset, np.random.Generator, Progress | None, Tuning], Prog
 
 
 def theorem_for(data: Dataset) -> Theorem:
-    """Return the function above that fits these data."""
+    """Return the function of this module that fits these data."""
     if data.task == "set":
         return memorise_sets
     if data.task == "seq-to-seq":

@@ -75,8 +75,9 @@ class TextShape:
 
 @dataclass(frozen=True)
 class AddressLayer:
-    """The work of one address layer: the table rows that it folds into range, and the channels whose first hash value it compares
-    with the hash.
+    """The work of one address layer: the row numbers (0 to 2) that it folds into range, and the channels that it tests.
+
+    To test a channel, it compares the hash with the channel's first hash value.
     """
 
     rows: tuple[int, ...]

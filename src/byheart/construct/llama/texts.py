@@ -17,7 +17,7 @@ _SHOWN = 5
 
 
 def fact_texts(data: Dataset, vocabulary: TextVocabulary) -> TokenTexts:
-    """Return every row as `bos key sep value`.
+    """Return one text `bos key sep value` for each row of the data.
 
     The network must predict every token after the separator. The last of them is the end token.
     """

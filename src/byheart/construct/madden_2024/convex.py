@@ -145,7 +145,10 @@ def regress(
 
 
 def _least_squares(loss: _Loss, targets: NextTokenTargets) -> torch.Tensor:
-    """Minimise Σ_i c_i |Q_i V - logits_i|² over V, for the best of a few scales. Q is orthonormal in these weights."""
+    """Return the V that minimises Σ_i c_i |Q_i V - logits_i|², times the best of a few scales.
+
+    The formula is simple because Q is orthonormal with the weights c_i.
+    """
     logits = torch.from_numpy(targets.logits(MARGIN)).to(loss.features)
     point = loss.features.T @ (loss.weights.unsqueeze(1) * logits)
     return min((scale * point for scale in SCALES), key=lambda each: float(loss(each)[0]))
@@ -208,8 +211,8 @@ def smallest_width(
 ) -> FewestFound[Regression] | None:
     """Find by bisection how many of the first features reach the goal. Return None if even all features do not.
 
-    More features never make the minimum worse, so bisection is correct, except for the limit on evaluations: a width also counts as
-    too small if the fit uses up `max_evaluations`, not only if the goal is proved to be out of reach (`Regression.excluded_norm`).
+    More features never make the minimum worse, so bisection is correct, except for the limit on evaluations. A width counts as too
+    small if the goal is proved to be out of reach (`Regression.excluded_norm`), but also if the fit uses up `max_evaluations`.
     A wider fit starts from the best narrower one.
     """
     start: np.ndarray | None = None

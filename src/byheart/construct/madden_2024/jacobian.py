@@ -131,8 +131,11 @@ def _pivots(rows: list[list[Any]]) -> int:
 def _unseen_directions(decoder: Decoder, contexts: Sequence[Sequence[int]]) -> list[list[Fraction]]:
     """Return parameter changes, in the order of `_rows`, that change no difference of logits to first order.
 
-    There are four kinds: add one number to all logits of a neuron; change z by z A, and W by -A W; change z by -z, and u by u; and,
-    if all contexts have one length, add one vector to all tokens, and change the bias accordingly.
+    There are four kinds:
+    - add one number to all logits of a neuron
+    - change z by z A, and W by -A W, for a matrix A
+    - change z by -z, and u by u
+    - if all contexts have one length, add one vector to all tokens, and change the bias accordingly
     """
 
     def exact(array: np.ndarray) -> np.ndarray:

@@ -130,8 +130,10 @@ def require_attention(kind: Kind, options: MaddenOptions) -> None:
 
 
 def size_of(kind: Kind, shape: DataShape, options: MaddenOptions) -> Size:
-    """Return the size, assuming that steps suffice if they are tried. The search for fewer neurons than contexts begins at
-    64."""
+    """Return the size, assuming that steps suffice if they are tried.
+
+    If the solver searches for the fewest neurons, return the size for the first number that it tries.
+    """
     require_attention(kind, options)
     if shape.vocab is None:
         raise AssumptionViolated("this construction embeds token ids, but these inputs are vectors.")

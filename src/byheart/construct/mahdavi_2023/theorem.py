@@ -54,7 +54,11 @@ def heads_for(n_examples: int, n_context: int, head_dim: int) -> int:
 
 @dataclass(frozen=True)
 class MahdaviOptions:
-    """The options of `mahdavi-2023`: d_h, by default min(n, d), and H, by default the least that the theorem allows."""
+    """The options of `mahdavi-2023`.
+
+    head_dim  d_h; by default min(n, d)
+    n_heads   H; by default the smallest number that the theorem allows
+    """
 
     head_dim: Annotated[int, within(1, 1 << 31)] | None = None
     n_heads: Annotated[int, within(1, 1 << 31)] | None = None

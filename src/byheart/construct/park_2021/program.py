@@ -74,7 +74,7 @@ def field_blocks(number: int, n_fields: int, field_bits: int, base: int) -> Bloc
     The highest bit is removed first.
 
     Assumes:    position = number + base - n_fields; packed = Σ field_q · 2^(q·field bits), without higher fields.
-    Guarantee:  register `field` holds the field's value if it is the point's field, and a negative number otherwise. So when
+    Guarantee:  register `field` holds the value of field `number` if this is the point's field, else a negative number. So when
                 the next field is opened, ReLU adds only the right value to the answer.
     """
     gate = 1 << field_bits

@@ -126,8 +126,9 @@ def _columns_for_all(layout: RetrievalLayout) -> float:
 
 
 def _columns_for_single_channels(layout: RetrievalLayout) -> float:
-    """Return the number of columns needed by keys that use only one channel. This channel is in the first group, and these keys
-    must fit into it.
+    """Return the number of columns needed by keys that use only one channel. This channel is in the first group.
+
+    The keys that select the same channel must fit into the words of that channel.
     """
     n_patterns = prod(layout.choices) ** (2 if isinstance(layout, DualTable) else 1)
     n_single = _fullest_system(layout, n_patterns)

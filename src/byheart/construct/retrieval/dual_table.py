@@ -247,7 +247,7 @@ class DualTable(RetrievalLayout):
         return Addresses(rows, np.stack(both, axis=1), planes_of(self.label_fields, places))
 
     def channel_bits(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> list[np.ndarray]:
-        """For each key, the channels that the extra token selects and those that the labelled token selects, as 0 and 1."""
+        """Return one bit for each key and channel: whether the extra token selects it, and whether the labelled token does."""
         patterns = ChannelPatterns(self.groups, self.choices)
         own = fields[:, self.own_field]
         if self.shares_window:

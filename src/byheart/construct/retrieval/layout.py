@@ -266,7 +266,7 @@ class RetrievalLayout:
 
     @property
     def shard_rows(self) -> int:
-        """The rows of one shard."""
+        """The number of rows of one shard."""
         return self.n_rows // self.n_shards
 
     @property
@@ -281,8 +281,9 @@ class RetrievalLayout:
 
     @cached_property
     def groups(self) -> tuple[int, ...]:
-        """The number of channels of each group, as even as possible. If weights are short, each group's number of choices is a
-        power of two.
+        """The number of channels of each group. They are as equal as possible.
+
+        If weights are short, each group's number of choices is a power of two.
         """
         if self.group_bits:
             return tuple((1 << bits) - (g > 0) for g, bits in enumerate(self.group_bits))
@@ -299,8 +300,8 @@ class RetrievalLayout:
 
         The highest kind is read first.
 
-        Before these reflections X < 2^e. For the highest kind e = word_bits + headroom_bits + 2, for the others e = (start of the
-        highest plane) + 1.
+        Before these reflections X < 2^e (see `label_reader` for X). For the highest kind e = word_bits + headroom_bits + 2, for
+        the others e = (start of the highest plane) + 1.
         """
         found, exponent = [], self.word_bits + self.headroom_bits + 2
         for field in reversed(self.label_fields):

@@ -54,8 +54,9 @@ factor for the table size, and the number of draws."""
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """A random hash for which every label could be stored, with the words of the tables (in each row, for one part of the label
-    after the other) and their centres.
+    """A random hash for which every label could be stored, with the words of the tables and their centres.
+
+    Each row of `words` holds the words of the first part of the label, then those of the next part, and so on.
     """
 
     layout: RetrievalLayout

@@ -131,7 +131,7 @@ class PartTables(DualTable):
         return (*patterns, self._window_digits(()), self.radices)
 
     def channel_bits(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> list[np.ndarray]:
-        """For each key, the channels that the extra token selects and those that the labelled token selects, as 0 and 1."""
+        """Return one bit for each key and channel: whether the extra token selects it, and whether the labelled token does."""
         patterns = ChannelPatterns(self.groups, self.choices)
         return [
             np.asarray(
@@ -222,7 +222,7 @@ class PartTables(DualTable):
         return [size + 1 for size in self.groups]
 
     def _units_of_channels(self, make: Callable[[int, int], Unit], n_more: int) -> Joined:
-        """For each group, return one unit for every channel and `n_more` further units."""
+        """Return the units of all groups. Each group has one unit for every channel, and `n_more` further units."""
         return Joined(
             *(LazyUnits(size + n_more, partial(make, group)) for group, size in enumerate(self.groups))
         )

@@ -103,7 +103,8 @@ def quantising_blocks(
 
     The channels are zero at the end.
 
-    Each projection takes two channels: its remainder, and e. Without a quantiser, the blocks can be counted but not built.
+    Each projection takes two channels: one for its remainder, and one for e (see above). Without a quantiser, the blocks can be
+    counted but not built.
     """
     n, n_bits = entrance.n_projections, entrance.n_bits
     if quantiser is None or weights is None:

@@ -26,8 +26,9 @@ FAILURES: tuple[Failure, ...] = ("equal addresses", "dependent equations", "head
 
 @dataclass(frozen=True, eq=False)
 class SolvedShard:
-    """The words of one range of rows (in each row, for one part of the label after the other), and the least and largest sum of
-    each part.
+    """The words of one range of rows, and the least and largest sum of each part of the label.
+
+    Each row holds the words of the first part, then those of the next part, and so on.
     """
 
     words: Shaped[np.ndarray, " n_words"]
@@ -37,7 +38,7 @@ class SolvedShard:
 
 @dataclass(frozen=True, eq=False)
 class FilledTables:
-    """The words of the tables (in each row, for one part of the label after the other), and the centre of the sums of each part."""
+    """The words of the tables, in the order of `SolvedShard.words`, and the centre of the sums of each part of the label."""
 
     words: Shaped[np.ndarray, " n_words"]
     centres: tuple[int, ...]

@@ -50,13 +50,13 @@ class Knot:
 
 
 def interpolating_knots(points: Sequence[tuple[Fraction, int]], slope: Fraction) -> list[Knot]:
-    """Start with the line of slope `slope` through the first point. Return knots that bend it so that it passes through all points.
+    """Return knots that bend a line through the first point, of slope `slope`, so that it passes through all points.
 
     Source:     folklore; the power-of-two weights are reconstructed.
     Assumes:    points ascending and distinct, with dyadic coordinates.
     Guarantee:  value(x_1) + slope·(x - x_1) + Σ weight·ReLU(x - at) equals the label at every point, exactly.
                 Knot i is in [x_i, x_{i+1}).
-    Size:       one knot between two neighbours; weights ±2^j.
+    Size:       one knot between each two neighbours; weights ±2^j.
     """
     knots = []
     for (x, label), (x_next, label_next) in pairwise(points):
