@@ -69,7 +69,7 @@ def build(
             continue
         construction = plan.emit(steps.begin("emit"))
         assert construction.memoriser.network.precision == trial.precision, (
-            f"{chosen.name} did not build the requested precision"
+            f"{chosen.name} built a network of another precision"
         )
         refused.pop(chosen.name, None)  # it was refused only with more reject bits than fit
         choice = {"choice": explain(trial, data.task, refused)} if method == "auto" else {}

@@ -60,8 +60,8 @@ def _rotation(head_dim: int, theta: float, max_positions: int) -> Rotation:
     n_fast = head_dim // 2 - 1
     gap = float((1 - np.cos(angles[:-1] * distances)).sum(1).min())
     slowest = float(np.cos(angles[-1] * (max_positions - 1))) if angles[-1] * max_positions < np.pi else -1.0
-    # b = n_fast - x, so the first token's score is at least x below that of the right source. Where there is no such source, it
-    # is at least b·slowest - (n_fast - gap) above all other scores. The chosen x makes both margins equal.
+    # b = n_fast - x, so the first token's score is at least x below that of the right source. Where there is no such source, this
+    # score is at least b·slowest - (n_fast - gap) above all others. The chosen x makes both margins equal.
     margin = (gap - n_fast * (1 - slowest)) / (1 + slowest) if slowest > -1 else -1.0
     return Rotation(head_dim, theta, margin, n_fast - margin)
 
