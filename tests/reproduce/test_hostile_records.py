@@ -32,7 +32,7 @@ def changed(tmp_path: Path, document: dict[str, Any], path: tuple[str | int, ...
 @pytest.mark.parametrize(
     ("path", "value", "complaint"),
     [
-        (("schema",), "x", 'has schema "x", this version reads 3'),
+        (("schema",), "x", 'has schema "x"; this version of byheart reads schema 3'),
         (("title",), 7, "title is 7; it must be a text"),
         (("scale",), "huge", "scale is"),
         (("paper",), "KS25", "dana-2024-fig1a is not a figure of KS25"),

@@ -91,7 +91,7 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
         shares.append(share)
         drawn.append(_frontier(label, style, mine))
         rows.append((label, f"{share:.4f}", f"{rate:.2f}", str(TRAINED_BITS[how]), f"{top.n_parameters:,}"))
-        said = f"at most {rate:.2f} label bits per parameter, `retrieval` {best_compiled:.2f}"
+        said = f"at most {rate:.2f} label bits per parameter; `retrieval` has {best_compiled:.2f}"
         trials.append(fig.ConditionResult(label, said, rate < best_compiled))
     for name, sizes in compiled.items():
         style, width = COMPILED[name]
@@ -125,10 +125,10 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
         tuple(trials),
         tables=(fig.Table("Most label bits that a model holds", heads, tuple(rows)),),
         choices=(
-            "Curves of trained models join the best of each size and those below it.",
+            "A curve of trained models shows, for each size, the most bits that a model of at most this size memorised.",
             (
-                "Trained: float32 weights, float64 for L-BFGS. Compiled sizes are dense parameters of 64-bit weights"
-                " (kajitsuka-sato-2025: exact weights of any length)."
+                "Trained models have float32 weights, or float64 weights for L-BFGS. The size of a compiled model counts all"
+                " parameters, including zeros; they have 64 bits (kajitsuka-sato-2025: any length)."
             ),
         ),
         counter=_counter(best_compiled / COMPILED["retrieval"][1], max(shares, default=math.nan)),
@@ -139,9 +139,8 @@ def _counter(compiled: float, trained: float) -> str:
     """Return the counter-argument: the same comparison per stored bit."""
     word = "other way round" if trained > compiled else "same"
     return (
-        f"Per stored bit it is the {word}: `retrieval` stores 64-bit weights and holds labels in {compiled:.4f} of"
-        " their bits, the best"
-        f" training in {trained:.4f} of its float32 bits."
+        f"Per stored bit, the result is the {word}: `retrieval` holds {compiled:.4f} label bits per bit of its 64-bit"
+        f" weights, and the best trained model holds {trained:.4f} per bit of its float32 weights."
     )
 
 
@@ -165,11 +164,11 @@ FIGURES = (
         "beyond-bits",
         "beyond",
         (),
-        "Beyond the papers: bits memorised by parameters, trained, compiled and at best",
-        "Per parameter, compiling all pairs with `retrieval` holds more label bits than training any of these models does.",
-        "Our own claim: DPC24's models of Figures 1a, 2b and 3 in every version and budget, against `retrieval` on all"
-        " 2,500 pairs.",
-        "The most label bits per parameter of any trained model, in each way of training, are fewer than those of `retrieval`.",
+        "Beyond the papers: memorised bits by number of parameters",
+        "A model compiled with `retrieval` holds more label bits per parameter than any of these trained models.",
+        "This is our own claim. DPC24's models of Figures 1a, 2b and 3, in every version and with every budget, are compared with"
+        " `retrieval` on all 2,500 pairs.",
+        "For each way of training, the most label bits per parameter of any trained model are fewer than those of `retrieval`.",
         stages,
         compute,
         gather_facts,

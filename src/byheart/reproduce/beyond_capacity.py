@@ -167,7 +167,7 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
     trials = [
         fig.ConditionResult(
             label,
-            f"at most {value / OUR_BITS:.4f} of a stored bit, {value:.2f} bits per parameter of {OUR_BITS}",
+            f"at most {value / OUR_BITS:.4f} label bits per stored bit; {value:.2f} per parameter of {OUR_BITS} bits",
             value < TRAINED_GPT and value / OUR_BITS < TRAINED_GPT / GPT_BITS,
         )
         for label, value in best.items()
@@ -178,7 +178,7 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
         checks.append(
             fig.Check(
                 "`retrieval` stores such data in fewer parameters",
-                f"{rate:.2f} bits per parameter, trained {recalled.means[-1]:.2f}",
+                f"{rate:.2f} bits per parameter; trained models have {recalled.means[-1]:.2f}",
                 "more than training",
                 rate > recalled.means[-1],
             )
@@ -190,14 +190,14 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
         tuple(checks),
         numbers=numbers,
         choices=(
-            f"Passing: {PASSES}. L-BFGS, full batch, float64, {EVALUATIONS[scale]:,} evaluations for GPTs; more may find more.",
-            "GPTs: one block, untied embeddings, data of 0.8 to 3.4 bits per parameter, neighbouring rungs 15 to 25% apart.",
-            "Attention-only: d = d_h = 10, all 2,500 pairs, heads 16 to 36.",
-            "`retrieval`: dense parameters of 64-bit weights for as many samples of the GPTs' kind.",
+            f"A model passes if {PASSES}. L-BFGS: full batch, float64, {EVALUATIONS[scale]:,} steps for GPTs; more may find more.",
+            "GPTs have one block and untied embeddings. Their data have 0.8 to 3.4 bits per parameter, in steps of 15 to 25%.",
+            "Attention-only models have d = d_h = 10 and 16 to 36 heads, and are trained on all 2,500 pairs.",
+            "`retrieval` memorises as many samples of the same kind. All its parameters count, including zeros, with 64 bits each.",
         ),
         counter=(
-            "Per stored bit our denominator is 64 where theirs is 32; in float32 the same weights would hold twice the share. Per"
-            " parameter nothing changes."
+            "Our weights have 64 bits, and those of Morris et al. have 32. In float32, the same weights would hold twice as many"
+            " label bits per stored bit. Label bits per parameter would not change."
         ),
         missing=""
         if is_whole
@@ -276,10 +276,11 @@ FIGURES = (
         "beyond",
         (),
         "Beyond the papers: bits per parameter of trained models, by capacity search",
-        "At our sizes training holds fewer label bits than larger GPTs do, per stored bit and per parameter.",
-        "Our own claim: GPTs of width 8 to 32 and DPC24's model, trained by L-BFGS in float64, 99% of the labels right.",
-        f"The most label bits, mean over seeds, are below {TRAINED_GPT / GPT_BITS:.4f} of a stored bit (float32) and below"
-        f" {TRAINED_GPT} per parameter for every kind of model and search.",
+        "Trained models of our sizes hold fewer label bits per stored bit, and per parameter, than larger GPTs do.",
+        "This is our own claim, for GPTs of width 8 to 32 and DPC24's model, trained by L-BFGS in float64; 99% of the labels must"
+        " be right.",
+        f"For every kind of model and search, the most label bits (mean over seeds) are below {TRAINED_GPT} per parameter and below"
+        f" {TRAINED_GPT / GPT_BITS:.4f} per stored bit, the value of larger GPTs in float32.",
         stages,
         compute,
         gather_facts,

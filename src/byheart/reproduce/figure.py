@@ -238,7 +238,7 @@ def decide(scale: Scale, trials: Sequence[ConditionResult], missing: str = "") -
         return Verdict("not settled", said, tuple(trials))
     if missing or not own or any(trial.holds is None for trial in own):
         open_ones = ", ".join(trial.name for trial in own if trial.holds is None)
-        said = f"It cannot be told for: {open_ones}. {missing}" if open_ones else missing
+        said = f"Not decided: {open_ones}. {missing}" if open_ones else missing
         return Verdict(
             "not settled", said.strip() or "Runs of the paper's own condition are missing.", tuple(trials)
         )

@@ -17,15 +17,15 @@ AGREEING = 0.8  # the share of stored points that must agree
 AGREEMENT = "stored points met, of"
 CHOICES = (
     "Every step draws a fresh batch of 1,024 pairs; the paper reshuffles 1,024,000 drawn pairs each epoch.",
-    "Accuracy is over all pairs, averaged over 20 of the last 100 steps; the paper averages batch accuracy over them.",
+    "Accuracy is measured on all pairs and averaged over 20 of the last 100 steps; the paper averages the batches' accuracy.",
     (
-        "As coded is the version of the authors' code that stored the figure's points. August 2024 (Figures 1a, 2b, the heads of"
-        " 3): heads see the layer norm of the embedding plus the position, 5,000 steps, no shared maps. September 2024 (1b, 2a,"
-        " 4, the MLPs of 3): no layer norm, shared maps d -> d_h and d_h -> d around all heads, 10,000 steps. 2025: no"
-        " shared maps where d = d_h."
+        "\"As coded\" means the version of the authors' code that stored the figure's points. August 2024 (Figures 1a, 2b, the"
+        " heads of 3): heads see the layer norm of the embedding plus the position; no shared maps; 5,000 steps. September 2024"
+        " (Figures 1b, 2a, 4, the MLPs of 3): no layer norm; shared maps d -> d_h and d_h -> d around all heads; 10,000 steps."
+        " 2025: no shared maps if d = d_h."
     ),
-    "As written: equations (1)-(2), positions in the residual stream, heads d x d_h.",
-    "Position first: as coded in September 2024, but positions live in R^d and are added before the shared map.",
+    '"As written" means equations (1)-(2): positions are added to the residual stream, and heads are d x d_h.',
+    '"Position first" means as coded in September 2024, but positions are vectors of R^d, added before the shared map.',
     "L-BFGS: full batch, float64, 1,500 evaluations at paper scale, from the same initial weights as the code of 2025.",
 )
 Way = tuple[runs.Variant, runs.How]
@@ -173,7 +173,7 @@ def agreement(gaps: Sequence[tuple[str, float]], n_stored: int) -> tuple[fig.Che
     )
     rows = tuple((name, f"{gap:+.3f}") for name, gap in far)
     return check, fig.Table(
-        f"Stored points further than {TOLERANCE} from ours", ("point", "ours less stored"), rows
+        f"Stored points further than {TOLERANCE} from ours", ("point", "ours minus stored"), rows
     )
 
 
@@ -196,8 +196,8 @@ def agreement_in_words(records: Iterable[fig.FigureRecord]) -> str:
     good, whole = (sum(counts[place] for counts in counted) for place in (0, 1))
     parts = "; ".join(f"{title}: {close} of {stored}" for title, (close, stored) in sorted(found.items()))
     return (
-        f"DPC24 as coded, each figure by the version that made it, meets {good} of the authors' {whole} stored points within"
-        f" {TOLERANCE} ({good / whole:.0%}). {parts}."
+        f"DPC24 as coded, each figure with the version of the code that made it, meets {good} of the authors' {whole} stored"
+        f" points within {TOLERANCE} ({good / whole:.0%}). {parts}."
     )
 
 

@@ -50,8 +50,9 @@ def _judge_straight(found: SeedValues, cut: CutOff, claim: str, unit: str) -> Ju
     first, last = slope + 2 * bend * min(kept), slope + 2 * bend * max(kept)
     lead = line.aicc - bent.aicc
     said = (
-        f"a parabola's AICc is {abs(lead):.1f} {'lower' if lead > 0 else 'higher'} than the line's, R² {bent.r_squared:.4f}"
-        f" and {line.r_squared:.4f}; its slope goes from {first:.4f} to {last:.4f} per {unit}"
+        f"a parabola's AICc is {abs(lead):.1f} {'lower' if lead > 0 else 'higher'} than the line's; R² is {bent.r_squared:.4f}"
+        f" for the parabola and {line.r_squared:.4f} for the line; the parabola's slope goes from {first:.4f} to"
+        f" {last:.4f} per {unit}"
     )
     numbers = {"line": fit_numbers(line), "parabola": fit_numbers(bent), LEAD: lead}
     drawn = fitted_line("line", "fit", line, (min(kept), max(kept)))

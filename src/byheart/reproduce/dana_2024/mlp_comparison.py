@@ -143,7 +143,7 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
     lacking = [d for d in DIMS[scale] if f"{AS_DRAWN}, d = {d}" not in tried]
     checks, tables = (
         [],
-        [fig.Table("Accuracy of the MLP less that of the heads", ("", "mean", "seeds"), tuple(rows))],
+        [fig.Table("Accuracy of the MLP minus that of the heads", ("", "mean", "seeds"), tuple(rows))],
     )
     if dana.can_compare(scale):
         by_name = [
@@ -160,9 +160,15 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
         numbers,
         (
             *dana.CHOICES,
-            "Parameters are counted as the paper does: 4d² per head, 2dw for the MLP, 2d(N + 1); maps and biases are left out.",
-            "The authors' widths stand for H - 1 heads by 2dw = 4d²(H - 1); between numbers of heads accuracy is interpolated.",
-            "Codes of 2025 and as written: MLP widths whose parameters, biases included, equal those of the heads they replace.",
+            "Parameters are counted as in the paper: 4d² per head, 2dw for the MLP, and 2d(N + 1). Maps and biases are left out.",
+            (
+                "An MLP of the authors' width w replaces H - 1 heads, where 2dw = 4d²(H - 1). If no model has this number of heads,"
+                " accuracy is interpolated."
+            ),
+            (
+                "For the code of 2025 and the model as written, the MLP has, as nearly as possible, as many parameters (including"
+                " biases) as the heads that it replaces."
+            ),
         ),
         counter=_counter(numbers, DIMS[scale]),
         missing=f"Runs at d = {', '.join(map(str, lacking))} are missing." if lacking else "",
@@ -249,8 +255,9 @@ def _counter(numbers: Mapping[str, Any], dims: Sequence[int]) -> str:
         return ""
     drawn, equal = (", ".join(f"{gap:+.3f}" for gap in gaps) for gaps in found.values())
     return (
-        "The figure compares two models: its heads have a layer norm and 5,000 steps, its MLPs maps and 10,000. MLP less heads at"
-        f" d = {', '.join(map(str, dims))}: {drawn} as drawn, {equal} where both have maps and 10,000 steps."
+        "The figure compares two different models: its heads have a layer norm and 5,000 steps; its MLPs have shared maps and"
+        f" 10,000 steps. The accuracy of the MLP minus that of the heads, at d = {', '.join(map(str, dims))}, is {drawn} as drawn,"
+        f" and {equal} if both have shared maps and 10,000 steps."
     )
 
 
@@ -261,10 +268,10 @@ FIGURES = (
         ("DPC24-F3", "DPC24-S4.2.1"),
         "DPC24 Figure 3: attention alone against an MLP, by parameters",
         "Attention alone and one head with an MLP reach the same accuracy at the same number of parameters.",
-        "As the authors drew it: heads from the code of August 2024 (Figure 2b's points), MLPs at their widths from"
-        " that of September"
-        " 2024; d = d_h = 7, 10, 13.",
-        f"The mean accuracy of the MLP less that of the heads it replaces, over sizes and seeds, is within ±{TOLERANCE}, every d.",
+        "As the authors drew it: heads from the code of August 2024 (the points of Figure 2b), and MLPs of the authors' widths from"
+        " the code of September 2024; d = d_h = 7, 10, 13.",
+        "For every d, the accuracy of the MLP minus that of the heads that it replaces, averaged over sizes and seeds, is within"
+        f" ±{TOLERANCE}.",
         stages,
         compute,
         measured=runs.MEASURED,

@@ -201,7 +201,7 @@ def _counter_1a(numbers: Mapping[str, Any]) -> str:
         return ""
     return (
         f"The authors' own six points do not show the bend (a parabola's AICc is {-theirs:.0f} higher there), and the line's R² is"
-        f" {numbers[_label(dana.AUGUST)]['line']['r_squared']:.3f}: as a summary up to saturation it is good, as a law it is not."
+        f" {numbers[_label(dana.AUGUST)]['line']['r_squared']:.3f}: the line is a good summary up to saturation, but not a law."
     )
 
 
@@ -210,20 +210,20 @@ def _counter_1b(numbers: Mapping[str, Any]) -> str:
     if written is None:
         return ""
     return (
-        "Every head of the code is d_h x d_h, so its parameters are quadratic in d_h too: per parameter the growth is"
-        " linear. As the"
-        f" equations are written, with heads d x d_h, a + b·d_h² has R² {written['r_squared']:.3f}."
+        "In the code, every head is d_h x d_h. The number of parameters is then quadratic in d_h too, so accuracy grows linearly in"
+        f" it. With heads d x d_h, as in the equations, a + b·d_h² has R² {written['r_squared']:.3f}."
     )
 
 
 def _counter_2a(numbers: Mapping[str, Any]) -> str:
     bent = [
-        f"{label} ({lead:.0f} in AICc)"
+        f"{label} (AICc lower by {lead:.0f})"
         for way in _DIMS.ways
         if way != dana.SEPTEMBER and (lead := numbers.get(label := _label(way), {}).get(LEAD, 0)) > EVIDENCE
     ]
     return (
-        f"The straight part hangs on the shared maps: up to d_h a parabola beats the line {', '.join(bent)}."
+        "The straight part depends on the shared maps: up to d_h, a parabola fits better than a line in some versions:"
+        f" {', '.join(bent)}."
         if bent
         else ""
     )
@@ -234,9 +234,8 @@ def _counter_4(numbers: Mapping[str, Any]) -> str:
     if rate is None:
         return ""
     return (
-        "The corollary's count H·d_h + d cannot be met at d = 2, where a head has rank 2: against the repaired bound,"
-        " H·min(d, d_h),"
-        f" training gains {rate[0] * 5 / 2:.1f} times as much, not {rate[0]:.1f}."
+        "The corollary's count H·d_h + d cannot be reached at d = 2, where a head has rank 2. Compared with the repaired bound,"
+        f" H·min(d, d_h), training gains {rate[0] * 5 / 2:.1f} times as many associations per head, not {rate[0]:.1f} times."
     )
 
 
@@ -322,8 +321,8 @@ FIGURES = (
         "DPC24 Figure 1a: accuracy by number of heads",
         "Accuracy grows linearly with the number of heads at fixed d_h, faster than Corollary 1 promises.",
         AUGUST,
-        "Up to the first accuracy above 0.95 no parabola in H beats the line by more than 2 in AICc, and the interval of the line's"
-        " slope lies above the corollary's d_h associations per head.",
+        "Up to the first accuracy above 0.95, the AICc of a parabola in H is not lower than that of the line by more than 2, and"
+        " the interval of the line's slope lies above the corollary's d_h associations per head.",
     ),
     _figure(
         _HEAD_DIMS,
@@ -331,8 +330,8 @@ FIGURES = (
         "DPC24 Figure 1b: accuracy by head dimension",
         "Accuracy grows quadratically with the head dimension.",
         f"{SEPTEMBER} d = 10, 20 heads.",
-        "a + b·d_h² beats a + b·d_h by more than 2 in AICc on the points up to the first above 0.95, with R² of at least"
-        f" {R_SQUARED} (the authors' points: 0.998).",
+        "On the points up to the first accuracy above 0.95, a + b·d_h² has an R² of at least"
+        f" {R_SQUARED} (the authors' points: 0.998), and an AICc that is lower than that of a + b·d_h by more than 2.",
     ),
     _figure(
         _DIMS,
@@ -340,17 +339,16 @@ FIGURES = (
         "DPC24 Figure 2a: accuracy by embedding dimension",
         "Accuracy grows linearly in d, faster up to d = d_h than beyond.",
         f"{SEPTEMBER} d_h = 10, 20 heads.",
-        "The interval of the slope up to d = d_h lies above that of the slope beyond (the authors' points: 0.098 and 0.014), and up"
-        " to d_h no parabola in d beats the line by more than 2 in AICc.",
+        "The interval of the slope up to d = d_h lies above that of the slope beyond (the authors' points: 0.098 and 0.014). Up to"
+        " d_h, the AICc of a parabola in d is not lower than that of the line by more than 2.",
     ),
     _figure(
         _NARROW,
         "DPC24-F4",
         "DPC24 Figure 4: accuracy by number of heads at d = 2",
         "At d = 2 training memorises about 1.7 H·d_h associations, more than Corollary 2 promises.",
-        "The code of September 2024, which stored these points; at d ≠ d_h it is the code of 2025. 10 tokens, d = 2,"
-        " d_h = 5, 15,000"
-        " batches.",
-        "Up to the first accuracy above 0.95 the interval of the associations gained per head lies above the corollary's d_h.",
+        "The code of September 2024, which stored these points; for d ≠ d_h, it equals the code of 2025. 10 tokens, d = 2, d_h = 5,"
+        " 15,000 batches.",
+        "Up to the first accuracy above 0.95, the interval of the associations gained per head lies above the corollary's d_h.",
     ),
 )

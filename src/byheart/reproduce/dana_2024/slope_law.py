@@ -181,8 +181,8 @@ def _in_words(one: Contest | None) -> str:
         return "too few d for the fits"
     lead, low, high = one.lead
     return (
-        f"{_winner(one)}: residuals {one.residuals[0]:.3g} of a + b·d², {one.residuals[1]:.3g} of a + b·d³;"
-        f" seed by seed the square's exceed the cube's by {lead:.2g} [{low:.2g}, {high:.2g}]"
+        f"{_winner(one)}: the sum of squared residuals is {one.residuals[0]:.3g} for a + b·d² and {one.residuals[1]:.3g} for"
+        f" a + b·d³; seed by seed, the first exceeds the second by {lead:.2g} [{low:.2g}, {high:.2g}]"
     )
 
 
@@ -200,7 +200,7 @@ def _on_equal_dims(here: dict[dana.Way, SeedValues]) -> fig.Table:
         few = SeedValues(tuple(x for x, _ in at), tuple(values for _, values in at))
         rows.append(_row(dana.LABELS[way][0], contest(few), try_fit(few, "power"), len(few.x)))
     heads = ("slopes of", "d", "residuals of a + b·d²", "of a + b·d³", "power law's exponent")
-    return fig.Table("The same on the d that every budget has", heads, tuple(rows))
+    return fig.Table("The same for those d that every budget has", heads, tuple(rows))
 
 
 def _counter(powers: Mapping[dana.Way, Fit | None], contests: Mapping[dana.Way, Contest | None]) -> str:
@@ -210,7 +210,7 @@ def _counter(powers: Mapping[dana.Way, Fit | None], contests: Mapping[dana.Way, 
         for way in WAYS
         if way[1] in ("longer", "longest") and (one := contests.get(way))
     ]
-    return f"The exponent is that of the budget: {'; '.join(said)}." if said else ""
+    return f"The exponent depends on the budget: {'; '.join(said)}." if said else ""
 
 
 def _panels(
@@ -259,7 +259,7 @@ def _local_exponents(here: dict[dana.Way, SeedValues], stored: SeedValues) -> fi
         for label, found in curves
     )
     return fig.Table(
-        "Exponent of the slope per head, range by range", ("", *(f"d = {a} to {b}" for a, b in LOCAL)), rows
+        "Exponent of the slope per head, by range of d", ("", *(f"d = {a} to {b}" for a, b in LOCAL)), rows
     )
 
 
@@ -309,8 +309,8 @@ FIGURES = (
         "The code of August 2024, which stored these points (layer norm, 5,000 batches), d = d_h = 3 to 13, the"
         " paper's heads; its fits"
         " of a + b·d² and a + b·d³ by least squares.",
-        "By least squares a + b·d³ leaves less than a + b·d²: the interval of the difference of their residuals, seed by seed, lies"
-        " above 0 (the authors' points: less).",
+        "By least squares, a + b·d³ leaves smaller squared residuals than a + b·d²: the interval over seeds of the"
+        " difference between the two sums lies above 0. (In the authors' points, a + b·d³ also leaves less.)",
         stages,
         compute,
         measured=runs.MEASURED,

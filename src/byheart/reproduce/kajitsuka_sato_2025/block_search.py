@@ -258,13 +258,13 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
     return fig.Computed(
         tuple(_panels(searches, readings)),
         tuple(trials),
-        tables=(fig.Table("The search, reading by reading", heads, tuple(rows)),),
+        tables=(fig.Table("The search under each reading of the paper", heads, tuple(rows)),),
         numbers=numbers,
         choices=(
             *runs.CHOICES,
-            f"Ten trials for each number of blocks, the learning rates {', '.join(f'{rate:g}' for rate in runs.TEN_RATES)}.",
+            f"Ten trials for each number of blocks, with the learning rates {', '.join(f'{rate:g}' for rate in runs.TEN_RATES)}.",
             "Variations: learning rates 0.03 and 0.01.",
-            "Censored: some searches end at one block, the fewest there are, or with none of the numbers tried.",
+            '"Censored" means that some searches end at one block, the smallest number, or find no sufficient number of blocks.',
         ),
         counter=_counter(searches, own),
         missing=""
@@ -286,12 +286,12 @@ def _judge_root(search: Search) -> tuple[bool | None, str]:
     n = len(search.found)
     said = f"{n - search.n_open} of {n} searches memorised"
     if search.n_open:
-        return False, f"{said}: censored by the {search.n_open} that did not end"
+        return False, f"{said}; censored, because {search.n_open} found no sufficient number of blocks"
     if search.n_floors:
         share = search.n_floors / n
         return (
             False if share == 1 else None
-        ), f"{said}, {share:.0%} of them with one block, the floor: censored"
+        ), f"{said}, {share:.0%} of them with one block, the smallest number; censored"
     law = search.exponent
     said += f", exponent {format_estimate(law, 'exponent')}"
     if law is None or math.isnan(law.coefficients["exponent"].low):
@@ -358,9 +358,9 @@ def _counter(searches: Mapping[str, Search], own: str) -> str:
     blocks = [blocks for _, blocks in sorted(pooled.found.items())]
     said = "/".join("none" if b is None else str(b) for b in blocks)
     return (
-        f"A rising curve like the paper's is there if the best of all seeds counts ({said} blocks for the sizes in order), but the"
-        f" largest rate sets its height: up to {runs.LARGE_RATE:g} one block is enough in {far.n_floors} of"
-        f" {len(far.found)} searches."
+        f"If the best of all seeds counts, there is a rising curve like the paper's ({said} blocks for the sizes in order). But its"
+        f" height depends on the largest learning rate: with rates up to {runs.LARGE_RATE:g}, one block is enough in"
+        f" {far.n_floors} of {len(far.found)} searches."
     )
 
 
@@ -408,11 +408,12 @@ FIGURES = (
         ("KS25-F3",),
         "KS25 Figure 3: fewest blocks that memorise MultiNLI, N = 600 to 1700",
         "The fewest blocks grow as √N up to N = 1400 and faster beyond.",
-        "Not stated in full. The reading under which Figures 1 and 2 appear: class token and 7 sub-words, trained"
-        " table V x 2, weights"
-        f" from N(0, 0.02²), rates up to {runs.SMALL_RATE:g}; training loss below 0.01 within 1,000 epochs.",
-        "Every size is memorised by some number of blocks, and over N = 600 to 1400 the interval of the exponent, at most"
-        f" {WIDEST} wide, holds 0.5 and neither 0 nor 1; beyond, the fewest blocks exceed that √N law, by the interval over seeds.",
+        "Not stated in full. We use the reading of the paper under which Figures 1 and 2 appear: class token and 7 sub-words,"
+        f" trained table V x 2, weights from N(0, 0.02²), learning rates up to {runs.SMALL_RATE:g}; training loss below 0.01 within"
+        " 1,000 epochs.",
+        "Every size is memorised with some number of blocks. Over N = 600 to 1400, the interval of the exponent is at most"
+        f" {WIDEST} wide and contains 0.5, but neither 0 nor 1. Beyond 1400, the fewest blocks exceed this √N law: over seeds, the"
+        " interval of their ratio lies above 1.",
         stages,
         compute,
         measured=("loss", "best_accuracy"),

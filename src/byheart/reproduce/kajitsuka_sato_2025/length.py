@@ -193,7 +193,7 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
         "fewest blocks of any trial",
         "by seed",
         f"error at {ASKED} blocks",
-        "least error over the trials every length has",
+        "least error over the trials that every length has",
     )
     return fig.Computed(
         tuple(panels),
@@ -206,12 +206,12 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
                 " footnote says of its models. m = 6: the stream is as wide as the tokens, q = 24."
             ),
             (
-                "The answer is read at the first token; the paper reads one fixed token too. It is random itself and passes the"
-                " attention by the skip connection, so it tells the samples apart whatever the length."
+                "The answer is read at the first token; the paper also reads one fixed token. This token is random and bypasses the"
+                " attention through the skip connection, so it distinguishes the samples at every length."
             ),
-            "BERT-style weights: N(0, 0.02²), zero biases, warm-up 50 steps. Else the framework's, warm-up 100 steps.",
+            "BERT-style weights: N(0, 0.02²), zero biases, 50 steps of warm-up. Otherwise: PyTorch's default weights, 100 steps.",
             "Learning rates 0.01 and 0.03 (n = 10: also 0.001 and 0.003; n = 10,000 with BERT-style weights: 0.01 alone).",
-            "Memorised means a mean squared error below 0.01 in some trial, as the paper's search has it; seeds stand beside it.",
+            "Memorised means a mean squared error below 0.01 in some trial, as in the paper's search. The table also lists seeds.",
         ),
         counter=_counter(numbers),
         missing=f"Not trained at m = 2: {'; '.join(lacking)}." if lacking else "",
@@ -251,7 +251,7 @@ def _counter(numbers: Mapping[str, Any]) -> str:
     said = ", ".join(
         f"n = {int(n):,}: {at['fewest blocks of any trial'] or 'none'}" for n, at in wide.items()
     )
-    return f"With a stream as wide as the tokens (m = 6) some trial memorises with few blocks at every length ({said})."
+    return f"With a stream as wide as the tokens (m = 6), some trial memorises with few blocks at every length ({said})."
 
 
 def length(one: Observation) -> int:
@@ -279,10 +279,10 @@ FIGURES = (
         "KS25",
         ("KS25-length",),
         "KS25, the sequence-length study: fewest blocks for n = 10 to 10,000 at N = 500",
-        "Four blocks are the fewest that memorise, whatever the sequence length.",
+        "At every sequence length, four blocks are the fewest that memorise.",
         "Stated: m = 2, q = 8, N = 500, 1,000 epochs, some trial with an error below 0.01. Not stated: the"
-        " initialisation; the framework's.",
-        f"At every length some trial with {ASKED} blocks ends with an error below 0.01, and no trial with fewer blocks does.",
+        " initialisation; we use PyTorch's default.",
+        f"At every length, some trial with {ASKED} blocks ends with an error below 0.01, and no trial with fewer blocks does.",
         stages,
         compute,
         measured=runs.MEASURED,

@@ -48,23 +48,23 @@ TEN_RATES = (1e-4, 1.5e-4, 2e-4, 2.5e-4, 3e-4, 4e-4, 5e-4, 6e-4, 8e-4, 1e-3)  # 
 N_SEEDS: dict[Scale, int] = {"smoke": 1, "laptop": 1, "paper": 3}
 CHOICES = (
     (
-        "The paper's likely reading: a class token and 7 sub-words, the answer read at the class token, a trained"
-        " table V x 2, weights"
-        " and table from N(0, 0.02²) with zero biases, warm-up of 50 steps; the best of the learning rates of a range."
+        "The likely reading of the paper: an input is a class token and 7 sub-words, and the answer is read at the class token."
+        " Tokens are embedded by a trained table V x 2. Weights and table are drawn from N(0, 0.02²), and biases are zero. The"
+        " warm-up has 50 steps. The best learning rate of a range counts."
     ),
     "Variations: words as tokens and the answer read at the first one; fixed random tables with a trained map to the stream.",
-    "No positions, so a text is the token read and a multiset of the others.",
+    "The model has no positions, so it sees a text as the token at which the answer is read and a multiset of the others.",
     (
-        "The variations have the framework's initialisation, the best of the rates"
-        f" {', '.join(f'{rate:g}' for rate in RATES)}, and warm-up of 100 steps. Weight decay is 0.01 everywhere."
+        "The variations have PyTorch's default initialisation, the best of the learning rates"
+        f" {', '.join(f'{rate:g}' for rate in RATES)}, and a warm-up of 100 steps. Weight decay is 0.01 everywhere."
     ),
-    "Memorised means a mean training loss below 0.01. A loss 100 times the first counts as diverged.",
+    "Memorised means a mean training loss below 0.01. A final loss above 100 times the initial loss counts as diverged.",
     "Texts are MultiNLI's hypotheses (matched development set, no training split at hand) and IMDb's training reviews.",
     (
-        "MultiNLI's premises, and pairs of premise and hypothesis, are ruled out by the data: a premise has several labels, and of"
-        " texts cut to 8 words 44 premises and 765 pairs remain without conflict, fewer than the 2,000 of Figure 1."
+        "MultiNLI's premises, and pairs of premise and hypothesis, cannot be the inputs: a premise has several labels. If texts are"
+        " cut to 8 words, only 44 premises and 765 pairs have no conflicting labels, fewer than the 2,000 of Figure 1."
     ),
-    "Texts whose tokens occur with two labels are left out (414 of 8,078 for MultiNLI, 16 of 12,000 for IMDb), repeats count once.",
+    "Texts whose tokens occur with two labels are left out (414 of 8,078 for MultiNLI, 16 of 12,000 for IMDb). Repeats count once.",
 )
 CURVE_STYLES: tuple[Style, ...] = (
     "measured",

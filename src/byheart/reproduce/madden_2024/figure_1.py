@@ -29,13 +29,13 @@ from byheart.theorems import realises
 
 CHOICES = (
     (
-        "Whole stories of our copy of TinyStories, part of them of its second release, shuffled with numpy's default generator;"
-        " contexts, vocabulary and entropy are those of our subsets, not of the paper's."
+        "We use whole stories of our copy of TinyStories, some of them from its second release, shuffled with NumPy's default"
+        " generator. Contexts, vocabulary and entropy are those of our subsets, not of the paper's."
     ),
     "Every model is trained for 50,000 steps, and its final loss decides.",
-    "A seed draws the stories and the weights; a wider model may end in a poorer minimum, so passing is not monotone in m.",
-    "Frozen attention: embedding and head keep their initial weights, the authors' second experiment.",
-    "The authors' map is read off the colours of their published plot; they stored no numbers of it.",
+    "Stories and weights are drawn with the seed. A wider model may end in a worse minimum, so passing is not monotone in m.",
+    "Frozen attention: embedding and head keep their initial weights, as in the authors' second experiment.",
+    "The authors' map is read off the colours of their published plot; they stored no numbers for it.",
 )
 CHANCE = 0.05  # the significance level of the sign test
 COMPARED = 0.001  # gaps below this share of the entropy are treated as equal
@@ -66,9 +66,7 @@ def compute_map(scale: fig.Scale, observations: Sequence[Observation], facts: fi
         is_whole = attention == "frozen" or has_grid
         for claim, along in (("wider models", "width"), ("fewer contexts", "stories")):
             n_good, n_all, chance = steps[along]
-            said = (
-                f"the gap falls in {n_good} of {n_all} steps; by chance as many with probability {chance:.2g}"
-            )
+            said = f"the gap falls in {n_good} of {n_all} steps; by chance, at least as many fall with probability {chance:.2g}"
             holds = chance < CHANCE if is_whole and n_all else None
             trials.append(fig.ConditionResult(word, said, holds, attention == "trained", claim))
         n_contexts = _mean_contexts(mine)
@@ -239,7 +237,7 @@ def compute_capacity(scale: fig.Scale, observations: Sequence[Observation], fact
         (
             fig.Table("Smallest passing widths, by seed", ("stories", *columns), rows),
             fig.Table(
-                "A line through the subsets of each seed alone",
+                "A line through the subsets of a single seed",
                 ("widths", "seed", "subsets", "R²"),
                 tuple(by_seed),
             ),
@@ -298,8 +296,8 @@ def _line_counter() -> str:
     usual = max((row.min_hidden_width for row in stored), key=[row.min_hidden_width for row in stored].count)
     same = [row for row in stored if row.min_hidden_width == usual]
     return (
-        f"The authors' line is mostly vocabulary: their smallest width is {usual} in {len(same)} of {len(stored)} subsets, where"
-        " parameters grow as the vocabulary does; a width on a grid of doublings cannot show more."
+        f"The authors' line mostly shows how the vocabulary grows: their smallest width is {usual} in {len(same)} of {len(stored)}"
+        " subsets, in which the number of parameters depends only on the vocabulary. A grid of doubling widths cannot show more."
     )
 
 
@@ -343,7 +341,7 @@ def _lacking(scale: fig.Scale, found: Sequence[TrainedCell]) -> str:
                 missing.setdefault(n, []).append(m)
     n_runs = len(SEEDS) * sum(len(widths) for widths in missing.values())
     cells = "; ".join(f"m = {', '.join(map(str, ms))} at {n} stories" for n, ms in missing.items())
-    return f"It takes {n_runs} more runs: {cells}." if missing else ""
+    return f"{n_runs} more runs are needed: {cells}." if missing else ""
 
 
 def _subset_table(facts: fig.Facts) -> fig.Table:
@@ -387,7 +385,7 @@ def _open_subsets(scale: fig.Scale, columns: dict[str, dict[Subset, int | None]]
         return ""
     own = next(iter(columns.values()))
     found = [f"{s.n_stories} stories with seed {s.seed}" for s, width in own.items() if width is None]
-    return f"No passing width is known of {', '.join(found)}." if found else ""
+    return f"No passing width is known for {', '.join(found)}." if found else ""
 
 
 def _width_check(smallest: dict[Subset, int | None]) -> list[fig.Check]:
@@ -421,8 +419,8 @@ FIGURES = (
         "As m grows and as contexts become fewer, the gap between training loss and entropy falls.",
         "The authors' training (50,000 steps of Adam at 1e-4, full batch) and widths 4 to 512, on ten subsets of TinyStories; our"
         " subsets are of another copy.",
-        "The mean final gap in nats falls in more neighbouring cells than chance explains, by a one-sided sign test at"
-        f" {CHANCE:.0%}, along the widths and along the contexts (the authors' map passes: 24 of 34 along the contexts).",
+        "Along the widths and along the contexts, the mean final gap in nats falls between neighbouring cells more often than"
+        f" chance explains, by a one-sided sign test at {CHANCE:.0%} (the authors' map passes: 24 of 34 along the contexts).",
         stages,
         compute_map,
         gather_facts,
@@ -434,7 +432,7 @@ FIGURES = (
         ("MFT24-F1 right",),
         "MFT24 Figure 1, right: fewest parameters that reach the entropy",
         "The number of parameters needed to reach the entropy grows roughly linearly with the number of contexts.",
-        "The same training; the smallest passing width on the paper's grid of doublings, 4 to 512.",
+        "The training of the left panel; the smallest passing width on the paper's grid of doublings, 4 to 512.",
         f"A line through the fewest parameters of all ten subsets has R² of at least {R_SQUARED} (the authors' points: 0.955).",
         stages,
         compute_capacity,
