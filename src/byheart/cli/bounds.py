@@ -176,7 +176,7 @@ def _describe(shape: DataShape) -> str:
     kind = (
         f"vectors of dimension {shape.dim}" if shape.vocab is None else f"tokens (vocabulary {shape.vocab:,})"
     )
-    order = "positions count" if shape.has_positions else "order ignored"
+    order = "positions matter" if shape.has_positions else "order ignored"
     return (
         f"{shape.n_samples:,} sequences of up to {shape.seq_len:,} {kind}, {shape.n_classes:,} classes\n"
         f"{shape.task}, {order}, {shape.context_count:,} contexts"

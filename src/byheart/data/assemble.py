@@ -231,7 +231,8 @@ def _flat_labels(labels: np.ndarray, sequences: Sequences, task: Task | None) ->
         )
     if labels.ndim not in (1, 2):
         raise UsageError(
-            f"labels have shape (n_samples,) or (n_samples, seq_len); got {labels.shape}.", shape=labels.shape
+            f"labels must have shape (n_samples,) or (n_samples, seq_len); got {labels.shape}.",
+            shape=labels.shape,
         )
     if task is None:
         task = "seq-to-seq" if labels.ndim == 2 else "next-token"

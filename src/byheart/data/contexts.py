@@ -41,7 +41,7 @@ class Contexts:
     Context i first appears as the first `lengths[i]` tokens of document `documents[i]`. Its last token is `last_tokens[i]`.
     `parents[i]` is the number of the context without this token, or -1 if there is none. The context is followed by a token
     `counts[i]` times. The distinct tokens that follow it are `next_tokens[offsets[i]:offsets[i + 1]]`, in ascending order, and
-    `next_counts` holds how often each of them does. Together they are a sparse row of the empirical distribution π̂.
+    `next_counts` says how often each of them follows it. Together they are a sparse row of the empirical distribution π̂.
     """
 
     source: TokenSequences
@@ -124,8 +124,8 @@ class Contexts:
 
     @cached_property
     def _surprisals(self) -> Float[np.ndarray, " n_successors"]:
-        """Return -log π̂ of every entry, accurate to about the last digit. It is computed as log1p of an exact difference divided
-        by a count.
+        """Return -log π̂ of every entry, accurate to about the last digit. It is computed as log1p((total - count) / count), where
+        the difference is exact.
         """
         totals = self.counts[self.successor_contexts]
         return np.asarray(np.log1p((totals - self.next_counts) / self.next_counts))

@@ -108,7 +108,7 @@ class Dataset(Content):
             )
         if self.n_labels and not 0 <= self.labels.min() <= self.labels.max() < self.n_classes:
             raise UsageError(
-                f"class numbers must lie in 0 to {self.n_classes - 1}, one for each label name; "
+                f"class numbers must be from 0 to {self.n_classes - 1}, one for each label name; "
                 f"got {self.labels.min()} to {self.labels.max()}.",
                 n_classes=self.n_classes,
             )
@@ -359,8 +359,8 @@ class Dataset(Content):
         inputs: vectors (n_samples, seq_len, dim); floats (n_samples, dim), one vector per sample; token ids (n_samples, seq_len);
             or lists of token ids, which may differ in length.
         labels: whole numbers or texts (n_samples,); for seq-to-seq (n_samples, seq_len), or all labels in one flat array. With
-            `label_names`, they are class numbers from 0. Otherwise any numbers are allowed; the classes are then sorted and
-            named by their digits.
+            `label_names`, they are class numbers from 0. Otherwise any numbers are allowed: the distinct numbers are sorted,
+            and each is the name of a class.
         task: by default, next-token if there is one label per sequence, and seq-to-seq if there is one per token.
         n_vocab: the vocabulary size; by default, the largest id plus one.
         rules: how to treat rows that cannot be memorised, as for `read`.

@@ -213,7 +213,7 @@ def _write_piece(folder: Path, number: int, content: Content) -> None:
         raise UsageError(
             "there are large gaps between the token ids of this file, and ids can be renumbered only if the "
             "whole file is read at once.\n"
-            "  Number the tokens from 0, or leave out the shards."
+            "  Number the tokens from 0, or compile without shards."
         )
     lengths = inputs.lengths
     Dataset(**vars(content))  # raises the errors of this piece now

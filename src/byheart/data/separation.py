@@ -1,8 +1,8 @@
 """Token-wise (r, δ)-separatedness (KS25 Assumptions 4.1 and A.1), computed exactly from the data.
 
-Floats are dyadic rationals, so squared norms and distances are rational numbers that can be computed exactly. A k-d
-tree in floating point finds the pairs that could be closest, with a tolerance that covers every rounding error. Those
-pairs are then compared in exact arithmetic.
+Every float is a whole number times a power of two, so squared norms and distances are rational numbers that can be
+computed exactly. A k-d tree in floating point finds the pairs that could be closest, with a tolerance that covers every
+rounding error. Those pairs are then compared in exact arithmetic.
 """
 
 from __future__ import annotations

@@ -168,9 +168,9 @@ def as_vectors(array: np.ndarray) -> np.ndarray | None:
 class VectorSequences:
     """Sequences of real vectors, all of one length and dimension.
 
-    Every finite float64 is a dyadic rational, so these inputs are exact. Minus zero is stored as zero and all NaNs as
-    the same NaN, so that equal values have equal bits. Non-finite values are allowed here; `Dataset.check` reports
-    them and `require_finite` refuses them.
+    Every finite float64 is a whole number times a power of two, so these inputs are exact. Minus zero is stored as zero
+    and all NaNs as the same NaN, so that equal values have equal bits. Non-finite values are allowed here;
+    `Dataset.check` reports them and `require_finite` refuses them.
     """
 
     values: Float[np.ndarray, "n_samples seq_len dim"]

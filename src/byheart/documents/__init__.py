@@ -1,1 +1,1 @@
-"""The documents that commands print with `--json`, as typed values. The command line and the page both show them."""
+"""The documents that commands print with `--json`, as typed values. The command line and the local web page both show them."""

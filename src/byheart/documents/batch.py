@@ -25,8 +25,8 @@ def read_rows(
 ) -> tuple[list[Row], str]:
     """Read the rows of a data file with all columns. Return them with the name of the column of inputs.
 
-    A .txt file holds one question per line. An NPZ file holds the questions in its array `inputs`; a row then holds
-    the number of the sample.
+    A .txt file holds one question per line. An NPZ file holds the questions in its array `inputs`; each row then holds
+    one item of this array, in the column `inputs`.
     """
     from byheart.data.readers import kind_of, text_format
     from byheart.data.tables import READERS, column_names, json_rows, require_columns
@@ -56,7 +56,7 @@ def read_rows(
 def write_answers(path: Path, rows: Sequence[Row], answers: Sequence[Answer], column: str) -> None:
     """Write the rows with one more column to a CSV, TSV or JSON lines file, atomically. The suffix decides which.
 
-    If there is no answer, the cell is empty, or null in JSON.
+    If there is no answer, the cell is empty, or null in JSON. The column `inputs` is left out.
     """
     kind = output_kind(path)
     told = [
