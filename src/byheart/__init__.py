@@ -49,7 +49,7 @@ _HOMES = {
     "sign": "byheart.storage.signature",
 }
 _PACKAGES = ("bounds", "compare", "graft", "measure", "verify")
-"""All except `bounds` can also be called as functions."""
+"""The public names that are modules. All except `bounds` can also be called as functions."""
 
 
 def __getattr__(name: str) -> Any:

@@ -262,7 +262,7 @@ class Model:
         """The network as a `torch.nn.Module` with ordinary parameters. It is made at the first access.
 
         It is a copy: changing it does not affect `predict`, `save` or the certificate, which use the compiled weights.
-        Its parameters are frozen, because an optimiser would change them, even by weight decay alone.
+        Its parameters are frozen, because an optimiser would change them, for example by weight decay.
         `module.requires_grad_(True)` makes them trainable, but the certificate does not cover weights that were
         trained further. Raise `InexactWeights` if a weight has no exact value in floats, since rounded weights would
         make another network.

@@ -2,7 +2,7 @@
 
 compile              data -> construction -> verified model
 compile_in_shards    the same for a file that may be larger than memory
-load                 a saved model
+load                 folder of a saved model -> model
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def compile_in_shards(
     reading: Mapping[str, Any] | None = None,
     **options: object,
 ) -> Model:
-    """Compile a data file, which may be larger than memory, with `retrieval`, in `n_shards` shards that are solved separately.
+    """Compile a data file with `retrieval`, in `n_shards` shards that are solved separately. The file may be larger than memory.
 
     The weights equal those of `compile` with the option `shards`. Each worker holds one piece of the file or one shard in memory.
     Finished parts are stored in the folder `work`, so that the same call continues after an interruption.

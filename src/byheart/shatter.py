@@ -27,8 +27,9 @@ MOST_POINTS = 20
 
 @dataclass(frozen=True)
 class Shattering:
-    """The result, with the number of labellings for which a network of the same architecture was built and verified.
+    """The result of `shatter`: of `n_labellings` labellings, a network was built and verified for `n_realised`.
 
+    All these networks have the same architecture.
     size        size of the architecture; its number of bits is that of the largest network among all labellings
     vc_at_most  upper bound on the VC dimension of the architecture; None if no bound applies, and `no_bound` then says why
     """

@@ -37,7 +37,7 @@ SIZES = ("n_samples", "seq_len", "n_classes", "vocab", "dim", "radius", "separat
 @click.option("--radius", type=float, metavar="r", help="Largest norm of a token vector.")
 @click.option("--separation", type=float, metavar="δ", help="Smallest distance between two token vectors.")
 @click.option(
-    "--config", type=PATH, metavar="FILE", help="config.json of an architecture whose capacity is shown."
+    "--config", type=PATH, metavar="FILE", help="Show the capacity of the architecture in this config.json."
 )
 @reading_options
 @output_options
@@ -89,7 +89,7 @@ def _bounds_of_sizes(sizes: dict[str, Any], given: dict[str, Any]) -> BoundTable
     from byheart.construct.estimates import estimates_for_shape
 
     if "n_samples" not in sizes:
-        raise UsageError("--samples N is missing: how many sequences are there?", options=["samples"])
+        raise UsageError("--samples N is missing; give the number of sequences.", options=["samples"])
     if ("vocab" in sizes) == ("dim" in sizes):
         raise UsageError(
             "give --vocab V for token ids, or --dim d for tokens that are vectors, and not both.",

@@ -53,14 +53,14 @@ def make_family(output: Path, only: tuple[str, ...], workers: int | None, as_jso
     "name",
     required=True,
     metavar="ENGINE",
-    help="transformers, llama.cpp, onnxruntime, or the address of a server, such as http://127.0.0.1:8000.",
+    help="Engine to check: transformers, llama.cpp, onnxruntime, or the address of a server, such as http://127.0.0.1:8000.",
 )
 @click.option(
     "--number-type",
     type=click.Choice(NUMBER_TYPES),
     help="Number type of the engine (default: its usual one).",
 )
-@click.option("--device", default="cpu", help="For transformers: cpu or cuda.")
+@click.option("--device", default="cpu", help="For transformers: the device, cpu or cuda.")
 @click.option(
     "--attention",
     default="sdpa",
@@ -148,7 +148,7 @@ def _engine(
         return OnnxRuntimeEngine(number_type or "float32"), only
     if "://" not in name:
         raise UsageError(
-            f"there is no engine {name!r}.\n  Name transformers, llama.cpp, onnxruntime or an address such as http://127.0.0.1:8000.",
+            f"there is no engine {name!r}.\n  Use transformers, llama.cpp, onnxruntime or an address such as http://127.0.0.1:8000.",
             name=name,
         )
     from byheart.golden.engines.server import ServerEngine

@@ -8,7 +8,7 @@ from typing import Any
 
 from byheart.cli.output import count, echo_json, say, show_pairs
 from byheart.cli.progress import watch
-from byheart.errors import ExitStatus, UsageError
+from byheart.errors import ExitStatus, UsageError, amount
 
 COLUMNS = ("input", "label", "delimiter", "encoding")
 
@@ -69,7 +69,7 @@ def verify_graft_folder(
 
 
 def forget_of_graft(folder: Path, data: Path, keys: Sequence[str], output: Path, as_json: bool) -> None:
-    """Set the units of some facts to zero in a grafted checkpoint."""
+    """Set the hidden units that hold some facts to zero in a grafted checkpoint."""
     from byheart.graft.workflow import forget
 
     with watch() as progress:
@@ -92,7 +92,7 @@ def forget_of_graft(folder: Path, data: Path, keys: Sequence[str], output: Path,
 
 
 def inspect_graft(folder: Path, facts: Sequence[str], as_json: bool) -> None:
-    """Show the units that hold some facts or, without facts, the parts of a graft."""
+    """Show the hidden units that hold some facts. Without facts, show the record of the graft."""
     from byheart.graft.folder import read_record
     from byheart.graft.locations import steps_of
     from byheart.graft.texts import load_tokenizer
@@ -128,7 +128,7 @@ def inspect_graft(folder: Path, facts: Sequence[str], as_json: bool) -> None:
     if as_json:
         echo_json({"path": str(folder), "facts": list(facts), "units": rows})
         return
-    say(f"{folder}: {', '.join(map(repr, facts))} is held by {count(len(rows))} units\n")
+    say(f"{folder}: {amount(len(rows), 'hidden unit')} for {', '.join(map(repr, facts))}\n")
     show_pairs(
         [
             (f"layer {row['layer']}, unit {row['unit']}", f"{row['next']!r} after {row['after']!r}")

@@ -38,7 +38,7 @@ class Interrupted(ByheartError):
     "--engine",
     type=click.Choice(["auto", "eager", "graph", "compile"]),
     default="auto",
-    help="How training steps are run; graph is for GPUs.",
+    help="How to run training steps; graph is for GPUs.",
 )
 @click.option(
     "--family",
@@ -126,7 +126,7 @@ def _show_forecast(specification: Specification, expected: Forecast, as_json: bo
 
 
 def _own_families(specification: Specification) -> list[str]:
-    """Return the families whose models cannot be trained in one stack."""
+    """Return the families whose models cannot be trained together in one stack."""
     from byheart.measure.families import family_of
 
     names = dict.fromkeys(point["model"]["family"] for point in specification.points)

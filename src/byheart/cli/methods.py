@@ -9,9 +9,9 @@ from byheart.cli.output import echo_json, show_table
 
 
 @click.command()
-@click.option("--task", type=click.Choice(TASKS), help="Only constructions for this task.")
+@click.option("--task", type=click.Choice(TASKS), help="List only constructions for this task.")
 @click.option(
-    "--precision", type=click.Choice(PRECISIONS), help="Only constructions with this kind of weights."
+    "--precision", type=click.Choice(PRECISIONS), help="List only constructions with this kind of weights."
 )
 @output_options
 def command(task: str | None, precision: str | None, as_json: bool) -> None:

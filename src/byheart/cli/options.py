@@ -19,7 +19,7 @@ MOST = 10**30
 
 
 class WholeNumber(click.ParamType[int]):
-    """A whole number from `least` to `most`."""
+    """The type of an option whose value is a whole number from `least` to `most`."""
 
     name = "number"
 
@@ -55,7 +55,7 @@ data_argument = click.argument("data", metavar="DATA", type=PATH)
 model_argument = click.argument("folder", metavar="DIR", type=PATH)
 seed_option = click.option("--seed", type=WholeNumber(0), default=0)
 store_option = click.option("--store", "path", default="runs.sqlite", type=PATH)
-device_option = click.option("--device", default="auto", help="auto, cpu or cuda.")
+device_option = click.option("--device", default="auto", help="Device to train on: auto, cpu or cuda.")
 
 
 def together(*decorators: Callable[[Any], Any]) -> Callable[[Command], Command]:
@@ -76,7 +76,7 @@ def precision_option(default: str) -> Callable[[Command], Command]:
 
 
 def output_option(metavar: str, help: str, *, required: bool = False) -> Callable[[Command], Command]:
-    """The option -o for the file or folder to write. A file that the same command reads is refused."""
+    """Return the option -o, which names the file or folder to write. A file that the same command reads is refused."""
     option = click.option("-o", "--output", required=required, metavar=metavar, type=PATH, help=help)
 
     def decorate(command: Command) -> Command:
@@ -163,7 +163,7 @@ threads_option = click.option(
 
 
 def figure_option(what: str) -> Callable[[Command], Command]:
-    """The option --figure FILE. Before any work starts, it checks that figures can be drawn in the format of FILE."""
+    """Return the option --figure FILE. Before any work starts, it checks that figures can be drawn in the format of FILE."""
     return click.option(
         "--figure",
         metavar="FILE",

@@ -19,7 +19,7 @@ KINDS = {"estimate": "estimate", "theorem": "promised", "trained": "trained", "f
 @click.option("--value-bits", type=WholeNumber(1, 64), default=10, help="Bits of information per fact.")
 @click.option("--vocab", type=WholeNumber(), default=1000, help="Number of token ids.")
 @click.option("--seq-len", type=WholeNumber(), default=8, help="Number of tokens per fact.")
-@figure_option("parameters against facts, from a million to 1e12")
+@figure_option("the number of parameters against the number of facts, from 1e6 to 1e12")
 @output_options
 def command(
     facts: int, value_bits: int, vocab: int, seq_len: int, figure: Path | None, as_json: bool

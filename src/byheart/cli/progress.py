@@ -27,7 +27,7 @@ TICK_SECONDS = 1.0
 
 @contextmanager
 def watch(stream: TextIO | None = None, *, whole: str = "") -> Iterator[Progress]:
-    """Return a context manager that gives a `Progress` and shows it on standard error while the block runs.
+    """Return a context manager that gives a `Progress` to report to. While the block runs, standard error shows the progress.
 
     The text after a comma in the name of a stage may change while the stage runs.
 

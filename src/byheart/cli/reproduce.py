@@ -44,7 +44,9 @@ class StoppedEarly(ByheartError):
 @store_option
 @click.option("-o", "--output", default="reproductions", type=PATH)
 @click.option(
-    "--texts", metavar="FOLDER", help="JSONL files with the texts of the papers, or `hub` to download them."
+    "--texts",
+    metavar="FOLDER",
+    help="Folder of JSONL files with the texts of the papers, or `hub` to download them.",
 )
 @click.option("--samples", "folder", default="samples", type=PATH, help="Folder for the tokenized texts.")
 @device_option

@@ -21,7 +21,9 @@ from byheart.process.progress import in_stage
     required=True,
     help="Number K of inputs; 2^K networks are built.",
 )
-@click.option("--method", default="kajitsuka-sato-2025", help="Exact construction to use.")
+@click.option(
+    "--method", default="kajitsuka-sato-2025", help="Construction to use; it must support exact arithmetic."
+)
 @click.option("--seq-len", type=WholeNumber(1, 1 << 16), default=1, help="Number of tokens per input.")
 @seed_option
 @output_options

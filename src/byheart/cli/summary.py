@@ -50,7 +50,7 @@ def describe_check(certificate: Certificate) -> str:
 
 
 def describe_left_out(left_out: Mapping[str, int]) -> str:
-    """Return lines that say how many rows each rule left out."""
+    """Describe how many rows each rule left out."""
     return ", ".join(f"{amount(n_rows, 'row')} by {rule}" for rule, n_rows in left_out.items())
 
 

@@ -19,9 +19,9 @@ GRADES = ("built", "special case", "formula", "open")
 
 
 @click.command()
-@click.option("--state", type=click.Choice(STATES), help="Only statements in this state.")
-@click.option("--grade", type=click.Choice(GRADES), help="Only statements of this grade.")
-@click.option("--paper", metavar="NAME", help="Only statements of this paper, such as KS25.")
+@click.option("--state", type=click.Choice(STATES), help="List only statements in this state.")
+@click.option("--grade", type=click.Choice(GRADES), help="List only statements of this grade.")
+@click.option("--paper", metavar="NAME", help="List only statements of this paper, such as KS25.")
 @output_options
 def command(state: str | None, grade: str | None, paper: str | None, as_json: bool) -> None:
     """List every statement of the papers with the functions that implement it and the tests that check it.

@@ -156,7 +156,7 @@ SAID = "claimed by the model, not checked"
 
 
 class _Columns(NamedTuple):
-    """The choice of the columns that were read.
+    """Who chose the columns that were read.
 
     `named_by` is `caller` or `model`, or `usual` for the usual columns. If the model chose them, there is also a warning.
     """
@@ -166,7 +166,7 @@ class _Columns(NamedTuple):
 
 
 def _columns_in_words(path: Path, data: Dataset, given: Mapping[str, str]) -> _Columns:
-    """Return who chose the columns. If the model chose unusual columns, a warning names them, and the verdict begins with it."""
+    """Return who chose the columns. If the model chose unusual columns, a warning names them, to be printed before the verdict."""
     assert data.source is not None
     read, usual = data.source.columns(data.task), _usual_columns(path, data.source)
     if usual is None or read == usual:

@@ -126,7 +126,7 @@ def content_of_documents(documents: TokenSequences, tokenizer: Tokenizer | None 
 
 
 def default_task(labels: Sequence[Any]) -> Task:
-    """Infer the task from the labels: if the first one is a list, there is one label per token; otherwise one per sequence."""
+    """Infer the task from the first label: `seq-to-seq` if it is a list with one label per token, otherwise `next-token`."""
     return "seq-to-seq" if isinstance(labels[0], (list, tuple, np.ndarray)) else "next-token"
 
 
@@ -218,7 +218,7 @@ def _as_ids(row: Any, number: int) -> Int[np.ndarray, " seq_len"]:
 
 
 def _label_array(labels: np.ndarray | Sequence[Any]) -> np.ndarray:
-    """Convert labels to an array of a numpy type, even if they are Python objects, as in pandas."""
+    """Convert labels to a numpy array of numbers or texts, even if they come as an array of Python objects, as from pandas."""
     array = np.asarray(labels)
     is_plain = all(isinstance(label, str | int | np.generic) for label in array.reshape(-1))
     return np.array(array.tolist()) if array.dtype.kind == "O" and is_plain else array

@@ -25,8 +25,9 @@ Labels = Int[np.ndarray, " n_labels"]
 class Conflicts:
     """Pairs of labels that disagree although their contexts are equal.
 
-    For each further label of a context there is one pair: the place where the context first occurs, and the first place
-    where it has that other label. A place is (sample, position), with the position of the token that carries the label.
+    If a context has several labels, there is one pair for each label except the first: the place where the context first
+    occurs, and the first place where it has that other label. A place is (sample, position), with the position of the
+    token that carries the label.
     """
 
     samples: Int[np.ndarray, "n_conflicts 2"]
@@ -61,9 +62,9 @@ def context_ids(inputs: Sequences, task: Task, ordered: bool) -> Labels:
 
 
 def flat_tokens(inputs: Sequences) -> tuple[Int[np.ndarray, " n_tokens"], Int[np.ndarray, " n_offsets"]]:
-    """Return the token numbers of all sequences in one array, and the offsets of the sequences.
+    """Return the tokens of all sequences as numbers in one array, and the offsets of the sequences.
 
-    Equal vectors get equal numbers.
+    If tokens are vectors, they are numbered so that equal vectors get equal numbers.
     """
     if isinstance(inputs, TokenSequences):
         return inputs.ids, inputs.offsets
@@ -85,7 +86,7 @@ def label_places(inputs: Sequences, task: Task) -> tuple[Labels, Labels]:
 
 
 def find_conflicts(inputs: Sequences, labels: Labels, task: Task, contexts: Labels) -> Conflicts:
-    """Find the labels that disagree. `contexts` are the numbers that `context_ids` returns."""
+    """Find labels that disagree although their contexts are equal. `contexts` are the numbers that `context_ids` returns."""
     first_with_label = np.sort(representatives(pair_ids(contexts, labels)))
     first = representatives(contexts)[contexts[first_with_label]]
     other = first != first_with_label

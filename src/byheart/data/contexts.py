@@ -214,7 +214,7 @@ def contexts_of(documents: TokenSequences) -> Contexts:
 
 
 def _dictionary_order(documents: TokenSequences) -> Int[np.ndarray, " n_documents"]:
-    """Return the dictionary order of the documents. Equal documents keep their order."""
+    """Return the indices of the documents in dictionary order. Equal documents keep their order."""
     raw = documents.ids.astype(">u8").tobytes()  # big-endian: comparing bytes compares numbers
     bounds = (documents.offsets * 8).tolist()
     keys = [raw[begin:end] for begin, end in pairwise(bounds)]

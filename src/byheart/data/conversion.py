@@ -33,7 +33,10 @@ def dataset_of(given: Any, labels: Any = None, **reading: Any) -> Dataset:
     if isinstance(given, Dataset):
         task = options.pop("task", given.task)
         if task != given.task:
-            raise UsageError(f"the data set is for the task {given.task}, not {task}.", task=task)
+            raise UsageError(
+                f"the data set is for the task {given.task}, not {task}; leave out the option task.",
+                task=task,
+            )
         if options:
             raise UsageError(
                 "these options apply while data are read, and a Dataset has been read already: "

@@ -561,7 +561,7 @@ class Dataset(Content):
         return replace(settled, left_out={**check.left_out, **settled.left_out})
 
     def _row_mask(self, samples: Int[np.ndarray, " n"], n_rows: int) -> Bool[np.ndarray, " n_rows"]:
-        """Return a mask of the rows of the source from which these samples were read."""
+        """Return a mask over the rows of the source. It is True for the rows from which these samples were read."""
         mask = np.zeros(n_rows, dtype=bool)
         mask[(samples if self.rows is None else self.rows[samples] - 1)] = True
         return mask

@@ -24,7 +24,7 @@ MOSTLY_PADDING = 8
 """The memory of a padded table is limited only if the table is more than this many times as large as its tokens."""
 
 LONGEST = 2**14
-"""The number of tokens that a row may have if `max_tokens` is not given."""
+"""The largest number of tokens that a row may have if `max_tokens` is not given."""
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "empty_labels": get_args(EmptyLabels),
@@ -174,7 +174,7 @@ class RowCheck:
         self.add(
             "max_tokens",
             tuple(remedies) or (str(most),),
-            f"more than {most:,} tokens, up to {longest:,}",
+            f"more than {most:,} tokens (the longest row has {longest:,})",
             long,
             error,
         )

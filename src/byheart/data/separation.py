@@ -1,5 +1,6 @@
 """Token-wise (r, δ)-separatedness (KS25 Assumptions 4.1 and A.1), computed exactly from the data.
 
+Tokens are (r, δ)-separated if no token has a norm above r and distinct tokens are at least δ apart.
 Every float is a whole number times a power of two, so squared norms and distances are rational numbers that can be
 computed exactly. A k-d tree in floating point finds the pairs that could be closest, with a tolerance that covers every
 rounding error. Those pairs are then compared in exact arithmetic.
@@ -120,7 +121,7 @@ def _closest_squared(points: Points) -> Fraction:
 
 
 def _nearest_distances(scaled: Points) -> Float[np.ndarray, " n_points"]:
-    """For each point, return the distance to the nearest other point, or infinity if this cannot be the smallest distance."""
+    """For each point, return the distance to the nearest other point, or infinity if some other pair is certainly closer."""
     from scipy.spatial import cKDTree
 
     bound = math.inf

@@ -14,10 +14,9 @@ from byheart.errors import MalformedFile
 from byheart.records.json_file import parse_json, show_value
 
 USED = ("version", "added_tokens", "normalizer", "pre_tokenizer", "decoder", "model")
-"""The parts that are used.
+"""The parts of the file that are used.
 
-Padding and truncation are left out, because they add or drop tokens silently, and so are special tokens
-(post_processor).
+Padding, truncation and special tokens (post_processor) are left out, because they add or drop tokens silently.
 """
 
 MOST_TOKENS = 2**24

@@ -50,10 +50,10 @@ _ROOM = 2**30  # address space that the interpreter and the package need for the
 
 
 class RefusedText(Exception):
-    """The package refused a text. `row` is the number of the text."""
+    """The package refused a text. `row` is the index of the text in the request."""
 
     def __init__(self, reason: str, row: int) -> None:
-        """Store the message of the package and the number of the text."""
+        """Store the message of the package and the index of the text."""
         super().__init__(reason)
         self.row = row
 

@@ -134,7 +134,7 @@ class _TableTokenizer(Tokenizer):
 
 @dataclass(frozen=True)
 class CharTokenizer(_TableTokenizer):
-    """One token per character (Unicode code point)."""
+    """A tokenizer with one token per character (Unicode code point)."""
 
     name: ClassVar[str] = "char"
 

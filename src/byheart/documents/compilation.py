@@ -19,7 +19,7 @@ from byheart.process.progress import Progress, in_stage, part_of
 from byheart.storage.target import check_target
 
 _READING, _BUILT = 0.14, 0.97
-"""The shares of the total time after which the file is read, and after which the model is compiled and checked.
+"""Reading the file takes up to the first share of the total time, and compiling and checking the model up to the second.
 
 The rest of the time goes to bounds and saving.
 """

@@ -12,7 +12,7 @@ from typing import IO
 from byheart.errors import UsageError
 
 MODEL, WEIGHTS = "model.json", "model.safetensors"
-"""A folder that contains one of these files is a model folder."""
+"""A folder that contains both of these files is a model folder."""
 
 
 def check_file_target(path: Path) -> None:

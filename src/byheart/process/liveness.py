@@ -63,7 +63,7 @@ def _descendants(pid: int) -> list[int]:
 
 
 def end_with_parent(parent: int) -> None:
-    """End this process, whatever it is doing, soon after its parent process has ended."""
+    """End this process soon after its parent process has ended, even in the middle of a task."""
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -27,7 +27,7 @@ def memory_limit(given: str | None = None) -> int:
     found = re.fullmatch(r"(\d{1,15})\s*([KMGT]?)(?:i?B)?", given, re.IGNORECASE)
     if found is None or int(found[1]) == 0:
         raise UsageError(
-            f"{VARIABLE} is {given!r}; give a number of bytes, or one such as 512M or 16G.", value=given
+            f"{VARIABLE} is {given!r}; give a number of bytes, or a size such as 512M or 16G.", value=given
         )
     return int(found[1]) * _UNITS[found[2].upper()]
 

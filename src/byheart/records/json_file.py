@@ -1,5 +1,5 @@
-"""Read JSON files, which may come from anyone. To protect memory, size, depth and number of containers are checked before
-parsing.
+"""Read JSON files, which may come from anyone. To protect memory, the size and the number of containers are checked before
+parsing. The depth is checked after it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The values of options that users can choose from, each list defined only here.
+"""The values of options that users can choose from. Each list of values is defined only here.
 
 This module imports nothing, so that `byheart --help` is fast.
 
