@@ -13,7 +13,7 @@ from byheart.cli.output import count, echo_json, ratio, say, show_table
 MOST_ROWS = 60
 
 
-# which records
+# options that choose the records to use
 store_options = together(
     store_option,
     click.option(

@@ -86,7 +86,7 @@ def content_of_columns(
         raise DataError("the data set has no samples, so there is nothing to memorise.")
     task = task or default_task(labels)
     if isinstance(inputs[0], int | float | np.number) and not isinstance(inputs[0], bool):
-        # as when read from a file
+        # numbers become texts, as when they are read from a file
         inputs = [str(one) if isinstance(one, int | float | np.number) else one for one in inputs]
     used: Tokenizer | None
     sequences: Sequences

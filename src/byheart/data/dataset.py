@@ -310,7 +310,7 @@ class Dataset(Content):
         tokens = inputs[sample] if isinstance(inputs, TokenSequences) else inputs.token_ids[sample]
         return Multiset.of(tokens.tolist())
 
-    # Making others
+    # Making other data sets
 
     def with_labels(
         self, labels: Int[np.ndarray, " n_labels"], label_names: Sequence[str] | None = None

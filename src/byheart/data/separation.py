@@ -26,9 +26,11 @@ Pairs = Float[np.ndarray, "n_pairs dim"]
 # `dim` rounded squares, updated once per level of the tree, so its relative error is below (dim +
 # 200)·2^-53, which is less than 1e-9 for dim < 10^6.
 _SLACK = 1e-9
-_TOP = 500  # coordinates are scaled so that the largest is near 2^500: its square is far from overflow ...
-_FLOOR = 2.0**-480  # ... and differences above this one have squares far from underflow
-_FLUSH = 2.0**-520  # ... and values below this one can be taken as zero compared with such a difference
+_TOP = 500  # coordinates are scaled so that the largest is near 2^500, and its square does not overflow
+_FLOOR = 2.0**-480  # the square of a difference above this does not underflow
+_FLUSH = (
+    2.0**-520
+)  # scaled values below this are set to zero: they are negligible beside a difference of _FLOOR
 _SAMPLE = 20_000  # the closest pair among this many random tokens limits the search among all tokens
 
 

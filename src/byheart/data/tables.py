@@ -178,7 +178,7 @@ def read_parquet(
                 cells = batch.column(name)
                 if hasattr(
                     cells, "dictionary_decode"
-                ):  # each distinct value once, and for each row the index of its value
+                ):  # the column stores each distinct value once, and an index for each row
                     cells = cells.dictionary_decode()
                 n_bytes += cells.nbytes
                 _require_usual_growth(path, n_bytes, n_file)

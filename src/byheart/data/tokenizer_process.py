@@ -42,7 +42,7 @@ for line in sys.stdin:
             for ids in asked["rows"]:
                 found.append(tokenizer.decode(ids, skip_special_tokens=asked["skip_special"]))
         answer = {"found": found}
-    except BaseException as error:  # its errors are Exception, its panics only BaseException
+    except BaseException as error:  # an error of the package is an Exception, but a panic is only a BaseException
         answer = {"refused": str(error), "row": len(found)}
     print(json.dumps(answer), flush=True)
 """
