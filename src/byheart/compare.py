@@ -39,8 +39,8 @@ State = Literal["memorised", "refused", "wrong"]
 class Formula:
     """The number of parameters that a paper states for a construction on these data.
 
-    If `is_order` is set, it is the expression inside O(.), without its constant. It then says how the size grows, not
-    how large it is.
+    If `is_order` is set, `parameters` is the value of the expression inside O(.), without its constant. It then says how
+    the size grows, not how large it is.
     """
 
     source: str
@@ -126,7 +126,7 @@ def compare(
 
     data: a `Dataset`, or anything that `compile` accepts.
     methods: names of constructions; by default, all of them.
-    precision: the precision of every construction; by default, each construction has the first precision that it offers.
+    precision: the precision of every construction; by default, the first one that each construction offers.
     most_parameters: a construction that would have more parameters (including zeros) is not built.
     """
     data = dataset_of(data)

@@ -182,8 +182,8 @@ class WordTokenizer(_TableTokenizer):
 
 @dataclass(frozen=True)
 class IdTokenizer(_TableTokenizer):
-    """A tokenizer for token ids with large gaps between them. Texts are ids as decimal numbers; the tokens are the distinct ids in
-    ascending order.
+    """A tokenizer for token ids with large gaps between them. A text lists ids as decimal numbers, separated by spaces. The
+    vocabulary holds the distinct ids in ascending order.
     """
 
     name: ClassVar[str] = "ids"
