@@ -116,7 +116,7 @@ def _show_forecast(specification: Specification, expected: Forecast, as_json: bo
         ("runs", f"{count(expected.n_runs)}, of which {count(expected.n_stored)} are stored"),
         ("stacks", f"{count(expected.n_stacks)} (groups of {members})"),
         ("memory", f"{_gib(expected.largest_stack_bytes)} for the largest stack; {_gib(expected.available_bytes)} available"),
-        ("time", f"{duration(expected.seconds)} at most on {expected.device}, less if models reach the target early"),
+        ("time", f"at most {duration(expected.seconds)} on {expected.device}; less if models reach the target early"),
     ]  # fmt: skip
     if expected.n_search_runs is not None:
         pairs.append(("search", f"at most {count(expected.n_search_runs)} runs"))

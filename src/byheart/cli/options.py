@@ -53,8 +53,10 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"
 
 data_argument = click.argument("data", metavar="DATA", type=PATH)
 model_argument = click.argument("folder", metavar="DIR", type=PATH)
-seed_option = click.option("--seed", type=WholeNumber(0), default=0)
-store_option = click.option("--store", "path", default="runs.sqlite", type=PATH)
+seed_option = click.option("--seed", type=WholeNumber(0), default=0, help="Seed of all random choices.")
+store_option = click.option(
+    "--store", "path", default="runs.sqlite", type=PATH, help="File in which runs are stored."
+)
 device_option = click.option("--device", default="auto", help="Device to train on: auto, cpu or cuda.")
 
 

@@ -42,7 +42,7 @@ class StoppedEarly(ByheartError):
     help="smoke takes less than a minute, with synthetic texts; laptop takes minutes; paper trains the full grid, on a GPU.",
 )
 @store_option
-@click.option("-o", "--output", default="reproductions", type=PATH)
+@click.option("-o", "--output", default="reproductions", type=PATH, help="Folder to write.")
 @click.option(
     "--texts",
     metavar="FOLDER",

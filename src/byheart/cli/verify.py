@@ -44,7 +44,9 @@ if TYPE_CHECKING:
     help="Which label to check if equal inputs have different labels (default: all, so that some are wrong).",
 )
 @row_options
-@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu")
+@click.option(
+    "--device", type=click.Choice(["cpu", "cuda"]), default="cpu", help="Device to run the model on."
+)
 @click.option(
     "--rule",
     type=click.Choice(["contexts", "total-gap"]),
