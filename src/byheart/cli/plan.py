@@ -55,8 +55,9 @@ def command(
             for row in rows
         ]
     show_table(("", "bits/stored bit", "weights", "parameters"), lines, numbers=(1, 3), first_width=34)
-    say("\n  estimate: what byheart would probably build; promised: what a theorem guarantees;")
-    say("  trained: what was measured; worst case: what some facts of this shape need.")
+    say("\n  estimate: what byheart would probably build;")
+    say("  promised: what a theorem guarantees; trained: what was measured;")
+    say("  worst case: what some facts of this shape need.")
     share = float(STATIC_FUNCTION_BITS_PER_STORED_BIT)
     say(f"  A static function outside a network holds {share} bits for each stored bit.\n")
     show_pairs([(row.name, row.note) for row in found.rows if row.note and row.kind == "trained"])
