@@ -65,7 +65,7 @@ def draw_stream(found: Stream) -> Figure:
         axes.text(left + width / 2, 3.0, name, ha="center", va="center", fontsize=8, color=INK)
     axes.add_patch(Rectangle((55, 19.4), 7, TOP - 19.4, facecolor="white", alpha=0.55, lw=0))
     _layer(axes, 8.6, "gather", "heads copy the codes of the last tokens", 46)
-    _layer(axes, 13.2, "match", f"one unit per context, {found.contexts:,} of them", 46)
+    _layer(axes, 13.2, "match", f"units find {found.contexts:,} contexts", 46)
     _layer(axes, 17.8, "clear", "pins and copies become exactly 0", 46)
     _layer(axes, 23.5, "host", "its weights; zeros for new columns", 20, 24)
     _layer(axes, 28.5, "host", "", 20, 24)
