@@ -21,7 +21,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Law:
-    """A law y = Σ coefficient · basis(x), fitted by least squares. If `is_log`, it is fitted to logarithms."""
+    """A law y = Σ coefficient · basis(x), fitted by least squares. If `is_log`, it is fitted to the logarithms of x and y."""
 
     name: str
     formula: str
@@ -135,7 +135,8 @@ def fit(
     xs, ys = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if xs.shape != ys.shape or xs.ndim != 1:
         raise UsageError(
-            f"a fit needs as many x as y; got shapes {xs.shape} and {ys.shape}.", shapes=(xs.shape, ys.shape)
+            f"a fit needs x and y of the same length; got shapes {xs.shape} and {ys.shape}.",
+            shapes=(xs.shape, ys.shape),
         )
     finite = np.isfinite(xs) & np.isfinite(ys)
     order = np.argsort(xs[finite], kind="stable")
@@ -146,12 +147,12 @@ def fit(
     n_distinct = np.unique(xs).size
     if n_distinct < len(chosen.parameters):
         raise UsageError(
-            f"the law {law} has {len(chosen.parameters)} parameters and needs as many distinct x;"
+            f"the law {law} has {len(chosen.parameters)} parameters and needs at least as many distinct values of x;"
             f" the cut-off `{rule.name}` leaves {n_distinct}.",
             law=law,
         )
     if chosen.is_log and ((xs <= 0).any() or (ys <= 0).any()):
-        raise UsageError(f"the law {law} is fitted in logarithms and needs positive x and y.", law=law)
+        raise UsageError(f"the law {law} is fitted to logarithms and needs positive x and y.", law=law)
     coefficients = _least_squares(chosen, xs, ys)
     ends = _intervals(chosen, coefficients, xs, ys)
     return Fit(

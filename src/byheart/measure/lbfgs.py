@@ -3,8 +3,8 @@
 Each round evaluates all models once, each at its own trial point. If a model's trial point is accepted, the model gets a new
 direction in the same round, while other models continue their line searches. So no model waits for another.
 
-The algorithms are 3.5, 3.6 and 7.4 of Nocedal & Wright, Numerical Optimization. Every quantity has one entry per model, and `where`
-selects between branches.
+The algorithms are 3.5, 3.6 and 7.4 of Nocedal & Wright, Numerical Optimization. Every quantity has one entry per model, and
+`torch.where` chooses between cases for each model.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 
 ARMIJO, CURVATURE = 1e-4, 0.9
 MOST_TRIALS = 20
-GROWTH = 2.5  # of the step while no minimum is bracketed
+GROWTH = 2.5  # the factor by which the step grows while no minimum is bracketed
 MARGIN = 0.1  # a trial stays this share of the bracket away from its ends
 
 # flat -> (losses (n_models,), gradients (n_models, n_flat))
@@ -28,7 +28,7 @@ def _dot(a: Tensor, b: Tensor) -> Tensor:
 
 
 class StackedLBFGS:
-    """The state of one optimiser per model."""
+    """An L-BFGS optimiser for every model of a stack. Each model has its own state."""
 
     def __init__(self, flat: Tensor, objective: Objective, history: int) -> None:
         """Evaluate the starting point, which does not count as a round."""
@@ -172,7 +172,7 @@ class StackedLBFGS:
         self.active[list(models)] = False
 
     def take(self, flat: Tensor, models: Tensor) -> None:
-        """Keep only `models`, whose weights are now `flat`."""
+        """Keep only the state of `models`. Their weights are given in `flat`."""
         self.flat = flat
         for name, value in vars(self).items():
             if isinstance(value, Tensor) and name != "flat":

@@ -61,7 +61,7 @@ class Adam:
         self.rate[list(models)] = 0
 
     def take(self, flat: Tensor, models: Tensor, mask: Tensor | None) -> None:
-        """Keep only `models`, whose weights are now `flat`."""
+        """Keep only the state of `models`. Their weights are given in `flat`."""
         self.flat, self.mask = flat, mask
         for name in ("first", "second", "rate", "warmup", "n_steps", "decay"):
             setattr(self, name, getattr(self, name)[models].clone())

@@ -265,7 +265,7 @@ def complete_description(data: Description, seed: int, folder: Path) -> dict[str
         raise UsageError(f"no kind of data `{kind}`; choose from: {', '.join(SOURCES)}.", kind=kind)
     if kind == "prepared":
         raise UsageError(
-            "only `byheart reproduce` can use data of kind prepared; name a file of texts instead."
+            "only `byheart reproduce` can use data of kind prepared; use kind documents or sentences instead."
         )
     source = SOURCES[kind]
     full = dict(source.fields) | {"seed": seed} | dict(data)

@@ -138,7 +138,7 @@ def read_specification(path: str | Path) -> Specification:
     """Read and check a specification file. Relative paths in it are relative to its folder."""
     path = Path(path)
     if not path.exists():
-        raise UsageError(f"there is no specification {path}.", path=str(path))
+        raise UsageError(f"there is no specification file {path}.", path=str(path))
     try:
         table = tomllib.loads(read_bytes(path, refuse=_refuse).decode("utf-8"))
     except RecursionError:

@@ -1,4 +1,4 @@
-"""Group runs into stacks. This depends on which runs can train together, which ones should, and how many fit into memory."""
+"""Group runs into stacks. The runs of a stack can train together, have similar sizes, and fit into memory."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Stepper(Protocol):
 
     @property
     def is_fixed(self) -> bool:
-        """Whether steps are captured or compiled. If so, this must be repeated whenever the stack changes."""
+        """Whether steps are captured or compiled. If so, they are captured or compiled again whenever the stack changes."""
 
     def run(self, steps: int) -> None:
         """Make `steps` steps."""

@@ -59,7 +59,7 @@ def read_row(row: Sequence[Any]) -> Record:
 
 
 def read_curve(packed: bytes, where: str = "a stored curve") -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Unpack a curve of `records.pack_curve`."""
+    """Unpack a curve that `records.pack_curve` packed."""
     try:
         arrays = read_npz(Path(where), content=io.BytesIO(packed))
         steps = arrays.pop("steps")

@@ -84,7 +84,8 @@ def train(
     plan = trainings[0]
     if plan.batch and stack.targets.labels is None:
         raise UsageError(
-            "drawn batches need one answer per distinct input and equally frequent inputs; set batch = 0.",
+            "random batches need data in which every input has one answer and all inputs are equally frequent; "
+            "set batch = 0.",
             batch=plan.batch,
         )
     before = torch.get_num_threads()

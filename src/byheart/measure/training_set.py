@@ -22,8 +22,8 @@ Loss = Literal["cross-entropy", "squared"]
 class TrainingSet:
     """Distinct inputs and their weighted targets.
 
-    `inputs` holds token ids (n_rows, seq_len), padded on the right where `lengths` is shorter, or vectors
-    (n_rows, seq_len, dim). A target t means that row `rows[t]` should answer `classes[t]`, with weight `weights[t]`.
+    `inputs` holds token ids (n_rows, seq_len), padded on the right from `lengths` on, or vectors (n_rows, seq_len, dim).
+    Target t says that the answer of row `rows[t]` should be `classes[t]`, with weight `weights[t]`.
     For squared error, `values[row]` is the number to predict instead. `read` names the token whose output is the
     answer.
     """

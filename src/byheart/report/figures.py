@@ -29,7 +29,7 @@ def new_figure(path: Path, size: tuple[float, float], **settings: Any) -> Any:
     """Make a figure to save at `path`. Raise `UsageError` for an unknown suffix, and `MissingExtra` without matplotlib."""
     if path.suffix not in SUFFIXES:
         raise UsageError(
-            f"{path}: the file of a figure must end in one of {', '.join(SUFFIXES)}.", path=str(path)
+            f"{path}: the name of a figure's file must end in one of {', '.join(SUFFIXES)}.", path=str(path)
         )
     # pyplot is not used, because importing it takes as long as everything else
     return import_extra("matplotlib.figure", "figures", "Drawing a figure").Figure(figsize=size, **settings)

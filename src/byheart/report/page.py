@@ -49,7 +49,7 @@ def read_results(folder: Path) -> list[FigureRecord]:
 
 
 def read_passes(folder: Path) -> list[Pass]:
-    """Return how long training took, if this is recorded beside the figures."""
+    """Return the training sessions that are recorded in the folder of the figures, if any."""
     return read(folder / FILE)
 
 

@@ -203,7 +203,7 @@ def _document(record: FigureRecord) -> dict[str, Any]:
 
 
 def to_json(record: FigureRecord) -> str:
-    """Return the record as JSON, with each list of plain values on one line. Numbers that JSON lacks become null."""
+    """Return the record as JSON, with each list of plain values on one line. Numbers that JSON cannot express become null."""
     return _text(_document(record), "") + "\n"
 
 
@@ -270,7 +270,7 @@ def read_record(path: Path) -> FigureRecord:
 
 
 def _with_nan(value: Any) -> Any:
-    """Replace null by NaN in panels that were read from JSON. In panels, every null was written for a number that JSON lacks."""
+    """Replace null by NaN in panels that were read from JSON. In panels, null stands for a number that JSON cannot express."""
     if isinstance(value, dict):
         return {name: _with_nan(item) for name, item in value.items()}
     if isinstance(value, list):

@@ -35,7 +35,7 @@ class StoredCapacity:
 
 @lru_cache
 def stored_tables(file: str = "published.json") -> dict[str, Any]:
-    """Return the tables of a file beside this one."""
+    """Return the tables of a JSON file in the folder of this module."""
     return dict(json.loads(Path(__file__).with_name(file).read_text(encoding="utf-8")))
 
 

@@ -182,12 +182,13 @@ def _memory(network: Network, fields: Fields) -> Memoriser:
         if len(tokenizer.vocabulary) > n_known:
             raise corrupt(
                 fields.where,
-                f"the tokenizer has {len(tokenizer.vocabulary):,} tokens; the network embeds {n_known:,}",
+                f"the tokenizer has {len(tokenizer.vocabulary):,} tokens, but the network embeds only {n_known:,}",
             )
     network.require_words(tokenizer, labels)
     if isinstance(network, AnswersWithLogits) and network.n_outputs > len(labels):
         raise corrupt(
-            fields.where, f"there are {len(labels):,} labels; the network has {network.n_outputs:,} logits"
+            fields.where,
+            f"there are only {len(labels):,} labels, but the network has {network.n_outputs:,} logits",
         )
     return Memoriser(network, task, labels, tokenizer, fields.boolean("ordered"), _label_type(fields, labels))
 
@@ -278,14 +279,16 @@ def _sparse(spec: NetworkSpec, header: Mapping[str, StoredTensor], path: Path) -
     n_rows, n_wanted = header["row_counts"].shape[0], spec.n_rows
     if n_rows != n_wanted:
         raise corrupt(
-            path, f"row_counts describes {n_rows:,} matrix rows; the architecture in {MODEL} has {n_wanted:,}"
+            path,
+            f"row_counts describes {n_rows:,} matrix rows, but the architecture in {MODEL} has {n_wanted:,}",
         )
     shapes = [(shape[0], shape[1]) for _, shape in spec.shapes()]  # tensors of exact weights are matrices
     n_entries, widest = header["columns"].shape[0], max(columns for _, columns in shapes)
     # columns without an entry take no bytes in the file, but memory when the network runs
     if widest > max(FEW_COLUMNS, n_entries):
         raise corrupt(
-            path, f"the architecture in {MODEL} has {widest:,} columns; only {n_entries:,} entries are stored"
+            path,
+            f"the architecture in {MODEL} has {widest:,} columns, too many for only {n_entries:,} stored entries",
         )
     tensors = {name: read_tensor(path, stored) for name, stored in header.items()}
     return decode_sparse(tensors, shapes, path)
@@ -323,7 +326,7 @@ def _stored(spec: TransformerSpec, header: Mapping[str, StoredTensor], path: Pat
 def _require_count(header: Mapping[str, StoredTensor], n_wanted: int, path: Path) -> None:
     if len(header) != n_wanted:
         raise corrupt(
-            path, f"the file holds {len(header):,} tensors; the architecture in {MODEL} has {n_wanted:,}"
+            path, f"the file holds {len(header):,} tensors, but the architecture in {MODEL} has {n_wanted:,}"
         )
 
 

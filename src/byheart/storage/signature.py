@@ -149,7 +149,7 @@ def read_signature(folder: Path) -> Signature:
 
 
 def _is_made_by(key: bytes, signature: bytes, content: bytes) -> bool:
-    """Return whether this is a signature of the content by this key. No other function decides this."""
+    """Return whether this is a signature of the content by this key. Every check of a signature uses this function."""
     ed25519 = import_extra("cryptography.hazmat.primitives.asymmetric.ed25519", "sign", PURPOSE)
     invalid = import_extra("cryptography.exceptions", "sign", PURPOSE).InvalidSignature
     try:

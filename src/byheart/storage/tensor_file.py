@@ -142,7 +142,7 @@ def _check_no_holes(tensors: Mapping[str, StoredTensor], first: int, n_file: int
             raise corrupt(path, f"tensor {name} starts {where}")
         end += tensor.n_bytes
     if end != n_file:
-        raise corrupt(path, f"the file has {n_file:,} bytes; its last tensor ends at {end:,}")
+        raise corrupt(path, f"the file has {n_file:,} bytes, but its last tensor ends at {end:,}")
 
 
 def read_tensor(path: Path, stored: StoredTensor) -> np.ndarray:

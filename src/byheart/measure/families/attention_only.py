@@ -129,7 +129,7 @@ class AttentionOnlyFamily(Family):
         ragged = any((p.lengths != p.seq_len).any() for p in inputs.training_sets)
         is_pairs = tokens.shape[2] == 2 and not ragged
         if form == "table" and not is_pairs:
-            raise ValueError("computing by a table of pairs needs sequences of two tokens")
+            raise ValueError("the option form = table needs sequences of exactly two tokens; use form = auto")
         if (
             not is_pairs
             or form == "direct"

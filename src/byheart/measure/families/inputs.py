@@ -40,7 +40,7 @@ def per_model(models: Sequence[ModelConfig], size: str, inputs: Inputs) -> Tenso
 
 
 def take_rows(table: Tensor, rows: Tensor | None) -> Tensor:
-    """Return the drawn rows of `table` (n_models, n_rows, ...), or all rows."""
+    """Return the rows of `table` (n_models, n_rows, ...) whose numbers are in `rows`. If `rows` is None, return all rows."""
     if rows is None:
         return table
     index = rows.view(*rows.shape, *(1 for _ in table.shape[2:])).expand(*rows.shape, *table.shape[2:])

@@ -78,7 +78,8 @@ class OwnModuleFamily(Family):
             ) from error
         if not isinstance(module, nn.Module) or not any(each.requires_grad for each in module.parameters()):
             raise UsageError(
-                f"{self.name} must return a torch.nn.Module with parameters to train.", family=self.name
+                f"{self.name} must return a torch.nn.Module with at least one trainable parameter.",
+                family=self.name,
             )
         return module
 

@@ -208,7 +208,7 @@ def _counts(record: fig.FigureRecord) -> tuple[int, int]:
             return met, stored
         case other:
             raise MalformedFile(
-                f"the record of {record.figure}: `{AGREEMENT}` is {other!r}; it must be two counts.",
+                f"the record of {record.figure}: `{AGREEMENT}` is {other!r}; it must be a list of two counts.",
                 figure=record.figure,
             )
 

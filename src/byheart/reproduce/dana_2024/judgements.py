@@ -23,7 +23,7 @@ EVIDENCE = 2.0  # a law with an AICc lower by more than this is preferred
 
 @dataclass(frozen=True)
 class Judgement:
-    """Whether one claim holds, what was found, and the fits that the judgement is based on."""
+    """The judgement of one claim: whether it holds, what was found, and the fits that decide it."""
 
     claim: str
     holds: bool | None

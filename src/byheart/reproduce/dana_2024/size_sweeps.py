@@ -31,8 +31,8 @@ from byheart.theorems import realises
 
 @dataclass(frozen=True)
 class SizeSweep:
-    """One figure: models with fixed `sizes` except for the size called `x`, and the rule that decides whether the curve supports
-    the claim.
+    """A figure in which one size of the model, named `x`, varies, and the other `sizes` are fixed. `judge` is the rule that decides
+    whether the curve supports the claim.
     """
 
     name: str

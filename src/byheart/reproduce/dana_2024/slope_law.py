@@ -1,5 +1,5 @@
-"""DPC24 Figure 2b: the slope of accuracy per head as a function of d = d_h. The paper finds a cubic law; we also show where it
-ends.
+"""DPC24 Figure 2b: the slope of accuracy per head as a function of d = d_h. The paper finds a cubic law; we also show where this
+law no longer holds.
 """
 
 from __future__ import annotations
