@@ -1,4 +1,4 @@
-"""Random numbers that depend only on (seed, step, position).
+"""Draw random numbers that depend only on (seed, step, position).
 
 A model therefore draws the same batches whether it trains alone or in a stack, on a CPU or on a GPU. Such numbers can also be drawn
 in a CUDA graph, where one stateful generator per model would be impossible.

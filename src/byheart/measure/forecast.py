@@ -43,7 +43,7 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of the runs that are not in a store. `untimed` counts runs that are too large to time on this machine."""
+    """The cost of the runs that are not in a store. `n_untimed` counts runs that are too large to time on this machine."""
 
     n_runs: int
     n_stored: int

@@ -29,8 +29,8 @@ def _product(left: Tensor, right: Tensor) -> Tensor:
 
 
 def in_pieces(left: Tensor, right: Tensor) -> Tensor:
-    """Compute a product as a sum over pieces of the inner dimension. Pieces of equal size are one batched product; the remainder is
-    another.
+    """Compute a product as a sum over pieces of the inner dimension. The pieces of equal size are multiplied in one batched
+    product, and the remainder in another.
     """
     n_pieces = left.shape[2] // PIECE
     whole = n_pieces * PIECE

@@ -1,5 +1,5 @@
-"""Adam and AdamW for all models of a stack, whose weights are one flat array. Each model has its own learning rate, warm-up and
-weight decay.
+"""Train all models of a stack with Adam or AdamW. Their weights are one flat array, and each model has its own learning rate,
+warm-up and weight decay.
 """
 
 from __future__ import annotations

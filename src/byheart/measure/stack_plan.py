@@ -70,7 +70,7 @@ def pack(
 
 
 def stack_of(runs: Sequence[Run], device: torch.device) -> Stack:
-    """Stack the runs, each with its own training set and seed, in their number type."""
+    """Return a stack of the runs, each with its own training set and seed, in the number type of their training."""
     return make_stack(
         [run.model for run in runs],
         [training_set_of(run.data) for run in runs],

@@ -80,7 +80,7 @@ SEEDS = (0, 1, 2, 3, 4)
 
 @dataclass(frozen=True)
 class Prepared:
-    """Statistics from the preparation of one collection, for the record."""
+    """Statistics about the preparation of one collection."""
 
     collection: str
     n_texts: int

@@ -58,7 +58,7 @@ def save_folder(
 
     A model folder that exists there is replaced; a file or a folder with other content is refused.
 
-    The same arguments give the same bytes. `record` says how the model was made; it may hold only types of JSON.
+    The same arguments give the same bytes. `record` says how the model was made; it may contain only JSON types.
     """
     network = memoriser.network
     family = FAMILIES[network.spec.family]

@@ -128,7 +128,7 @@ def require_signed(path: str | Path, key: str | Path) -> Signature:
 
 
 def read_signature(folder: Path) -> Signature:
-    """Read signature.json, which anyone could have written."""
+    """Read signature.json and check its fields, because anyone could have written it."""
     where = folder / SIGNATURE
     document = Fields(read_json(where), where)
     schema = document.integer("schema", 1)

@@ -293,7 +293,7 @@ class OriginData:
 
 @dataclass(frozen=True)
 class Origin:
-    """How a network was made: its method, its theorem, and what was found when it was built. Each may be missing."""
+    """How a network was made: its method, its theorem, and what was found when it was built. Each of these may be missing."""
 
     method: str | None = None
     theorem: str | None = None

@@ -78,19 +78,19 @@ def verify(
     allowed_gap: float = ALLOWED_GAP,
     progress: Progress | None = None,
 ) -> Certificate:
-    """Run `memoriser` on every sample of `dataset` and compare its answers with the labels, by name.
+    """Run `memoriser` on every sample of `dataset` and compare the names of its answers with the names of the labels.
 
     dataset: a dataset in pieces is checked piece by piece, so that only one piece is in memory at a time.
     backend: by default `exact` for exact networks (no rounding anywhere) and `module` for float networks.
     device: the device on which PyTorch runs float networks.
     n_rechecked: the number of samples that the family's second evaluator checks again. It shares no code with
-        the first one. The samples are drawn with a fixed seed. A disagreement is a problem of the certificate.
+        the first one. The samples are drawn with a fixed seed. Each disagreement is listed as a problem.
     sample: check only this many samples, drawn with a fixed seed. The certificate says so and covers no other sample.
     rule, allowed_gap: with `total-gap` the certificate also says whether distributions are fitted, see `check_distributions`.
         They are never taken from the model.
     origin: how the model was made, and the data on which its assumptions were checked. The certificate repeats this
         without checking it.
-    expected_digests: `dataset`, `weights` and `model` from an earlier certificate. A difference is a problem.
+    expected_digests: `dataset`, `weights` and `model` from an earlier certificate. Each difference is listed as a problem.
 
     A model that does not hold gets a certificate that says so; no exception is raised. `UsageError` is raised only if the
     comparison makes no sense: a different task or a different kind of tokenizer.

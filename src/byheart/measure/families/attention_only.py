@@ -1,6 +1,6 @@
 """The attention-only Transformer of DPC24, as in its equations (1)-(2) or as in its code, with or without an MLP.
 
-Notation: e = embedding of a token, pos = its position, res = the residual stream, U = unembedding, h a head.
+Notation: e = embedding of a token, pos = its position, res = the residual stream, U = unembedding, h = a head.
 
 as-written       res = e + pos in R^d;  T = U (res + Σ_h O_h V_h Σ_s softmax_s(resᵀ Q_hᵀ K_h res_s / √d_h) res_s).
 as-coded         res = e, and the position is a vector of R^{d_h}. Every head is d_h x d_h and sees z = C e + pos. The

@@ -88,8 +88,8 @@ class UniformAttentionFamily(Family):
     ) -> dict[str, Tensor]:
         """Draw the initial weights.
 
-        By default, embeddings are standard normal, and maps and biases are uniform on ±1/√fan_in. The other choice is the
-        BERT-style initialisation.
+        By default, embeddings are standard normal, and maps and biases are uniform on ±1/√fan_in. With the option `normal-0.02`,
+        weights and tables are drawn from N(0, 0.02²), and biases are zero.
         """
         shapes = self.shapes(model, training_set)
         if "initialisation" in model.options:
