@@ -208,14 +208,14 @@ def test_predict_wants_either_texts_or_data(
 
 def test_a_table_is_answered_with_its_columns_kept(byheart: Byheart, folder: Path, tmp_path: Path) -> None:
     questions = tmp_path / "questions.csv"
-    questions.write_text("id,key\n7,capital of Peru\n8,capital of Atlantis\n", encoding="utf-8")
+    questions.write_text("inputs,key\n7,capital of Peru\n8,capital of Atlantis\n", encoding="utf-8")
     done = byheart("predict", folder, "--data", questions, "-o", tmp_path / "answers.csv")
     assert done.out == f"{tmp_path / 'answers.csv'}: 2 rows, 1 answered, 1 unknown\n"
     answered = (tmp_path / "answers.csv").read_text(encoding="utf-8")
-    assert answered == "id,key,answer\n7,capital of Peru,Lima\n8,capital of Atlantis,\n"
+    assert answered == "inputs,key,answer\n7,capital of Peru,Lima\n8,capital of Atlantis,\n"
     assert byheart("predict", folder, "--data", questions, "-o", tmp_path / "a.jsonl").status == 0
     assert json.loads((tmp_path / "a.jsonl").read_text().splitlines()[1]) == {
-        "id": "8",
+        "inputs": "8",
         "key": "capital of Atlantis",
         "answer": None,
     }
@@ -226,7 +226,7 @@ def test_a_table_is_answered_with_its_columns_kept(byheart: Byheart, folder: Pat
     assert (again.status, "in the column `model answer`" in again.out) == (0, True)
     wrong = byheart("predict", folder, "--data", questions, "--input", "keys", "--json")
     facts = wrong.document["facts"]
-    assert (wrong.status, facts["column"], facts["columns"]) == (2, "keys", ["id", "key"])
+    assert (wrong.status, facts["column"], facts["columns"]) == (2, "keys", ["inputs", "key"])
     assert byheart("predict", folder, "--data", questions, "-o", tmp_path / "a.xlsx").status == 2
 
 

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from byheart.errors import UsageError
 from byheart.files.whole_file import write_whole
 
@@ -56,11 +58,11 @@ def read_rows(
 def write_answers(path: Path, rows: Sequence[Row], answers: Sequence[Answer], column: str) -> None:
     """Write the rows with one more column to a CSV, TSV or JSON lines file, atomically. The suffix decides which.
 
-    If there is no answer, the cell is empty, or null in JSON. The column `inputs` is left out.
+    If there is no answer, the cell is empty, or null in JSON. Arrays, such as the inputs of an NPZ file, are left out.
     """
     kind = output_kind(path)
     told = [
-        {**{name: value for name, value in row.items() if name != "inputs"}, column: answer}
+        {**{name: value for name, value in row.items() if not isinstance(value, np.ndarray)}, column: answer}
         for row, answer in zip(rows, answers, strict=True)
     ]
     if kind == "jsonl":
