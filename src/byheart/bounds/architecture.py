@@ -1,7 +1,8 @@
 """Read a `config.json` in Hugging Face's format and count the parameters of the model exactly.
 
-The code knows the key names of that library but imports nothing from it. It counts the parameters of the published model: token
-embeddings, blocks, final normalisation and, unless it is tied, the output matrix (for BERT, the encoder with its pooler).
+The key names are those of the library transformers, which is not imported. The parameters of the published model are counted:
+token embeddings, blocks, final normalisation and, unless it is tied to the embeddings, the output matrix (for BERT, the encoder
+with its pooler).
 """
 
 from __future__ import annotations
@@ -139,7 +140,9 @@ def _gpt2(keys: ConfigKeys) -> Architecture:
 
 @dataclass(frozen=True)
 class _LlamaStyle:
-    """The ways in which a family of architectures differs from Llama: default values, biases, and the norms of one block."""
+    """The ways in which a family of architectures differs from Llama: default values, biases, and the number of norms in a
+    block.
+    """
 
     tied: bool = False
     qkv_bias: bool = False

@@ -1,7 +1,8 @@
 """Assumptions of theorems that can only be checked on the data.
 
-Checking that every k vectors are independent takes one exact determinant for each choice of k vectors. If there are more than
-`MOST_CHOICES` choices, nothing is checked, and bounds with this assumption are not shown.
+Some theorems assume that any k of the vectors are linearly independent. To check this, one exact determinant is computed for
+each choice of k vectors. If there are more than `MOST_CHOICES` choices, nothing is checked, and bounds with this assumption are
+not shown.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class DataChecks:
 
 
 ASSUMED = DataChecks()
-"""The result if there are no data: every assumption is taken for granted, and the bounds state it."""
+"""The checks if there are no data: every assumption is taken for granted, and each bound states its assumptions."""
 
 
 _UNCHECKED = "it was not checked whether vectors are independent: the data are read in pieces"

@@ -14,8 +14,9 @@ from byheart.records.json_record import JsonRecord
 
 Kind = Literal["lower", "upper", "exact"]
 Scope = Literal["these data", "some data of this shape"]
-"""What a bound is about. A size that suffices for all data of a shape also suffices for these data. A size that some data of
-the shape need, in the worst case, may be larger than these data need."""
+"""What a bound is about: one data set, or the worst case among all data sets of the same shape (the same counts and lengths). A
+size that suffices for all data of a shape also suffices for each data set of this shape. A size that some data of the shape
+need may be larger than the size that a given data set needs."""
 
 CAPACITIES = ("contexts", "facts", "samples")
 """Quantities that a model can hold. For these, a lower bound is a guarantee."""
@@ -74,7 +75,7 @@ class Estimate(JsonRecord):
 
     bits        bits that store the network, see `Size.stored_bits`
     options     the options that `compile` would choose itself, if any
-    is_planned  True if it was planned for these data, so that the network will have exactly this size; False if it is an
+    is_planned  True if the network was planned for these data, and will have exactly this size; False if the size is an
                 estimate for random data of this shape
     """
 

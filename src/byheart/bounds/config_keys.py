@@ -43,7 +43,7 @@ class ConfigKeys:
         return size
 
     def sizes(self, **names: str) -> dict[str, int]:
-        """Return the sizes for these keys. All of them must be present."""
+        """Return the value of each key, under the name of its argument. All keys must be present and their values positive."""
         self.need(*names.values())
         return {field: self.size(name) for field, name in names.items()}
 
@@ -65,7 +65,7 @@ class ConfigKeys:
         return f"a {self.family} architecture file"
 
     def refuse(self, name: str, value: object, reason: str) -> None:
-        """Raise `MalformedFile` if the key has this value, because its effect on the count is not known."""
+        """Raise `MalformedFile` if the key has this value, whose effect on the number of parameters is not known."""
         if self.config.get(name) == value:
             raise MalformedFile(f"`{name}` is {value!r}: {reason}.", key=name, value=value)
 
@@ -80,7 +80,7 @@ class ConfigKeys:
         return self.must_divide(part, self.size(part), whole, self.size(whole))
 
     def must_divide(self, part: str, part_value: int, whole: str, whole_value: int) -> int:
-        """Return whole / part. Raises `MalformedFile` if it is not an integer."""
+        """Return whole_value / part_value. Raises `MalformedFile` if the quotient is not an integer."""
         if whole_value % part_value:
             raise MalformedFile(
                 f"`{part}` = {part_value} does not divide `{whole}` = {whole_value}; one of them is wrong.",

@@ -1,7 +1,7 @@
 """Dana, Pydi & Chevaleyre (2024): what a single attention layer without feed-forward layers can store.
 
-Notation in the docstrings: N tokens in the dictionary (`n_tokens`), S `seq_len`, H `n_heads`, d `dim`, d_h
-`head_dim`, T₀ sequences.
+Notation in the docstrings: N = `n_tokens` (the size of the dictionary), S = `seq_len`, H = `n_heads`, d = `dim`, d_h =
+`head_dim`, T or T₀ = the number of sequences.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ONE_LENGTH = "all sequences have the same length"
 
 @dataclass(frozen=True)
 class AttentionOnlyShape:
-    """The sizes of the attention-only Transformer of eqs. (1)-(2)."""
+    """The sizes of an attention-only Transformer, as defined in eqs. (1)-(2) of the paper."""
 
     n_tokens: int
     seq_len: int
@@ -44,14 +44,18 @@ class AttentionOnlyShape:
     @property
     @realises("DPC24-R1")
     def parameters(self) -> int:
-        """The number of parameters, d (S + 2N + 4 d_h H): positions, embedding and unembedding, four matrices per head."""
+        """The number of parameters, dim (seq_len + 2 n_tokens + 4 head_dim n_heads).
+
+        These are the positions, the embedding and the unembedding, and four matrices per head.
+        """
         return self.dim * (self.seq_len + 2 * self.n_tokens + 4 * self.head_dim * self.n_heads)
 
     @property
     def rank(self) -> int:
-        """The largest rank of the vectors of sequences that end in L distinct tokens: H min(d, d_h) + min(d, L).
+        """The largest rank of the vectors that represent sequences: H min(d, d_h) + min(d, L).
 
-        If L is not known, min(d, L) is taken to be d.
+        H = `n_heads`, d = `dim` and d_h = `head_dim`. The sequences end in L = `n_last_tokens` distinct tokens. If L is None,
+        min(d, L) is taken to be d.
 
         Departs: the paper has H d_h + d. A head that is wider than d has rank d at most, not d_h. The skip connection sees only the
         last token. Sequences with the same last token therefore get the same vector from the skip connection, and the rank of these
@@ -62,7 +66,9 @@ class AttentionOnlyShape:
 
 
 def _parameters(n_contexts: int, n_tokens: int, seq_len: int, dim: int, n_last_tokens: int | None) -> int:
-    """Return d (S + 2N + 4 (T - min(d, L))), with heads of size 1. If the last tokens are not known, L = 1."""
+    """Return the number of parameters with heads of size 1: d (S + 2N + 4 (T - min(d, L))).
+
+    T = `n_contexts`, N = `n_tokens`, S = `seq_len`, d = `dim` and L = `n_last_tokens`, or 1 if it is None."""
     n_heads = max(n_contexts - min(dim, n_last_tokens or 1), 0)
     return AttentionOnlyShape(n_tokens, seq_len, dim, 1, n_heads).parameters
 
@@ -93,7 +99,8 @@ def theorem_1_parameters(
 ) -> Bound:
     """Return the number of parameters that suffice by Theorem 1, with heads of size 1: d (S + 2N + 4 (T - min(d, L))).
 
-    T is the number of sequences, and L the number of their distinct last tokens.
+    T = `n_contexts` is the number of sequences, and L = `n_last_tokens` the number of their distinct last tokens. S =
+    `seq_len`, N = `n_tokens` and d = `dim`.
     """
     value = _parameters(n_contexts, n_tokens, seq_len, dim, n_last_tokens)
     exact = dim >= min(n_tokens - 1, n_contexts)
@@ -112,11 +119,10 @@ def theorem_1_parameters(
 def theorem_3_parameters(
     n_contexts: int, n_tokens: int, seq_len: int, dim: int, n_last_tokens: int | None = None
 ) -> Bound:
-    """Return the number of parameters that suffice by Theorem 3, which does not assume full support.
+    """Return the number of parameters that suffice by Theorem 3, which allows next tokens of probability 0.
 
-    It is the number that Theorem 1 gives for the T_ε likeliest sequences.
-
-    The paper gives the excess divergence as O(ε log 1/ε) without a constant, so only the size can be computed.
+    This is the number that Theorem 1 gives for the likeliest sequences only, `n_contexts` in number. The paper gives the excess
+    divergence as O(ε log 1/ε) without a constant, so only the size can be computed.
     """
     value = _parameters(n_contexts, n_tokens, seq_len, dim, n_last_tokens)
     quantity = f"parameters at embedding dimension {dim}, up to O(ε log 1/ε)"
@@ -134,7 +140,7 @@ def corollary_1_parameters(
 ) -> Bound:
     """Return the number of parameters that suffice to memorise any T₀ associations in dimension 2: 2 (S + 2N + 4 (T₀ - min(2, L))).
 
-    L is the number of distinct last tokens.
+    T₀ = `n_contexts`, S = `seq_len` and N = `n_tokens`. L is the number of distinct last tokens, `n_last_tokens`.
     """
     value = _parameters(n_contexts, n_tokens, seq_len, 2, n_last_tokens)
     assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, "each sequence has one next token (Assumption 1)")
@@ -147,7 +153,9 @@ def corollary_1_parameters(
 @realises("DPC24-C2")
 @takes_numbers
 def corollary_2(shape: AttentionOnlyShape, n_contexts: int) -> Bound:
-    """Return the lower bound 1/N + (1 - 1/N) (H min(d, d_h) + min(d, L)) / T₀ on the accuracy (at most 1).
+    """Return a lower bound on the accuracy: 1/N + (1 - 1/N) R / T₀, or 1 if R > T₀.
+
+    N is the number of tokens, R the `rank` of the shape, and T₀ = `n_contexts`.
 
     Departs: this holds in expectation over uniformly random labels of the sequences that are not memorised, not for
              all labels.
@@ -208,7 +216,9 @@ def proposition_3() -> Bound:
 
 @takes_numbers
 def johnson_lindenstrauss_coherence(n_tokens: int, dim: int) -> Interval:
-    """Return C = √(32 ln(N + 1) / d), the coherence in Theorem 2. If it is 1/2 or more, the theorem gives no bound."""
+    """Return C = √(32 ln(N + 1) / d), the coherence in Theorem 2, for N tokens in dimension d. If C >= 1/2, the theorem gives
+    no bound.
+    """
     logarithm = ln(n_tokens + 1)
     return sqrt(Interval(32 * logarithm.low / dim, 32 * logarithm.high / dim))
 
@@ -224,11 +234,12 @@ def theorem_2(
     maps t to its likeliest token, of probability p_t. `coherence` is C >= max |W Wᵀ - I| for unit rows W of dimension d. It
     must be below 1/2.
 
-    Derivation (repaired): give context t the logits λ_t W W_g, where g is its likeliest token. H_t is the entropy of its
-    distribution, and λ_t is the solution of equation (6): H_t = ln sum_j exp(λ_t (W_j - W_g)·W_g). Then the divergence of t is
-    sum_j π_j λ_t (W_g - W_j)·W_g <= (1 - p_t) λ_t (1 + 2C), and (6) gives λ_t <= ln((N - 1) / (e^H_t - 1)) / (1 - 2C). A context
-    whose entropy is 0 adds 0.
-    Departs: in the paper's bound the entropy has the wrong sign, and there is an additional term C d_TV, which is not needed.
+    Derivation (repaired): there are N tokens. Give context t the logits λ_t W W_g, where g is its likeliest token. Let π_j be
+    the probability of token j after t, H_t the entropy of this distribution, and λ_t the solution of equation (6): H_t = ln
+    sum_j exp(λ_t (W_j - W_g)·W_g). Then the divergence of t is sum_j π_j λ_t (W_g - W_j)·W_g <= (1 - p_t) λ_t (1 + 2C), and (6)
+    gives λ_t <= ln((N - 1) / (e^H_t - 1)) / (1 - 2C). A context whose entropy is 0 adds 0.
+    Departs: in the paper's bound the entropy has the wrong sign, and there is an additional term, C times a total variation
+    distance, which is not needed.
     """
     c = Fraction(coherence)
     if not 0 <= c < Fraction(1, 2):

@@ -5,10 +5,10 @@ Notation in the docstrings:
     N  n_samples      n  seq_len      C  n_classes      d  dim      r  radius      δ  separation of tokens
 
 The depths and bits of `lookup` are added up as in the proofs. Two steps of the proofs had to be repaired, which does not raise
-these numbers. First, there are weights as in Lemma B.2 whose values are far below 4N³√π. Second, attention sums, not averages,
-because W_O W_V is multiplied by n. The weights then stay dyadic and have ⌊log2 n⌋ + 1 bits, so they are never the longest. As in
-the paper, feed-forward layers are counted without skip connections. The models that we build do have skip connections, and
-`network.size` counts these models as they are.
+the depths or the bits. First, there are weights as in Lemma B.2 whose values are far below 4N³√π. Second, W_O W_V is multiplied
+by n, so that attention sums instead of averaging. The attention weights then stay dyadic and have ⌊log2 n⌋ + 1 bits, so they
+are never the longest weights. As in the paper, feed-forward layers are counted without skip connections. The models that we
+build do have skip connections, and `network.size` counts these models as they are.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ def theorem_4_1(
 
     Source:   KS25 Theorem B.1. Width 14. The depth is the sum of the depths of both feed-forward parts, plus one for attention
               (61). Equation (110) gives the depth of each part, and equation (111) its bits. The first part has R₁ = 20 r (nN)² δ⁻¹
-              √(πd) and C₁ = ⌈4N³√π⌉. The second part has R = 400 √(3d) n³ r N⁵ δ⁻¹ π and C, as in the theorem.
+              √(πd) and C₁ = ⌈4N³√π⌉. The second part has R = 400 √(3d) n³ r N⁵ δ⁻¹ π and C, as in the theorem. Here N =
+              `n_samples`, n = `seq_len`, d = `dim`, r = `radius`, δ = `separation` and C = `n_classes`.
     Counts:   dense parameters: layers of 14 x 14 with bias (210 each), E_in (14 d), E_out (14) and the four
               14 x 14 matrices of one attention head (784).
     Assumes:  consistent labels and token-wise (r, δ)-separation. Order does not matter: a sequence is a multiset
@@ -110,7 +111,8 @@ def corollary_4_1(
 ) -> TheoremSize:
     """Return the size that Corollary 4.1 guarantees for sequence-to-sequence prediction.
 
-    It is the size of Theorem 4.1 for nN sequences. There is one sequence for each token, and this token is its last.
+    It is the size that Theorem 4.1 gives for `n_samples` x `seq_len` sequences: one for each token of each sample, with this
+    token marked as the last.
     """
     n_rows = n_samples * seq_len
     points = _tokens_and_contexts(n_rows, seq_len, n_classes, dim, radius, separation)
@@ -141,12 +143,11 @@ def theorem_f_1(
 def theorem_d_1(
     n_samples: int, seq_len: int, n_classes: int, dim: int, radius: Real = 1, separation: Real = 1
 ) -> TheoremSize:
-    """Return the size that Theorem D.1 guarantees for deep sets. The width is 12.
+    """Return the size that Theorem D.1 guarantees for deep sets, which compute ρ(Σ φ(x)). The width is 12.
 
-    The depth is the sum of the depths of φ (equations 33 and 34) and ρ (R = 80 M N⁵ π, equation 120).
-
-    M = `seq_len` is the largest cardinality. The parameters are those of dense 12 x 12 layers with bias for both
-    networks, with their input maps and output rows.
+    The depth is the sum of the depths of the network φ (equations 33 and 34) and the network ρ (R = 80 M N⁵ π, equation 120). N
+    = `n_samples`, and M = `seq_len` is the largest number of elements of a set. The parameters are those of dense 12 x 12
+    layers with bias for both networks, with their input maps and output rows.
     """
     _check(n_samples=n_samples, seq_len=seq_len, n_classes=n_classes, dim=dim)
     r, delta = normalise(radius, separation)
@@ -167,10 +168,12 @@ def theorem_d_1(
 @realises("KS25-T E.1")
 @takes_numbers
 def theorem_e_1(n_samples: int, seq_len: int, n_classes: int, vocab: int) -> TheoremSize:
-    """Return the size for token ids with an embedding layer. The embedding has 3ω parameters, and one lookup of width 12 follows.
+    """Return the size for token ids with an embedding layer. The embedding has 3ω parameters, where ω = `vocab`, and one lookup
+    of width 12 follows.
 
-    The embedding holds (f(x), x, 0), so contexts have norm at most 2⌈4N²√π min(ω, N)⌉ + ω and differ by at
-    least 1/n. Departs: the R in the theorem uses r and δ, which token ids do not have. Here R is taken from the proof.
+    The embedding of token x is (f(x), x, 0), so contexts have norm at most 2⌈4N²√π min(ω, N)⌉ + ω and differ by at least 1/n,
+    where N = `n_samples` and n = `seq_len`. Departs: the R in the theorem uses r and δ, which token ids do not have. Here R is
+    taken from the proof.
     """
     _check(n_samples=n_samples, seq_len=seq_len, n_classes=n_classes, vocab=vocab)
     n_weights = RootOfPi(Fraction(16 * n_samples**4 * min(vocab, n_samples) ** 2), 1).ceil()
@@ -202,7 +205,7 @@ def _tokens_and_contexts(
 
 
 def _id_count(n_samples: int) -> int:
-    """Return C₁ = ⌈4N³√π⌉, the number of values of φ in equation 33."""
+    """Return C₁ = ⌈4N³√π⌉, the number of values of φ in equation 33, where N = `n_samples`."""
     return RootOfPi(Fraction(16 * n_samples**6), 1).ceil()
 
 

@@ -42,7 +42,8 @@ def _to_hold(network: str, inputs: str, value: int, what: str = "parameters") ->
 @takes_numbers
 def remark_4_3(dim: int) -> Bound:
     """E_in of eq. (4) is an m x d matrix with m >= 1, so a network that reads d-dimensional tokens has at least d
-    parameters."""
+    parameters.
+    """
     assumptions = ("every entry of the input map is counted, zero or not",)
     sentence = (
         f"Reading tokens of dimension {spell(dim)} takes an input map of at least {spell(dim)} parameters."
@@ -101,8 +102,8 @@ def theorem_4_2_depth(n_samples: int, dim: int, width: int = 14) -> Bound:
 def theorem_4_2_shallow(n_samples: int, n_maps: int) -> Bound:
     """Return the smallest number of parameters at a given depth, by Theorem 4.2 with Bartlett et al. (2019), Theorem 7.
 
-    It is about N / (L log N), where L = `n_maps` bounds the number of affine maps on a path. A block of eq. (4) has four (two in
-    attention, two in the feed-forward part), and E_in and E_out have one each.
+    It is about N / (L log N), where N = `n_samples`, and L = `n_maps` bounds the number of affine maps on a path. A block of
+    eq. (4) has four (two in attention, two in the feed-forward part), and E_in and E_out have one each.
     """
     value = 0
     if n_samples:
@@ -120,9 +121,10 @@ def theorem_4_2_shallow(n_samples: int, n_maps: int) -> Bound:
 def theorem_4_3(n_samples: int, seq_len: int, n_outputs: int | None = None) -> Bound:
     """With hard attention, at least Ω(√(nN / log nN)) parameters are needed; here with an explicit constant.
 
-    Source:    KS25 Theorem B.3. Its proof bounds the number of sign patterns of all outputs by (48 e n³ N)^W̄ (equation 94). If
-               `n_outputs` outputs take all 2^n_outputs patterns, then W̄ log2(48 e n³ N) >= n_outputs. By (96), W̄ <= W + 2 L W for
-               W parameters and L layers. Every layer has at least two parameters, so L <= W / 2 and
+    Source:    KS25 Theorem B.3. Its proof bounds the number of sign patterns of all outputs by (48 e n³ N)^W̄ (equation 94),
+               for N = `n_samples` sequences of n = `seq_len` tokens. If `n_outputs` outputs take all 2^n_outputs patterns, then
+               W̄ log2(48 e n³ N) >= n_outputs. By (96), the exponent W̄ is at most W + 2 L W for W parameters and L layers.
+               Every layer has at least two parameters, so L <= W / 2 and
 
                    n_outputs <= (W² + W) log2(48 e n³ N).
 
@@ -148,8 +150,9 @@ def theorem_4_3(n_samples: int, seq_len: int, n_outputs: int | None = None) -> B
 
 @dataclass(frozen=True)
 class BlockShape:
-    """The sizes of a Transformer of eq. (4) except its depth: dimension d of tokens, m of the stream, head size s, H heads, hidden
-    width q.
+    """The sizes, except the depth, of a Transformer as defined in eq. (4) of the paper.
+
+    d is the dimension of tokens, m that of the residual stream, s the head size, H the number of heads, and q the hidden width.
     """
 
     dim: int
@@ -164,23 +167,26 @@ class BlockShape:
 
     @property
     def block_parameters(self) -> int:
-        """The parameters of a block, 4msH + 2mq + q + m: four matrices per head, two layers with biases."""
+        """The number of parameters of a block, 4msH + 2mq + q + m: four matrices per head, and two layers with biases.
+
+        m is the dimension of the residual stream, s the head size, H the number of heads, and q the hidden width.
+        """
         m, q = self.model_width, self.hidden_width
         return 4 * m * self.head_size * self.n_heads + 2 * m * q + q + m
 
     def parameters(self, depth: int) -> int:
-        """Return all parameters of eq. (4): E_in (md), the blocks and E_out (m)."""
+        """Return the number of all parameters: md in E_in, those of `depth` blocks, and m in E_out."""
         return self.model_width * self.dim + depth * self.block_parameters + self.model_width
 
 
 @realises("KS25-T B.3")
 @takes_numbers
 def log2_hard_attention_patterns(shape: BlockShape, depth: int, n_samples: int, seq_len: int) -> Fraction:
-    """Return an upper bound on log2 K of (90), where K is the number of sign patterns of all nN outputs over all parameters.
+    """Return an upper bound on log2 K, where K is the number of sign patterns that nN outputs take as the parameters vary.
 
-    For shallow networks, the factors in the second line of (90) are multiplied. For deep ones, the third line is computed in closed
-    form, with sum (8l - 4) = 4L² and sum 4l = 2L(L + 1). If there are more parameters than outputs, the result is nN·log2(3), which
-    gives no lower bound.
+    N = `n_samples`, n = `seq_len` and L = `depth`. Equation (90) of the paper bounds K. For shallow networks, the factors in
+    its second line are multiplied. For deep networks, its third line is computed in closed form, with sum (8l - 4) = 4L² and
+    sum 4l = 2L(L + 1). If there are more parameters than outputs, the result is nN·log2(3), which gives no lower bound.
     """
     n_outputs, total = n_samples * seq_len, shape.parameters(depth)
     if n_outputs < total:
@@ -207,7 +213,10 @@ def log2_hard_attention_patterns(shape: BlockShape, depth: int, n_samples: int, 
 @realises("KS25-T4.3")
 @takes_numbers
 def theorem_4_3_depth(shape: BlockShape, n_samples: int, seq_len: int) -> Bound:
-    """Return the fewest blocks of this shape that could hold every labelling of nN distinct tokens, by (90)."""
+    """Return the fewest blocks of this shape that could hold every labelling of nN distinct tokens, by equation (90).
+
+    There are N = `n_samples` sequences of n = `seq_len` tokens.
+    """
     n_outputs = n_samples * seq_len
 
     def could(depth: int) -> bool:

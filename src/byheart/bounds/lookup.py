@@ -23,7 +23,7 @@ from byheart.theorems import realises
 
 
 def group_count(n_stored: int) -> int:
-    """Return the number of groups in Lemma C.1, m = ⌈√(N log2 N)⌉, exactly; 1 for a single point.
+    """Return the number of groups in Lemma C.1, ⌈√(N log2 N)⌉ for N = `n_stored`, exactly; 1 for a single point.
 
     An interval around N log2 N is refined until both ends give the same result. This ends, because N log2 N is an integer if N is a
     power of two, and irrational otherwise.
@@ -34,7 +34,7 @@ def group_count(n_stored: int) -> int:
 
 
 def group_size(n_stored: int) -> int:
-    """Return the number of keys per group, k = ⌈√(N / log2 N)⌉, exactly; 1 for a single point."""
+    """Return the number of keys per group, ⌈√(N / log2 N)⌉ for N = `n_stored`, exactly; 1 for a single point."""
     if n_stored <= 1:
         return 1
     start_bits = 64 + 2 * n_stored.bit_length()
@@ -81,13 +81,19 @@ class Points:
 
     @property
     def key_range(self) -> RootOfPi:
-        """The number R = 20 r V² δ⁻¹ √(π d). After Stage I of Lemma C.1, keys are in [2, R]."""
+        """The number R = 20 r V² δ⁻¹ √(π d). After Stage I of Lemma C.1, keys are in [2, R].
+
+        There are V points of dimension d, with norm at most r, at least δ apart.
+        """
         scale = Fraction(400 * self.count**4 * self.dim) / self.separation**2
         return RootOfPi(scale * self.radius_square, self.radius_pi + 1)
 
     @property
     def projection_range(self) -> RootOfPi:
-        """The number 3 d r V² √π δ⁻¹, whose logarithm is the bit complexity of the projection (Lemma C.2)."""
+        """The number 3 d r V² √π δ⁻¹, whose logarithm is the bit complexity of the projection (Lemma C.2).
+
+        There are V points of dimension d, with norm at most r, at least δ apart.
+        """
         scale = Fraction(9 * self.dim**2 * self.count**4) / self.separation**2
         return RootOfPi(scale * self.radius_square, self.radius_pi + 1)
 
@@ -114,8 +120,8 @@ def batched_lookup_size(points: Points, n_stored: int, n_values: int, batch_root
     """Return the size of the lookup in Lemma F.1, which has shorter weights and width 13. It looks up B² points at a time, where B
     = `batch_root`.
 
-    Departs: only Stages II and III of Lemma C.1 are repeated, because repeating the projection would increase the range R of keys.
-    B² need not divide N. If B = 1, each group has one key.
+    Departs: only Stages II and III of Lemma C.1 are repeated, because repeating the projection would increase the range of the
+    keys. B² need not divide N = `n_stored`. If B = 1, each group has one key.
     """
     if batch_root < 1 or batch_root**2 > n_stored:
         raise ImpossibleSize(
@@ -140,7 +146,9 @@ def _size(points: Points, n_stored: int, n_values: int, batch: int) -> LookupSiz
 
 
 def normalise(radius: Real, separation: Real) -> tuple[Fraction, Fraction]:
-    """Return exact r >= 1 and δ <= 1, as the theorems require. A smaller r or a larger δ is replaced by 1."""
+    """Return the radius and the separation as exact fractions. A radius below 1 and a separation above 1 are replaced by 1,
+    because the theorems require r >= 1 and δ <= 1.
+    """
     r, delta = Fraction(radius), Fraction(separation)
     if r < 0 or delta <= 0:
         raise ImpossibleSize(
@@ -152,5 +160,5 @@ def normalise(radius: Real, separation: Real) -> tuple[Fraction, Fraction]:
 
 
 def dense_parameters(width: int, layers: int, input_dim: int) -> int:
-    """Return the entries of an input map without bias, `layers` square layers with bias, and an output row."""
+    """Return the number of entries of an input map without bias, `layers` square layers with bias, and an output row."""
     return width * input_dim + layers * (width**2 + width) + width

@@ -1,7 +1,7 @@
 """Madden, Fox & Thrampoulidis (2024): how many next-token distributions a decoder can store.
 
-Notation in the docstrings: k parameters, ω tokens of vocabulary, n distinct contexts, T the longest
-context, m neurons.
+Notation in the docstrings: k = number of parameters, ω = number of tokens in the vocabulary, n = number of distinct contexts, T
+= length of the longest context, m = number of neurons.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BY_THEOREM_1 = (
 @realises("MFT24-L1", "MFT24-Tab1")
 @takes_numbers
 def lemma_1(n_parameters: int, vocab: int) -> Bound:
-    """At most k / (ω - 1) contexts can be given arbitrary next-token distributions."""
+    """At most k / (ω - 1) contexts can be given arbitrary next-token distributions, for k = `n_parameters` and ω = `vocab`."""
     _check_vocab(vocab)
     value = n_parameters // (vocab - 1)
     sentence = (
@@ -53,7 +53,7 @@ def lemma_1(n_parameters: int, vocab: int) -> Bound:
 @realises("MFT24-L1")
 @takes_numbers
 def lemma_1_parameters(n_contexts: int, vocab: int) -> Bound:
-    """Return the number of parameters that Lemma 1 makes necessary for n contexts. Solving it for k gives n (ω - 1)."""
+    """Return the number of parameters that Lemma 1 makes necessary: n (ω - 1), for n = `n_contexts` and ω = `vocab`."""
     _check_vocab(vocab)
     value = n_contexts * (vocab - 1)
     sentence = (
@@ -66,8 +66,8 @@ def lemma_1_parameters(n_contexts: int, vocab: int) -> Bound:
 @realises("MFT24-T1", "MFT24-Tab1")
 @takes_numbers
 def theorem_1(n_parameters: int, vocab: int) -> Bound:
-    """In the empirical setting, where documents determine the distributions, at most (2 + 1/(ω - 1)) k / (ω - 1) + 1 contexts can
-    be stored.
+    """In the empirical setting, where documents determine the distributions, at most (2 + 1/(ω - 1)) k / (ω - 1) + 1 contexts
+    can be stored, for k = `n_parameters` and ω = `vocab`.
     """
     _check_vocab(vocab)
     step = Fraction(1, vocab - 1)
@@ -82,9 +82,9 @@ def theorem_1(n_parameters: int, vocab: int) -> Bound:
 @realises("MFT24-T1")
 @takes_numbers
 def theorem_1_parameters(n_contexts: int, vocab: int) -> Bound:
-    """Return the number of parameters that Theorem 1 makes necessary for n contexts.
+    """Return the number of parameters that Theorem 1 makes necessary.
 
-    Solving it for k gives (n - 1) (ω - 1)² / (2ω - 1), rounded up.
+    It is (n - 1) (ω - 1)² / (2ω - 1), rounded up, for n = `n_contexts` and ω = `vocab`.
     """
     _check_vocab(vocab)
     value = ceil_fraction(Fraction(max(n_contexts - 1, 0) * (vocab - 1) ** 2, 2 * vocab - 1))
@@ -113,8 +113,10 @@ class DecoderShape:
 
     @property
     def parameters(self) -> int:
-        """The number of parameters, ωm + m(d + 1) + 2 m₀ (d₀ + d₁) d + (ω + T) d: output, hidden layer, attention,
-        embeddings."""
+        """The number of parameters, ωm + m(d + 1) + 2 m₀ (d₀ + d₁) d + (ω + T) d: output, hidden layer, attention, embeddings.
+
+        m = `hidden_width`, d = `dim`, m₀ = `n_heads`, d₁ = `key_dim`, d₀ = `value_dim`, ω = `vocab` and T = `seq_len`.
+        """
         attention = 2 * self.n_heads * (self.value_dim + self.key_dim) * self.dim
         embeddings = (self.vocab + self.seq_len) * self.dim
         return self.hidden_width * (self.vocab + self.dim + 1) + attention + embeddings
@@ -122,7 +124,7 @@ class DecoderShape:
 
 @realises("MFT24-T5")
 def theorem_5(shape: DecoderShape) -> Bound:
-    """A one-layer decoder with m neurons can give any m contexts any next-token distributions."""
+    """A one-layer decoder with m neurons (its `hidden_width`) can give any m contexts any next-token distributions."""
     form = "one layer of eq. (2), no residual connections or normalisation"
     sentence = f"A one-layer decoder holds any {spell(shape.hidden_width)} contexts, one per neuron."
     return THEOREM_5.bound("contexts", "lower", shape.hidden_width, (ANALYTIC, REAL, form), sentence)
@@ -131,7 +133,7 @@ def theorem_5(shape: DecoderShape) -> Bound:
 @realises("MFT24-T5")
 @takes_numbers
 def theorem_5_parameters(n_contexts: int, vocab: int, seq_len: int, n_outputs: int | None = None) -> Bound:
-    """Return the number of parameters that suffice by Theorem 5, with m = n neurons and every other dimension 1.
+    """Return the number of parameters that suffice by Theorem 5, with `n_contexts` neurons and every other dimension 1.
 
     `n_outputs` is the number of labels if it differs from the vocabulary of the inputs.
     """
@@ -143,7 +145,9 @@ def theorem_5_parameters(n_contexts: int, vocab: int, seq_len: int, n_outputs: i
 @realises("MFT24-T7")
 @takes_numbers
 def theorem_7(hidden_width: int) -> Bound:
-    """A decoder with m neurons that averages tokens instead of using attention can give any m contexts any distributions."""
+    """A decoder that averages tokens instead of using attention, with m = `hidden_width` neurons, can give any m contexts any
+    distributions.
+    """
     form = "token averaging in place of attention"
     sentence = f"Token averaging with {spell(hidden_width)} neurons holds any {spell(hidden_width)} contexts."
     return THEOREM_7.bound("contexts", "lower", hidden_width, (ANALYTIC, REAL, form), sentence)
@@ -152,9 +156,10 @@ def theorem_7(hidden_width: int) -> Bound:
 @realises("MFT24-T7")
 @takes_numbers
 def theorem_7_parameters(n_contexts: int, vocab: int, seq_len: int, n_outputs: int | None = None) -> Bound:
-    """Return the number of parameters that suffice by Theorem 7, with m = n neurons and d = 1.
+    """Return the number of parameters that suffice by Theorem 7, with `n_contexts` neurons and embeddings of dimension 1.
 
-    Z, u, W, b and V have ω + T + 2n + n ω_out entries in total, where ω_out is `n_outputs`.
+    The weights of the paper, Z, u, W, b and V, have ω + T + 2n + n ω_out entries in total, where ω = `vocab`, T = `seq_len`, n
+    = `n_contexts` and ω_out = `n_outputs`.
     """
     n_outputs = vocab if n_outputs is None else n_outputs
     value = n_contexts * (n_outputs + 2) + vocab + seq_len
@@ -165,7 +170,8 @@ def theorem_7_parameters(n_contexts: int, vocab: int, seq_len: int, n_outputs: i
 def equation_3(shape: DecoderShape) -> Bound:
     """Return the ratio of Lemma 1's upper bound to Theorem 5's lower bound for one architecture, exactly.
 
-    The ratio is 1 + (d + 2)/(ω - 1) + 2 m₀ (d₀ + d₁) d / ((ω - 1) m) + (ω + T) d / ((ω - 1) m).
+    The ratio is 1 + (d + 2)/(ω - 1) + 2 m₀ (d₀ + d₁) d / ((ω - 1) m) + (ω + T) d / ((ω - 1) m). The docstring of `DecoderShape`
+    defines the symbols.
     """
     _check_vocab(shape.vocab)
     scale = (shape.vocab - 1) * shape.hidden_width
@@ -182,11 +188,11 @@ def equation_3(shape: DecoderShape) -> Bound:
 
 @realises("MFT24-L2")
 def lemma_2(context_counts: Iterable[int], next_token_counts: Iterable[int]) -> Bound:
-    """Return the entropy of a corpus in nats, rounded down. No model's summed cross-entropy is below it.
+    """Return the entropy of a corpus in nats, rounded down. No model has a smaller cross-entropy, summed over the corpus.
 
     `context_counts` holds c_i, how often each distinct context i occurs. `next_token_counts` holds how often each pair of a context
-    and its next token occurs; these are the products c_i π̂ that are not zero. The entropy is H = sum c_i ln c_i - sum (c_i π̂)
-    ln(c_i π̂).
+    and its next token occurs; these are the products c_i π̂ that are not zero, where π̂ is the frequency of the next token
+    after context i. The entropy is H = sum c_i ln c_i - sum (c_i π̂) ln(c_i π̂).
     """
     contexts, pairs = Counter(map(int, context_counts)), Counter(map(int, next_token_counts))
     if min((*contexts, *pairs), default=1) < 1:

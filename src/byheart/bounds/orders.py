@@ -32,8 +32,8 @@ class Order:
 @realises("KS25-Tab1")
 @takes_numbers
 def table_1(n_samples: int, seq_len: int, dim: int, vocab: int) -> tuple[Order, ...]:
-    """Return KS25 Table 1 for one problem: the orders of growth of the parameters that suffice ("upper") or are necessary
-    ("lower").
+    """Return Table 1 of Kajitsuka & Sato 2025 for one problem: the orders of growth of the parameters that suffice ("upper") or
+    are necessary ("lower").
     """
     big_n, n, d, omega = n_samples, seq_len, dim, vocab
     tokens = n * big_n
@@ -55,7 +55,10 @@ def table_1(n_samples: int, seq_len: int, dim: int, vocab: int) -> tuple[Order, 
 
 @takes_numbers
 def park_2021(n_samples: int, radius: Fraction | int, separation: Fraction | int) -> Order:
-    """PLYS21: O(N^(2/3) + log(r/δ)) parameters suffice for a feed-forward network on separated points."""
+    """By Park et al. 2021, O(N^(2/3) + log(r/δ)) parameters suffice for a feed-forward network.
+
+    It memorises N = `n_samples` points with norm at most r = `radius`, at least δ = `separation` apart.
+    """
     ratio = Fraction(radius) / Fraction(separation)
     value = _cube_root(n_samples**2) + max(0, floor_log2(max(ratio, Fraction(1))))
     return Order(
@@ -88,8 +91,9 @@ def robust_memorisation(n_samples: int, dim: int, ratio: Fraction) -> tuple[Orde
 
     The radius of the balls is ρ = `ratio` times half the separation.
 
-    Ω((ρ² min(N, d) + 1) d + min(1/√(1 - ρ²), √d) √N) parameters are necessary (Theorem 3.1), and Õ(N d²) suffice for every ρ <
-    1. For small ρ, Õ(√N) suffice. How small depends on constants that are omitted here, so this case is not evaluated.
+    For N = `n_samples` and d = `dim`, Ω((ρ² min(N, d) + 1) d + min(1/√(1 - ρ²), √d) √N) parameters are necessary (Theorem 3.1),
+    and Õ(N d²) suffice for every ρ < 1. For small ρ, Õ(√N) suffice. This case is not evaluated, because how small ρ must be
+    depends on constants that are omitted here.
     """
     if not 0 < ratio < 1:
         raise ImpossibleSize(
@@ -110,10 +114,12 @@ def robust_memorisation(n_samples: int, dim: int, ratio: Fraction) -> tuple[Orde
 
 @takes_numbers
 def footnote_2(n_samples: int, seq_len: int) -> tuple[Order, Order]:
-    """Return two orders of growth: that of KS25 Theorem B.1, √(N log N)·log n, and the smaller one of its footnote 2, √(N log(nN)).
+    """Return two orders of growth: √(N log N)·log n in Theorem B.1 of Kajitsuka & Sato 2025, and √(N log(nN)), which is
+    smaller, in footnote 2.
 
-    The networks that we build follow the footnote. A group size of k needs N/k blocks for the lookup and k·bits blocks for
-    extraction, where bits is about log(nN). The networks use the k for which both are equal, which gives about 2√(N·bits) blocks.
+    N = `n_samples` and n = `seq_len`. The networks that we build follow the footnote. With groups of k samples, the lookup
+    needs N/k blocks and the extraction needs k·bits blocks, where bits is about log(nN). The networks use the k for which both
+    numbers are equal, which gives about 2√(N·bits) blocks.
     """
     log_n_samples = max(1, floor_log2(max(n_samples, 2)))
     log_seq_len = max(1, floor_log2(max(seq_len, 2)))
@@ -128,10 +134,10 @@ def footnote_2(n_samples: int, seq_len: int) -> tuple[Order, Order]:
 @realises("DPC24-S6")
 @takes_numbers
 def section_6(n_sequences: int, n_tokens: int, seq_len: int, dim: int) -> tuple[Order, ...]:
-    """Return the number of parameters for T₀ associations of S tokens from a dictionary of N tokens, for each construction that
-    DPC24 compares in section 6.
+    """Return the number of parameters for each construction that Dana, Pydi & Chevaleyre 2024 compare in section 6.
 
-    For Corollary 1, these are 2S + 4N + 8T₀ parameters up to a constant. The others are only orders of growth.
+    The networks memorise T₀ = `n_sequences` associations of S = `seq_len` tokens from a dictionary of N = `n_tokens`. For
+    Corollary 1, the numbers are 2S + 4N + 8T₀ parameters up to a constant. The others are only orders of growth.
     """
     t, n, s, d = n_sequences, n_tokens, seq_len, dim
     deep = s + n + isqrt(t * max(1, floor_log2(max(t, 2))))

@@ -1,4 +1,5 @@
-"""The pigeonhole bound: a model needs enough bits to distinguish all labellings (KS25 Remarks 4.4 and 4.6)."""
+"""The pigeonhole bound: a model needs enough bits to distinguish all labellings (Kajitsuka & Sato 2025, Remarks 4.4 and
+4.6)."""
 
 from __future__ import annotations
 
@@ -46,14 +47,18 @@ def _counting(remark: str, n_labels: int, n_classes: int, setting: str) -> Bound
 @realises("KS25-R4.4")
 @takes_numbers
 def counting_next_token(n_samples: int, n_classes: int) -> Bound:
-    """Remark 4.4: to store one label for each of N = `n_samples` distinct contexts, N log2 C bits are needed."""
+    """Remark 4.4: to store one of C = `n_classes` labels for each of N = `n_samples` distinct contexts, N log2 C bits are
+    needed.
+    """
     return _counting("4.4", n_samples, n_classes, "the contexts are distinct, one label each")
 
 
 @realises("KS25-R4.6")
 @takes_numbers
 def counting_seq_to_seq(n_samples: int, seq_len: int, n_classes: int) -> Bound:
-    """Remark 4.6: to store a label for each token of N = `n_samples` sequences of distinct tokens, nN log2 C bits are needed."""
+    """Remark 4.6: to store a label for each token of N = `n_samples` sequences of n = `seq_len` distinct tokens, nN log2 C bits
+    are needed, where C = `n_classes`.
+    """
     return _counting("4.6", n_samples * seq_len, n_classes, "all tokens have distinct contexts")
 
 

@@ -107,8 +107,8 @@ def plan(
     """Return the sizes of a model for `n_facts` facts of `value_bits` bits each, according to every available estimate, theorem,
     law and bound.
 
-    Facts are token sequences of length `seq_len` over `vocab` tokens, with positions. Each has one of 2^value_bits values.
-    `estimates` gives the estimated sizes of constructions for data of a shape.
+    A fact is a token sequence of length `seq_len` over `vocab` tokens, whose order matters, with one of 2^value_bits values.
+    `estimates` returns the estimated sizes of byheart's own constructions for data of a given shape.
     """
     if n_facts < 1 or value_bits < 1:
         raise UsageError(
@@ -137,8 +137,8 @@ def plan(
 
 
 def curves(plans: Sequence[SizePlan]) -> tuple[Curve, ...]:
-    """Return the lines of the figure, one for each name of a row. A line connects all plans that have this row, in order of the
-    number of facts.
+    """Return the lines of the figure, one for each name of a row. A line connects the rows of this name in all plans, in order
+    of the number of facts.
     """
     lines: dict[str, list[PlanRow]] = {}
     for one in sorted(plans, key=lambda p: p.n_facts):
@@ -160,8 +160,8 @@ def capacity_of(
 ) -> Capacity:
     """Return what `architecture` could memorise by each bound that applies, and why the other bounds do not apply.
 
-    A fact has `value_bits` bits; a parameter is stored in `bits_per_parameter` bits. For a mixture of experts, all parameters
-    count, because any of them can hold a fact.
+    A fact has `value_bits` bits; a parameter is stored in `bits_per_parameter` bits. For a mixture of experts, the parameters
+    of all experts count, because any of them can hold a fact.
     """
     if value_bits < 1 or bits_per_parameter < 1:
         raise UsageError("value bits and bits per parameter must both be at least 1.")

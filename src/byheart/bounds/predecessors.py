@@ -64,12 +64,13 @@ def siegel_2024(n_samples: int, radius: Real, separation: Real) -> Bound:
     """Return a lower bound, up to N / 2, on the parameters that memorise any N samples in a ball, with distinct points at least δ
     apart.
 
-    This follows Siegel (2024), with constants. Place M = floor(2r/δ) + 1 points on a diameter, δ apart. Choose b <= N / 2 blocks,
-    each of p + 1 of these points. To make a data set, choose two neighbouring points in each block and label them 1 and 0. There
-    are p^b such data sets, of 2b points each. A ReLU network with U units is linear on at most 2^U pieces of the line, and on each
-    piece it falls below 1/2 at most once. Therefore one pattern of outputs on the M points is right for at most (2^U / b)^b of
-    these data sets. All data sets together need at least (p b / 2^U)^b patterns. A network with W parameters has at most (16 e M
-    2^U)^W patterns, by Goldberg & Jerrum's Corollary 2.1 (see `smallest_relu_parameters`). Since U <= W / 2, it follows that
+    This follows Siegel (2024), with constants. Let N = `n_samples`, r = `radius` and δ = `separation`. Place M = floor(2r/δ) +
+    1 points on a diameter, δ apart. Choose b <= N / 2 blocks, each with p + 1 of these points. To make a data set, choose two
+    neighbouring points in each block and label them 1 and 0. There are p^b such data sets, of 2b points each. A ReLU network
+    with U units is linear on at most 2^U pieces of the line, and on each piece it falls below 1/2 at most once. Therefore one
+    pattern of outputs on the M points is right for at most (2^U / b)^b of these data sets. All data sets together need at least
+    (p b / 2^U)^b patterns. A network with W parameters has at most (16 e M 2^U)^W patterns, by Goldberg & Jerrum's Corollary
+    2.1 (see `smallest_relu_parameters`). Since U <= W / 2, it follows that
 
         b (log2(p b) - W / 2) <= W (W / 2 + log2(16 e M)).
 
@@ -115,7 +116,7 @@ def _needed_for_blocks(n_blocks: int, choices: int, cost: Fraction) -> int:
 
 @takes_numbers
 def baum_1988(n_samples: int, input_dim: int) -> Bound:
-    """ceil(N / D) threshold units memorise any two-class labelling of N points in general position in D dimensions."""
+    """ceil(N / D) threshold units memorise any labelling with two classes of N points in general position in D dimensions."""
     units = ceil_fraction(Fraction(n_samples, input_dim))
     assumptions = ("two classes", GENERAL_POSITION, "threshold units", FLAT, REAL)
     return _sufficient(BAUM, units * (input_dim + 2) + 1, assumptions)
@@ -147,9 +148,10 @@ def two_layer_relu_size(n_samples: int, input_dim: int) -> TheoremSize:
 def vardi_2022_size(
     n_samples: int, n_classes: int, input_dim: int, radius_square: Real, separation: Real
 ) -> TheoremSize:
-    """A ReLU network of width 12 with Õ(√N) parameters suffices; the constants are those of KS25 Lemma C.1 for V = N.
+    """A ReLU network of width 12 with Õ(√N) parameters suffices for N samples.
 
-    `radius_square` is an upper bound on the squared norm of a sample, taken as one vector.
+    The constants are those of Lemma C.1 of Kajitsuka & Sato 2025, with no points besides the samples. `radius_square` is an
+    upper bound on the squared norm of a sample, taken as one vector.
     """
     r2 = max(Fraction(radius_square), Fraction(1))
     _, delta = normalise(1, separation)
@@ -196,7 +198,8 @@ def mahdavi_2023(n_heads: int, head_dim: int, seq_len: int) -> Bound:
 
 @takes_numbers
 def mahdavi_2023_parameters(n_samples: int, seq_len: int, dim: int) -> Bound:
-    """Return the number of parameters by MLT23 Theorem 1, solved for the number of heads: ceil((N - 1)/(n - 1)) heads of size n.
+    """Return the number of parameters that suffice by Theorem 1 of Mahdavi et al. 2023, with ceil((N - 1)/(n - 1)) heads of
+    size n.
 
     There are N samples of n tokens of dimension d, with 2 <= n <= d. A head has 2dn + 2d² parameters: keys and queries are d x n,
     value and output d x d. The output vector has d more.

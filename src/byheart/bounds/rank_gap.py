@@ -1,9 +1,9 @@
 """A certified lower bound on the loss of a model minus the entropy of a corpus, for models whose logits have a small rank.
 
-A decoder with m neurons (MFT24 eq. 2) and a sequence encoder of dimension m (DPC24 Definition 1) both compute the logits of n
-contexts over ω tokens as a product of an n × m and an m × ω matrix. So log q, which is the logits minus one number per
-context, has rank at most m + 1 for any weights. If log π̂ of m + 2 contexts and m + 2 tokens is a matrix of full rank, q
-cannot equal π̂.
+A decoder with m neurons (Madden et al. 2024, eq. 2) and a sequence encoder of dimension m (Dana et al. 2024, Definition 1) both
+compute the logits of n contexts over ω tokens as a product of an n × m and an m × ω matrix. Let q be the probabilities of the
+model, and π̂ the frequencies of the next tokens in the corpus. log q is the logits minus one number per context, so its rank is
+at most m + 1 for any weights. If the matrix log π̂ of some m + 2 contexts and m + 2 tokens has full rank, q cannot equal π̂.
 
 Let δ = log q - log π̂ and φ(x) = eˣ - 1 - x >= 0. The divergence of context i is Σ_j π̂_ij φ(δ_ij), summed over the tokens j that
 follow it, plus the probability that q gives to all other tokens. Let c_ij be how often token j follows context i, and c the least
@@ -35,9 +35,9 @@ _PLACES = 256  # intervals are rounded outward to this many binary digits, so th
 def excess_loss(counts: Sequence[Sequence[int]], totals: Sequence[int]) -> Bound:
     """Return a lower bound on loss - entropy, in nats, for every model whose logits have rank at most m.
 
-    `counts[i][j]` is how often the j-th of m + 2 tokens follows the i-th of m + 2 contexts, and `totals[i]` is how often any token
-    follows it. The bound is zero if the logarithms of these frequencies do not have full rank, or if the intervals are too wide to
-    prove it.
+    `counts[i][j]` is how often the j-th of m + 2 tokens follows the i-th of m + 2 contexts, and `totals[i]` is how often any
+    token follows the i-th context. The bound is zero if the logarithms of these frequencies do not have full rank, or if the
+    intervals are too wide to prove it.
     """
     size = len(counts)
     if size < 2 or any(len(row) != size for row in counts) or len(totals) != size:

@@ -89,7 +89,8 @@ def for_shape(
 def table(dataset: Dataset | DatasetPieces, estimates: Iterable[Estimate | NotApplicable] = ()) -> BoundTable:
     """Return every bound whose assumptions hold for a data set: consistency, separation, general position and so on.
 
-    For documents, the table also contains their entropy. No model has a smaller loss on them (MFT24 Lemma 2).
+    For documents, the table also contains their entropy. No model has a smaller loss on these documents (Madden et al. 2024,
+    Lemma 2).
     """
     if not isinstance(dataset, Dataset | DatasetPieces):
         raise UsageError(
@@ -202,7 +203,9 @@ def _madden(shape: DataShape) -> Iterator[Entry]:
 
 
 def _unmet_by_single_labels(shape: DataShape, also: str) -> str:
-    """Return why a next-token theorem for token ids does not apply, or an empty string if it applies."""
+    """Return why a theorem for the task next-token or the task `also` does not apply to these data, or an empty string if it
+    applies.
+    """
     if shape.task not in ("next-token", also):
         return f"it is about next-token prediction, but the task is {shape.task}"
     return "" if shape.is_consistent else _INCONSISTENT
@@ -239,7 +242,9 @@ def _dana(shape: DataShape, checks: DataChecks) -> Iterator[Entry]:
 
 
 def _flat_networks(shape: DataShape, checks: DataChecks) -> Iterator[Entry]:
-    """Yield bounds for feed-forward networks that read a sample as one vector, and for the attention layer of MLT23."""
+    """Yield bounds for feed-forward networks that read a sample as one vector, and for the attention layer of Mahdavi et al.
+    2023.
+    """
     reason = ""
     if shape.task != "next-token":
         reason = f"it gives one label to one vector, but the task is {shape.task}"

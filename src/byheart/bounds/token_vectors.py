@@ -22,7 +22,7 @@ class VectorView:
     separation: Fraction
 
     def distinct_tokens(self, at_most: int) -> int:
-        """Return how many distinct tokens certainly fit into the ball, at most `at_most`.
+        """Return how many distinct tokens certainly fit into the ball of radius `radius`, or `at_most` if more fit.
 
         This is the number that fit on a diameter or on a grid, whichever is larger.
         """
@@ -37,8 +37,8 @@ class VectorView:
 def tokens_as_vectors(shape: DataShape) -> VectorView | None:
     """Return the tokens as vectors, or None if their separation is unknown.
 
-    Token ids are the numbers 0 to ω - 1, with distance 1, and padding is the number ω. If positions matter, another coordinate
-    holds the position, starting at 0.
+    Token ids are the numbers 0 to vocab - 1, at least 1 apart, and padding is the number vocab. If positions
+    matter, another coordinate holds the position, starting at 0.
     """
     last = shape.context_len - 1 if shape.has_positions else 0
     if shape.vocab is not None:
@@ -58,7 +58,8 @@ def tokens_as_vectors(shape: DataShape) -> VectorView | None:
 def shape_of(dataset: Dataset | DatasetPieces) -> DataShape:
     """Return the sizes of a data set, with the norm and distance of its tokens measured exactly.
 
-    If a data set of vectors is read in pieces, it may not fit into memory, so these are not measured.
+    The norm and the distance are not measured if the tokens are vectors and the data set is read in pieces, because it may not
+    fit into memory.
     """
     if isinstance(dataset, DatasetPieces):
         if dataset.dim is not None:

@@ -1,7 +1,7 @@
 """Bound how many labellings a network with real parameters can realise. The lower bounds on parameters follow from this.
 
 Goldberg & Jerrum (1995) count the sign patterns of polynomials. Bartlett, Harvey, Liaw & Mehrabian (2019)
-sharpen the count layer by layer. Every bound here is an upper bound, so the lower bounds on parameters that are derived from these
+sharpen the count layer by layer. Every bound here is an upper bound, so the lower bounds on parameters that are derived from it
 are valid.
 """
 
@@ -44,7 +44,7 @@ def goldberg_jerrum_vc_dimension(n_parameters: int, n_predicates: int, degree: i
     """Return 2 W log2(8 e D s), an upper bound on the VC dimension of a Boolean formula of polynomial inequalities.
 
     Source:   Goldberg & Jerrum (1995), Theorem 2.2, for any Boolean formula that combines s = `n_predicates` distinct polynomial
-              equalities or inequalities. Their degree in the W real parameters is at most D.
+              equalities or inequalities. Their degree in the W = `n_parameters` real parameters is at most D = `degree`.
     """
     if min(n_parameters, n_predicates, degree) < 1:
         raise ImpossibleSize("n_parameters, n_predicates and degree must be at least 1")
@@ -97,9 +97,9 @@ def uniform_width_vc_dimension(width: int, depth: int, input_dim: int) -> int:
 def depth_limited_vc_dimension(n_parameters: int, n_maps: int, *, n_tokens: int = 1) -> int:
     """Return an upper bound on the VC dimension of a ReLU network with at most `n_maps` affine maps on any path.
 
-    This is Theorem 7 of Bartlett et al. (2019) again.
+    This follows from Theorem 7 of Bartlett et al. (2019). See `bartlett_vc_dimension` for the definitions of R and S.
 
-    With L = `n_maps` and W parameters there are at most W / 2 hidden units (each has a weight and a bias), so R is
+    With L = `n_maps` and W = `n_parameters` there are at most W / 2 hidden units (each has a weight and a bias), so R is
     at most L (W / 2 + 1), and S is at most L W. If a network acts on each of n tokens with the same weights and averages the
     results, there are n polynomials in place of each one, so R is at most L (n W / 2 + 1).
     """
@@ -131,8 +131,8 @@ def smallest(enough: Callable[[int], bool], start: int = 1) -> int:
 
 
 def smallest_relu_parameters(n_points: int) -> int:
-    """Return the fewest parameters with which a ReLU network could shatter a set of `n_points` inputs, that is, realise all 2^N
-    labellings.
+    """Return the fewest parameters with which a ReLU network could shatter a set of `n_points` inputs, that is, realise all of
+    their 2^n_points labellings.
 
     This holds for layered ReLU networks (skip connections and linear layers allowed) in which no parameter is
     shared between layers, every hidden unit has its own bias and its own incoming weight, and every linear
