@@ -91,7 +91,7 @@ def test_the_grid_is_expanded(tmp_path: Path) -> None:
         ),
         ({"data": {"kind": "poems"}}, "no kind of data `poems`"),
         ({"data": {"kind": "associations", "n_words": 3}}, "no field `n_words`"),
-        ({"data": {"kind": "associations", "n_vocab": -3}}, "positive whole number; got -3"),
+        ({"data": {"kind": "associations", "n_vocab": -3}}, "whole number of at least 1; got -3"),
         ({"data": {"kind": "documents", "path": "none.jsonl", "n_documents": 3}}, "there is no file"),
         ({"data": {"kind": "documents"}}, "need the fields `path`, `n_documents`"),
         ({"training": {"steps": 0}}, "`steps` must be a whole number of at least 1"),

@@ -1,4 +1,5 @@
-"""Fit scaling laws to stored numbers, with named cut-offs and intervals over seeds, and compare the laws.
+"""Fit scaling laws to measured numbers, with 95% intervals over seeds, and compare the laws. Named rules (cut-offs) choose the
+points of a fit.
 
 Every seed gives one value, and intervals are Student's t intervals of these values. A percentile bootstrap of 3, 5 or 10 values
 would cover the true mean in only 74%, 84% or 89% of cases instead of 95%. `tests/measure/test_fits.py` simulates the coverage of
@@ -75,7 +76,7 @@ def everything() -> CutOff:
 
 
 def up_to_first_above(threshold: float) -> CutOff:
-    """Keep the points before and including the first x whose mean y exceeds `threshold` (DPC24: 0.95)."""
+    """Return the rule that keeps the points up to and including the first x whose mean y exceeds `threshold` (0.95 in DPC24)."""
 
     def keeps(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         for value in np.unique(x):
@@ -87,7 +88,7 @@ def up_to_first_above(threshold: float) -> CutOff:
 
 
 def between(low: float, high: float) -> CutOff:
-    """Keep points with low <= x <= high."""
+    """Return the rule that keeps the points with low <= x <= high."""
     return CutOff(f"{low:g} <= x <= {high:g}", lambda x, y: (x >= low) & (x <= high))
 
 
@@ -95,7 +96,8 @@ def between(low: float, high: float) -> CutOff:
 class Fit:
     """A law fitted to points.
 
-    `r_squared` is computed from the means at each x. `aicc` is for comparing laws on the same points.
+    `r_squared` is computed from the mean of y at each x. `aicc` is the corrected Akaike criterion: of the laws fitted to the same
+    points, the one with the lowest value is best.
     """
 
     law: str
@@ -125,11 +127,12 @@ def fit(
     *,
     cut_off: CutOff | None = None,
 ) -> Fit:
-    """Fit `law` to the points (x, y). Several values y at the same x come from different seeds, in the same order at every x.
+    """Fit `law` to the points (x, y). If an x occurs several times, its values of y belong to different seeds, in the
+    same order at every x.
 
-    If every x has the same number of seeds, the law is also fitted to each seed separately, and intervals are Student's t intervals
-    over these fits, because the random choices of a seed may shift all its points. Otherwise, intervals are those of least squares
-    with independent normal errors.
+    The random choices of a seed may shift all its points. Therefore, if every x has the same number of seeds, at least two, the law
+    is also fitted to each seed separately, and intervals are Student's t intervals over these fits. Otherwise, intervals are those
+    of least squares with independent normal errors.
     """
     chosen, rule = law_of(law), cut_off or everything()
     xs, ys = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
@@ -189,8 +192,8 @@ def t_quantile(freedom: int) -> float:
     degrees of freedom.
 
     Let n be `freedom`. With t = √n tan φ, the density over φ is proportional to cos^(n-1) φ. The probability of |t| < √n tan a is
-    therefore the integral from 0 to a, divided by the integral from 0 to π/2. The function finds a by bisection. It integrates by
-    Simpson's rule with 2,000 steps, which is exact to 10 digits for such smooth functions.
+    therefore the integral of cos^(n-1) φ from 0 to a, divided by its integral from 0 to π/2. The function finds a by bisection. It
+    integrates by Simpson's rule with 2,000 steps, which is exact to 10 digits for functions as smooth as this one.
     """
 
     def integral(end: float) -> float:
@@ -215,7 +218,8 @@ def compare(
 ) -> list[Fit]:
     """Fit several laws to the same points.
 
-    Return the fits in order of AICc, lowest first. For every law, AICc is computed from errors in y, not in log y.
+    Return the fits in order of AICc (the corrected Akaike criterion), lowest first. For every law, AICc is computed from errors
+    in y, not in log y.
     """
     return sorted((fit(x, y, law, cut_off=cut_off) for law in laws), key=lambda found: found.aicc)
 
@@ -231,7 +235,7 @@ def _least_squares(law: Law, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _intervals(law: Law, coefficients: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return the lower and upper ends of the interval of every coefficient, (2, n_coefficients)."""
+    """Return the lower and upper ends of the 95% interval of every coefficient, (2, n_coefficients)."""
     matrix, target = law.matrix(x), np.log(y) if law.is_log else y
     _, sizes = np.unique(x, return_counts=True)
     n_seeds = int(sizes[0]) if (sizes == sizes[0]).all() else 1

@@ -1,4 +1,4 @@
-"""Estimate the cost of runs before they start: stacks, memory and time.
+"""Estimate the cost of runs before they start: memory, time, and the number of stacks (groups of runs that train together).
 
 Sweeps and the papers' figures use the same estimate.
 """
@@ -26,8 +26,8 @@ MOST_PROBE_BYTES = 1 << 30  # larger models are not timed, because this alone wo
 class Forecast:
     """The expected cost of a specification: runs, stacks, the memory of the largest stack, and an upper estimate of the time.
 
-    A few steps of every stack are timed, and the estimate assumes that no model passes early. How many runs a search or tuning
-    takes depends on its results, so these two numbers are upper limits.
+    A few steps of every stack are timed, and the estimate assumes that no model stops early. How many runs a search or tuning
+    takes depends on its results, so `n_search_runs` and `n_tuning_runs` are upper limits.
     """
 
     n_runs: int
@@ -89,7 +89,7 @@ def cost_of(
 def forecast(
     specification: Specification, store: Store | None, *, device: str = "auto", most: int | None = None
 ) -> Forecast:
-    """Estimate the cost of the runs of a specification. For search and tuning, these are upper limits."""
+    """Estimate the cost of the runs of a specification. For search and tuning, the numbers of runs are upper limits."""
     chosen = choose_device(device)
     cost = cost_of(specification.runs, store, chosen, most=most or specification.budget.max_stack)
     search, tuning = specification.search, specification.tuning
@@ -111,7 +111,7 @@ def forecast(
 
 
 def seconds_per_run(runs: Sequence[Run], device: torch.device, *, n_models: int) -> float:
-    """Return the time per run if `n_models` of these runs train in one stack. A few steps are timed."""
+    """Time a few steps, and return the seconds per run if `n_models` of these runs train together in one stack."""
     chosen = list(runs[:n_models])
     stack = stack_of(chosen, device)
     before = torch.get_num_threads()

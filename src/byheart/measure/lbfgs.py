@@ -1,4 +1,4 @@
-"""Full-batch L-BFGS for all models of a stack at once, each with its own strong Wolfe line search.
+"""Full-batch L-BFGS for all models of a stack (models that train together), each with its own strong Wolfe line search.
 
 Each round evaluates all models once, each at its own trial point. If a model's trial point is accepted, the model gets a new
 direction in the same round, while other models continue their line searches. So no model waits for another.
@@ -60,7 +60,7 @@ class StackedLBFGS:
         return torch.clamp(1 / self.grad.abs().sum(dim=1, keepdim=True).clamp(min=1e-30), max=1.0)
 
     def run(self, rounds: int) -> None:
-        """Run `rounds` rounds, each of which is one evaluation."""
+        """Run `rounds` rounds, each of which is one evaluation of every model."""
         for _ in range(rounds):
             self._round()
 
@@ -107,8 +107,8 @@ class StackedLBFGS:
             setattr(self, field, torch.where(where, value, getattr(self, field)))
 
     def _between(self) -> Tensor:
-        """Return the minimum of the cubic interpolation in the bracket, moved away from the ends if necessary. If it has no
-        minimum, return the middle.
+        """Return the step at which the cubic interpolation of the loss in the bracket is smallest, moved away from the ends of the
+        bracket if necessary. If there is no such step, return the middle.
         """
         low, high = self.low_step, self.high_step
         width = high - low
@@ -119,7 +119,7 @@ class StackedLBFGS:
         return low + width * torch.where(share.isfinite(), share, 0.5)
 
     def _advance(self, moved: Tensor, failed: Tensor, step: Tensor, loss: Tensor, grad: Tensor) -> None:
-        """Store accepted steps in the history, and compute new directions for those models."""
+        """Store accepted steps in the history. Compute a new direction if a step was accepted or the search failed."""
         if not bool((moved | failed).any()):
             return
         change, travel = grad - self.grad, step * self.direction
@@ -150,8 +150,8 @@ class StackedLBFGS:
         self.low_grad = torch.where(restart, self.grad, self.low_grad)
 
     def _two_loops(self) -> Tensor:
-        """Run algorithm 7.4 (the two-loop recursion). If a model has fewer pairs than others, the missing ones have no effect,
-        because their inverses are zero.
+        """Return the new search directions, by algorithm 7.4 (the two-loop recursion). If the history of a model is shorter than
+        others, the missing entries have no effect, because `inverse` is zero there.
         """
         q = self.grad.clone()
         weights = []

@@ -4,7 +4,7 @@ On a CPU, a product with 10 columns takes three to four times as long as a produ
 because vector registers hold rows. Therefore, if the result C is narrow, the forward and backward passes compute Cᵀ instead.
 
 On a GPU, a small result with a very long inner dimension uses only a few processors. An example is the gradient of a
-map that is applied to millions of tokens. Such a product is computed as a sum of many short products instead.
+linear map that is applied to millions of tokens. Such a product is computed as a sum of many short products instead.
 """
 
 from __future__ import annotations

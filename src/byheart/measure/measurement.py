@@ -1,4 +1,6 @@
-"""Carry out a specification: train the grid, with tuning and search if requested, into one store."""
+"""Carry out the specification of a measurement: train the models of its grid, with tuning and search if requested, and keep all
+runs in one store.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ from byheart.measure.tuner import Trainer, best, tune
 class Found:
     """The result of a capacity search for one setting, over its seeds.
 
-    why_open  messages if the answer for some seeds is outside the range. They say what was measured at the end of the range,
-              and what to change.
+    why_open  messages if, for some seeds, the capacity is outside the searched range. They say what was measured at the end of
+              the range, and what to change.
     """
 
     point: dict[str, dict[str, Any]]
@@ -33,8 +35,8 @@ class Found:
 class Measurement(Sequence[Row]):
     """The results of a specification, as a sequence of runs, each a flat dictionary.
 
-    records     one record per point and seed (if tuned, the record of the best trial); for a search, the records of all trained
-                runs
+    records     one record per grid point and seed (if tuned, the record of the best trial); for a search, the records of all
+                trained runs
     capacities  the results of a search, one per setting
     """
 
@@ -84,7 +86,7 @@ def carry_out(specification: Specification, trainer: Trainer) -> Measurement:
 def _train(
     specification: Specification, settings: Sequence[tuple[dict[str, dict[str, Any]], int]], trainer: Trainer
 ) -> list[Record]:
-    """Return one record per setting. If training options are tuned, it is the record of the best trial."""
+    """Return one record per setting (grid point and seed). If training options are tuned, it is the record of the best trial."""
     if specification.tuning is not None:
         return [best(trials) for trials in tune(specification, settings, trainer)]
     return list(trainer([specification.run(point, seed) for point, seed in settings]))
@@ -122,7 +124,7 @@ def _search(specification: Specification, trainer: Trainer) -> tuple[list[Found]
 def _why_open(
     search: Search, rule: PassRule, n_seeds: int, ends: Mapping[int, Sequence[Record]]
 ) -> Iterator[str]:
-    """Explain why the answers of some searches are outside the range, using the records at the two ends of the range."""
+    """Explain why some searches found no answer within their range, using the records at the two ends of the range."""
     easy, hard = (search.high, search.low) if search.goal == "smallest" else (search.low, search.high)
     ending = {search.low: "low", search.high: "high"}
     failed = [record for record in ends[easy] if not rule.holds(record.measured)]

@@ -1,4 +1,4 @@
-"""Compute losses and other metrics of every model of a stack at once."""
+"""Compute losses and other metrics of all models of a stack (models that train together) at once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _NegativeLogLikelihood(torch.autograd.Function):
     """The sum over targets of -weight · log-probability, for each model.
 
     The gradient is row_weight · probabilities minus the weights at the targets. Computing it directly takes two passes over the
-    logits. Automatic differentiation of a gather would first fill an array with zeros.
+    logits, whereas automatic differentiation of a gather would first fill an array with zeros.
     """
 
     @staticmethod
@@ -48,7 +48,7 @@ class _NegativeLogLikelihood(torch.autograd.Function):
 def negative_log_likelihood(
     logits: Tensor, index: Tensor, weights: Tensor, row_weights: Tensor | None = None
 ) -> Tensor:
-    """Return the loss of each model, (n_models,). Targets are flat indices into (n_rows, n_classes).
+    """Return the loss of each model, (n_models,). `index` holds its targets as flat indices into (n_rows, n_classes).
 
     `row_weights` is the sum of the weights of each row's targets, or None if every row has exactly one target and targets are in
     the order of rows.
@@ -59,7 +59,7 @@ def negative_log_likelihood(
 
 
 def answers(stack: Stack, flat: Tensor, rows: Tensor | None) -> Tensor:
-    """Return the outputs of every model. For classes that a model does not have, they are minus infinity."""
+    """Return the outputs of every model for `rows` (None: all inputs), which are -inf at classes that a model does not have."""
     outputs = stack.family.outputs(stack.weights(flat), stack.tables, rows)
     bias = stack.targets.class_bias
     return outputs if bias is None else outputs + bias
@@ -79,7 +79,7 @@ def uses_counts(device: torch.device, n_rows: int, batch: int) -> bool:
 
 
 def batch_losses(stack: Stack, flat: Tensor, rows: Tensor) -> Tensor:
-    """Return the summed loss of each model over the drawn rows (n_models, n_draws)."""
+    """Return the summed loss of each model over the drawn `rows`, whose shape is (n_models, n_draws)."""
     targets = stack.targets
     if targets.labels is None:
         raise DataError(

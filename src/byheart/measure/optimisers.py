@@ -1,4 +1,4 @@
-"""Train all models of a stack with Adam or AdamW. Their weights are one flat array, and each model has its own learning rate,
+"""Train a stack of models together with Adam or AdamW. Their weights are one flat array, and each model has its own learning rate,
 warm-up and weight decay.
 """
 

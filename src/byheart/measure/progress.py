@@ -1,4 +1,4 @@
-"""Describe the progress of a sweep in words and as a share of the work."""
+"""Describe the progress of a sweep (the training of many runs) in words and as a share of the work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def report_to(show: Progress) -> Callable[[SweepState], None]:
 
 
 def share_done(progress: SweepState) -> float:
-    """Return the share of the work that is done. The stack in training counts in proportion to its completed steps."""
+    """Return the share of the work that is done. The runs in training count in proportion to their completed steps."""
     done = float(progress.n_stored)
     if progress.moment is not None:
         done += progress.moment.n_active * progress.moment.step / progress.moment.n_steps
@@ -30,7 +30,7 @@ def share_done(progress: SweepState) -> float:
 
 
 def cells(progress: SweepState) -> list[tuple[str, str]]:
-    """Return the names and values to show."""
+    """Return the names and values that describe the progress, such as ("runs", "3/10")."""
     shown = [("runs", f"{progress.n_stored}/{progress.n_runs}")]
     moment = progress.moment
     if moment is not None:

@@ -91,10 +91,10 @@ class Training:
 
     @property
     def stack_key(self) -> tuple[object, ...]:
-        """Return the options that must be equal for all models of a stack."""
+        """Return the options that must be equal for all models that train together in one stack."""
         return tuple(getattr(self, name) for name in SHARED)
 
     @property
     def record_points(self) -> int:
-        """Number of steps between two records."""
+        """Number of steps between two points of the training curve."""
         return self.record_every or max(1, self.steps // 100)

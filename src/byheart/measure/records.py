@@ -108,7 +108,7 @@ def finite(value: Any) -> Any:
 
 
 def pack_curve(steps: np.ndarray, curve: Mapping[str, np.ndarray]) -> bytes:
-    """Return a curve as compressed bytes, with values in float32."""
+    """Return a training curve as compressed bytes, with values in float32."""
     buffer = io.BytesIO()
     arrays = {f"curve_{name}": values.astype(np.float32) for name, values in curve.items()}
     np.savez_compressed(buffer, steps=steps, **arrays)  # type: ignore[arg-type]  # an array is taken for the flag allow_pickle

@@ -77,9 +77,9 @@ def migrate(connection: sqlite3.Connection, upto: int = VERSION) -> None:
 
 
 def find_strange(connection: sqlite3.Connection) -> str | None:
-    """Describe the first part of a store that `migrate` did not create.
+    """Describe the first table, view, trigger or index of a store that `migrate` did not create in this form.
 
-    Such a part may do harm: the query of a view may never end, and a trigger may delete records.
+    A foreign view or trigger may do harm: the query of a view may never end, and a trigger may delete records.
     """
     ours, found = _own_parts(), _parts(connection)
     for name, part in ours.items():
@@ -105,7 +105,7 @@ def _parts(connection: sqlite3.Connection) -> dict[str, tuple[str, tuple[str, ..
 
 
 def _statements(script: str) -> list[str]:
-    """Split a script into complete statements, as SQLite defines them, because a trigger contains semicolons itself."""
+    """Split a script into complete statements. SQLite decides where a statement ends, because a trigger contains semicolons."""
     statements, current = [], ""
     for line in script.strip().splitlines():
         current += line + "\n"

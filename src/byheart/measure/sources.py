@@ -288,7 +288,7 @@ def complete_description(data: Description, seed: int, folder: Path) -> dict[str
         if type(value) is not wanted or (isinstance(value, int) and wanted is int and value < (default != 0)):
             raise UsageError(
                 f"`{name}` of data of kind {kind} must be a "
-                f"{'positive whole number' if wanted is int else wanted.__name__};"
+                f"{f'whole number of at least {int(default != 0)}' if wanted is int else 'text'};"
                 f" got {value!r}.",
                 name=name,
             )

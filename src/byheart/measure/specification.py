@@ -32,7 +32,7 @@ MOST = 2**53  # the largest whole number allowed in a specification
 
 @dataclass(frozen=True)
 class Search:
-    """A capacity search, which bisects a field of [model] or [data] between two whole numbers."""
+    """A capacity search: bisection over the values of one field of [model] or [data], between two whole numbers."""
 
     axis: str  # "model.n_heads", "data.n_samples"
     low: int

@@ -17,7 +17,7 @@ from byheart.measure.training_set import TrainingSet
 
 @dataclass(frozen=True, eq=False)
 class StackTargets:
-    """The targets of the rows of a stack. Padded rows and targets have weight 0."""
+    """The targets of all models of a stack. A row is a distinct input of a model. Padded rows and targets have weight 0."""
 
     pair_index: Tensor  # (n_models, n_targets): row · n_classes + class
     pair_weights: Tensor  # (n_models, n_targets)
@@ -33,7 +33,7 @@ class StackTargets:
 
 @dataclass(frozen=True, eq=False)
 class Stack:
-    """Models of one family with their training sets."""
+    """Models of one family that train together, with their training sets."""
 
     family: Family
     models: tuple[ModelConfig, ...]
@@ -153,9 +153,9 @@ def _is_shared(training_sets: tuple[TrainingSet, ...], array: Callable[[Training
 def _side_by_side(
     training_sets: tuple[TrainingSet, ...], array: Callable[[TrainingSet], np.ndarray], fill: float = 0
 ) -> np.ndarray:
-    """Take one array from each training set and combine them.
+    """Combine one array of each training set, which the function `array` selects. Pad with `fill`.
 
-    The result has shape (n_models, *padded shape), or (1, *shape) if all these arrays are equal.
+    The result has shape (n_models, *padded shape), or (1, *shape) if all selected arrays are equal.
     """
     if _is_shared(training_sets, array):
         return array(training_sets[0])[None]

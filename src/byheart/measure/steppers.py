@@ -36,7 +36,7 @@ class Stepper(Protocol):
 
     @property
     def is_fixed(self) -> bool:
-        """Whether steps are captured or compiled. If so, they are captured or compiled again whenever the stack changes."""
+        """Whether steps are captured in a CUDA graph or compiled, which must be repeated whenever the stack changes."""
 
     def run(self, steps: int) -> None:
         """Make `steps` steps."""
@@ -45,13 +45,13 @@ class Stepper(Protocol):
         """Stop training these models."""
 
     def take(self, stack: Stack, models: Sequence[int]) -> Stepper:
-        """Return a stepper that continues with only these models. `stack` is the stack of these models."""
+        """Return a stepper that continues with only these models. `stack` contains only these models."""
 
 
 def make_stepper(stack: Stack, trainings: Sequence[Training], engine: Engine) -> Stepper:
     """Return the stepper for these trainings.
 
-    With `auto`, long trainings are compiled. Short ones use a CUDA graph, or eager steps on a CPU.
+    With the engine `auto`, long trainings are compiled. Short ones use a CUDA graph on a GPU, and eager steps on a CPU.
     """
     if trainings[0].optimiser == "lbfgs":
         return LBFGSStepper(stack, trainings[0])
@@ -136,9 +136,9 @@ class AdamStepper:
             self.graph.replay()
 
     def _capture(self, steps: int) -> int:
-        """Capture two CUDA graphs: one step, and one turn (several steps).
+        """Capture two CUDA graphs: one step, and one turn (the steps that a process makes before another one may use the GPU).
 
-        A few ordinary steps must come first. Return their number, because they are part of the training.
+        Before that, make a few ordinary steps, which capturing needs. Return their number, because they are part of the training.
         """
         ordinary = min(3, steps)
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch states no types here
@@ -179,7 +179,7 @@ def steps_of_turn(stack: Stack) -> int:
 
 
 class LBFGSStepper:
-    """Trains with full-batch L-BFGS. A step is one evaluation."""
+    """Trains with full-batch L-BFGS. A step is one evaluation of the loss and its gradient."""
 
     is_fixed = False
 
@@ -190,7 +190,7 @@ class LBFGSStepper:
 
     @property
     def flat(self) -> Tensor:
-        """The accepted weights of every model."""
+        """The weights of every model after its last accepted step."""
         return self.lbfgs.flat
 
     def _objective(self, flat: Tensor) -> tuple[Tensor, Tensor]:

@@ -83,7 +83,7 @@ def _corrupt(path: Path, reason: str) -> CorruptStore:
 
 
 def _file_at(path: Path) -> tuple[int, int] | None:
-    """Return the identity (device and inode) of the file that now has this name."""
+    """Return the identity (device and inode) of the file at `path`, or None if there is none."""
     try:
         found = path.stat()
     except OSError:
@@ -163,7 +163,7 @@ class Store:
 
     @_explain
     def add(self, record: Record) -> bool:
-        """Store a record and release its claim. Return False if the run already has a record, which is kept."""
+        """Store a record, and delete the claim on its run. If the run already has a record, keep that one and return False."""
         if _file_at(self.path) != self._file:  # SQLite would continue to write to the deleted file
             raise StoreStopped(
                 f"the run store {self.path} was removed or replaced while it was in use; its records are "
@@ -218,7 +218,7 @@ class Store:
 
     @_explain
     def claim(self, keys: Sequence[str], owner: str | None = None, limit: int | None = None) -> list[str]:
-        """Claim up to `limit` of `keys` for training and return them.
+        """Claim up to `limit` of `keys` and return them: the store notes that `owner` (default: this process) trains these runs.
 
         Keys that have a record, or are claimed by an owner that is alive, are skipped.
         """
@@ -242,7 +242,7 @@ class Store:
 
     @_explain
     def release(self, owner: str | None = None) -> None:
-        """Release every claim of the owner."""
+        """Delete every claim of the owner, so that others may train these runs."""
         self.connection.execute("DELETE FROM claims WHERE owner = ?", (owner or this_process(),))
 
     def _drop_lost_claims(self) -> None:

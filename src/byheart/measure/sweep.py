@@ -1,7 +1,7 @@
 """Train many runs into a store. A sweep can be resumed, several processes can share it, and no run is trained twice.
 
-A process claims the runs of a stack, trains them, and stores each as soon as it ends. If the process dies, its claims
-expire, and another process claims the unfinished runs.
+A process claims a stack (runs that train together), trains it, and stores each run as soon as it ends. If the process dies, its
+claims expire, and another process claims the unfinished runs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PACE_STEPS = 0.05  # share of a stack's steps over which its speed is measured
 
 @dataclass(frozen=True)
 class SweepState:
-    """The state of a sweep. `moment` is the progress of the stack in training."""
+    """The state of a sweep. `moment` is the progress of the runs that are training together now."""
 
     n_runs: int
     n_stored: int
@@ -46,7 +46,7 @@ class SweepReport:
 
 
 class _TooLate(Exception):
-    """Raised if a stack cannot end in time."""
+    """Raised if a stack cannot end before the deadline of the sweep."""
 
 
 @dataclass(eq=False)
@@ -55,7 +55,7 @@ class Sweep:
 
     After `max_seconds`, no new stack begins. With `gives_up`, a stack is abandoned as soon as its speed shows that it cannot end in
     time, and stacks that can end in time are trained instead. With `wait`, `run` returns only when every run is stored, by this
-    process or by others that use the same store. `overhead` is the fixed cost of a stack, as in `pack`.
+    process or by others that use the same store. `overhead` is the fixed cost of a stack (see `stack_plan.pack`).
     """
 
     runs: Sequence[Run]

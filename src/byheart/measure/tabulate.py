@@ -106,7 +106,7 @@ def _parquet(rows: Sequence[Row], columns: list[str]) -> bytes:
 
 @dataclass(frozen=True)
 class Compared:
-    """A group of records with equal values in the columns `by`, and their mean with a 95% interval over seeds."""
+    """The mean of a metric over a group of records that are equal in the chosen columns, with a 95% interval over seeds."""
 
     setting: dict[str, Any]
     n_records: int
@@ -134,7 +134,7 @@ def compare(rows: Sequence[Row], by: Sequence[str], metric: str) -> list[Compare
 
 
 def points(rows: Sequence[Row], x: str, y: str) -> tuple[list[float], list[float]]:
-    """Return two columns as numbers, for a fit. Rows that lack one of them are left out, and texts are refused."""
+    """Return two columns as numbers, for a fit. Rows without a value in one of them are left out, and texts are refused."""
     known = columns_of(rows)
     found: list[tuple[float, float]] = []
     names = [name if name in known else f"measured.{name}" for name in (x, y)]

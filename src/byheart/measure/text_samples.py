@@ -103,16 +103,16 @@ def number_words(texts: Sequence[Sequence[str]]) -> tuple[np.ndarray, int]:
 
 
 def visible_text(words: Sequence[str], place: int, *, ordered: bool = False) -> tuple[str, ...]:
-    """Return the part of a text that a model can see. If the model sees the order of tokens, this is the whole text.
+    """Return what a model can see of a text: with `ordered`, the whole text.
 
-    Otherwise, it is the token at `place` and the multiset of the other tokens.
+    Otherwise, the model sees the token at `place` and the multiset of the other tokens.
     """
     return tuple(words) if ordered else (words[place], *sorted([*words[:place], *words[place + 1 :]]))
 
 
 @dataclass(frozen=True)
 class DistinctTexts:
-    """Texts that can be memorised. `chosen` lists them in order, each once. Texts with two labels are left out."""
+    """The texts that can be memorised. `chosen` lists their numbers, each text once. Texts with two labels are left out."""
 
     chosen: list[int]
     n_conflicting: int
@@ -122,7 +122,7 @@ class DistinctTexts:
 def distinct_texts(
     order: Sequence[int], visible: Mapping[int, tuple[str, ...]], labels: Sequence[int]
 ) -> DistinctTexts:
-    """Return the texts in `order` whose visible part has only one label. Of equal texts, the first is kept."""
+    """Choose the texts of `order` (text numbers) whose visible part has only one label. Of equal visible parts, keep the first."""
     seen: dict[tuple[str, ...], set[int]] = {}
     first: dict[tuple[str, ...], int] = {}
     for i in order:

@@ -1,4 +1,4 @@
-"""Train a stack in rounds, and measure its models after each round.
+"""Train a stack (models that train together) in rounds, and measure its models after each round.
 
 Each model can stop early, and finished models are removed from the stack.
 
@@ -46,7 +46,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Moment:
-    """The progress of a stack in training."""
+    """The progress of the models that are training together in one stack."""
 
     step: int
     n_steps: int
@@ -79,7 +79,7 @@ def train(
     """
     if len({t.stack_key for t in trainings}) != 1:
         raise UsageError(
-            "models of one stack must share steps, optimiser, schedule, batch, reduction and number type."
+            "models of one stack may differ only in learning rate, warm-up, weight decay and pass rule."
         )
     plan = trainings[0]
     if plan.batch and stack.targets.labels is None:
@@ -131,7 +131,7 @@ class _Loop:
         return [self.outcomes[model] for model in range(len(self.trainings))]
 
     def _look(self, step: int) -> None:
-        """Measure and record all models, then stop and remove those that are finished."""
+        """Measure all models, record the results, and remove the models that are finished."""
         plan = self.trainings[0]
         values = {name: column.tolist() for name, column in measure(self.stack, self.stepper.flat).items()}
         before, self.clock = self.clock, time.perf_counter()
@@ -184,7 +184,9 @@ class _Loop:
             self.on_finish(model, outcome)
 
     def _compact(self) -> None:
-        """Remove finished models. If the step was captured or compiled, wait until half of the models are done."""
+        """Remove finished models from the stack. If steps are captured or compiled, only freeze them until half of the models are
+        finished, because a smaller stack must be captured or compiled again.
+        """
         ended = [slot for slot, model in enumerate(self.members) if model not in self.running]
         if not ended or not self.running:
             return
@@ -215,7 +217,7 @@ def take(stack: Stack, models: Sequence[int]) -> Stack:
 
 
 def _milestones(plan: Training) -> list[int]:
-    """Return the steps at which the stack is measured: at every record, at the end, and at some steps near the end."""
+    """Return the steps after which models are measured: for each point of the curve, at the end, and for the tail near the end."""
     points = set(range(plan.record_points, plan.steps, plan.record_points)) | {plan.steps}
     if plan.tail:
         start = max(plan.steps - plan.tail, 0)

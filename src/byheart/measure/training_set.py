@@ -22,10 +22,9 @@ Loss = Literal["cross-entropy", "squared"]
 class TrainingSet:
     """Distinct inputs and their weighted targets.
 
-    `inputs` holds token ids (n_rows, seq_len), padded on the right from `lengths` on, or vectors (n_rows, seq_len, dim).
-    Target t says that the answer of row `rows[t]` should be `classes[t]`, with weight `weights[t]`.
-    For squared error, `values[row]` is the number to predict instead. `read` names the token whose output is the
-    answer.
+    `inputs` holds token ids (n_rows, seq_len) or vectors (n_rows, seq_len, dim). Row i has `lengths[i]` tokens, and the rest is
+    padding. Target t says that the answer of row `rows[t]` should be `classes[t]`, with weight `weights[t]`. For squared error, the
+    answer of row i should be the number `values[i]` instead. `read` names the token whose output is the answer.
     """
 
     inputs: np.ndarray
@@ -155,7 +154,7 @@ def training_set_of_documents(documents: np.ndarray, n_vocab: int) -> TrainingSe
 
 
 def _distinct_rows(inputs: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of each sample's distinct input, in order of first appearance, and the first sample of each input."""
+    """Number distinct inputs in order of appearance. Return the number of each sample's input, and each input's first sample."""
     keyed = np.ascontiguousarray(np.concatenate([inputs.reshape(len(inputs), -1), lengths[:, None]], axis=1))
     keys = keyed.view(np.dtype((np.void, keyed.dtype.itemsize * keyed.shape[1]))).reshape(-1)
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)

@@ -1,6 +1,6 @@
 """Tune learning rate and warm-up with the ask-and-tell interface of Optuna, one stack of trials per round.
 
-There is one study per setting and seed. A round asks every study for several trials and trains all of them together.
+There is one study per grid point and seed. A round asks every study for several trials and trains all of them together.
 The sampler has a seed, and trials are stored like all runs. After an interruption, the same trials are therefore proposed again,
 and their results are found in the store.
 """
@@ -25,7 +25,7 @@ WORST = 1e30  # the loss that is reported to the sampler for a diverged trial
 def tune(
     specification: Specification, settings: Sequence[tuple[Point, int]], trainer: Trainer
 ) -> list[list[Record]]:
-    """For each (point, seed), return the records of all trials, in the order in which they were proposed."""
+    """Tune every setting (grid point and seed). For each, return the records of all trials in the order of their proposal."""
     tuning = specification.tuning
     assert tuning is not None
     studies = [_study(tuning, point, seed) for point, seed in settings]

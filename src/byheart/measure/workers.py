@@ -1,4 +1,4 @@
-"""Train with several processes on one machine that share one store. Each claims new runs when it has finished its own."""
+"""Train with several processes on one machine that share one store. When a process has finished its runs, it claims new ones."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def train_here(
 
     Return the records in the order of the runs.
 
-    Runs that are not finished in time have no record. If a helper process dies, the others take over its runs at
-    their next claim. When this process ends, for whatever reason, its helpers end too.
+    Runs that are not finished in time have no record. If a helper process dies, the others train its runs as soon
+    as they have finished their own. When this process ends, for whatever reason, its helpers end too.
     """
     settings: dict[str, Any] = {"device": device, "engine": engine, "most": most, "max_seconds": max_seconds}
     lacking = {run.key for run in runs} - store.stored_keys(run.key for run in runs)

@@ -66,7 +66,7 @@ def measure(
 def read(
     spec: str | Path | Mapping[str, Any] | Specification, families: Sequence[Factory] = ()
 ) -> Specification:
-    """Read and check a specification. If functions are given as families, register them for this process."""
+    """Read and check a specification. Register the functions `families` for this process."""
     for factory in families:
         add_family(factory)
     if isinstance(spec, Specification):
