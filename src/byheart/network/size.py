@@ -1,4 +1,4 @@
-"""The size of a network, in all units in which we report it."""
+"""The size of a network, in every unit that byheart reports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ class Size:
     parameters_dense    entries of all weight matrices of the architecture, including embeddings and biases
     parameters_nonzero  the entries that are not zero
     depth               layers: feed-forward blocks and attention layers (KS25's number of blocks)
-    width               max(m, s·H, q) over all layers (KS25 section 3.2)
+    width               max(m, s·H, q) over all layers (KS25 section 3.2): m channels of the residual stream, H heads of size s, q
+                        hidden units
     weight_bits         bit complexity of the largest weight (KS25 section 3.3); for floats, bits of the widest stored type
     total_bits          bits that store the weights. If weights are exact, only the non-zero ones are counted. If they are
                         floats, all weights and their scales are counted
@@ -36,8 +37,8 @@ class Size:
         """The bits that a file of these weights needs.
 
         A float weight takes all bits of its type, even if it is zero. An exact weight takes its digits, a sign and the position of
-        its binary point. Digits and position take as many bits as the longest weight needs. If it makes the file smaller, only
-        the non-zero weights are stored, each with its index.
+        its binary point. Every weight gets as many bits for digits and position as the longest weight needs. Only the non-zero
+        weights are stored, each with its index, if this makes the file smaller.
         """
         words = self.weight_bits * self.parameters_dense
         if self.total_bits == words:
@@ -108,7 +109,10 @@ def size_of_spec(
     weight_bits: int | None = None,
     total_bits: int | None = None,
 ) -> Size:
-    """Return the size of a network of this shape. Counts and bits that are not given are those of non-zero floats."""
+    """Return the size of a network of this shape.
+
+    Counts and bits that are not given are computed as if all weights were non-zero floats.
+    """
     dense, word = spec.parameters_dense, WIDEST_BITS.get(spec.precision, 0)
     return Size(
         dense,

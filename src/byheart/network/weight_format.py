@@ -36,7 +36,7 @@ class WeightFormat:
         return self.numbers if self.scale is None else f"{self.numbers} by {self.scale}"
 
     def exponents_shape(self, shape: Shape) -> Shape | None:
-        """Return the shape of the array of exponents; None for floats."""
+        """Return the shape of the array of exponents for weights of this shape; None for floats."""
         if self.scale is None:
             return None
         return (1,) if self.scale == "one" else (shape[0] if self.scale == "rows" else shape[-1],)
@@ -119,7 +119,8 @@ def smallest_format(weights: np.ndarray) -> WeightFormat:
 def _shared(grains: np.ndarray, scale: Scale) -> np.ndarray:
     """Return the exponents that entries share: one for the whole array, one for each row, or one for each column.
 
-    An exponent is the least granularity of the entries that share it, or 0 if all of them are zero.
+    `grains` holds the granularity of each entry: the largest g such that the entry is a multiple of 2^g. An exponent is the
+    least granularity of the entries that share it, or 0 if all of them are zero.
     """
     axis = {"one": None, "rows": 1, "columns": 0}[scale]
     least = grains.min(axis=axis, keepdims=False, initial=_NONE).reshape(-1)

@@ -1,7 +1,7 @@
 """Make Ctrl-C end a command within a second, even during one long call of compiled code.
 
 Python raises KeyboardInterrupt only between two bytecode instructions. The signal therefore wakes a thread, which
-waits a moment for the exception and otherwise ends the process. This cannot damage models, because a model folder
+waits a moment for the exception and ends the process if it does not come. This cannot damage models, because a model folder
 gets its name only when all of it is on disk.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 PATIENCE = 0.7
-"""How many seconds Python has to stop by itself."""
+"""How many seconds after Ctrl-C Python may take to stop by itself, before the process is ended."""
 
 
 @contextmanager

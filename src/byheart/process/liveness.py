@@ -14,9 +14,9 @@ PARENT_SECONDS = 0.5  # time between two checks of the parent
 
 
 def is_running(pid: int) -> bool:
-    """Return whether a process with this number runs, or may run.
+    """Return whether a process with this number runs.
 
-    A process that has ended but was not waited for counts as ended.
+    If the system does not tell, return True. A process that has ended but was not waited for counts as ended.
     """
     try:
         os.kill(pid, 0)
@@ -79,8 +79,8 @@ def children_ignore_interrupts() -> Iterator[None]:
 
     A terminal sends Ctrl-C to all processes. Here, only the parent handles it, and ends its children.
 
-    The block does this by blocking the signal, which new processes inherit. In this process, a signal that arrives waits until the
-    block ends.
+    To do this, the signal is blocked while the block runs, and new processes inherit this. If the signal reaches this process
+    meanwhile, it is handled when the block ends.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

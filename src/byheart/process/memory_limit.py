@@ -17,7 +17,7 @@ class OverMemoryLimit(DataError):
 
 
 def memory_limit(given: str | None = None) -> int:
-    """Return how many bytes reading one input may take.
+    """Return the number of bytes of memory that may be used to read one input.
 
     This is `given` (such as 16G) or else the environment variable `BYHEART_MEMORY_LIMIT`. The default is 4 GiB.
     """
@@ -27,13 +27,15 @@ def memory_limit(given: str | None = None) -> int:
     found = re.fullmatch(r"(\d{1,15})\s*([KMGT]?)(?:i?B)?", given, re.IGNORECASE)
     if found is None or int(found[1]) == 0:
         raise UsageError(
-            f"{VARIABLE} is {given!r}; give a number of bytes, or a size such as 512M or 16G.", value=given
+            f"the memory limit (--memory-limit or {VARIABLE}) is {given!r}; give a number of bytes, or a size "
+            "such as 512M or 16G.",
+            value=given,
         )
     return int(found[1]) * _UNITS[found[2].upper()]
 
 
 def require_memory(what: str, n_bytes: int) -> None:
-    """Raise `OverMemoryLimit`, naming both numbers, if `what` would take more than the limit."""
+    """Raise `OverMemoryLimit` if `what` would take more memory than the limit. The error gives `n_bytes` and the limit."""
     limit = memory_limit()
     if n_bytes > limit:
         enough = f"{n_bytes // 2**30 + 1}G"

@@ -201,7 +201,7 @@ def typical_fraction(bits: int) -> Dyadic:
 def mean_of_ends(first: int, last: int, steps_of: Callable[[int], tuple[Step, ...]]) -> tuple[Step, ...]:
     """Return steps with the same total size as steps_of(first), …, steps_of(last) together. They can be counted but not built.
 
-    The number of weight bits must change by the same amount from each call to the next. Then the mean over all calls equals
+    The number of weight bits must change by the same amount from steps_of(i) to steps_of(i + 1). Then the mean over all i equals
     the mean of the two ends, so half of the steps are counted like the first and half like the last.
     """
     n_steps = abs(last - first) + 1

@@ -32,7 +32,7 @@ _FIRST_LOOK = 32
 
 
 class Plan(ABC):
-    """The decisions for one data set, made before its network is built.
+    """The choices that a construction makes for one data set before it builds the network.
 
     `size` is exactly the size of the network that `emit` builds. A data set that the construction cannot handle is rejected
     when the plan is made.
@@ -98,10 +98,11 @@ class Construction(Plan):
         return {name: plain(value) for name, value in record.items()}
 
     def target(self) -> dict[str, Any]:
-        """Return the rule by which to verify a construction that minimises the total loss gap. For all others, return an empty
+        """Return the rule by which to verify the model, if the construction minimises the total loss gap; otherwise an empty
         dictionary.
 
-        With this rule, the certificate also states whether the gap is small enough.
+        The gap is the loss minus the entropy of the data. With this rule, the certificate also states whether the gap is small
+        enough.
         """
         aims_at_gap = "allowed_divergence" in self.notes and self.notes["allowed_divergence"] is None
         return {} if not aims_at_gap else {"rule": "total-gap", "allowed_gap": self.notes["allowed_gap"]}

@@ -66,7 +66,7 @@ def _distinct_vectors(data: Dataset, inputs: VectorSequences) -> DistinctTokens:
     if data.ordered:
         raise AssumptionViolated(
             "averaging attention cannot see the order of vectors, but order matters in this data set.\n"
-            "  Append the position to every vector as one more coordinate, or pass ordered=False."
+            "  Append the position to every vector as one more coordinate, or pass ordered=False with the data."
         )
     n_samples, seq_len, dim = inputs.values.shape
     flat = inputs.values.reshape(-1, dim) + 0.0  # turn -0.0 into 0.0, so that both count as one number
@@ -140,7 +140,7 @@ def table_of_shape(shape: DataShape) -> MaybeTable:
 def project_tokens(tokens: DistinctTokens, rng: np.random.Generator, factor_bits: int = 6) -> Projection:
     """Map the tokens to numbers that are at least 2 and differ by at least 2 (KS25 Lemma C.2).
 
-    For token ids, the table already contains such numbers, and nothing is changed.
+    For token ids, `tokens.table` already contains such numbers, and nothing is changed.
     """
     if tokens.table is None:
         spread = largest_spread(tokens.separation, tokens.dim)
@@ -166,7 +166,10 @@ def assume_separated(statement: str, separation: Separation) -> Assumption:
 
 
 def radius_and_separation(separation: Separation) -> tuple[Fraction, Fraction]:
-    """Return (r, δ) of KS25 Assumption 4.1 as rationals, with r rounded up and δ rounded down. With a single token, δ is 1."""
+    """Return (r, δ) of KS25 Assumption 4.1 as rationals: the largest norm, rounded up, and the smallest distance, rounded down.
+
+    With a single token, δ is 1.
+    """
     return _root(separation.r_squared) + Fraction(1, 1 << 64), _root(separation.delta_squared or Fraction(1))
 
 
@@ -177,9 +180,9 @@ def _root(square: Fraction) -> Fraction:
 
 
 def largest_spread(separation: Separation, dim: int) -> Fraction | None:
-    """Return 2 r V² √(πd/8) / δ, rounded down, for V distinct tokens of norm at most r and at least δ apart.
+    """Return 2 r V² √(πd/8) / δ, rounded down, for V distinct tokens of dimension d and norm at most r, at least δ apart.
 
-    By Lemma G.1 there is a direction along which the range of the projections, divided by their smallest gap, is at most this
+    By KS25 Lemma G.1 there is a direction along which the range of the projections, divided by their smallest gap, is at most this
     number.
     """
     if separation.delta_squared is None:

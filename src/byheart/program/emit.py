@@ -47,7 +47,7 @@ Lines = Mapping[int, "Column | Sequence[Number]"]
 
 
 def emit(program: Program, precision: Precision = "exact") -> Transformer:
-    """Build the network of a program in the given precision. Channel i holds registers[i].
+    """Build the network of a program in the given precision. Channel i of the residual stream holds register i of the program.
 
     Raises `InexactWeights` if a number of the program cannot be represented in a float precision.
     """

@@ -1,7 +1,7 @@
 """Lemmas G.2 to G.6 of KS25 as residual programs: bumps, subset lookup, bit extraction and keyed extraction.
 
-BIN_{i:j}(x) is the number formed by bits i to j of x, counted from the left of a word of fixed width. Leading zeros are kept:
-with the paper's variable width the fields would be shifted.
+In KS25, BIN_{i:j}(x) is the number formed by bits i to j of x, counted from the left of a word of fixed width. Leading zeros are
+kept: with the paper's variable width the fields would be shifted.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def interval_bump(x: str, low: int, high: int, writes: Form) -> Block:
 
     Source:     KS25 Lemma G.2 (Vardi et al. 2022).
     Assumes:    low <= high.
-    Size:       1 block, 4 units (the paper: 2 plain layers of 2 units); biases of LEN(high) + 2 bits.
+    Size:       1 block, 4 units (the paper: 2 plain layers of 2 units); biases of 2 bits more than `high`.
     Departs:    the paper composes two ReLU layers, ReLU(1 - ReLU(2·low - 2x) - ReLU(2x - 2·high)). One layer of four units
                 computes the same function with half the depth. The paper's bit count omits one bit for the factor 2.
     """
@@ -92,9 +92,9 @@ class PackedRegister:
 
 @realises("KS25-L G.4")
 def extract_bits(packed: PackedRegister, first: int, last: int, into: str) -> Blocks:
-    """Return blocks that remove bits `first` to `last` from a packed register and add BIN_{first:last} to the register `into`.
+    """Return blocks that remove bits `first` to `last` from a packed register and add them as one number to the register `into`.
 
-    Bits are counted from 1.
+    Bits are counted from 1, starting at the highest.
 
     Source:     KS25 Lemma G.4 (Vardi et al. 2022; Telgarsky's triangle).
     Assumes:    the bits before bit `first` have been removed.
@@ -143,8 +143,8 @@ class KeyedExtraction:
     Guarantee:  exact, for the two cases above.
     Size:       n_entries · (max(key bits, value bits) + 2) + 1 blocks, at most 8 units (paper: 3 plain layers per bit, width
                 12).
-    Departs:    the paper exchanges ρ and c. Keys have ρ bits, values have c bits, and the value is BIN_{cj+1:c(j+1)}(w) (errata
-                2 and 3; (153) as printed reads the wrong field).
+    Departs:    the paper exchanges its symbols ρ (bits of a key) and c (bits of a value). Value j is bits cj + 1 to c(j + 1) of the
+                packed values. Eq. (153) as printed reads the wrong field (errata 2 and 3).
     """
 
     x: str

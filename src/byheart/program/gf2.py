@@ -132,7 +132,10 @@ def solve(
     free: np.ndarray,
 ) -> np.ndarray:
     """Return one bit per column so that every equation has its `parity`. Columns without a pivot take their bits from
-    `free`."""
+    `free`.
+
+    The other arguments are results of `factor`.
+    """
     n, n_words = reduced.shape
     n_columns = len(owner)
     one = np.uint64(1)

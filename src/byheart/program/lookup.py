@@ -39,7 +39,7 @@ class LookupPlan:
         return -(-self.n_points // self.group_size)
 
     def extraction(self) -> KeyedExtraction:
-        """Return Stage III, which reads the label of x from the packed keys and labels of its group."""
+        """Return Stage III of KS25 Lemma C.1, which reads the label of x from the packed keys and labels of its group."""
         keys = PackedRegister(KEYS_HIGH, KEYS_LOW, self.group_size * self.key_bits)
         labels = PackedRegister(LABELS_HIGH, LABELS_LOW, self.group_size * self.label_bits)
         return KeyedExtraction(X, keys, labels, self.group_size, ANSWER)
@@ -47,7 +47,8 @@ class LookupPlan:
     def outline(self) -> tuple[Step, ...]:
         """Return the blocks of `memorise_points` for counting, before the data are known.
 
-        Intervals end at 2^key_bits or before. Packed numbers are never longer than their fields, and rarely shorter.
+        The count assumes the longest numbers: intervals that end just below 2^key_bits, and packed numbers as long as their fields.
+        Packed numbers are rarely shorter.
         """
         furthest = (1 << self.key_bits) - 1
         group = {
@@ -81,10 +82,12 @@ Planner = Callable[[int, int, int, int], LookupPlan]
 def plan_lookup(n_points: int, key_bits: int, label_bits: int, model_width: int) -> LookupPlan:
     """Choose the group size with the fewest parameters.
 
-    The theorem uses √(N / log N). With groups of size k there are N/k blocks of lookup and k·bits blocks of extraction. The
-    theorem's choice makes these two numbers equal, up to logarithms. Let a be the number of parameters of a lookup block, and b
-    that of the blocks that extract one key. The total a·⌈N/k⌉ + b·k differs by at most a from the smooth function aN/k + bk. This
-    function has its minimum at k* = √(aN/b). At any other k it is larger by b(k - k*)²/k. So the best k has (k - k*)² <= a·k/b.
+    The theorem uses groups of √(N / log N) points, where N is `n_points`. With groups of size k there are N/k blocks of lookup and
+    k·bits blocks of extraction. The theorem's choice makes these two numbers equal, up to logarithms.
+
+    Let a be the number of parameters of a lookup block, and b that of the blocks that extract one key. The total a·⌈N/k⌉ + b·k
+    differs by at most a from the smooth function aN/k + bk. This function has its minimum at k* = √(aN/b). At any other k it is
+    larger by b(k - k*)²/k. So the best k has (k - k*)² <= a·k/b.
     """
     a, b, _ = _costs(key_bits, label_bits, model_width)
 

@@ -120,8 +120,8 @@ def length_keeping_direction(points: IntegerPoints, rng: np.random.Generator) ->
     """Find an integer direction v such that, projected onto v, every difference of two points keeps a guaranteed share of its
     length.
 
-    Source:     KS25 Lemma G.1 (Park et al. 2021), inequality (151): |v·(x - y)| >= √(8/(πd)) / V² · ‖v‖ ‖x - y‖ for all V
-                points.
+    Source:     KS25 Lemma G.1 (Park et al. 2021), inequality (151): |v·(x - y)| >= √(8/(πd)) / V² · ‖v‖ ‖x - y‖ for all pairs
+                x, y of the V points in dimension d.
     Assumes:    distinct points.
     Guarantee:  the inequality is checked exactly for every pair. By the lemma a uniformly random direction satisfies it with
                 positive probability. This probability does not decrease when the entries get longer, so the search ends.
@@ -134,7 +134,11 @@ def length_keeping_direction(points: IntegerPoints, rng: np.random.Generator) ->
 
 
 def keeps_lengths(points: IntegerPoints, direction: Sequence[int]) -> bool:
-    """Whether inequality (151) holds for every pair: (v·Δ)² V⁴ π d >= 8 ‖v‖² ‖Δ‖² with Δ = x - y, checked with 333/106 < π."""
+    """Whether inequality (151) of KS25 holds for every pair of points: (v·Δ)² V⁴ π d >= 8 ‖v‖² ‖Δ‖².
+
+    Here v is the direction, Δ the difference of the two points, V the number of points, and d their dimension. The check uses
+    333/106, which is less than π, in place of π.
+    """
     n_points, dim = points.coordinates.shape
     length_squared = sum(entry * entry for entry in direction)
     values = points.along(direction)
@@ -158,7 +162,8 @@ def separating_direction(
     Assumes:    distinct points.
     Guarantee:  the points are distinct along the direction, and range / smallest gap is at most `largest_spread` if given.
                 For V points of norm at most r and at least δ apart the lemma guarantees 2r V² √(πd/8) / δ.
-    Departs:    (151) bounds the gap of every pair by the pair's own distance. The constructions need only the smallest gap.
+    Departs:    inequality (151) bounds the gap of every pair by the pair's own distance. The constructions need only the smallest
+                gap.
     """
     dim, n_points = points.coordinates.shape[1], points.n_points
     if n_points == 1:
@@ -199,8 +204,9 @@ def project_apart(
     Source:     KS25 Lemma C.2 (Vardi et al. 2022), with the shift of Lemma C.1's Stage I.
     Assumes:    distinct points.
     Guarantee:  exact, for the given points.
-    Size:       a linear map and a bias. The lemma bounds the largest value by R = 20 r V² √(πd) / δ.
-    Departs:    R is the largest value that the search finds, usually far below the lemma's bound. The map is scaled by a
+    Size:       a linear map and a bias. The lemma bounds the largest value by R = 20 r V² √(πd) / δ, for V points in dimension d of
+                norm at most r and at least δ apart.
+    Departs:    here R is the largest value that the search finds, usually far below the lemma's bound. The map is scaled by a
                 factor of about `factor_bits` bits. With a factor of few bits, the values have few bits after the binary point. With
                 a factor of many bits, R shrinks by at most one bit. A single point is sent to 2 by the offset alone.
     """

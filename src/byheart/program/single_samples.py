@@ -64,7 +64,10 @@ def assume_single(data: Dataset, vectors: LabelledVectors) -> tuple[Assumption, 
 
 
 def outline_table(method: str, shape: DataShape) -> TokenTable | None:
-    """Return the table for single tokens of this shape. Raises `AssumptionViolated` if samples have more than one token."""
+    """Return the table that maps single tokens of this shape to their vectors; None if the inputs are vectors already.
+
+    Raises `AssumptionViolated` if samples have more than one token.
+    """
     require_single(method, shape.seq_len)
     return table_of_shape(replace(shape, ordered=False))
 

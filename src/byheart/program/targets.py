@@ -22,8 +22,8 @@ EncodedContexts: TypeAlias = Int[np.ndarray, "n_contexts seq_len"]
 Logits: TypeAlias = Float[np.ndarray, "n_contexts n_outputs"]
 
 LOGIT_MARGIN = {"float64": 40.0, "float32": 22.0}
-"""Logits on the support exceed the others by this amount, which makes divergences about ω·e^-margin (ω is the vocabulary
-size)."""
+"""How far the logits of tokens that can follow a context exceed the others. Divergences are then about ω·e^-margin, where ω is the
+size of the vocabulary."""
 
 ALLOWED_DIVERGENCE = 1e-3
 """The divergence in nats that each context may have: a thousand times what float32 needs."""
@@ -49,18 +49,18 @@ class NextTokenTargets:
         return len(self.contexts)
 
     def logits(self, margin: float) -> Logits:
-        """Return the logits log π̂ + `margin` on the support of π̂, and 0 elsewhere. π̂ are the `probabilities`.
+        """Return the logits: log π̂ + `margin` for tokens of positive probability π̂, and 0 for the others.
 
         These logits are finite, and their softmax differs from π̂ by at most (ω - s)·e^-margin, where ω is the size of the
-        vocabulary and s that of the support. Softmax ignores a common shift, so its result is π̂, except that every token off the
-        support gets a share of about e^-margin.
+        vocabulary and s the number of tokens of positive probability. Softmax ignores a common shift, so its result is π̂, except
+        that every other token gets a share of about e^-margin.
         """
         table = np.zeros((len(self), self.n_outputs))
         table[self.rows, self.next_tokens] = np.log(self.probabilities) + margin
         return table
 
     def divergences(self, logits: Logits) -> Float[np.ndarray, " n_contexts"]:
-        """Return KL(π̂_i ‖ softmax(logits_i)) in nats for every context i."""
+        """Return KL(π̂_i ‖ softmax(logits_i)) in nats for every context i, where π̂_i are its target probabilities."""
         return divergences(self.rows, self.next_tokens, self.probabilities, logits)
 
     @property
@@ -70,7 +70,7 @@ class NextTokenTargets:
         return float(-(weight * np.log(self.probabilities)).sum())
 
     def gap_nats(self, divergence: Float[np.ndarray, " n_contexts"]) -> float:
-        """Return the loss minus the entropy, Σ c_i KL_i, summed over all occurrences, in nats."""
+        """Return the loss minus the entropy in nats, summed over all occurrences: Σ counts[i] · divergence[i]."""
         return float(self.counts @ divergence)
 
 

@@ -1,4 +1,4 @@
-"""Read JSON files, which may come from anyone. To protect memory, the size and the number of containers are checked before
+"""Read JSON files, which may come from anyone. To protect memory, the size and the number of objects and lists are checked before
 parsing. The depth is checked after it.
 """
 
@@ -46,14 +46,16 @@ def read_json(path: Path, *, refuse: Refusal = refuse_file) -> object:
 
 
 def parse_json(raw: bytes, where: str | Path, *, refuse: Refusal = refuse_file) -> object:
-    """Parse a JSON document. It must be UTF-8, without repeated keys, NaN or infinity, and at most `MAX_DEPTH` levels deep."""
+    """Parse a JSON document. It must be UTF-8, at most `MAX_DEPTH` levels deep, and without repeated keys, NaN or infinity."""
     where = str(where)
     if not raw:
         raise refuse(where, "it is empty")
     # this also counts brackets inside texts, but the limit is far above what our documents need
     n_containers = raw.count(b"[") + raw.count(b"{")
     if n_containers > MAX_CONTAINERS:
-        raise refuse(where, f"it holds {n_containers:,} lists and objects, more than {MAX_CONTAINERS:,}")
+        raise refuse(
+            where, f"it holds {n_containers:,} lists and objects, more than the limit of {MAX_CONTAINERS:,}"
+        )
     try:
         document = json.loads(
             raw.decode("utf-8"),
@@ -79,7 +81,7 @@ def parse_json(raw: bytes, where: str | Path, *, refuse: Refusal = refuse_file) 
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a number")
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 def _finite_float(digits: str) -> float:

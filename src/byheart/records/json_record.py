@@ -1,4 +1,4 @@
-"""Convert records to values of JSON."""
+"""Convert records to JSON values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class JsonRecord:
 
 
 def plain(value: Any) -> Any:
-    """Convert a value to types of JSON: NumPy numbers to numbers, tuples to lists, and other types to text."""
+    """Convert a value to JSON types: NumPy numbers to numbers, tuples to lists, and other types to text."""
     if isinstance(value, Mapping):
         return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

@@ -144,7 +144,7 @@ def read_values(
     """Convert `values`, a mapping or a value from JSON or TOML, to `kind`.
 
     Unless `ignore_unknown` is set, fields that `kind` does not have are refused. The error calls a field `noun` and
-    suggests the nearest name. Tuples count as lists, so that a document in memory can be read directly. If
+    suggests the most similar name. Tuples count as lists, so that a document in memory can be read directly. If
     `kind.__post_init__` raises one of our own errors, that error is passed on.
     """
     import msgspec

@@ -1,6 +1,6 @@
 """The values of options that users can choose from. Each list of values is defined only here.
 
-This module imports nothing, so that `byheart --help` is fast.
+This module imports no other module of byheart, so that `byheart --help` is fast.
 
 Task           what a label belongs to: a sequence, a token, a set or a prefix of a document
 Precision      the number type of the weights
@@ -18,7 +18,7 @@ Precision = Literal["exact", "float64", "float32", "bfloat16", "int8"]
 Rule = Literal["first", "last", "majority", "drop"]
 OnConflict = Literal["error", Rule, "keep"]
 Compilable = Literal["error", Rule]
-"""The rules under which data can be compiled. `keep` is not one: conflicting labels cannot be memorised."""
+"""The rules under which data can be compiled. `keep` is not among them, because conflicting labels cannot be memorised."""
 RowRule = Literal["error", "drop"]
 EmptyLabels = Literal["error", "keep", "drop"]
 LabelType = Literal["text", "integer", "number", "boolean"]

@@ -41,10 +41,10 @@ def save_figure(figure: Any, path: Path) -> None:
 
 
 def draw_growth(records: Sequence[Growth], path: str | Path) -> None:
-    """Draw one panel per record: built sizes (solid), estimated sizes (dotted), and the points where curves cross.
+    """Draw one panel per record: built sizes (solid), estimated sizes (dotted), and the points where curves intersect.
 
-    A cross marks the size from which a construction refuses the data. A filled circle marks where the smallest
-    construction changes.
+    The symbol × marks the last size that was built, if the construction refuses larger data. A filled circle marks where the
+    smallest construction changes.
 
     The suffix of `path` chooses the format: .png, .svg or .pdf. Needs the `figures` extra.
     """
@@ -125,7 +125,7 @@ def draw_plan(curves: Sequence[Curve], title: str, path: Path) -> None:
     """Draw the lines of `bounds.curves` on two logarithmic axes, and save the figure. The suffix of `path` determines the format.
 
     The name of each line is at its end. The sizes of models are of three kinds: estimates of constructions, promises of theorems,
-    and trained models. For each kind, the line that is smallest in the middle of the range is thick.
+    and trained models. For each kind, the line that is lowest in the middle of the range is thick.
     """
     figure = new_figure(path, (9.6, 5.4))
     axes = figure.add_axes((0.07, 0.1, 0.6, 0.83))  # room for the names on the right
@@ -180,7 +180,7 @@ def _middle(curve: Curve) -> float:
 
 @dataclass(frozen=True)
 class ComparedLine:
-    """One line of a comparison: settings that differ only in the first column. Points are (x, mean, low, high)."""
+    """One line of a comparison: settings that differ only in the column on the x axis. Points are (x, mean, low, high)."""
 
     label: str
     points: tuple[tuple[Any, float, float, float], ...]
@@ -189,7 +189,7 @@ class ComparedLine:
 def compared_lines(found: Sequence[Compared]) -> tuple[ComparedLine, ...]:
     """Return the lines of `byheart runs compare --figure`.
 
-    The first column is the x axis, and the others distinguish the lines.
+    The first column of each setting is the x axis, and the other columns distinguish the lines.
 
     Settings without a mean are left out. If there is no interval, both ends are the mean.
     """
@@ -208,7 +208,8 @@ def draw_comparison(found: Sequence[Compared], metric: str, path: Path) -> None:
     figure = new_figure(path, (6.4, 4.2), layout="constrained")
     if not found or not found[0].setting:
         raise UsageError(
-            "there is nothing to draw, because all runs have the same setting. Choose a column with --by."
+            "there is nothing to draw, because all runs have the same setting. Choose a column for the x axis "
+            "with --by COLUMN."
         )
     lines = compared_lines(found)
     axes, x_label = figure.subplots(), next(iter(found[0].setting))

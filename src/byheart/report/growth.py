@@ -84,7 +84,7 @@ class Crossover:
 class Growth(JsonRecord):
     """The contents of the figure for data of this shape. The number of samples varies along its x axis.
 
-    refused  constructions that do not accept such data, each with the reason
+    refused  constructions that do not accept data of this shape, each with the reason
     """
 
     shape: DataShape
@@ -103,7 +103,9 @@ def growth(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Growth:
-    """Build every construction that accepts such data at increasing sizes, and estimate larger sizes up to `largest`.
+    """Build every construction that accepts data of this shape, for increasing numbers of samples.
+
+    Sizes for larger numbers of samples, up to `largest`, are estimated.
 
     sizes: numbers of samples to build for (default: `SIZES`). A construction is not built for more samples once it
         has refused the data, or once building and verifying took more than `seconds`.
@@ -150,7 +152,7 @@ def _curve(
 
 
 def _estimates(method: Method, shape: DataShape, largest: int) -> tuple[tuple[int, int], ...]:
-    """Return estimated sizes, one per power of ten, as far as the construction can be estimated."""
+    """Return estimated sizes, one per power of ten, up to `largest` or the last size that can be estimated."""
     points = []
     n_samples = 10
     while n_samples <= largest:

@@ -75,7 +75,7 @@ def keys_of(data: Dataset, mantissa_bits: int, rng: np.random.Generator) -> Cont
     if data.ordered:
         raise AssumptionViolated(
             "averaging attention cannot see the order of vectors, but order matters in this data set.\n"
-            "  Append the position to every vector as one more coordinate, or pass ordered=False."
+            "  Append the position to every vector as one more coordinate, or pass ordered=False with the data."
         )
     found = grid_points(data.inputs)
     quantiser = None

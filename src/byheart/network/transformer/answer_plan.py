@@ -1,7 +1,7 @@
 """The native forward pass, reduced to the computations on which the answer depends.
 
-The weights are those of the module, in its own float type. Only products with a factor of zero, and numbers that nothing reads, are
-left out:
+The weights are those of the PyTorch module, in its own float type. Only products with a factor of zero, and numbers that nothing
+reads, are left out:
 
 - Tokens that no later layer reads are dropped (`needed_tokens`).
 - Each channel (coordinate of the residual stream) is stored contiguously, so a layer accesses only the channels that it reads
@@ -30,13 +30,13 @@ from byheart.network.transformer.needed_tokens import Mixing, Needed, needed_tok
 from byheart.network.transformer.wide_layer import WideLayer
 
 WIDE = 64
-"""In layers with at least this many units, the plan first determines which units can fire."""
+"""In layers with at least this many units, an `AnswerPlan` first determines which units can fire."""
 
 
 class AnswerPlan:
-    """A faster way to compute the first output of `module` at each labelled token.
+    """A faster way to compute the first output of a `TransformerModule` at each labelled token.
 
-    `make_plan` returns None for modules that have no such plan.
+    Some modules have no plan; `make_plan` returns None for them.
     """
 
     def __init__(self, module: TransformerModule, *, last_only: bool) -> None:
@@ -102,14 +102,14 @@ class AnswerPlan:
 
 
 def make_plan(module: TransformerModule, *, last_only: bool) -> AnswerPlan | None:
-    """Return the plan of a module, or None if its attention computes scores, which depend on all tokens."""
+    """Return the plan of a module, or None if the module computes attention scores, because scores depend on all tokens."""
     scored = any(isinstance(layer, AttentionModule) and layer.kind != "uniform" for layer in module.layers)
     return None if scored else AnswerPlan(module, last_only=last_only)
 
 
 @dataclass(frozen=True, eq=False)
 class _FeedForward:
-    """Computes H + W2 ReLU(W1 H + b1) + b2, only on the channels that the layer reads or writes."""
+    """Adds W2 ReLU(W1 H + b1) + b2 to the residual stream H, only on the channels that the layer reads or writes."""
 
     reads: list[int]
     writes: list[int]
@@ -126,13 +126,13 @@ class _FeedForward:
             stream[run] += weights @ hidden  # compute the sum first: only then is it exact in any order
 
     def strongest_units(self, stream: torch.Tensor) -> torch.Tensor:
-        """Return the index of the largest unit in each column of (m, n_columns)."""
+        """For each column of the stream (m, n_columns), return the index of the unit with the largest value."""
         return torch.addmm(self.b1, self.w1, _rows(stream, self.reads)).argmax(dim=0)
 
 
 @dataclass(frozen=True, eq=False)
 class _Attention:
-    """Computes Z + W_O W_V Z A for uniform attention, with all heads combined."""
+    """Adds W_O W_V Z A to the residual stream Z. A is uniform attention, and W_O and W_V combine all heads."""
 
     reads: list[int]
     writes: list[int]
@@ -203,9 +203,9 @@ def _mixing(layer: torch.nn.Module) -> Mixing:
 
 
 def _channels_touched(weights: torch.Tensor, *, dim: int) -> list[int]:
-    """Return the indices of the rows (dim=1) or columns (dim=0) that are not zero.
+    """Return the indices of the rows (dim=1) or columns (dim=0) of `weights` that have a non-zero entry.
 
-    If all are zero, return the index of the first one, so that infinite numbers are still noticed.
+    If all entries are zero, return index 0, so that infinite numbers are still noticed.
     """
     found: list[int] = (weights != 0).any(dim=dim).nonzero().flatten().tolist()
     return found or [0]
@@ -223,7 +223,7 @@ def _runs(rows: list[int]) -> list[slice]:
 
 
 def _rows(stream: torch.Tensor, rows: list[int]) -> torch.Tensor:
-    """Return these rows. Adjacent rows are not copied."""
+    """Return these rows of the stream. Adjacent rows are not copied."""
     runs = _runs(rows)
     return stream[runs[0]] if len(runs) == 1 else stream[rows]
 

@@ -12,8 +12,10 @@ from byheart.process.progress import Steps, report
 
 
 def answer(network: Transformer, encoded: np.ndarray, n_classes: int, how: Evaluation) -> np.ndarray:
-    """Return class numbers (n_samples, n_tokens), or (n_samples, 1) with `how.last_only`; `UNKNOWN` if an output is not a
-    class."""
+    """Return class numbers (n_samples, n_tokens), or (n_samples, 1) with `how.last_only`.
+
+    The class number is `UNKNOWN` where an output is not a class.
+    """
     if how.backend == "exact":
         from byheart.network.transformer.evaluator import evaluate
 
@@ -46,13 +48,13 @@ def answer(network: Transformer, encoded: np.ndarray, n_classes: int, how: Evalu
 
 
 def classes_of_floats(outputs: np.ndarray, n_classes: int) -> np.ndarray:
-    """Return the classes of float outputs. An output counts only if it is exactly an integer."""
+    """Return the classes of float outputs: c for an output of exactly c + 1, and `UNKNOWN` for anything else."""
     numbers = np.where(np.isfinite(outputs), outputs, 0.0)
     is_class = (numbers == np.rint(numbers)) & (numbers >= 1) & (numbers <= n_classes)
     return np.where(is_class, numbers - 1, UNKNOWN).astype(np.int64)
 
 
 def class_of(output: Fraction, n_classes: int) -> int:
-    """Return the class of an exact output, or `UNKNOWN`."""
+    """Return the class of an exact output: c for c + 1, and `UNKNOWN` for anything else."""
     is_class = output.denominator == 1 and 1 <= output <= n_classes
     return int(output) - 1 if is_class else UNKNOWN

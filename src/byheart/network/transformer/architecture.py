@@ -55,7 +55,7 @@ def precision_of(weights: Weights) -> Precision:
 @realises("KS25-eq3")
 @dataclass(frozen=True, eq=False)
 class FeedForward:
-    """H ↦ H + W2 ReLU(W1 H + b1) + b2, applied to each token separately (KS25 eq. 3)."""
+    """The map H ↦ H + W2 ReLU(W1 H + b1) + b2 on the residual stream H, applied to each token separately (KS25 eq. 3)."""
 
     w1: Weights  # (q, m)
     b1: Weights  # (q,)
@@ -98,9 +98,11 @@ class Head:
 class Attention:
     """Z ↦ Z + Σ_h W_O W_V Z A_h, where column k of A_h holds the attention weights of token k.
 
+    Z is the residual stream, with one column per token.
+
     softmax  A = softmax((W_K Z)ᵀ W_Q Z), column by column (KS25 eq. 2, which has no 1/√s)
     hardmax  the same with hardmax, with ties shared equally (eqs. 1 and 12)
-    uniform  A = 1/n everywhere (eq. 39), which softmax gives if the key is zero
+    uniform  A = 1/n everywhere for n tokens (eq. 39), which softmax gives if the key is zero
 
     Uniform attention may also be sparse (KS25 Remark 4.5): a token averages only over the tokens to which it is connected, with
     O(n) connections in total instead of n².
@@ -183,8 +185,8 @@ class Transformer(Network):
     """The network E_out ∘ layers ∘ E_in (KS25 eq. 4), preceded by an embedding if the inputs are token ids.
 
     Sequences have exactly `seq_len` tokens. Shorter sequences of ids are padded on the left with the id `pad`, so that the
-    last token, which carries the label in next-token prediction, stays last. An `extra` token, if there is one, is inserted
-    before every sequence after embedding. Its own output is omitted.
+    last token, which carries the label in next-token prediction, stays last. After embedding, the `extra` token, if there is
+    one, is inserted before every sequence. Its own output is omitted.
     """
 
     w_in: Weights  # (m, d)
@@ -221,7 +223,7 @@ class Transformer(Network):
                 )
             if isinstance(layer, Attention) and any(head.value.shape[1] != model for head in layer.heads):
                 raise ShapeMismatch(
-                    f"a head of layer {number} does not read {model} channels, as the residual stream has.",
+                    f"a head of layer {number} does not read {model} channels, the width of the residual stream.",
                     number=number,
                     width=model,
                 )
@@ -289,9 +291,9 @@ class Transformer(Network):
 
     @property
     def second_backend(self) -> Backend:
-        """The second evaluator. It is the interpreter, which computes with fractions.
+        """The evaluator that checks answers a second time. It is the interpreter, which computes with fractions.
 
-        Softmax of unequal scores has no exact value, so networks with such a softmax use NumPy instead.
+        Softmax of unequal scores has no exact value, so networks with unequal scores are evaluated with NumPy instead.
         """
         has_softmax = any(
             isinstance(layer, Attention) and layer.kind == "softmax" and not layer.ignores_scores
@@ -309,13 +311,16 @@ class Transformer(Network):
         return to_module(self)
 
     def answer(self, encoded: np.ndarray, label_names: Sequence[str], how: Evaluation) -> np.ndarray:
-        """Return class numbers. Output c + 1 means class c; zero and all other numbers mean "unknown"."""
+        """Return the class number of each answer. Output c + 1 means class c, and any other number means "unknown"."""
         from byheart.network.transformer.answers import answer
 
         return answer(self, encoded, len(label_names), how)
 
     def classes_of(self, outputs: np.ndarray, n_classes: int) -> np.ndarray:
-        """Return the classes of module outputs (n_samples, n_tokens, n_outputs). Only the first output counts; see `answer`."""
+        """Return the classes of module outputs (n_samples, n_tokens, n_outputs).
+
+        Only the first output of a token counts: c + 1 means class c.
+        """
         from byheart.network.transformer.answers import classes_of_floats
 
         return classes_of_floats(outputs[:, :, 0], n_classes)

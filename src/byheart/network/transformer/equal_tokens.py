@@ -37,7 +37,7 @@ def on_equal_tokens(network: Transformer) -> EqualTokenNetwork:
     ):
         raise AssumptionViolated(
             "this network adds positions or an extra token, so the tokens of a sequence are never equal.\n"
-            "  Theorem 4.2 applies only to networks without them."
+            "  KS25 Theorem 4.2 applies only to networks without positions and without an extra token."
         )
     layers: list[FeedForward] = []
     n_free = sum(_n_entries(weights) for _, weights in network.parameters())
@@ -52,7 +52,7 @@ def on_equal_tokens(network: Transformer) -> EqualTokenNetwork:
             assert isinstance(layer, SumPool)
             raise AssumptionViolated(
                 "a deep set sums its tokens, so its output depends on how many equal tokens there are.\n"
-                "  Theorem 4.2 applies only to Transformers."
+                "  KS25 Theorem 4.2 applies only to Transformers."
             )
     made = Transformer(
         network.w_in, tuple(layers), network.w_out, seq_len=1, embedding=network.embedding, pad=None

@@ -29,7 +29,7 @@ class NotExact(UsageError):
 
 
 def exact_outputs(network: Transformer, sequence: np.ndarray) -> list[list[Fraction]]:
-    """Return the output vector of `w_out` for each token, without rounding. The extra token has no output.
+    """Return the output vector of `w_out` for each token, without rounding. An extra token has no output.
 
     `sequence` holds `seq_len` token ids, or `seq_len` vectors of floats (each float is a rational number).
     """
@@ -39,7 +39,8 @@ def exact_outputs(network: Transformer, sequence: np.ndarray) -> list[list[Fract
 def first_outputs(network: Transformer, encoded: np.ndarray, *, last_only: bool) -> np.ndarray:
     """Return the first output in floats, at every token (n_samples, n_tokens) or only at the last one (n_samples, 1).
 
-    The order of summation differs from that of the module, so an answer that depends on rounding errors is detected.
+    Sums are added in a different order than in the PyTorch module. So if rounding errors decide an answer, the two results
+    can differ, and a comparison detects it.
     """
     floats = as_floats(network) if network.precision == "exact" else network
     found = np.stack([_outputs(floats, sequence, _floats)[0] for sequence in encoded])

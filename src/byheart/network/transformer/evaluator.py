@@ -4,8 +4,8 @@ It computes the same numbers as `interpreter`. Two optimisations change no value
 
 - *Numbers in columns.* A channel over all tokens is one array of exact fixed-point numbers (`limbs`).
 - *Equal tokens once.* Tokens on which a channel is known to have equal values form a group of its `Partition`, and the
-  channel is computed once per group. After a lookup, the long numbers of KS25's bit extraction depend only on the group of
-  the key, so ten thousand samples in a few hundred groups cost hardly more than a few hundred samples.
+  channel is computed once per group. In KS25's bit extraction, keys are looked up in groups, and the long numbers depend only
+  on the group of a key. So ten thousand samples in a few hundred groups cost hardly more than a few hundred samples.
 """
 
 from __future__ import annotations
@@ -105,9 +105,9 @@ def _feed_forward(layer: FeedForward, stream: Sequence[Column], rows: Partition)
 def _uniform_attention(
     layer: Attention, stream: Sequence[Column], rows: Partition, n_tokens: int
 ) -> list[Column]:
-    """Return Z + Σ_h W_O W_V (1/n) Σ_k Z_k. Every token of a sequence receives the same sum.
+    """Return Z + Σ_h W_O W_V (1/n) Σ_k Z_k, where Z_k is token k of n. Every token of a sequence receives the same sum.
 
-    With `scatter` every token receives W_O W_V Z_1. With `gather` every token but the first does.
+    With the pattern `scatter`, every token receives Σ_h W_O W_V Z_1 instead. With `gather`, every token except the first does.
     """
     sequences = Partition(rows, np.arange(rows.n_groups) // n_tokens, rows.n_groups // n_tokens)
     updated = list(stream)
@@ -137,7 +137,7 @@ def _mean(total: Column, n_tokens: int) -> Column:
     if mean is None:
         raise NotExact(
             f"a mean over {n_tokens} tokens is not a dyadic rational here.\n"
-            f"  Scale W_O·W_V by {n_tokens}, or evaluate with the interpreter.",
+            f"  Scale W_O·W_V by {n_tokens}, or compute exact outputs with byheart.network.transformer.interpreter.",
             n_tokens=n_tokens,
         )
     return Column(total.partition, mean)
@@ -292,7 +292,7 @@ def _table(weights: Weights) -> list[dict[int, Fraction]]:
 def _one_by_one(network: Transformer, encoded: np.ndarray, last_only: bool) -> ExactValues:
     """Evaluate the network with the interpreter, sequence by sequence.
 
-    This is used for networks with softmax, with hard heads of a size above 1, or with ties between unequal tokens.
+    This is used for networks with softmax, with hardmax heads of a size above 1, or with ties between unequal tokens.
     """
     interpreter = Interpreter(network, last_only=last_only)
     outputs = [interpreter.outputs(sequence) for sequence in encoded]

@@ -42,7 +42,9 @@ def float_exactness(network: Transformer, encoded: np.ndarray, batch_size: int =
     Raises `UsageError` for softmax of unequal scores.
     """
     if network.precision == "exact":
-        raise UsageError("this network has exact weights; convert it with as_floats first.")
+        raise UsageError(
+            "this network has exact weights; convert it with byheart.network.transformer.floats.as_floats first."
+        )
     worst = FloatExactness(0.0, MANTISSA_BITS[COMPUTED_IN[network.precision]], "nowhere")
     for start in range(0, len(encoded), batch_size):
         for bits, where in _sums(network, encoded[start : start + batch_size]):
@@ -67,7 +69,10 @@ def _sums(network: Transformer, encoded: np.ndarray) -> Iterator[tuple[float, st
     if network.extra is not None or any(
         getattr(layer, "pattern", "full") != "full" for layer in network.layers
     ):
-        raise UsageError("sparse attention patterns are not covered by this check.")
+        raise UsageError(
+            "the check that floats never round covers neither an extra token nor the attention patterns gather and "
+            "scatter."
+        )
     bits, stream = _linear(vectors, _array(network.w_in))
     yield bits, "w_in"
     for at, layer in enumerate(network.layers):
@@ -86,7 +91,9 @@ def _sums(network: Transformer, encoded: np.ndarray) -> Iterator[tuple[float, st
             for bits, part in found:
                 yield bits, f"layers.{at}.{part}"
         else:
-            raise UsageError(f"{layer.kind} attention is not covered by this check.", kind=layer.kind)
+            raise UsageError(
+                f"the check that floats never round does not cover {layer.kind} attention.", kind=layer.kind
+            )
     bits, _ = _linear(stream, _array(network.w_out))
     yield bits, "w_out"
 

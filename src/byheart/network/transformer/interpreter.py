@@ -117,7 +117,7 @@ class Interpreter:
         self.tables = [_columns(weights, self.coordinates) for weights in tables]
 
     def outputs(self, sequence: np.ndarray) -> Vector:
-        """Return the output at each labelled token: at all tokens except the extra one, or at the last one."""
+        """Return the output at each token except the extra one, or with `last_only` only at the last token."""
         stream = self._enter(sequence)
         for layer, needs in zip(self.layers, self.needs[1:], strict=True):
             stream = layer.apply(stream, needs)
@@ -173,7 +173,7 @@ class _Layer:
 
 
 class _FeedForward(_Layer):
-    """Computes H + W2 ReLU(W1 H + b1) + b2."""
+    """Computes H + W2 ReLU(W1 H + b1) + b2, where H is the residual stream."""
 
     def __init__(self, layer: FeedForward, n_tokens: int) -> None:
         super().__init__(n_tokens)
@@ -206,7 +206,7 @@ class _FeedForward(_Layer):
 
 
 class _Attention(_Layer):
-    """Computes Z + Σ_h W_O W_V Z A_h."""
+    """Computes Z + Σ_h W_O W_V Z A_h, where Z is the residual stream and A_h holds the attention weights of head h."""
 
     def __init__(self, layer: Attention, n_tokens: int) -> None:
         super().__init__(n_tokens)
@@ -332,7 +332,7 @@ def softmax(scores: Sequence[Fraction]) -> Vector:
 
 
 def _members(group: int, n_tokens: int) -> range:
-    """Return the tokens of a group. The only token of a sequence counts as the last one."""
+    """Return the tokens of a group. If a sequence has only one token, it counts as the last one."""
     if group == LAST:
         return range(n_tokens - 1, n_tokens)
     if group == FIRST:

@@ -38,7 +38,10 @@ class AttentionModule(nn.Module):
     """Computes Z + Σ_h W_O W_V Z A_h (KS25 eqs. 2, 12 and 39). The first axis of each parameter is the head."""
 
     def __init__(self, layer: Attention, n_tokens: int) -> None:
-        """Create weights of shape (heads, s, m) and output (heads, m, s). Uniform attention averages over `n_tokens`."""
+        """Create weights of shape (heads, s, m) and output (heads, m, s): heads of size s, a residual stream of width m.
+
+        Uniform attention averages over `n_tokens`.
+        """
         super().__init__()
         self.kind, self.pattern = layer.kind, layer.pattern
         self.value, self.output = _stack(layer, "value"), _stack(layer, "output")
@@ -180,8 +183,10 @@ def to_module(network: Transformer, dtype: Precision | None = None) -> Transform
 
 
 WORTH_A_PLAN = 2**27
-"""With at least this many multiplications in a full forward pass, an `AnswerPlan` saves time. A few hundred samples of a large
-network reach this number."""
+"""If a full forward pass takes at least this many multiplications, an `AnswerPlan` (a reduced pass) saves time.
+
+A few hundred samples of a large network reach this number.
+"""
 
 
 _PREPARED: WeakKeyDictionary[Transformer, dict[tuple[bool, str], tuple[TransformerModule, Any]]] = (

@@ -43,7 +43,7 @@ Matrix = list[list[Polynomial]]
 
 @dataclass(frozen=True)
 class Cell:
-    """A part of the line: the open interval between the roots `left` and `right`.
+    """A part of the line of real numbers t: the open interval between the roots `left` and `right`.
 
     If `is_point` is true, the part is a single root, and both ends are this root. If an end is None, the interval is unbounded on
     that side.
@@ -93,7 +93,7 @@ class LayerCount:
 @dataclass(frozen=True)
 class LineCount:
     """The cells of the last layer, the counts of each layer, and the sign vectors of all outputs. The number of sign vectors is K
-    in eq. (70).
+    in KS25 eq. (70).
     """
 
     layers: tuple[LayerCount, ...]
@@ -105,7 +105,7 @@ class LineCount:
 def count_on_line(start: Transformer, direction: Transformer, sequences: np.ndarray) -> LineCount:
     """Count cells, degrees and sign patterns of a network whose parameters are start + t * direction, for all real t.
 
-    Source:   KS25 eqs. (70) to (89), restricted to a line in parameter space: W = 1 variable.
+    Source:   KS25 eqs. (70) to (89), restricted to a line in parameter space. The polynomials have W = 1 variable, t.
     Assumes:  two exact networks of one shape, with hard attention and feed-forward layers; `sequences` (N, n, d) of floats.
     """
     stream: Stream = [

@@ -39,7 +39,7 @@ class LayerRun:
     """`n_layers` consecutive layers of one kind and shape.
 
     `sizes` is (hidden width,) for feed-forward layers, the size of each head for attention, and () for pooling. `formats` is
-    the storage format of each array of a layer, for networks of precision int8.
+    the storage format of each array of a layer; only networks of precision int8 have them.
     """
 
     kind: RunKind
@@ -67,7 +67,7 @@ class LayerRun:
         return found
 
     def describe_heads(self) -> tuple[str, str]:
-        """Return a description, for display, of a layer that mixes tokens: its kind and sizes."""
+        """Describe a layer that mixes tokens, for display: return its kind and its sizes."""
         if self.kind == "sum-pool":
             return "sum of all tokens", ""
         heads = ", ".join(f"{n} of size {size}" for size, n in Counter(self.sizes).items())
@@ -144,7 +144,7 @@ class TransformerSpec:
 
     @property
     def width(self) -> int:
-        """max(m, s·H, q) over all layers (KS25 section 3.2)."""
+        """The maximum of m, s·H and q over all layers: m channels of the residual stream, H heads of size s, q hidden units."""
         return max([self.model_width, *(sum(run.sizes) for run in self.runs)])
 
     @property

@@ -2,13 +2,14 @@
 and one unit matches.
 
 The channels that a unit reads are split into a few strong ones, which have the largest weights, and the others. This splits the sum
-W1·x + b1 into s + o, where o is the contribution of the other channels. It is bounded by |o| <= max|W1, others| · Σ|x, others|. If
-s plus this bound is not positive, the unit is 0 in any order of summation, and neither its other inputs nor its outputs need to be
-read. The bound is computed as one more column of a small matrix product. Another column holds a margin for the rounding errors of
-these sums: with n terms whose magnitudes add up to M, each error is at most 2n·ε·M.
+W1·x + b1 into s + o, where o is the contribution of the other channels. |o| is at most the largest magnitude of the unit's weights
+for these channels, times the sum of the magnitudes of their values. If s plus this bound is not positive, the unit is 0 in any
+order of summation, and neither its other inputs nor its outputs need to be read. The bound is computed as one more column of a
+small matrix product. Another column holds a margin for the rounding errors of these sums: with n terms whose magnitudes add up to
+M, each error is at most 2n·ε·M, where ε is the machine epsilon.
 
-In the dual tables of the construction `retrieval`, the strong channels are the digits of the row, and one unit per token remains.
-In the chains of that construction, all channels are strong. Row numbers repeat, so the units that remain for given values of the
+In the layout `dual table` of the construction `retrieval`, the strong channels are the digits of the row number, and one unit per
+token remains. In its layout `chain`, all channels are strong. Row numbers repeat, so the units that remain for given values of the
 strong channels are cached.
 """
 
@@ -89,7 +90,10 @@ class WideLayer:
         return torch.cat(parts)
 
     def _change_of_units_left(self, read: torch.Tensor) -> torch.Tensor | None:
-        """Like `_change`, but compute only the units that may fire. Return None if too many may fire."""
+        """Return the layer's contribution to the channels that it writes, computed only from the units that may fire.
+
+        Return None if too many units may fire.
+        """
         assert self._n_strong is not None
         found = self._units_left(read, self._n_strong)
         if found is None:
@@ -132,7 +136,7 @@ class WideLayer:
         return self._tests_of_units[n_strong]
 
     def _bounds(self, read: torch.Tensor, n_strong: int) -> torch.Tensor:
-        """Return the matrix (n_columns, n_strong + 3) by which `_test` is multiplied."""
+        """Return the matrix (n_columns, n_strong + 3) that is multiplied by the matrix of `_test`."""
         sizes = read.abs()
         rest = sizes[n_strong:].sum(dim=0, keepdim=True)
         margin = (sizes.sum(dim=0, keepdim=True) + 1) * self._margin
@@ -155,7 +159,10 @@ class WideLayer:
         return units, columns
 
     def _units_known(self, bounds: torch.Tensor, n_strong: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """Like `_units_of`, but use the cache and add new columns to it. Return None if caching does not save time."""
+        """Return the units that may fire, and their number for each column, from the cache. Columns that are new are added to it.
+
+        Return None if caching does not save time.
+        """
         limits, strong = bounds[:, n_strong + 1 :].amax(dim=0), bounds[:, :n_strong].numpy()
         known = self._known.get(n_strong)
         if known is None or bool((limits > known.limits).any()):
@@ -175,7 +182,9 @@ class WideLayer:
 
 @dataclass(frozen=True, eq=False)
 class _KnownColumns:
-    """A cache of the units that may fire, by the values of the strong channels. It is valid for bounds up to `limits`.
+    """A cache of the units that may fire, by the values of the strong channels.
+
+    It is valid as long as the bounds on the other channels and on rounding errors do not exceed `limits`.
 
     Batches run in parallel and share the cache. Therefore it is never modified: new entries create a new cache. If two threads do
     this at once, one of the new caches is lost.
@@ -190,7 +199,7 @@ class _KnownColumns:
 
     @classmethod
     def none(cls, limits: torch.Tensor, strong: np.ndarray) -> _KnownColumns:
-        """Return an empty cache. `strong` must have no rows."""
+        """Return an empty cache. `strong` is an array without rows, whose columns are the strong channels."""
         counts = np.zeros(0, dtype=np.int64)
         return cls(limits, strong, np.zeros(0, dtype=np.uint64), counts, counts, counts)
 
