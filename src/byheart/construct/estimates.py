@@ -1,6 +1,7 @@
 """Estimated sizes of all constructions.
 
-For small data sets, a plan gives the exact size. For larger data sets, the size is estimated from their shape.
+For a small data set, the network is planned but not built, which gives the exact size. For a larger data set, the size is estimated
+from its shape.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from byheart.network.size import Size
 from byheart.network.transformer.architecture import Precision
 
 MOST_PLANNED = 300
-"""Up to this many labels, a data set is planned exactly. For more labels, the estimate assumes random data of the same shape."""
+"""Up to this many labels, the size for a data set is exact. For more labels, the estimate assumes random data of the same shape."""
 
 
 def require_offer(method: Method, task: str, precision: Precision | None) -> None:

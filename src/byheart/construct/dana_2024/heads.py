@@ -19,11 +19,11 @@ from byheart.theorems import realises
 def draw_heads(spec: AttentionOnlySpec, score_spread: float, rng: np.random.Generator) -> AttentionOnly:
     """Return a network with random embeddings and heads. Its output matrices are still zero.
 
-    `spec.key_dim` is the rank of W_QK. The proof of Lemma 2 uses rank 1.
+    `spec.key_dim` is the rank of the query-key matrix of each head. The proof of DPC24 Lemma 2 uses rank 1.
 
-    Lemma 3 needs numbers that are not a root of any integer polynomial (`generic_integers` has a finite form). Gaussian
-    numbers satisfy this with probability 1. The scores have a standard deviation of about `score_spread`. It varies between heads
-    by a factor of up to e², because similar heads are nearly linearly dependent. Values have orthonormal rows.
+    DPC24 Lemma 3 needs numbers that are not a root of any integer polynomial. Gaussian numbers satisfy this with probability 1.
+    The attention scores have a standard deviation of about `score_spread`. This deviation differs between heads by a factor of
+    up to e², because the features of similar heads are nearly linearly dependent. Value matrices have orthonormal rows.
     """
     size = score_spread * np.exp(rng.uniform(-1, 1, (spec.n_heads, 1, 1)))
     # a score is a sum of d² products of embeddings (variance 2) and entries of W_Qᵀ W_K, each a sum of d_h products
@@ -39,9 +39,10 @@ def draw_heads(spec: AttentionOnlySpec, score_spread: float, rng: np.random.Gene
 def attention_features(
     network: AttentionOnly, encoded: EncodedSequences
 ) -> Float[np.ndarray, "n_sequences n_features"]:
-    """Return [x_S; W_V A]: the skip connection and the output of every head, in float64, for the weights as they are stored.
+    """Return a row for each sequence: the skip connection and the output of every head, in float64, from the stored weights.
 
-    Lemma 2: for generic heads these T rows have rank min(T, H·d_h + d). Departs: with d_h > d the rank would be H·d + d.
+    DPC24 Lemma 2: for generic heads the T rows have rank min(T, H·d_h + d), with H heads of size d_h in dimension d. Departs:
+    with d_h > d the rank would be H·d + d.
     """
     module = AttentionOnlyModule(network).double().eval()
     per_sample = network.n_heads * max(network.seq_len, network.dim)
@@ -58,7 +59,7 @@ def select_heads(
 ) -> Int[np.ndarray, " n_wanted"]:
     """From many heads, select the `n_wanted` heads whose features are furthest from linearly dependent, by QR with column pivoting.
 
-    The columns of the skip connection are taken first. Heads are then ranked by how early their best columns are chosen as pivots.
+    The columns of the skip connection are chosen first. Heads are then ranked by how early QR chooses their columns as pivots.
     """
     skip, rest = features[:, :dim], features[:, dim:]
     basis = np.linalg.qr(skip)[0]

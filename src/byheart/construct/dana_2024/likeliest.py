@@ -23,9 +23,9 @@ from byheart.theorems import realises
 
 @realises("DPC24-T1")
 def likeliest_sequences(weights: Shares, epsilon: float) -> Int[np.ndarray, " n_kept"]:
-    """Return the T_ε likeliest sequences: the fewest whose weights sum to more than 1 - ε.
+    """Return the likeliest sequences: the fewest whose weights sum to more than 1 - `epsilon`. DPC24 calls their number T_ε.
 
-    If ε = 0, return all sequences whose weight is not zero.
+    If `epsilon` is 0, return all sequences whose weight is not zero.
     """
     order = np.argsort(-weights, kind="stable")
     if epsilon <= 0:
@@ -55,7 +55,7 @@ class LikeliestMemory:
     gamma: float
 
     def ceiling(self, epsilon: float) -> float:
-        """Return the upper bound of Theorem 1: the sum of the encoder's divergence, C·ε·‖WE‖ and γ."""
+        """Return the upper bound of DPC24 Theorem 1 on the divergence: encoder_divergence + constant · epsilon · scale + gamma."""
         return self.encoder_divergence + self.constant * epsilon * self.scale + self.gamma
 
 
@@ -71,12 +71,14 @@ def memorise_likeliest(
     n_vocab: int,
     head_dim: int = 1,
 ) -> LikeliestMemory:
-    """Build an attention-only Transformer with H·d_h + d >= T_ε whose divergence is close to that of the encoder.
+    """Build an attention-only Transformer whose divergence from `probabilities` is close to the divergence of `encoder`.
 
-    The difference is at most C·ε·‖WE‖ + γ. The encoder may have any dimension d.
+    It has H heads of size d_h in dimension d, with H·d_h + d >= T_ε, the number of `likeliest_sequences`. The two divergences
+    differ by at most C·ε·‖WE‖ + γ (see `LikeliestMemory`). The encoder may have any dimension d.
 
     Source:     DPC24 Theorem 1. Use `best_encoder` to get the encoder of least divergence.
-    Assumes:    distinct sequences of one length, weights that sum to 1, d_h <= d. The dimension d may be below N - 1.
+    Assumes:    distinct sequences of one length, weights that sum to 1, d_h <= d. The dimension d may be below N - 1, for N
+                output tokens.
     Guarantee:  the divergence is at most `ceiling(epsilon)`. If two rows of logits differ by at most x, the divergences of a
                 sequence under them differ by at most 2x, and the sequences left out have a total weight below ε (eq. 14).
     Departs:    C is computed from the network as the smallest constant that the argument allows. The paper has a fixed C.
@@ -111,12 +113,14 @@ def memorise_approximately(
     n_vocab: int,
     head_dim: int = 1,
 ) -> LikeliestMemory:
-    """Store the distributions of the T_ε likeliest sequences, with logits of size O(log 1/ε) (Theorem 3).
+    """Store the distributions of the `likeliest_sequences`, with logits of size O(log 1/ε) (DPC24 Theorem 3).
 
     The distributions may contain zeros.
 
-    Source:     DPC24 Theorem 3: Theorem 1 for the encoder f_ε of Definition 2 (`approximating_encoder`) in dimension N - 1.
-    Guarantee:  that of `memorise_likeliest`. ‖WE‖ is O(log 1/ε) by Lemma 4, so the divergence is at most ε + C·ε·O(log 1/ε) + γ.
+    Source:     DPC24 Theorem 3: Theorem 1 for the encoder f_ε of Definition 2 (`approximating_encoder`) in dimension N - 1, for
+                N output tokens.
+    Guarantee:  that of `memorise_likeliest`. The largest logit ‖WE‖ is O(log 1/ε) by Lemma 4, so the divergence is at most
+                ε + C·ε·O(log 1/ε) + γ, with C and γ of Theorem 1 (see `LikeliestMemory`).
     """
     encoder = encoder_of_logits(approximating_encoder(probabilities, epsilon))
     return memorise_likeliest(

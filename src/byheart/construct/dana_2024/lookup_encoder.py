@@ -16,9 +16,10 @@ _BISECTIONS = 200
 
 @dataclass(frozen=True, eq=False)
 class LookupEncoder:
-    """The encoder f(t) = λ_t W W_g(t): the direction of the likeliest token g(t), scaled by λ_t.
+    """An encoder with a direction W_j for each token j: it gives sequence t the direction of its likeliest token, scaled by λ_t.
 
-    coherence  max |W Wᵀ - I|, as measured
+    scales     λ_t for each sequence t
+    coherence  max |W Wᵀ - I|, as measured, where the rows of W are the directions
     """
 
     encoder: SequenceEncoder
@@ -27,14 +28,14 @@ class LookupEncoder:
 
 
 def coherence_of(rows: Float[np.ndarray, "n_tokens dim"]) -> float:
-    """Return max |W Wᵀ - I|, which measures how far the rows are from orthonormal."""
+    """Return max |W Wᵀ - I| for W = `rows`, which measures how far the rows are from orthonormal."""
     return float(np.abs(rows @ rows.T - np.eye(len(rows))).max())
 
 
 def spread_rows(
     n_tokens: int, dim: int, rng: np.random.Generator, *, n_draws: int = 20
 ) -> Float[np.ndarray, "n_tokens dim"]:
-    """Return unit rows of small coherence. Points on circles and `n_draws` random matrices are tried, and the best is returned."""
+    """Return unit rows that are nearly orthogonal: the best of points on circles and of `n_draws` random matrices."""
     candidates = [circle_points(n_tokens, dim)] if dim >= 2 else []
     if dim >= n_tokens:
         candidates.append(np.eye(n_tokens, dim))
@@ -49,8 +50,8 @@ def scale_for_entropy(entropy: float, differences: Float[np.ndarray, " n_tokens"
     """Solve ln Σ_j exp(λ·differences_j) = `entropy` for λ, but return at most `most` (DPC24 eq. 6, with the sign of the
     entropy corrected).
 
-    `differences` are (W_j - W_g)·W_g. They are zero at g and negative elsewhere, so the left side decreases from ln N to 0 as λ
-    grows.
+    `differences` are (W_j - W_g)·W_g for all N tokens j, where W_j is the direction of token j and g the likeliest token. They
+    are zero at g and negative elsewhere, so the left side decreases from ln N to 0 as λ grows.
     """
 
     def excess(scale: float) -> float:
@@ -71,7 +72,7 @@ def scale_for_entropy(entropy: float, differences: Float[np.ndarray, " n_tokens"
 def lookup_encoder(
     probabilities: Table, rows: Float[np.ndarray, "n_outputs dim"], *, most: float = 1e4
 ) -> LookupEncoder:
-    """Build the encoder of Theorem 2 for rows W of dimension d: each sequence points to its likeliest token.
+    """Build the encoder of DPC24 Theorem 2: each sequence gets the row of its likeliest token in `rows`, scaled by a factor λ.
 
     Source:     DPC24 Theorem 2 and eq. (6), corrected: the entropy has a positive sign. If the measured coherence is below
                 1/2, the divergence is at most `bounds.dana_2024.theorem_2` with that coherence.
@@ -88,13 +89,14 @@ def lookup_encoder(
 
 @realises("DPC24-D2", "DPC24-L4")
 def approximating_encoder(probabilities: Table, delta: float) -> Table:
-    """Return the logits f_δ, in dimension N - 1. For δ → 0 they form the sequence of encoders that makes any π polynomially
-    approximable (Definition 2).
+    """Return logits f_δ whose softmax approximates the distributions π = `probabilities` over N tokens, which may contain zeros.
 
-    f_δ = log((π + ηρ)/(1 + η)) for a distribution ρ. η is chosen so that the largest |log(π/softmax f_δ)| on the support is
+    For δ → 0 they are encoders that make π polynomially approximable (DPC24 Definition 2), in dimension N - 1.
+
+    f_δ = log((π + ηρ)/(1 + η)) for a distribution ρ. η is chosen so that the largest |log(π/softmax f_δ)| on the support of π is
     exactly δ. At one entry this value is |log(1 + η) - log(1 + ηρ/π)|, which is about η|1 - ρ/π|. So it is at least a constant
-    times δ (α = 1) wherever π differs from ρ. A uniform ρ would equal π where π = 1/N, and the lower half of (16) would fail
-    there; `_reference` chooses a ρ that differs from π everywhere. The spread of the logits is O(log 1/δ) (Lemma 4). It
+    times δ (α = 1) wherever π differs from ρ. A uniform ρ would equal π where π = 1/N, and the lower bound in (16) would fail
+    there; `_reference` chooses a ρ that differs from π everywhere. The spread of the logits is O(log 1/δ) (Lemma 4). This spread
     determines the error of Theorem 3 on the sequences that are left out, which is of order ε log 1/ε.
     """
     reference = _reference(probabilities)
@@ -115,8 +117,9 @@ _REFERENCES = 64
 
 
 def _reference(probabilities: Table) -> Float[np.ndarray, " n_outputs"]:
-    """Return a nearly uniform distribution that has no entry in common with `probabilities`. Several candidates are drawn, and the
-    one that is furthest from the entries of `probabilities` is returned.
+    """Return a nearly uniform distribution that differs from `probabilities` at every entry.
+
+    Several candidates are drawn. The candidate that is furthest from the entries of `probabilities` is returned.
     """
     n_outputs = probabilities.shape[1]
     rng = np.random.default_rng(0)

@@ -18,8 +18,8 @@ from byheart.network.attention_only.architecture import AttentionOnly, Attention
 from byheart.theorems import realises
 
 ATTEMPTS = 40
-"""The number of times that heads are drawn. Each draw meets the bound with probability about one half, because the sequences
-that are left out are answered as if at random."""
+"""The most times that heads are drawn. Each draw meets the bound with probability about one half, because the sequences that
+are not memorised are answered as if at random."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,13 +45,14 @@ def memorise_in_part(
 ) -> PartialMemory:
     """Build an attention-only Transformer of the given size whose accuracy is at least the bound of Corollary 2.
 
-    Source:     DPC24 Corollary 2: H·d_h + d sequences are memorised; each of the other sequences is right with probability 1/N.
+    Source:     DPC24 Corollary 2: H heads of size d_h in dimension d memorise H·d_h + d sequences. For each other sequence, the
+                answer is right with probability 1/N, for N tokens.
     Assumes:    distinct sequences over `n_tokens` tokens; labels are tokens too (Assumption 1).
     Guarantee:  the native forward pass measures the accuracy, and a network is returned only if it reaches the bound. The paper's
                 bound holds in expectation over the labels that are not memorised, not for every data set. For some data sets, no
                 random draw may reach it.
     Departs:    the sequences to memorise are those whose features are furthest from linearly dependent. Heads are drawn again until
-                the other sequences are right as often as expected by chance.
+                the other sequences are answered correctly as often as expected by chance.
     """
     n_last = len(np.unique(encoded[:, -1]))
     shape = AttentionOnlyShape(n_tokens, encoded.shape[1], dim, head_dim, n_heads, n_last)

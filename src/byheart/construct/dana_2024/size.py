@@ -15,15 +15,15 @@ from byheart.records.reader import within
 
 NAME = "dana-2024"
 HEAD_DIM = 4
-"""The default head size d_h, unless the dimension d is smaller. At the same size, many small heads are less dependent than a few
-large ones."""
+"""The default head size d_h, unless the dimension d is smaller. For the same number of parameters, the outputs of many small heads
+are further from linearly dependent than those of a few large heads."""
 
 
 def heads_needed(n_sequences: int, dim: int, head_dim: int, n_last_tokens: int | None = None) -> int:
-    """Return the smallest number of heads H with H·d_h + d >= T (DPC24 Theorem 1).
+    """Return the smallest number of heads H with H·d_h + d >= T: head size d_h, dimension d, T sequences (DPC24 Theorem 1).
 
     Departs: the skip connection sees only the last token. If there are fewer than d distinct last tokens, the rank of the skip
-    connection is only the number of these tokens, and more heads are needed.
+    connection is only the number of distinct last tokens, and more heads are needed.
     """
     skip_rank = dim if n_last_tokens is None else min(dim, n_last_tokens)
     return max(0, -((skip_rank - n_sequences) // head_dim))
@@ -58,7 +58,7 @@ class DanaOptions:
             )
 
     def sizes(self, task: str, n_outputs: int, n_contexts: int) -> tuple[int, int]:
-        """Return d and d_h, as given or by default."""
+        """Return the dimension d and the head size d_h, as given or by default."""
         if self.mode == "compact":
             dim = self.dim or 10
             return dim, self.head_dim or dim

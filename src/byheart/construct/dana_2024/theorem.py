@@ -37,8 +37,9 @@ def plan(
     Assumes:    distinct sequences of tokens.
     Guarantee:  for associations, the largest logit is the right one, by a margin far above the residual. For distributions, the
                 certificate states the divergence. Mode `compact` guarantees nothing beyond what is verified.
-    Size:       `size_of`: d(S + 2N + 4 d_h H) parameters with H·d_h + d >= T.
-    Departs:    see `interpolate`. Shorter sequences are allowed; positions are counted from the end.
+    Size:       `size_of`: d(S + 2N + 4 d_h H) parameters with H·d_h + d >= T, for T sequences of length S over N tokens, and H
+                heads of size d_h in dimension d.
+    Departs:    see `interpolate`. Sequences may have different lengths; positions are counted from the end.
     """
     targets = targets_of(data)
     contexts = targets.contexts

@@ -1,10 +1,11 @@
 """The Boltzmann operator: one softmax head that computes a number for each token and each context.
 
-Its sharpness β is found by a search; the theorem instead computes it for the worst case. A token with value z_k in a sequence z
-receives c_k = Σ_l softmax_l(β z_k z_l) z_l. This is the derivative of log Σ_l exp(s z_l) at s = β z_k. Suppose two sequences of
-equal length had the same c for all s of an interval. Then their sums Σ_l exp(s z_l) would be proportional. They are equal at s = 0,
-so they would be equal everywhere, and the sequences would be the same multiset. So for given data, all but finitely many β of any
-interval distinguish all contexts. Tokens may be repeated (reconstructed; the source requires distinct tokens).
+The sharpness β of the head is found by a search; the theorem instead computes β for the worst case. A token with value z_k in a
+sequence z receives c_k = Σ_l softmax_l(β z_k z_l) z_l. This is the derivative of log Σ_l exp(s z_l) at s = β z_k. Suppose two
+sequences of equal length had the same derivative for all s of an interval. Then their sums Σ_l exp(s z_l) would be proportional.
+The sums are equal at s = 0, so they would be equal everywhere, and the sequences would be the same multiset. So for given data, all
+but finitely many β of any interval distinguish all contexts. Tokens may be repeated (reconstructed; the paper requires distinct
+tokens).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from byheart.data.dataset import Dataset, VectorSequences
 from byheart.program.distinct_tokens import DistinctTokens
 
 Indices: TypeAlias = Int[np.ndarray, " n_contexts"]
-"""For each context, the number of its sample or of its column."""
+"""For each context, the number of its sample, or its position in the sample."""
 
 Numbers: TypeAlias = Float[np.ndarray, " n_contexts"]
 
@@ -28,7 +29,7 @@ EPS = 2.0**-53
 """Half the distance from 1 to the next float64, which is the largest relative error of one rounding."""
 
 MIDDLE = 1.5
-"""Added to the projections of vectors, which lie between -1/2 and 1/2."""
+"""Added to the projections of vectors, which lie between -1/2 and 1/2, to make token values between 1 and 2."""
 
 Places: TypeAlias = Float[np.ndarray, "n_samples seq_len"]
 
@@ -43,7 +44,7 @@ _FEWEST_TRIALS = 24
 class TokenPlaces:
     """The values of the tokens of all sequences on a line, from about 1 to 2, and the rounding error of these values in floats.
 
-    direction  the projection that maps vectors to the line, before 3/2 is added; None if the values come from a table
+    direction  the vector whose inner product with a token, plus 3/2, is its value; None if the values come from a table
     """
 
     values: Places
@@ -79,16 +80,16 @@ def candidate_places(data: Dataset, tokens: DistinctTokens, rng: np.random.Gener
 
 
 def table_scale(tokens: DistinctTokens) -> float:
-    """Return a power of two above every value in the table. Dividing by it is exact."""
+    """Return a power of two that exceeds the value of every token. Division by a power of two is exact."""
     largest = max(int(value) for (value,) in tokens.points.coordinates)
     return float(1 << largest.bit_length())
 
 
 @dataclass(frozen=True, eq=False)
 class SoftmaxIds:
-    """An id for every context, place_weight · z + context_weight · c, for the sharpness `beta`.
+    """An id for every context (a token in its sequence), place_weight · z + context_weight · c, for the sharpness `beta`.
 
-    z is the value of the token, and c the number that the softmax head computes for it (`boltzmann`).
+    z is the value of the token, and c the number that the softmax head computes for the token (`boltzmann`).
 
     gap    the smallest difference between the ids of different contexts
     error  the largest difference between the exact id and the id that a float64 network computes, in any order of summation
@@ -104,7 +105,7 @@ class SoftmaxIds:
 
 
 def boltzmann(places: Places, beta: float) -> Places:
-    """Compute c_k = Σ_l softmax_l(β z_k z_l) z_l for every token of every sequence."""
+    """Compute c_k = Σ_l softmax_l(β z_k z_l) z_l for every token k of every sequence, where z_l is the value of token l."""
     scores = beta * places[:, :, None] * places[:, None, :]
     scores -= scores.max(axis=2, keepdims=True)
     weights = np.exp(scores)
@@ -120,9 +121,9 @@ def theorem_beta(places: TokenPlaces) -> float:
 
 
 def ids_for(places: TokenPlaces, samples: Indices, columns: Indices, beta: float, angle: float) -> SoftmaxIds:
-    """Return the ids of the contexts at (samples, columns), for one sharpness.
+    """Return the ids of the contexts at (samples, columns), for one sharpness. `columns` are positions in the samples.
 
-    `angle` sets the weights of z and c in the id.
+    `angle` sets the weights of the token's value and of the attention output in the id.
     """
     contexts = boltzmann(places.values, beta)[samples, columns]
     return _mix(places, places.values[samples, columns], contexts, beta, angle)
@@ -149,7 +150,8 @@ def find_sharpness(
 ) -> SoftmaxIds:
     """Return the ids with the largest ratio of gap to error.
 
-    The search tries many values of β, many weights of z and c in the id, and every candidate in `candidates`.
+    The search tries many values of the sharpness β, many weights of the token's value and of the attention output in the id, and
+    all `candidates`.
     """
     work = candidates[0].values.size * candidates[0].values.shape[1]
     n_trials = max(_FEWEST_TRIALS, min(300, _PLACES_TO_TRY // max(1, work)))

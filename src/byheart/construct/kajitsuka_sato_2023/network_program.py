@@ -27,7 +27,7 @@ from byheart.program.distinct_tokens import DistinctTokens, table_of_shape
 PLACE, CONTEXT, VALUE, ANSWER = REGISTERS = ("place", "context", "value", "answer")
 
 ALLOWED_ERROR = 0.24
-"""The largest error that rounding to an integer corrects."""
+"""The largest error allowed before rounding to an integer, which corrects errors below 1/4."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class HiddenLayer:
 def interpolate(ids: SoftmaxIds, labels: np.ndarray) -> HiddenLayer:
     """Return the piecewise linear function through all points (id, label).
 
-    Raises `AssumptionViolated` if float64 cannot compute its sum precisely enough.
+    Raises `AssumptionViolated` if float64 cannot compute the function precisely enough.
     """
     order = np.argsort(ids.ids)
     x, y = ids.ids[order], labels[order]
@@ -87,7 +87,7 @@ def network_program(tokens: DistinctTokens, ids: SoftmaxIds, hidden: HiddenLayer
 def network_outline(shape: DataShape) -> Program:
     """Return the program of `network_program` before the data are known, so that its parameters can be counted.
 
-    It assumes that no number from the data is zero.
+    The numbers that come from the data are assumed to be non-zero.
     """
     n_knots = shape.context_count - 1
     wide = TableBlock(
@@ -123,7 +123,7 @@ def _assemble(
 def _scale_table(table: TokenTable, scale: float) -> TokenTable:
     """Return the table of 1 + (value of the token)/scale, as the sum of a token entry and a position entry.
 
-    No entry is rounded.
+    `scale` is a power of two, so no entry is rounded.
     """
     tokens, positions = np.array(table.tokens[0], dtype=np.float64), table.positions
     if positions is None:

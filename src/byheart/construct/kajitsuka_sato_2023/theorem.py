@@ -69,11 +69,11 @@ def memorise_by_one_head(
                 order of summation. The gap between ids is compared with a bound on their rounding error. The hidden layer's
                 error is bounded below 1/4, and `round_to_whole` then rounds the result to the nearest integer exactly.
     Size:       one attention layer, one block with a unit for each context, and 2·log2 C small blocks for C labels.
-    Departs:    with the theorem's β, ids differ by as little as e^-(hundreds). Instead, a search chooses β, the projection, and the
-                mixture of token value and context value, so that the gap is as large as possible. This also allows repeated tokens
-                (reconstructed). All weights have rank 1, so the network keeps only the token's value on the line: d + O(nN)
-                parameters. There is one ReLU per context instead of two. Option beta="theorem" uses the theorem's β; a number sets
-                β.
+    Departs:    with the theorem's sharpness β, ids differ by as little as e^-(hundreds). Instead, a search chooses β, the
+                projection of tokens to a line, and the weights of token and context in the id, so that the gap is as large as
+                possible. This also allows repeated tokens (reconstructed). All weight matrices have rank 1, so the network keeps
+                only the token's value on the line: d + O(nN) parameters. There is one ReLU per context instead of two. Option
+                beta="theorem" uses the theorem's β; a number sets β.
     """
     data.require_finite()
     data.require_consistent()
@@ -122,7 +122,7 @@ def size_of(shape: DataShape, options: SoftmaxOptions) -> Size:
     """Return the estimated size for data of this shape. All numbers except the non-zero count are exact if all contexts are
     distinct.
 
-    The non-zero count assumes that no number from the data is zero.
+    The non-zero count assumes that all numbers that come from the data are non-zero.
     """
     return count(network_outline(shape), "float64")
 

@@ -36,7 +36,8 @@ class ShortWeightOptions:
     B          the paper's B, at least 1. A small B gives short weights. Default: 4, but at most √N; in float precision the
                largest B that fits. The theorem requires B from 1 to √N. A larger B is accepted, but the result is not called
                Theorem F.1.
-    attention  as for `kajitsuka-sato-2025`. In floats, softmax divides by n before it adds, which is exact only for n = 2^k.
+    attention  `uniform` or `softmax`, as for `kajitsuka-sato-2025`. In floats, softmax over n tokens divides by n before it adds,
+               which is exact only if n is a power of two.
     """
 
     B: int | None = None
@@ -49,14 +50,14 @@ class ShortWeightOptions:
 
 
 def default_B(n_samples: int) -> int:
-    """Return the default for B, which satisfies the theorem's B <= √N."""
+    """Return the default for the option B: at most √N for N samples, as KS25 Theorem F.1 requires."""
     return max(1, min(DEFAULT_B, isqrt(n_samples)))
 
 
 def fields_for(B: int) -> int:
-    """Return the number of keys per packed number, B/√log2 B (eq. 137).
+    """Return the number of keys per packed number, B/√log2 B (KS25 eq. 137).
 
-    For B = 1, where the paper divides by zero, it is 1 (erratum 7).
+    For B = 1, where the paper divides by zero, return 1 (erratum 7).
     """
     return 1 if B == 1 else max(1, round(B / log2(B) ** 0.5))
 
@@ -67,10 +68,10 @@ def plan_short_lookup(n_fields: int) -> Planner:
 
     Source:     KS25 Lemma F.1 (Vardi et al. 2022, Theorem 6.2).
     Guarantee:  that of `memorise_points`. Packed numbers have n_fields·max(key bits, label bits) bits.
-    Size:       ⌈N/n_fields⌉ blocks of lookup and n_fields·(bits + 2) + 1 of extraction, so O(N/B).
-    Departs:    the paper runs Lemma C.1 on N/B² subsets one after the other. It projects again each time (erratum 7) and
-                extracts B fields N/B² times. Here one lookup over all groups and a single extraction compute the same, and B²
-                need not divide N.
+    Size:       for N points, ⌈N/n_fields⌉ blocks of lookup and n_fields·(bits + 2) + 1 of extraction, so O(N/B).
+    Departs:    the paper runs Lemma C.1 on N/B² subsets one after the other. For each subset it projects again (erratum 7) and
+                extracts B keys. Here one lookup over all groups and a single extraction compute the same, and B² need not
+                divide N.
     """
 
     def plan(n_points: int, key_bits: int, label_bits: int, model_width: int) -> LookupPlan:
@@ -91,9 +92,10 @@ def memorise_with_short_weights(
                 "float64".
     Guarantee:  the same as the theorem without a limit on bits. In float64, every sum that the network computes on these data is
                 exact in any order of summation. This is checked before the network is returned (`float_exactness`).
-    In floats:  exact if the widest sum needs at most 53 bits. Otherwise fewer fields are tried, and if no number of fields fits,
-                the data are rejected. Token ids and grids fit. Uniform random floats do not: their own 53 bits leave no room
-                for a projection. Every device computes the same bits, layer by layer (`benchmarks/device_identity.py`).
+    In floats:  exact if the widest sum needs at most 53 bits. Otherwise fewer keys per packed number are tried. If even one key
+                is too many, the data are rejected. Token ids and vectors on a coarse grid fit. Uniform random floats do not:
+                their own 53 bits leave no room for a projection. Every device computes the same bits, layer by layer
+                (`benchmarks/device_identity.py`).
     Size:       Õ(N/B) parameters of Õ(B) bits.
     Departs:    see `plan_short_lookup`.
     """
@@ -123,8 +125,9 @@ def memorise_with_short_weights(
 def _plan_in_floats(
     data: Dataset, rng: np.random.Generator, progress: Progress | None, options: ShortWeightOptions
 ) -> ProgramPlan:
-    """Find the largest number of fields with which all sums of the network fit into a mantissa. Use bisection, because more fields
-    need more bits.
+    """Plan with the largest number of fields (keys per packed number) with which all sums of the network fit into a mantissa.
+
+    The number is found by bisection, because more fields need more bits.
     """
     seed = int(rng.integers(2**63))
     reason: object = ""
@@ -132,7 +135,7 @@ def _plan_in_floats(
     def attempt(limit: int) -> tuple[int, ProgramPlan | None]:
         """Plan a network with at most `limit` fields per packed number.
 
-        Return the size of its largest group and, if all sums fit, the plan.
+        Return the most fields that a packed number has and, if all sums fit into a mantissa, the plan.
         """
         nonlocal reason
         # with one factor bit, projections have no more bits after the binary point than the data
@@ -167,7 +170,7 @@ def _group_sizes(notes: Mapping[str, object]) -> list[int]:
 
 
 def size_of(shape: DataShape, options: ShortWeightOptions) -> Size:
-    """Return the estimated size for data of this shape. In floats it assumes as many fields as usually fit into a mantissa."""
+    """Return the estimated size for data of this shape. For floats, assume as many keys per packed number as usually fit."""
     n_fields = fields_for(options.B or default_B(shape.n_samples))
     if options.precision != "exact":
         n_fields = _fields_that_fit(shape) if options.B is None else min(n_fields, _fields_that_fit(shape))
@@ -176,7 +179,10 @@ def size_of(shape: DataShape, options: ShortWeightOptions) -> Size:
 
 
 def _fields_that_fit(shape: DataShape) -> int:
-    """Return the number of fields that fit into a mantissa. Extraction from k fields needs about as many bits as k + 1 fields."""
+    """Return how many fields (keys) of a packed number fit into a mantissa.
+
+    Extracting one of k fields needs about as many bits as k + 1 fields have.
+    """
     numbers = MappingNumbers.expected_for(shape)
     longest = max(
         numbers.context_bits, numbers.token_bits, numbers.weighting_bits, shape.n_classes.bit_length()

@@ -11,8 +11,12 @@ from byheart.data.shape import DataShape
 from byheart.program.lookup import LOOKUP, LookupPlan, Planner, plan_lookup
 
 Entrance = Literal["vectors", "line", "table"]
-"""How tokens enter the network, and where their weights φ in the sequence id come from. vectors: through the input matrix E_in;
-a network computes φ. line: ids, as values on a line; a network computes φ. table: ids; φ is a column of the table (Theorem E.1)."""
+"""How tokens enter the network, and what gives them the weights φ, which add up to the id of their sequence.
+
+vectors  tokens are vectors and enter through the input matrix E_in; a network computes φ
+line     tokens are ids and enter as values on a line; a network computes φ
+table    tokens are ids; their values and φ are columns of the embedding table (KS25 Theorem E.1)
+"""
 
 AttentionForm = Literal["uniform", "softmax", "sparse"]
 """How the sum over the sequence is computed: by uniform attention, by softmax with zero keys (eqs. 2 and 39), or through an
@@ -26,10 +30,10 @@ MODEL_WIDTH = len(LOOKUP) + 1
 class Tuning:
     """Choices that do not affect the guarantee.
 
-    plan         how labelled points are split into groups
+    plan         how the points of a lookup are split into groups
     factor_bits  the number of significant bits of the projections' scale factor
     attention    how the sum over the sequence is computed
-    has_maps     whether E_in projects vectors; if False, it only copies them (Remark 3.1)
+    has_maps     whether the input matrix E_in projects vectors; if False, it only copies them (KS25 Remark 3.1)
     """
 
     plan: Planner = plan_lookup
@@ -40,10 +44,10 @@ class Tuning:
 
 @dataclass(frozen=True)
 class MappingNumbers:
-    """The numbers that determine the lookups.
+    """The numbers that determine the sizes of the two lookups: token weights and labels of contexts.
 
-    n_contexts      distinct labelled contexts
-    n_weights       tokens whose counts distinguish the sequences (Lemma B.1)
+    n_contexts      number of distinct labelled contexts
+    n_weights       number of tokens whose counts distinguish the sequences (Lemma B.1)
     token_bits      bits of the largest projected token (Lemma C.2)
     weighting_bits  bits of the largest token weight (Lemma B.2)
     context_bits    bits of the largest projected context
@@ -86,7 +90,10 @@ class MappingNumbers:
 
 @dataclass(frozen=True)
 class LookupSplit:
-    """How tokens enter, and the plans of the two lookups. The first plan is None if no network computes token weights."""
+    """How tokens enter, and the plans of the two lookups: `first` for token weights, `second` for the labels of contexts.
+
+    `first` is None if no network computes token weights.
+    """
 
     entrance: Entrance
     first: LookupPlan | None
@@ -96,7 +103,8 @@ class LookupSplit:
 def split_lookups(shape: DataShape, numbers: MappingNumbers, plan: Planner) -> LookupSplit:
     """Return how tokens enter, and the plans of both lookups.
 
-    For token ids without positions, φ is either a column of the table or a network, whichever has fewer parameters.
+    For token ids without positions, token weights come from a column of the table or from a network, whichever has fewer
+    parameters.
     """
     first = None
     if numbers.n_weights:

@@ -1,4 +1,6 @@
-"""The networks of KS25 as programs, E_out ∘ F2 ∘ (attention or pooling) ∘ F1 ∘ E_in, for a data set and for counting."""
+"""The networks of KS25 as programs, E_out ∘ F2 ∘ (attention or pooling) ∘ F1 ∘ E_in.
+
+A program is built for a data set or, to count its parameters, from the shape of the data alone."""
 
 from __future__ import annotations
 
@@ -39,17 +41,17 @@ REGISTERS = (*LOOKUP, SUM)
 class NetworkParts:
     """The parts of a network. They come from a data set or, if parameters are only counted, from typical numbers.
 
-    Only the matrix E_in has a side of length d. So the number of parameters contains the term 10·d, and otherwise depends on d only
-    logarithmically (KS25 Remark 4.3).
+    Only the input matrix E_in has a side of length d, the dimension of the tokens. So the number of parameters contains the term
+    10·d, and otherwise depends on d only logarithmically (KS25 Remark 4.3).
 
     token_line    the map that sends vectors to a line; for token ids the table contains the values already
-    first         F1 without its first block: φ of the token (Lemma B.3)
+    first         F1 without its first block, which computes the weight φ of the token (Lemma B.3)
     context_line  the map that sends φ of the token, its value and the sum of φ to a line; for sets it maps only the sum
-    second        F2 without its first block: the label of the context (Lemma C.1)
+    second        F2 without its first block, which computes the label of the context (Lemma C.1)
     extra         the vector of an extra token that collects the sum (Remark 4.5)
-    tuning        the free choices. With softmax attention, keys and queries are zero. Without maps, the coordinates of vectors
-                  enter as channels, and the first block projects them (Remark 3.1): E_in and E_out copy, and every block has d
-                  more channels
+    tuning        the free choices. With softmax attention, keys and queries are zero. If `tuning.has_maps` is False, the
+                  coordinates of vectors enter as channels, and the first block projects them (Remark 3.1): E_in and E_out copy,
+                  and every block has d more channels
     """
 
     task: Task
@@ -76,7 +78,7 @@ class NetworkParts:
         return Program(registers, inputs, steps, ANSWER, self.seq_len, self.table, self.pad, self.extra)
 
     def _entering(self) -> tuple[tuple[str, ...], dict[str, Numbers]]:
-        """Return the registers, and for each register that the input enters, the coefficients of the input."""
+        """Return all registers, and for each register that receives the input, the coefficients of the input coordinates."""
         if self.entrance == "table":
             return REGISTERS, {X: (1, 0), ANSWER: (0, 1)}
         dim = len(self.token_line.coefficients)
@@ -89,14 +91,19 @@ class NetworkParts:
         return (*REGISTERS, *coordinates), copies
 
     def _shift(self) -> Block:
-        """Replace x by ReLU(x + offset), because E_in is linear and cannot add the offset. -ReLU(x) + ReLU(-x) removes the old
-        x."""
+        """Return the block that replaces the token's value x by ReLU(x + offset).
+
+        The input matrix E_in is linear and cannot add the offset. The terms -ReLU(x) + ReLU(-x) remove the old x.
+        """
         plain = (Unit({X: 1}, 0, {X: -1}), Unit({X: -1}, 0, {X: 1}))
         return Block((Unit({X: 1}, self.token_line.offset, {X: 1}), *plain))
 
     def _mixing(self) -> tuple[Step, ...]:
-        """Sum φ over the sequence: by attention with W_O·W_V scaled by n, which turns the mean into a sum (erratum 8), or by
-        pooling for sets."""
+        """Return the steps that sum the token weights φ over the sequence.
+
+        Sets are pooled. For sequences of n tokens, W_O·W_V is scaled by n, which turns the mean of attention into a sum
+        (erratum 8).
+        """
         if self.task == "set":
             return (SumPool(),)
         is_sparse = self.extra is not None
@@ -112,16 +119,16 @@ class NetworkParts:
         return RegisterAttention((total,), pattern="gather"), RegisterAttention((copy,), pattern="scatter")
 
     def _context_block(self) -> Block:
-        """Map the context to its line, and clear what F1 left in the registers.
+        """Return the block that maps a context to its value on a line, and clears what earlier blocks left in the registers.
 
-        Values are at least 2, so ReLU does not change them.
+        Values on the line are at least 2, so ReLU does not change them.
         """
         context = (ANSWER,) if self.task == "set" else (ANSWER, X, SUM)
         return Block((self.context_line.unit(context, X), *clear(X, ANSWER, *PACKED)))
 
 
 def network_program(mapping: ContextualMapping, data: Dataset, split: LookupSplit, tuning: Tuning) -> Program:
-    """Build the network that computes the mapping and looks up the label."""
+    """Build the network that maps each context to its number in `mapping` and looks up its label."""
     tokens, line = mapping.tokens, mapping.token_line
     table, extra = tokens.table, extra_token(line) if tuning.attention == "sparse" else None
     if split.entrance == "table":
@@ -150,10 +157,10 @@ def network_program(mapping: ContextualMapping, data: Dataset, split: LookupSpli
 
 
 def extra_token(line: Projection) -> tuple[int, ...]:
-    """Return a vector whose value exceeds every point of the line by at least 2, so that φ is 0 there (Lemma C.1).
+    """Return a vector whose value exceeds every point of the line by at least 2, so that its token weight is 0 (Lemma C.1).
 
-    If there is only a single distinct token, the line has no direction. Its count distinguishes no sequences, so φ is 0 everywhere,
-    and any vector works.
+    If there is only one distinct token, the line has no direction. Counts of one token distinguish no sequences, so all token
+    weights are 0, and any vector works.
     """
     axis = next((at for at, value in enumerate(line.coefficients) if value), None)
     if axis is None:

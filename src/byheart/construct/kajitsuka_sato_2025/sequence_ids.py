@@ -18,11 +18,12 @@ _DRAWS_BEFORE_ENUMERATING = 200
 
 @realises("KS25-L B.1")
 def distinguishing_tokens(multisets: Sequence[Multiset[int]]) -> list[int]:
-    """Choose tokens whose counts distinguish all multisets. There are fewer of these tokens than multisets.
+    """Choose tokens whose counts distinguish all multisets. Fewer tokens are chosen than there are multisets.
 
     Source:     KS25 Lemma B.1.
     Assumes:    distinct multisets.
-    Guarantee:  the restrictions to the returned tokens are distinct, and there are at most N - 1 tokens (the lemma: N).
+    Guarantee:  the N multisets remain distinct if only the returned tokens are counted. At most N - 1 tokens are returned (the
+                lemma: N).
     Departs:    the lemma adds one token for each new multiset. Here each token is tried once, starting with those that occur in
                 about half of the multisets. A token is kept if it separates multisets that are still equal. Each kept token
                 adds at least one class of equal multisets, so at most N - 1 are kept. On text this needs far fewer tokens.
@@ -50,7 +51,7 @@ def sequence_weights(
 
     Source:     KS25 Lemma B.2.
     Assumes:    the multisets restricted to `tokens` are distinct.
-    Guarantee:  the weighted sums are distinct integers, and no weight exceeds N(N - 1)/2 + 1 (the lemma: 4N³√π).
+    Guarantee:  for N multisets the weighted sums are distinct integers, and no weight exceeds N(N - 1)/2 + 1 (the lemma: 4N³√π).
     Departs:    the paper's proof fails when cardinalities differ, because adding a constant to make f positive shifts
                 multisets by different amounts (erratum 1). Here the tokens get their weights one by one. At each step,
                 multisets that differ on the tokens so far have different sums. Two such multisets with different counts of the
@@ -94,13 +95,16 @@ def sequence_weights(
 
 
 def _is_free(weight: int, places: Sequence[tuple[int, int]], used: Set[int], vacated: Set[int]) -> bool:
-    """Whether the sums start + count · weight are all different, and none of them is in `used` unless it is in `vacated`."""
+    """Whether the sums start + count · weight, for all (start, count) in `places`, are different and free.
+
+    A sum is free if it is not in `used`, or if it is in `vacated`.
+    """
     sums = [start + count * weight for start, count in places]
     return len(set(sums)) == len(sums) and all(s not in used or s in vacated for s in sums)
 
 
 def sequence_id(multiset: Multiset[int], weights: Mapping[int, int]) -> int:
-    """Return Σ φ over the multiset. φ is zero for tokens without a weight."""
+    """Return the sum of the weights of all tokens in the multiset. Tokens that are not in `weights` have weight zero."""
     return sum(weights[token] * count for token, count in multiset.restrict(weights.keys()).items)
 
 
@@ -115,7 +119,7 @@ def _occurrences(multisets: Sequence[Multiset[int]]) -> dict[int, list[tuple[int
 
 @dataclass(frozen=True)
 class _Part:
-    """The members of an old class that contain a token `count` times."""
+    """The multisets of one class (number `old`) that contain a token `count` times. `members` holds their numbers."""
 
     old: int
     count: int
@@ -134,7 +138,7 @@ class _Classes:
         return len(self.size)
 
     def parts(self, occurrences: Sequence[tuple[int, int]]) -> list[_Part]:
-        """Group the multisets that contain a token by class and count."""
+        """Group the multisets that contain a token, given as (multiset, count) pairs, by class and count."""
         groups: dict[tuple[int, int], list[int]] = defaultdict(list)
         for number, count in occurrences:
             groups[self.class_of[number], count].append(number)

@@ -24,13 +24,13 @@ SPARSE = Tuning(attention="sparse")
 def memorise_through_an_extra_token(
     data: Dataset, options: NoOptions, rng: np.random.Generator, progress: Progress | None = None
 ) -> ProgramPlan:
-    """Compile seq-to-seq data with two attention layers of O(n) connections instead of one of n².
+    """Compile seq-to-seq data with two attention layers of O(n) connections instead of one of n², for n tokens per sequence.
 
     Source:     KS25 Remark 4.5, after Zaheer et al. (2020) and Yun et al. (2020). The paper states the idea in two sentences;
                 the construction is ours.
-    Assumes:    as `memorise_seq_to_seq`.
-    Guarantee:  as `memorise_seq_to_seq`.
-    Size:       one attention layer and one token vector more than Corollary 4.1.
+    Assumes:    finite inputs; equal contexts carry equal labels (see `memorise_seq_to_seq`).
+    Guarantee:  for every token of every sample the output equals its label + 1 exactly.
+    Size:       one attention layer and one token vector more than Corollary 4.1 (`memorise_seq_to_seq`).
     """
     plan = theorem_for(data)(data, rng, progress, SPARSE)
     attention = [step for step in plan.program.steps if isinstance(step, RegisterAttention)]

@@ -53,7 +53,7 @@ def memorise_next_token(
     Guarantee:  for every sample the output at the last token equals label + 1 exactly, over the rationals. Other inputs have no
                 guarantee.
     In floats:  not meant for floats; weights have thousands of bits. See `limited_bits`.
-    Size:       about 2·√(N·bits) blocks with skip connections; residual width 10, hidden width at most 8.
+    Size:       for N samples about 2·√(N·bits) blocks with skip connections; residual width 10, hidden width at most 8.
     Departs:    feed-forward blocks are residual, as in the paper's architecture (erratum 6). One block replaces two or three
                 of the proof's plain layers, so the width is 10 instead of 14. W_O·W_V is scaled by n, so that means become
                 sums and all numbers stay dyadic (erratum 8). The proof's F is the projection of Stage I itself, which stays in
@@ -67,13 +67,14 @@ def memorise_next_token(
 def memorise_seq_to_seq(
     data: Dataset, rng: np.random.Generator, progress: Progress | None = None, tuning: Tuning = PLAIN
 ) -> ProgramPlan:
-    """Compile seq-to-seq data, with a label for every token. The network is the same, with one context per token.
+    """Compile seq-to-seq data, with a label for every token, into the network of `memorise_next_token`. Every token is a context.
 
     Source:     KS25 Corollary 4.1, which applies Theorem 4.1 with each token as the last token.
-    Assumes:    as `memorise_next_token`, for every token in its sequence.
+    Assumes:    finite inputs; equal contexts carry equal labels, where a context is a token with the multiset of all tokens of
+                its sequence (with their positions, where order matters).
     Guarantee:  for every token of every sample the output equals its label + 1 exactly.
-    Size:       F1 as before, F2 for at most nN contexts.
-    Departs:    as `memorise_next_token`. Padding tokens of short sequences have no label, and their outputs have no meaning.
+    Size:       that of `memorise_next_token`, but F2 looks up as many as nN contexts, for N samples of n tokens.
+    Departs:    see `memorise_next_token`. Padding tokens of short sequences have no label, and their outputs have no meaning.
     """
     return _plan(data, rng, progress, tuning, "KS25 Corollary 4.1, repaired", corollary_4_1)
 
@@ -87,9 +88,9 @@ def memorise_sets(
     Source:     KS25 Theorem D.1.
     Assumes:    finite inputs; equal multisets carry equal labels.
     Guarantee:  the output equals label + 1 exactly, whatever the order of the elements.
-    Size:       as for next-token, without attention.
-    Departs:    as `memorise_next_token`. φ and ρ are residual blocks before and after one pooling layer. Small sets are padded
-                with an extra token on which φ is 0, so the network also answers them without padding.
+    Size:       that of `memorise_next_token`, without attention.
+    Departs:    see `memorise_next_token`. φ and ρ are residual blocks before and after one pooling layer. Small sets are padded
+                with an extra token on which φ is 0, so the network also answers small sets without padding.
     """
     return _plan(data, rng, progress, tuning, "KS25 Theorem D.1, repaired", theorem_d_1)
 
@@ -98,13 +99,13 @@ def memorise_sets(
 def memorise_token_ids(
     data: Dataset, rng: np.random.Generator, progress: Progress | None = None, tuning: Tuning = PLAIN
 ) -> ProgramPlan:
-    """Compile token ids without positions. φ and the value of a token are columns of the embedding table.
+    """Compile token ids without positions. The weight φ of a token and its value are columns of the embedding table.
 
     Source:     KS25 Theorem E.1.
-    Assumes:    as `memorise_next_token`, on ids.
-    Guarantee:  as `memorise_next_token`.
-    Size:       two numbers per vocabulary entry instead of the network F1. If the vocabulary is so large that a column has more
-                parameters than F1, the network keeps one column and F1: the smaller network is built.
+    Assumes:    token ids; equal contexts carry equal labels (see `memorise_next_token`).
+    Guarantee:  for every sample the output at the last token equals label + 1 exactly, over the rationals.
+    Size:       two numbers per vocabulary entry instead of the network F1, which computes φ. If the vocabulary is so large that a
+                column has more parameters than F1, the network keeps F1 and has no column for φ: the smaller network is built.
     Departs:    the paper's third embedding row is zero. It is left out, because the residual stream already contains that zero.
     """
 

@@ -20,9 +20,9 @@ SortedCounts = tuple[tuple[Fraction, int], ...]
 
 @dataclass(frozen=True, eq=False)
 class StringIds:
-    """Integer weights of the rounds, and the id Σ_t place_weights[t] · M_t + count_weights[t] · c_t of every sequence.
+    """Integer weights of the sorting rounds, and the id Σ_t place_weights[t] · M_t + count_weights[t] · c_t of every sequence.
 
-    (M_t, c_t) is the result of round t (see `sorted_counts`).
+    (M_t, c_t) is the result of round t: the largest value that remains, and its multiplicity (see `sorted_counts`).
     """
 
     place_weights: tuple[int, ...]
@@ -31,9 +31,9 @@ class StringIds:
 
 
 def sorted_counts(places: Sequence[Fraction], n_rounds: int) -> SortedCounts:
-    """Return the results (M_t, c_t) of the sorting rounds: the largest value and its multiplicity.
+    """Return the result of each sorting round: the largest value in `places` that remains, and its multiplicity.
 
-    When all values are erased, the result of a round is (0, n).
+    Each round erases its value. When all n values are erased, the result of a round is (0, n).
     """
     counts = sorted(Counter(places).items(), reverse=True)
     return (*counts, *([(Fraction(0), len(places))] * (n_rounds - len(counts))))
@@ -44,7 +44,7 @@ def string_ids(sequences: Sequence[SortedCounts], rng: np.random.Generator) -> S
 
     Source:     the string id of KKM23. Random integers replace its projection lemma (reconstructed).
     Guarantee:  different sequences have different ids. If weights are drawn uniformly from 1 to P, two given sequences collide
-                with probability at most 1/P, so P > N(N - 1)/2 suffices. Usually far smaller weights work.
+                with probability at most 1/P, so P > N(N - 1)/2 suffices for N sequences. Usually far smaller weights work.
     """
     n_rounds = len(sequences[0])
     distinct = list(dict.fromkeys(sequences))

@@ -143,7 +143,7 @@ def sorting_program(
     lookup: Steps,
     seq_len: int,
 ) -> Program:
-    """Build the program. It copies the token's value, sorts in rounds, maps the context to a number on a line, and looks up its
+    """Build the program that copies the token's value, sorts in rounds, maps the context to a number on a line, and looks up its
     label.
     """
     places = token_line.coefficients
@@ -156,7 +156,8 @@ def sorting_program(
 def sorting_round(
     weight: Number, count_weight: Number, place_bits: int
 ) -> tuple[Block | RegisterAttention, ...]:
-    """Find the largest remaining value, erase it and count it. Add the weighted value and count to the string id.
+    """Return the steps that find, count and erase the largest remaining value, and add the weighted value and count to the string
+    id.
 
     The keys are the remaining values. The query is the token's own value, which is positive, so every token attends to the
     largest key. `count_weight` includes the factor n that turns the mean of a uniform head into a sum.
@@ -171,10 +172,11 @@ def sorting_round(
 
 
 def erasing_block(above_all: int) -> Block:
-    """Mark and erase the largest value M. The value z of every token is at most M, and different values differ by at least 2.
+    """Return the block that marks and erases the tokens with the largest value M. Different values differ by at least 2.
 
-    ReLU(z - M + 1) is 1 if z = M, and 0 otherwise. ReLU(z - B·(M - z)) with B = `above_all` is z if z = M, and 0 otherwise,
-    because B·2 exceeds every value. When all values are erased, z = M = 0 marks every token, as the sorted counts expect.
+    For a token with value z, ReLU(z - M + 1) is 1 if z = M, and 0 otherwise. With B = `above_all`, ReLU(z - B·(M - z)) is z if
+    z = M, and 0 otherwise, because B·2 exceeds every value. When all values are erased, z = M = 0 marks every token, as
+    `sorted_counts` expects.
     """
     return Block(
         (

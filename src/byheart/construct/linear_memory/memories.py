@@ -27,23 +27,23 @@ def random_embeddings(n_items: int, dim: int, rng: np.random.Generator) -> Float
 
 
 def hebbian(inputs: Inputs, outputs: Outputs, labels: Labels) -> Matrix:
-    """Return W = Σ_x u_f(x) e_xᵀ, where f(x) is the label of x.
+    """Return W = Σ_x u_f(x) e_xᵀ, where e_x is the embedding of input x, and u_f(x) the embedding of its label f(x).
 
-    It answers all N random pairs correctly if d² is above about 8 N ln N (reconstructed).
+    In dimension d, W answers all of N random pairs correctly if d² is above about 8 N ln N (reconstructed).
     """
     return np.asarray(outputs[labels].T @ inputs)
 
 
 def pseudo_inverse(inputs: Inputs, outputs: Outputs, labels: Labels) -> Matrix:
-    """Return W = U E⁺, where E has a column e_x for each input x, and U the column u_f(x) of its label.
+    """Return W = U E⁺. For each input x, E has a column e_x, its embedding, and U a column u_f(x), the embedding of its label.
 
-    If there are N <= d independent inputs, then W e_x = u_f(x) exactly.
+    If the inputs are linearly independent (so at most d of them), then W e_x = u_f(x) exactly.
     """
     return np.asarray(outputs[labels].T @ np.linalg.pinv(inputs).T)
 
 
 def regression(inputs: Inputs, outputs: Outputs, labels: Labels) -> Matrix:
-    """Fit W by softmax regression, starting from the Hebbian matrix.
+    """Fit the matrix W by softmax regression, starting from the matrix of `hebbian`.
 
     The problem is convex, and W stores about 7 times as many pairs as `hebbian`.
     """

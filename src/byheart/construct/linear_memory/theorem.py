@@ -34,8 +34,8 @@ NAME = "linear-memory"
 class LinearMemoryOptions:
     """The options of `linear-memory`.
 
-    dim   d; by default the number of associations
-    rule  the rule for W; by default the pseudo-inverse if d is at least the number of associations, otherwise regression
+    dim   the dimension d of embeddings; by default the number of associations
+    rule  the rule for the matrix W; by default the pseudo-inverse if d is at least the number of associations, otherwise regression
     """
 
     precision: Literal["float64", "float32"] = "float64"
@@ -105,9 +105,9 @@ def plan(
 
 
 def size_of(shape: DataShape, options: LinearMemoryOptions) -> Size:
-    """Return the size: W and the identity after it, and d numbers per token and per label. By default d = N.
+    """Return the size: two d × d matrices, and d numbers per token and per label. By default d is the number of associations.
 
-    W is the value matrix of a single head, which attends to the only token. The identity is the head's output matrix.
+    The matrices are the memory W, which is the value matrix of a single head, and the head's output matrix, which is the identity.
     """
     n_vocab, n_items = require_one_token(NAME, shape)
     return size_of_spec(_spec(options.precision, n_vocab, options.dim or n_items, shape.n_classes))
