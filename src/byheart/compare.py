@@ -39,8 +39,8 @@ State = Literal["memorised", "refused", "wrong"]
 class Formula:
     """The number of parameters that a paper states for a construction on these data.
 
-    If `is_order` is set, `parameters` is the value of the expression inside O(.), without its constant. It then says how
-    the size grows, not how large it is.
+    If `is_order` is set, the paper states only an order of growth. `parameters` is then the value of the expression inside
+    O(.), without its constant, and says how the size grows, not how large it is.
     """
 
     source: str
@@ -82,7 +82,7 @@ class Row(JsonRecord):
 
 @dataclass(frozen=True)
 class Comparison:
-    """The results of all constructions on one data set. Those that memorised it come first, ordered by size."""
+    """The results of all constructions on one data set. Constructions that memorised the data come first, ordered by size."""
 
     dataset: DataRecord
     seed: int
@@ -122,7 +122,8 @@ def compare(
     most_parameters: int = MOST_PARAMETERS,
     progress: Progress | None = None,
 ) -> Comparison:
-    """Build and verify every construction that accepts `data`. If a construction does not accept them, its row holds the reason.
+    """Build and verify every construction that accepts `data`. If a construction does not accept the data, its row holds the
+    reason.
 
     data: a `Dataset`, or anything that `compile` accepts.
     methods: names of constructions; by default, all of them.

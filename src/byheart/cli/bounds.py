@@ -150,7 +150,9 @@ def _order(bound: Bound) -> tuple[int, str, bool, int | Fraction]:
 
 
 def _show_estimates(found: BoundTable) -> None:
-    """Print the sizes of our own constructions: exact ones for a data file, estimates for sizes of data."""
+    """Print the sizes of our own constructions: exact sizes for a data file, estimates if only the sizes of the data are
+    given.
+    """
     from byheart.construct.estimates import MOST_PLANNED
 
     if not found.estimates:

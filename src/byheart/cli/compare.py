@@ -118,7 +118,7 @@ def _show(comparison: Comparison, data: Path) -> None:
 
 
 def _worst_case(rows: tuple[Row, ...]) -> list[tuple[str, int, str]]:
-    """Return the worst-case bounds for data of this shape, one for each quantity."""
+    """Return the worst-case bounds for data of the same shape as these data, one for each quantity."""
     found = {each.quantity: each for row in rows for each in row.floors if each.speaks_of != "these data"}
     return [(quantity, each.value, each.source) for quantity, each in found.items()]
 

@@ -63,8 +63,8 @@ if TYPE_CHECKING:
     "--reject-bits",
     type=WholeNumber(0, 35),
     metavar="F",
-    help='Answer "unknown" to unknown inputs, except about one in 2^F; '
-    "F is at most 24 (retrieval), or 35 minus the bits of a token (llama).",
+    help='Answer "unknown" to unknown inputs, except about one in 2^F of them; '
+    "F is at most 24 (retrieval), or 35 minus the number of bits of a token id (llama).",
 )
 @click.option(
     "--shards",

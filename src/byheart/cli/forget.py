@@ -1,4 +1,4 @@
-"""`byheart forget`: compile the same Llama without some facts, and show which weights differ."""
+"""`byheart forget`: compile a Llama again without some of its facts, and show which weights differ."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def _engine(
     served = only or tuple(each for each in known if server.serves(each))
     if (model is not None and len(only) != 1) or not served:
         raise UsageError(
-            f"{name} serves {', '.join(server.served) or 'no model'}; no checkpoint has such a name.\n"
+            f"{name} serves {', '.join(server.served) or 'no model'}; no checkpoint in the folder has that name.\n"
             "  Give the checkpoint with --only NAME, and its name on the server with --model ID.",
             served=server.served,
         )

@@ -40,7 +40,7 @@ from byheart.errors import UsageError
 @click.option(
     "--bit-identical",
     is_flag=True,
-    help="Make the graft four times as wide as the host. Its normalisation layers then scale by exactly 1/2, without rounding.",
+    help="Make the new model four times as wide as HOST, so that its normalisation layers scale by exactly 1/2, without rounding.",
 )
 @click.option(
     "--precision",
@@ -51,7 +51,7 @@ from byheart.errors import UsageError
 @click.option(
     "--remove",
     is_flag=True,
-    help="HOST is a grafted folder: write the original files of the host to DIR, byte for byte.",
+    help="Undo a graft: HOST is the grafted folder, and the original files are written to DIR, byte for byte.",
 )
 @column_options
 @text_options

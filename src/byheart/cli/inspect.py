@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     "--data",
     metavar="DATA",
     type=PATH,
-    help="Data file of the model; needed to name the facts that share those weights. Without --fact, all its facts are shown.",
+    help="Data file of the model, to name the facts that share the weights of a fact. Without --fact, all its facts are shown.",
 )
 @output_options
 def command(folder: Path, facts: tuple[str, ...], data: Path | None, as_json: bool) -> None:

@@ -191,7 +191,7 @@ def main() -> None:
 
 
 def _open_stream(number: int, mode: int) -> TextIO:
-    """Replace a closed standard stream. Otherwise the next file to be opened would get its file descriptor."""
+    """Replace a closed standard stream. Otherwise the next file to be opened would get the file descriptor of the stream."""
     nowhere = os.open(os.devnull, mode)
     if nowhere != number:
         os.dup2(nowhere, number)

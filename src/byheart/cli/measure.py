@@ -70,7 +70,7 @@ def command(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Train every model of SPEC that is not in the store yet, many at a time.
+    """Train every model of SPEC whose run is not stored yet, many at a time.
 
     SPEC is a TOML file. Each finished run is stored at once; run the same command again to continue after a stop.
     """

@@ -106,7 +106,7 @@ def _require_apart(given: Mapping[str, Any]) -> None:
 
 
 def _remember_quiet(ctx: click.Context, _: click.Parameter, is_quiet: bool) -> None:
-    """Store whether -q was given, for `is_quiet`."""
+    """Store whether -q was given, for the function `is_quiet`."""
     ctx.meta[QUIET] = is_quiet
 
 

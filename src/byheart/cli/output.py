@@ -133,8 +133,8 @@ def _show(renderable: Any, margin: int = MARGIN) -> None:
 
 
 def count(value: int | Fraction | float) -> str:
-    """Format a number for display: with commas up to fifteen digits, longer ones as a power of ten, and fractions with four
-    digits.
+    """Format a number for display: an integer with commas or, if it has more than fifteen digits, as a power of ten; a fraction
+    with four digits.
     """
     if isinstance(value, Fraction) and value.denominator == 1:
         value = value.numerator

@@ -43,7 +43,7 @@ ANSWER = "answer"
 @click.option(
     "--input",
     metavar="COLUMN",
-    help="Column of questions in --data (default: the column of inputs that the model was compiled from, or key).",
+    help="Column of questions in --data (default: the column of inputs that the model was compiled from, or else the column key).",
 )
 @output_option(
     "FILE", "With --data: write its rows to FILE (.csv, .tsv or .jsonl), with an added column `answer`."
@@ -142,7 +142,7 @@ def _json_rows(lines: list[str], column: str) -> list[dict[str, Any]]:
         row = found if isinstance(found, dict) else {column: found}
         if not isinstance(row.get(column), str | list):
             raise MalformedFile(
-                f"standard input, line {number}: no question in `{column}`.\n"
+                f"standard input, line {number}: no question in the field `{column}`.\n"
                 f'  Write "a text" or {{"{column}": "a text"}}, or name the field with --input.',
                 line=number,
                 column=column,

@@ -31,8 +31,8 @@ def watch(stream: TextIO | None = None, *, whole: str = "") -> Iterator[Progress
 
     The text after a comma in the name of a stage may change while the stage runs.
 
-    whole: a name for the whole work, if all stages report their progress as a share of the whole. They are then shown as one bar.
-    By default, each stage has its own bar.
+    whole: a name for the whole work, if all stages report their progress as a share of the whole. All stages are then shown as
+    one bar. By default, each stage has its own bar.
     """
     if is_quiet():
         yield silent

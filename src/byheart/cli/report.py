@@ -14,7 +14,7 @@ MOST_SHOWN = 10
 
 
 class NotReproduced(ByheartError):
-    """A stored number does not follow from the stored values of its seeds."""
+    """A number in a figure differs from the one computed from the stored results of each seed."""
 
     exit_status = ExitStatus.FALSE
 
@@ -28,7 +28,7 @@ class NotReproduced(ByheartError):
     "--recompute",
     "recomputes",
     is_flag=True,
-    help="Compute every number in the figures again from the stored values of each seed, and compare.",
+    help="Compute every number in the figures again from the stored results of each seed, and compare.",
 )
 @output_options
 def command(results: Path, output: Path | None, recomputes: bool, as_json: bool) -> None:
@@ -67,7 +67,7 @@ def command(results: Path, output: Path | None, recomputes: bool, as_json: bool)
     if different:
         shown = "\n  ".join(different[:MOST_SHOWN])
         raise NotReproduced(
-            f"{len(different)} stored numbers do not follow from the stored values of their seeds:\n  {shown}",
+            f"{len(different)} stored numbers differ from those computed from the stored results of each seed:\n  {shown}",
             different=different,
         )
 

@@ -51,7 +51,7 @@ class StoppedEarly(ByheartError):
 @click.option("--samples", "folder", default="samples", type=PATH, help="Folder for the tokenized texts.")
 @device_option
 @click.option("--minutes", type=click.FloatRange(min=0), help="Start no new runs after this many minutes.")
-@click.option("--draw-only", is_flag=True, help="Train nothing; draw the runs in the store.")
+@click.option("--draw-only", is_flag=True, help="Train nothing; draw the figures from the stored runs.")
 @click.option(
     "--add-to",
     "earlier",
@@ -182,7 +182,9 @@ def _train(
 
 
 def _passes(store: Path, output: Path, earlier: Path | None) -> str:
-    """Describe the training time, including that of earlier records, and store it beside the figures."""
+    """Describe how long training took, including the earlier runs recorded in the folder `earlier`, and store the times beside
+    the figures.
+    """
     from byheart.reproduce.wall_clock import FILE, beside, in_words, read
 
     found = [*(read(earlier / FILE) if earlier is not None else []), *read(beside(store))]

@@ -1,4 +1,4 @@
-"""`byheart runs`: list, filter, export and compare the records of a store."""
+"""`byheart runs`: list, filter, export and compare stored training runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ store_options = together(
 
 @click.group()
 def command() -> None:
-    """List, filter, export and compare the runs of a store."""
+    """List, filter, export and compare stored training runs."""
 
 
 @command.command("list")

@@ -29,12 +29,12 @@ from byheart.errors import UsageError, require_extra
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder of models to show; new models are written there too (default: a temporary folder).",
 )
-@click.option("--store", metavar="FILE", type=PATH, help="Store of runs to show.")
+@click.option("--store", metavar="FILE", type=PATH, help="File of stored runs to show.")
 @click.option(
     "--figures",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder of figure records to show (default: results, if it exists).",
+    help="Folder of `byheart reproduce` whose figures are shown (default: results, if it exists).",
 )
 @click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
 @output_options

@@ -71,7 +71,7 @@ def turns_away(model: Model) -> bool:
 def density_lines(model: Model) -> list[tuple[str, str]]:
     """Return lines with the label bits per parameter and per stored bit.
 
-    If the labels follow a rule that makes the model smaller than a list of the labels, there are no such numbers.
+    If the labels follow a rule that makes the model smaller than a list of the labels, a single line says so instead.
     """
     bits = model.label_bits
     if bits is not None and model.bits_per_stored_bit is None:
@@ -139,7 +139,7 @@ def show_sizes(
 
 
 def show_worst_case(needs: Iterable[tuple[str, int | Fraction, str]]) -> None:
-    """Print worst-case bounds for data of this shape, given as quantity, value and source."""
+    """Print worst-case bounds for data of the same shape as these data. Each bound is given as quantity, value and source."""
     said = "; ".join(f"{count(value)} {quantity} ({by})" for quantity, value, by in needs if value > 0)
     if said:
         say()

@@ -26,11 +26,11 @@ GRADES = ("built", "special case", "formula", "open")
 def command(state: str | None, grade: str | None, paper: str | None, as_json: bool) -> None:
     """List every statement of the papers with the functions that implement it and the tests that check it.
 
-    State. done: implemented and tested. untested: implemented, but not tested. claimed: implemented, but the tests
-    are not installed here. open: not implemented yet.
+    A statement has one of these states: done (implemented and tested), untested (implemented, but not tested),
+    claimed (implemented, but the tests are not installed here), or open (not implemented yet).
 
-    Grade. built: the code implements the statement in full generality. special case: it implements the part that the
-    list describes. formula: it only computes the number in the statement.
+    Its grade is built (the code implements the statement in full generality), special case (the code implements the
+    part that the list describes), or formula (the code only computes the number in the statement).
     """
     from byheart.theorems import index, papers
 

@@ -160,7 +160,8 @@ SAID = "claimed by the model, not checked"
 class _Columns(NamedTuple):
     """Who chose the columns that were read.
 
-    `named_by` is `caller` or `model`, or `usual` for the usual columns. If the model chose them, there is also a warning.
+    `named_by` is `caller` or `model`, or `usual` for the usual columns. If the model chose unusual columns, there is also a
+    warning.
     """
 
     named_by: str

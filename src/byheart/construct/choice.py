@@ -1,8 +1,9 @@
 """The constructions that `auto` tries, their order, and the explanation of the choice.
 
 Most users want a model that runs natively in PyTorch and answers "unknown" to inputs that were not stored. So `auto` first tries
-`retrieval` in float precision, with as many reject bits as fit. It then tries the other constructions in that precision, the
-smallest first, and then exact arithmetic. With precision `exact` it takes the smallest construction.
+`retrieval` in float precision, with as many reject bits as fit: with F reject bits, about one in 2^F unknown inputs gets
+another answer. It then tries the other constructions in that precision, the smallest first, and then exact arithmetic. With
+precision `exact` it takes the smallest construction.
 """
 
 from __future__ import annotations
@@ -112,7 +113,9 @@ def trials(
 
 
 def _usual(precision: Precision, shape: DataShape, options: Mapping[str, object]) -> Iterator[Trial]:
-    """Yield trials of `retrieval` with fewer and fewer reject bits, if it supports this task, this precision and these options."""
+    """Yield trials of `retrieval` with fewer and fewer reject bits (the bits that recognise unknown inputs), if it supports
+    this task, this precision and these options.
+    """
     method = get(USUAL)
     if shape.task not in method.tasks or precision not in method.precisions:
         return

@@ -1,8 +1,9 @@
 """A hidden layer that interpolates labels along a line of tokens. Each of its neurons is an attention head.
 
 Every token attends to itself and to a zero vector. Each token has a last coordinate 1, which the zero vector lacks. Head h has
-W_QK = v_h e_lastᵀ, so a token x has the score v_h·x for itself and the score 0 for the zero vector. The value v_h·x is written
-along w_h, weighted by softmax(v_h·x, 0) = sigmoid(v_h·x). So the heads together compute Σ_h SiLU(v_h·x) w_h.
+W_QK = v_h e_lastᵀ, where e_last is the unit vector of that coordinate, so a token x has the score v_h·x for itself and the
+score 0 for the zero vector. The value v_h·x is written in the direction w_h, weighted by softmax(v_h·x, 0) = sigmoid(v_h·x). So
+the heads together compute Σ_h SiLU(v_h·x) w_h.
 """
 
 from __future__ import annotations
@@ -51,8 +52,9 @@ def plan(
     Source:     Huben & Morris (2023): a head of size 1 that attends to its own token and to a zero vector computes
                 sigmoid(v·x)·(v·x) = SiLU(v·x), so a hidden layer of m neurons is m heads.
     Assumes:    one token per sample. Token i is the point i on a line.
-    Guarantee:  the network is the piecewise linear function through the labels' points on a circle (Proposition 3 of DPC24),
-                up to rounding. The native forward pass checks every answer, and a network with a wrong answer is rejected.
+    Guarantee:  the network is the piecewise linear function through the labels' points on a circle (Proposition 3 of Dana et
+                al. 2024), up to rounding. The native forward pass checks every answer, and a network with a wrong answer is
+                rejected.
     Size:       `size_of`: n heads for n tokens.
     Departs:    the zero vector is part of the attention layer (`zero_token`), not a token of the sequence.
     """
@@ -67,7 +69,7 @@ def plan(
         raise AssumptionViolated(
             f"the network gives {n_wrong} of {n_items} tokens a wrong label: its {targets.n_outputs} labels lie on a circle, "
             f"and are closer together than the rounding error of a sum over {n_items} neurons.\n"
-            "  Choose madden-2024, where rounding errors do not accumulate.",
+            "  Choose the construction madden-2024, where rounding errors do not accumulate.",
             wrong=n_wrong,
         )
     return Construction(

@@ -1,6 +1,6 @@
 """Heads for pairs of tokens in dimension 2 that act as step functions.
 
-They keep the system of DPC24 Theorem 1 well-conditioned.
+With these heads, the linear system of Theorem 1 of Dana et al. 2024 stays well-conditioned.
 
 Random heads in dimension 2 distinguish pairs (a, b) only by large outputs that cancel, which float32 cannot represent. Here the
 first coordinate of a token is a value y on a line, and the second one encodes the position: x_1 = (y_a, 1), x_2 = (y_b, -1).
@@ -22,11 +22,12 @@ from byheart.network.attention_only.architecture import AttentionOnly, Attention
 from byheart.network.transformer.floats import DTYPES
 
 SHARPNESS = 60.0
-"""The scores of the two pairs next to a threshold differ by this. From 17 on, a softmax weight is 0 or 1 in float32."""
+"""For the two pairs next to a threshold, a head's two scores differ by half this, with opposite signs. From a difference of 17
+on, a softmax weight is 0 or 1 in float32."""
 
 JITTER = 0.2
 """Random shift of the tokens, relative to their spacing. With even spacing many differences y_a - y_b would be equal, and the
-linear system would be dependent."""
+equations of the linear system would be dependent."""
 
 
 def bigram_heads(

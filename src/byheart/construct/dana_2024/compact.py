@@ -1,4 +1,5 @@
-"""Smaller networks than the bound of DPC24 allows: all weights of the attention-only model are fitted to the data by L-BFGS."""
+"""Networks smaller than those that the theorems of Dana et al. 2024 guarantee: all weights of the attention-only model are
+fitted to the data by L-BFGS."""
 
 from __future__ import annotations
 
@@ -41,8 +42,9 @@ def fit_compact(
 ) -> CompactFit:
     """Fit all weights of an attention-only Transformer by L-BFGS on all sequences at once.
 
-    Some starting points lead to a poor minimum, so up to `n_starts` are tried. The best fit is returned, with the total cost of all
-    of them.
+    Some starting points lead to a poor minimum, so up to `n_starts` are tried. The best fit is returned, with the total cost of
+    all fits.
+
     Guarantee:  none in advance. The native forward pass measures whether the network memorises, and the result is returned. No
                 theorem says how few heads suffice; published scaling laws show only what their optimiser reached.
     """
@@ -104,7 +106,7 @@ def _fit_once(
 
 
 def _logits(weights: dict[str, torch.Tensor], ids: torch.Tensor) -> torch.Tensor:
-    """Compute the logits by equations (1)-(2) of DPC24.
+    """Compute the logits by equations (1)-(2) of Dana et al. 2024.
 
     Queries and keys are computed once for each last token, and tokens are averaged before W_O W_V is applied.
     """

@@ -1,4 +1,4 @@
-"""Sequence encoders: logits W·E(t) of rank d (DPC24 sections 3 and 5)."""
+"""Sequence encoders: logits W·E(t) of rank d for sequence t (Dana et al. 2024, sections 3 and 5)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def association_encoder(labels: Labels, n_tokens: int, dim: int) -> SequenceEnco
 def full_support(probabilities: Table, delta: float) -> Table:
     """Return (π + δ)/(1 + Nδ) for probabilities π over N tokens. The result has full support (Assumption 2).
 
-    DPC24 section 4 smooths associations in this way.
+    Section 4 of Dana et al. 2024 smooths associations in this way.
     """
     return np.asarray((probabilities + delta) / (1 + probabilities.shape[1] * delta))
 
@@ -68,8 +68,9 @@ def require_full_support(probabilities: Table) -> None:
         return
     sequence, token = (int(at) for at in np.argwhere(~(probabilities > 0))[0])
     raise AssumptionViolated(
-        f"token {token} follows sequence {sequence} with probability {probabilities[sequence, token]:g}, but DPC24 Assumption 2 "
-        "requires full support.\n  Smooth the probabilities with full_support(probabilities, delta), or use approximating_encoder.",
+        f"token {token} follows sequence {sequence} with probability {probabilities[sequence, token]:g}, but Assumption 2 "
+        "of Dana et al. 2024 requires that no probability is 0.\n"
+        "  Smooth the probabilities with full_support(probabilities, delta), or use approximating_encoder.",
         sequence=sequence,
         token=token,
     )
@@ -84,7 +85,7 @@ def encoder_divergence(probabilities: Table, weights: Shares, logits: Table) -> 
 
 HOPS = 16
 HOP_SIZES = (1.0, 0.1)
-"""Step lengths of random hops, in standard deviations of the weights."""
+"""Step lengths of the random hops in the search for the best encoder, in standard deviations of its weights."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,14 +111,15 @@ def best_encoder(
     n_random_starts: int = 3,
     max_evaluations: int = 2000,
 ) -> BestEncoder:
-    """Search for the rank-d encoder of least divergence, by joint L-BFGS on (E, W) with analytic gradients.
+    """Search for the encoder of rank d = `dim` with the least divergence, by L-BFGS on E and W jointly, with analytic
+    gradients.
 
     Source:     DPC24 Lemma 1: under full support (Assumption 2) the minimum exists.
     Guarantee:  the result is only an upper bound on the least divergence, because the problem is not convex.
 
-    The search starts from the best rank-d approximation of the centred log π, and from random points. Unless these give the same
-    result, it then makes random hops from the best encoder so far: long hops to leave shallow minima, and short ones to leave flat
-    regions.
+    The search starts from the best rank-d approximation of the centred log π, and from random points. Unless these starting
+    points give the same result, the search then makes random hops from the best encoder so far: long hops to leave shallow
+    minima, and short ones to leave flat regions.
     """
     require_full_support(probabilities)
     # equal rows have equal best embeddings
@@ -219,13 +221,14 @@ def encoder_of_logits(logits: Table, dim: int | None = None) -> SequenceEncoder:
 
 @realises("DPC24-P1", "DPC24-P2")
 def rank_lower_bound(probabilities: Table, weights: Shares, dim: int) -> float:
-    """Return a lower bound on the divergence, in nats, of every encoder of dimension d, under full support.
+    """Return a lower bound on the divergence, in nats, of every encoder of dimension d, if no probability is 0.
 
-    The logits log q of an encoder have rank at most d + 1. Let δ = log q - log π and φ(x) = e^x - 1 - x. The divergence is
-    Σ w_t π_tj φ(δ_tj) >= Σ a_t b_j φ(δ_tj) with a_t = w_t and b_j = min_t π_tj. Scaling rows and columns keeps the rank, so
-    Σ a_t b_j δ_tj² >= τ, the sum of the squared singular values of (√(a_t b_j) log π_tj) beyond the first d + 1. For x >= 0,
-    φ(-x)/x² decreases, φ(-x) increases, and φ(-x) <= φ(x). So with m = min a_t b_j the sum is smallest if a single entry accounts
-    for all of τ, which gives m φ(-√(τ/m)).
+    Here π are the `probabilities`, w the `weights`, d = `dim`, and q the probabilities that the encoder gives. The matrix log q
+    has rank at most d + 1. Let δ = log q - log π and φ(x) = e^x - 1 - x. The divergence is Σ w_t π_tj φ(δ_tj) >= Σ a_t b_j
+    φ(δ_tj) with a_t = w_t and b_j = min_t π_tj. Scaling rows and columns keeps the rank, so Σ a_t b_j δ_tj² >= τ, the sum of
+    the squared singular values of (√(a_t b_j) log π_tj) beyond the first d + 1. For x >= 0, φ(-x)/x² decreases, φ(-x)
+    increases, and φ(-x) <= φ(x). So with m = min a_t b_j the sum is smallest if a single entry accounts for all of τ, which
+    gives m φ(-√(τ/m)).
 
     The bound is valid up to the rounding of the singular values. It is loose for distributions with small entries.
     """

@@ -1,4 +1,4 @@
-"""Integers that are not a root of any polynomial of bounded degree and height: a finite form of DPC24 Lemma 3."""
+"""Integers that are not a root of any polynomial of bounded degree and height: a finite form of Lemma 3 of Dana et al. 2024."""
 
 from __future__ import annotations
 

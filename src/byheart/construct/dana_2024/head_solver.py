@@ -1,4 +1,4 @@
-"""DPC24 Theorem 1 as code: build an attention-only Transformer with the same logits as a given encoder."""
+"""Theorem 1 of Dana et al. 2024 as code: build an attention-only Transformer with the same logits as a given encoder."""
 
 from __future__ import annotations
 
@@ -25,16 +25,18 @@ POOL = {"float64": 1.0, "float32": 1.6}
 """The number of random heads drawn for each head that is kept. float32 needs a selection; float64 keeps every head."""
 
 PSEUDO_INVERSE = 1e-12
-"""A singular value of B (see `interpolate`) below this fraction of the largest one belongs to a dimension that the encoder does not
-use."""
+"""A singular value of the matrix B that `interpolate` solves for belongs to a dimension that the encoder does not use, if it is
+below this fraction of the largest singular value."""
 
 DRAWS = 5
 WELL_CONDITIONED = 1e12
-"""Heads are redrawn if the condition number exceeds this, because by chance a few heads may all attend to the same token."""
+"""Heads are redrawn if the condition number of the linear system exceeds this, because by chance a few heads may all attend to
+the same token."""
 
 REFINEMENTS = 2
 PROBE = 400
-"""The number of sequences on which scales are compared before the whole system is factored."""
+"""The number of sequences on which the scales of attention scores are compared, before the linear system of all sequences is
+factored."""
 
 
 @realises("DPC24-T1", "DPC24-C1")
@@ -50,7 +52,9 @@ def interpolate(
     ragged: bool = False,
     key_dim: int | None = None,
 ) -> SolvedNetwork[AttentionOnly]:
-    """Build an attention-only Transformer with H·d_h + d >= T whose logits on these T sequences are those of `encoder`.
+    """Build an attention-only Transformer whose logits on these T sequences are those of `encoder`.
+
+    It has H heads of size d_h = `head_dim` in dimension d, with H·d_h + d >= T.
 
     Source:     DPC24 Theorem 1 with ε = 0 and γ = 0, Corollary 1; proof in Appendix A.2.
     Assumes:    distinct sequences of one length; d_h <= d.
