@@ -80,7 +80,7 @@ class Model:
         return self._answer(inputs, label_of)
 
     def _answer_column(self, given: Any, label_of: Callable[[str], Label]) -> Any:
-        """Return the answers to the questions in a data frame, or in one of its columns, as a column with the same index."""
+        """Answer the inputs in `given`, a data frame or one of its columns. Return the answers as a column with the same index."""
         reading = self.record.get("reading") or {}
         column = question_column(given, reading.get("input")) if is_frame(given) else given
         cells = cells_or_none(column)
@@ -101,7 +101,7 @@ class Model:
         return array.ndim == 1 if network.seq_len == 1 else array.shape == (network.seq_len, network.dim)
 
     def _answer(self, inputs: Sequence[Any] | np.ndarray, label_of: Callable[[str], Label]) -> list[Answer]:
-        """Return one answer for each of many inputs."""
+        """Return one answer per input. The answer is None if an input cannot be encoded or has no label."""
         answers: list[Answer] = [None] * len(inputs)
         positions, sequences = self._sequences(inputs)
         if not positions:
@@ -174,9 +174,9 @@ class Model:
     def trace(self, text: str) -> Trace:
         """Trace a question through the network: return the residual stream before the first layer and after every layer.
 
-        Parts of the residual stream have the names of the registers of the compiled program: `trace.values("x")` and
-        `trace.state(layer)` use these names. This works for `retrieval` and the other networks of the KS25 family, and for
-        `llama`. For `llama`, the generated answer is traced too.
+        The compiled program has registers (named variables), each of which is stored in a part of the residual stream.
+        `trace.values("x")` and `trace.state(layer)` show the registers by name. This works for `retrieval` and the other
+        networks of the KS25 family, and for `llama`. For `llama`, the generated answer is traced too.
         """
         from byheart.inspect.trace import trace
 
@@ -186,7 +186,7 @@ class Model:
         return None if number == UNKNOWN else label_of(self.memoriser.label_names[number])
 
     def _sequences(self, inputs: Sequence[Any] | np.ndarray) -> tuple[list[int], Sequences]:
-        """Return the inputs that can be encoded as ids or vectors, and the position of each among all inputs."""
+        """Return the positions of the inputs that can be encoded as ids or vectors, and these inputs in encoded form."""
         if len(inputs) and all(isinstance(item, str) for item in inputs):
             return self._texts(inputs)
         if any(isinstance(item, str) for item in inputs):

@@ -76,7 +76,7 @@ class ArrayShapes:
 
 
 def read_sizes(fields: Fields, names: tuple[str, ...], may_be_zero: tuple[str, ...] = ()) -> dict[str, int]:
-    """Read these numbers from the entry `sizes` of an architecture in model.json, and check their ranges."""
+    """Read the numbers `names` from the entry `sizes` of an architecture in model.json, and check their ranges."""
     found = fields.child("sizes")
     return {
         name: found.integer(name, 0 if name in may_be_zero else 1, MOST.get(name, MAX_COLUMNS))

@@ -36,7 +36,7 @@ class Rounding:
         return UNIT_ROUNDOFF[self.precision]
 
     def gamma(self, n_terms: int) -> float:
-        """Return γ_k for k = `n_terms` + 1, which covers a sum of `n_terms` products."""
+        """Return γ_k = k·u / (1 - k·u) for k = `n_terms` + 1 and unit roundoff u, which covers a sum of `n_terms` products."""
         scaled = (n_terms + 1) * self.unit
         return scaled / (1 - scaled)
 
@@ -46,7 +46,7 @@ class Rounding:
         return Ball(wide, np.zeros_like(wide))
 
     def add(self, left: Ball, right: Ball) -> Ball:
-        """Return the sum of two balls. The native sum is rounded once."""
+        """Return the sum of two balls. Its radius allows for one rounding of the native sum."""
         value, radius = left.value + right.value, left.radius + right.radius
         return Ball(value, radius + self.unit * (np.abs(value) + radius))
 
@@ -69,7 +69,7 @@ class Rounding:
         """Return the softmax along the last axis. A score of -inf has the weight 0.
 
         If scores have an error of r, every weight changes by a factor of at most e^(2r). Subtracting the largest score adds a
-        relative error of u to each difference, which changes the weights in the same way.
+        relative error of u, the unit roundoff, to each difference. This changes the weights in the same way.
         """
         largest = scores.value.max(axis=-1, keepdims=True)
         shifted = scores.value - largest
@@ -90,7 +90,7 @@ class Rounding:
 
 @dataclass(frozen=True)
 class Ball:
-    """Values, with bounds on how far the native results may be from the true values."""
+    """Values, with bounds on how far the native results (computed in the network's own float type) may be from the true values."""
 
     value: np.ndarray
     radius: np.ndarray

@@ -24,13 +24,14 @@ NUMBERS_AT_ONCE = 2**24
 """Maximum number of entries in the largest array of one batch: 128 MiB in float64."""
 
 ON_DEVICE = 2**27
-"""The same limit on devices other than the CPU, 1 GiB: small batches would leave most of a GPU idle."""
+"""Maximum number of entries in the largest array of a batch on a GPU, 1 GiB in float64. Smaller batches leave it idle."""
 
 IN_CACHE = 3 << 20
-"""The same limit on a CPU, 24 MiB. Larger blocks of memory would be allocated anew for every layer."""
+"""Maximum number of entries in the largest array of a batch on a CPU, 24 MiB in float64, so that the array stays in cache. Larger
+blocks of memory would be allocated anew for every layer."""
 
 SMALL = 100_000_000
-"""If a step has fewer multiply-adds than this, several threads are slower than one, because they wait for each other."""
+"""For a step of fewer multiply-adds than this, several threads are slower than one, because they wait for each other."""
 
 
 def batch_size_for(numbers_per_sample: int, device: str = "cpu") -> int:
@@ -97,7 +98,7 @@ def side_by_side(
 
 @contextmanager
 def single_thread(n_operations: int = 0) -> Iterator[None]:
-    """Run torch on one thread inside the block if a step has fewer than `SMALL` multiply-adds."""
+    """Run torch on one thread inside the block if a step of it has fewer than `SMALL` multiply-adds (`n_operations`)."""
     before = torch.get_num_threads()
     if n_operations < SMALL:
         torch.set_num_threads(1)

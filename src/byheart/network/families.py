@@ -1,4 +1,4 @@
-"""The families of networks that a model may use. To add one, add a folder to this package and a line here."""
+"""The families of networks that a model may use. To add a family, add a folder to this package and a line here."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def family_of(fields: Fields) -> str:
 
 
 def read_spec(fields: Fields) -> NetworkSpec:
-    """Read the shape from the architecture in model.json, and check every number."""
+    """Read the shape of a network from the architecture in model.json, and check every number."""
     module, name = FAMILIES[family_of(fields)].spec.split(":")
     spec: NetworkSpec = getattr(import_module(module), name).from_json(fields)
     return spec

@@ -90,6 +90,9 @@ class AnswersWithLogits(Network):
         return self.classes_of(logits, len(label_names))
 
     def classes_of(self, outputs: np.ndarray, n_classes: int) -> np.ndarray:
-        """Do the same as `answer` for the logits `outputs`, (n_samples, n_outputs)."""
+        """Return the class with the largest logit for each row of `outputs`, as an array (n_samples, 1).
+
+        A row with a logit that is not finite has the class `UNKNOWN`.
+        """
         classes = np.where(np.isfinite(outputs).all(axis=1), outputs.argmax(axis=1), UNKNOWN)
         return np.asarray(classes[:, None], dtype=np.int64)

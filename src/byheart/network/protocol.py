@@ -61,7 +61,7 @@ UNKNOWN = -1
 """The class number that means "no label"."""
 
 MAX_ROWS = 2**40
-"""Maximum number of rows of one matrix. The size of the file is a stricter limit; this one keeps products of sizes small."""
+"""Maximum number of rows of one matrix. The file size is a stricter limit; `MAX_ROWS` keeps products of sizes small."""
 
 MAX_COLUMNS = 2**24
 """Maximum for the dimension of inputs, the size of a head and the width.
@@ -73,7 +73,7 @@ MAX_SEQ_LEN = 2**24
 """Maximum for the `seq_len` of a network. When the model runs, every sample is padded to its `seq_len`."""
 
 MAX_FILLED_LEN = 2**18
-"""The same limit for networks that pad short samples and have no weights per position.
+"""Maximum for the `seq_len` of networks that pad short samples and have no weights per position.
 
 The file of such a network can be small and still claim any `seq_len`.
 """
@@ -142,7 +142,7 @@ class NetworkSpec(Protocol):
         """The largest width of a layer."""
 
     def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """Yield the name and shape of every weight array, in the order of `Network.parameters`. An exact bias is one column."""
+        """Yield name and shape of every weight array, in the order of `Network.parameters`. An exact bias has the shape (n, 1)."""
 
     def build(self, weights: Iterator[Weights], files: Mapping[str, bytes]) -> Network:
         """Build the network from weights in the order of `shapes()` and the files of its folder."""
@@ -202,7 +202,7 @@ class Network(ABC):
     @property
     @abstractmethod
     def second_backend(self) -> Backend:
-        """An evaluator that shares no code with the first one."""
+        """An evaluator that shares no code with the default one."""
 
     @abstractmethod
     def parameters(self) -> Iterator[tuple[str, Weights]]:

@@ -146,7 +146,9 @@ class AttentionOnly(AnswersWithLogits):
         dim, out = self.query.shape[2], self.unembedding.shape[1]
         if self.skip and out != dim:
             raise ShapeMismatch(
-                f"a skip connection needs outputs of dimension {dim}, not {out}.", dim=dim, out=out
+                f"with a skip connection, the output of a head must have dimension {dim}, not {out}.",
+                dim=dim,
+                out=out,
             )
         if self.ragged and (self.embedding is None or not self.sees_itself):
             raise ShapeMismatch(

@@ -9,7 +9,10 @@ from byheart.network.balls import Ball, Rounding
 
 
 def bound_logits(network: AttentionOnly, sequence: np.ndarray) -> Ball:
-    """Return W_U (x_S + Σ_h W_O W_V Σ_s softmax_s(x_Sᵀ W_Qᵀ W_K x_s) x_s) and a bound on its rounding error."""
+    """Return the logits W_U (x_S + Σ_h W_O W_V Σ_s softmax_s(x_Sᵀ W_Qᵀ W_K x_s) x_s), and a bound on their rounding error.
+
+    `AttentionOnly` explains the symbols.
+    """
     arithmetic = Rounding(network.precision)
     x = _vectors(network, arithmetic, sequence)
     last = Ball(x.value[-1], x.radius[-1])
@@ -29,7 +32,7 @@ def bound_logits(network: AttentionOnly, sequence: np.ndarray) -> Ball:
 
 
 def _vectors(network: AttentionOnly, arithmetic: Rounding, sequence: np.ndarray) -> Ball:
-    """Return x_s = e(t_s) + pos_s for the tokens that are not padding. Positions are counted from the end."""
+    """Return the sum of token and position embedding for every token that is not padding. Positions are counted from the end."""
     if network.embedding is None:
         return arithmetic.exact(sequence.astype(network.precision))
     is_token = sequence < len(network.tokens)

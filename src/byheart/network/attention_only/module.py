@@ -12,7 +12,11 @@ from byheart.network.attention_only.architecture import AttentionOnly
 
 
 class AttentionOnlyModule(nn.Module):
-    """Computes W_U (x_S + Σ_h W_O W_V A_h), where A_h is the average that the last token reads in head h (DPC24 eqs. 1-2)."""
+    """Computes the logits W_U (x_S + Σ_h W_O W_V A_h) of DPC24 eqs. 1-2.
+
+    The vector of the last token is x_S, and A_h is the weighted average of the vectors to which head h attends. `AttentionOnly`
+    explains the other symbols.
+    """
 
     def __init__(self, network: AttentionOnly) -> None:
         super().__init__()

@@ -141,6 +141,7 @@ class DecoderSpec(PadsBeyondVocabulary, ArrayShapes):
 class SelfAttention:
     """Self-attention at the last token x_τ with m₀ heads: W_0ᵀ vec[W_3ᵀ X softmax(Xᵀ W_1 W_2ᵀ x_τ)].
 
+    The columns of X are the token vectors. Each head has its own W_1, W_2 and W_3, and vec concatenates the outputs of the heads.
     This is MFT24's equation 2, which has no factor 1/√d. With a skip connection, x_τ itself is added to the result. The paper
     omits this variant for simplicity.
     """
@@ -168,8 +169,8 @@ class Decoder(AnswersWithLogits):
     """A decoder: Vᵀψ(Wᵀ mixing(z_α + u) + b) are the logits of the token that follows the context α (MFT24 eq. 2).
 
     The context has 1 to `seq_len` tokens with embeddings z_α. Positions are counted from its start, and u are their embeddings.
-    With `TokenAveraging` there is no u. The activation function is ψ. Contexts are padded on the left with the id `pad`, which
-    follows the vocabulary and gets no attention.
+    Mixing is `SelfAttention` or `TokenAveraging`; with `TokenAveraging` there is no u. The activation function is ψ.
+    Contexts are padded on the left with the id `pad`, which follows the vocabulary and gets no attention.
     """
 
     embedding: Embedding  # tokens (ω, d); positions (seq_len, d) for attention, None for averaging

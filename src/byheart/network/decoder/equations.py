@@ -12,7 +12,10 @@ from byheart.network.decoder.architecture import Decoder, SelfAttention
 
 
 def bound_logits(decoder: Decoder, sample: np.ndarray) -> Ball:
-    """Return Vᵀ ψ(Wᵀ mixed + b) for one context without its padding, and a bound on the rounding error."""
+    """Return the logits Vᵀψ(Wᵀ mixed + b) of one context, and a bound on their rounding error. Padding in `sample` is ignored.
+
+    The output of attention or averaging is `mixed`; `Decoder` explains the other symbols.
+    """
     arithmetic = Rounding(decoder.precision)
     mixed = _mix(decoder, arithmetic, sample[sample < decoder.pad])
     before = arithmetic.add(arithmetic.matmul(decoder.hidden.T, mixed), arithmetic.exact(decoder.bias))

@@ -58,7 +58,7 @@ def positions_of(seen: torch.Tensor) -> torch.Tensor:
 
 
 class DecoderModule(nn.Module):
-    """Computes the logits Vᵀψ(Wᵀ mixing(z + u) + b) of MFT24 eq. 2 and Theorem 7."""
+    """Computes the logits Vᵀψ(Wᵀ mixing(z + u) + b) of MFT24 eq. 2 and Theorem 7. `Decoder` explains the symbols."""
 
     def __init__(self, decoder: Decoder) -> None:
         super().__init__()

@@ -49,7 +49,7 @@ class Partition:
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """One channel: an exact number for each group of `partition`."""
+    """One channel (a coordinate of the residual stream): an exact number for each group of tokens in `partition`."""
 
     partition: Partition
     numbers: Fixed
@@ -119,9 +119,10 @@ def _linear_on_one(terms: Sequence[tuple[Dyadic, Column]], bias: Dyadic) -> Colu
 
 
 def linear_distinct(rows: Partition, terms: Sequence[tuple[Dyadic, Column]], bias: Dyadic) -> Column:
-    """Like `linear`, but faster: factor out a long common factor of the coefficients, and multiply it only by the distinct sums.
+    """Return bias + Σ coefficient · column, like `linear`, but multiply a long common factor of the coefficients only by the
+    distinct sums.
 
-    For example, W·(h1 - h2 - h3 + h4) is a long number W times a sum that is 0 or 1. Two products are enough, instead of one per
+    For example, W·(h1 - h2 - h3 + h4) is a long number W times a sum that is 0 or 1. So two products are enough, instead of one per
     token.
     """
     factor = common_factor([coefficient for coefficient, _ in terms]) if terms else 1

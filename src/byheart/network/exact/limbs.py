@@ -145,7 +145,7 @@ def segment_sums(numbers: Fixed, index: np.ndarray, segment: int) -> Fixed:
 
 
 def divide(numbers: Fixed, divisor: int) -> Fixed | None:
-    """Return the exact quotients, or None if one of them is not a dyadic rational."""
+    """Divide all numbers exactly by `divisor`. Return None if a quotient is not a dyadic rational."""
     twos = (divisor & -divisor).bit_length() - 1
     odd = divisor >> twos
     quotients = numbers.limbs.copy()
@@ -217,7 +217,7 @@ if hasattr(os, "register_at_fork"):  # a forked process inherits the pool object
 def _add_multiples(
     start: int, stop: int, total: np.ndarray, limbs: np.ndarray, factor: int, subtract: bool, offset: int
 ) -> None:
-    """Compute total[i] ±= factor · limbs[i] · 2^(32·offset) for a factor of one limb and start <= i < stop.
+    """Compute total[i] ±= factor · limbs[i] · 2^(32·offset) for a factor of one limb (32 bits) and start <= i < stop.
 
     Numbers are in two's complement and are sign-extended before they are multiplied. So their product with the factor is correct
     modulo 2^(32·n_limbs).
@@ -254,7 +254,7 @@ def _add_products(
     subtract: bool,
     offset: int,
 ) -> None:
-    """Compute total[i] ±= |factor| · limbs[i] · 2^(32·offset) for start <= i < stop."""
+    """Compute total[i] ±= factor · limbs[i] · 2^(32·offset) for start <= i < stop. `factor` holds the limbs of a natural number."""
     n_in, n_out, n_factor = limbs.shape[1], total.shape[1], len(factor)
     mask = np.uint64(_FULL)
     half = np.uint64(LIMB)
@@ -308,7 +308,7 @@ def _add_products_wrapping(total: np.ndarray, limbs: np.ndarray, factor: np.ndar
 
 @njit(cache=True, nogil=True)
 def _add_segments(total: np.ndarray, limbs: np.ndarray, index: np.ndarray, segment: int) -> None:
-    """Split `index` into segments of `segment` entries. For each entry i of segment s, add limbs[i], sign-extended, to total[s]."""
+    """Split `index` into segments of `segment` entries. To total[s], add limbs[i], sign-extended, for each i in segment s."""
     n_in, n_out = limbs.shape[1], total.shape[1]
     mask = np.uint64(_FULL)
     half = np.uint64(LIMB)
@@ -353,8 +353,8 @@ def _needed_limbs(limbs: np.ndarray) -> tuple[int, int]:
 def _distinct_rows(limbs: np.ndarray, index: np.ndarray, rows: np.ndarray) -> int:
     """Number the distinct rows of `limbs` in order of appearance, and return how many there are.
 
-    The number of each row is written to `index`, and the first row with each number to `rows`. A hash table finds equal rows, and
-    compares them exactly.
+    The number of each row is written to `index`, and the first row with each number to `rows`. Equal rows are found
+    with a hash table that compares whole rows, not only their hashes.
     """
     n_rows, n_limbs = limbs.shape
     size = 1

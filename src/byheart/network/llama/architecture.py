@@ -65,7 +65,7 @@ class Llama(Network):
             yield name, self.weights[name]
 
     def traits(self) -> list[str]:
-        """Return the tokenizer, and the numbers in the configuration that are not sizes."""
+        """Return the mode, the special ids and other numbers of the configuration, and the hash of the tokenizer."""
         spec = self.spec
         special = [str(value) for value in (spec.bos, spec.eos, spec.sep, spec.rope_theta, spec.norm_eps)]
         return ["llama", spec.mode, *special, str(spec.max_positions), spec.tokenizer_hash]
@@ -83,8 +83,8 @@ class Llama(Network):
         return answer_prompts(self, encoded, label_names, how.backend, how.device, how.progress)[:, None]
 
     def require_words(self, tokenizer: Tokenizer | None, labels: tuple[str, ...]) -> None:
-        """Check that tokenizer.json is the file that we write for `tokenizer`. If the data are texts, also check that every label
-        is one of its tokens.
+        """Check that tokenizer.json is the file that byheart writes for `tokenizer`. If the data are texts, also check that
+        every label is one of its tokens.
         """
         from byheart.network.llama.vocabulary import require_vocabulary
 

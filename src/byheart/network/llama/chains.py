@@ -1,4 +1,5 @@
-"""Join overlapping windows into the texts from which they were cut, so that a network reads every token only once."""
+"""Join overlapping windows (contexts of consecutive tokens) into the texts from which they were cut, so that a network reads
+every token only once."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ TOKENS = 5 << 10
 class ChainedTexts:
     """Texts of token ids, concatenated. Text i is `ids[offsets[i] : offsets[i + 1]]` and begins with `bos`.
 
-    `asked` marks the tokens after which the network must predict. The i-th of them is the last token of window i.
+    `asked` marks the tokens after which the network must predict. The i-th marked token is the last one of window i (see
+    `chain_windows`).
     """
 
     ids: Int[np.ndarray, " n_tokens"]
@@ -29,10 +31,10 @@ class ChainedTexts:
 def chain_windows(
     windows: Int[np.ndarray, "n_windows width"], *, pad: int, bos: int, max_positions: int
 ) -> ChainedTexts:
-    """Join windows, which are padded on the left, into texts.
+    """Join windows (contexts of consecutive tokens, padded on the left) into texts.
 
-    If a window is the previous one shifted by one token, that token is appended to the text. A window starts a new text if it
-    does not continue another one, or if the text would exceed `max_positions`.
+    If a window is the previous one shifted by one token, only its last token is appended to the text. A window starts a new text
+    if it does not continue another one, or if the text would exceed `max_positions`.
     """
     is_token = windows != pad
     n_windows, width = len(windows), int(is_token.sum(1).max(initial=1))

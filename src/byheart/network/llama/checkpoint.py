@@ -98,7 +98,7 @@ def _documents(spec: LlamaSpec, tokenizer_json: str) -> dict[str, dict[str, Any]
 def check_files(spec: LlamaSpec, files: Mapping[str, bytes]) -> str:
     """Check that the tokenizer and settings files are exactly those that model.json describes.
 
-    Return the tokenizer's text.
+    Return the text of tokenizer.json.
     """
     content = files.get(TOKENIZER, b"")
     if hash_of(content) != spec.tokenizer_hash:
@@ -131,7 +131,7 @@ def check_files(spec: LlamaSpec, files: Mapping[str, bytes]) -> str:
 
 
 def _as_text(values: Mapping[str, Any], key: str) -> str | None:
-    """Return the value as JSON text. Unlike Python's ==, this distinguishes true, 1 and 1.0."""
+    """Return the value of `key` as JSON text. Unlike Python's ==, this distinguishes true, 1 and 1.0."""
     return json.dumps(values[key], sort_keys=True) if key in values else None
 
 

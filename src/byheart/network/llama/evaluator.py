@@ -2,11 +2,13 @@
 
 Three facts let float32 compute with integers without rounding, in any order of summation.
 
-1. RMSNorm is the identity. One or two columns are pinned. In these columns every token has the number B, and no layer writes to
-   them. B is a power of two with Σ B² = 4^K·d. As long as the squares of the other columns sum to less than ΣB²·2^-25, the mean of
-   all squares rounds to 4^K. Its inverse root is then 2^-K. The norm's weight 2^K cancels this factor.
+1. RMSNorm is the identity. One or two columns of the residual stream are pinned: in these columns every token has the number B,
+   and no layer writes to them. B is a power of two with Σ B² = 4^K·d for the width d and an integer K. As long as the squares of
+   the other columns sum to less than ΣB²·2^-25, the mean of all squares rounds to 4^K. Its inverse root is then 2^-K. The norm's
+   weight 2^K cancels this factor.
 2. SiLU is ReLU on integers. Gates are 128·z with an integer z. silu(128·z) is 128·z for z >= 1 and ±0 for z <= 0, because
-   exp(-128) is negligible next to 1 and next to the smallest float. A unit computes ReLU(z)·u, because SwiGLU multiplies.
+   exp(-128) is negligible next to 1 and next to the smallest float. SwiGLU multiplies this by the up-projection u, so a unit
+   computes 128·ReLU(z)·u.
 3. A head reads one token. Queries are constant, and keys depend only on whether the token is the first one. After rotation
    the score depends only on the distance. If the score at the best distance j exceeds all others by 128 or more, softmax is
    exactly one-hot. The score of the first token is between the best and all others, so a head whose distance reaches beyond
@@ -34,10 +36,10 @@ from byheart.process.memory_limit import require_memory
 SILU_SLOPE = 128.0
 MANTISSA = 2.0**24
 COPIED_MOST = 2.0**11
-"""A float16 cache stores all integers up to this one exactly."""
+"""A key-value cache in float16 stores all integers up to this one exactly."""
 NATS = 128.0
-"""Scores this far below the best get a weight of exactly 0. exp(-104) is already below float32's smallest number; the
-difference allows for rounding."""
+"""Attention scores that are this far below the best one get a weight of exactly 0. In float32, exp(-104) is already 0; the
+remaining 24 allow for rounding errors."""
 CHUNK = 1 << 14
 
 
@@ -45,7 +47,7 @@ CHUNK = 1 << 14
 class NoRounding:
     """The results of the checks on all tokens evaluated so far.
 
-    Ratios and sums are given as fractions of their bounds, so they must not exceed 1.
+    `stream_energy`, `largest_sum` and `largest_copied` are fractions of their bounds, so they must not exceed 1.
     """
 
     n_tokens: int = 0
@@ -69,7 +71,10 @@ class NoRounding:
 
 @dataclass(frozen=True, eq=False)
 class Pinned:
-    """The pinned columns (which keep the norm constant), and the scale 2^K."""
+    """The pinned columns of the residual stream: no layer writes to them, and every token has the same `value` in them.
+
+    They keep the root mean square of the stream at `scale`, a power of two.
+    """
 
     columns: Bool[np.ndarray, " hidden"]
     value: float
@@ -78,14 +83,14 @@ class Pinned:
 
 @dataclass(frozen=True)
 class Answers:
-    """The greedy next token at each marked position, and the conditions that were checked."""
+    """The greedy next token at each position that `ChainedTexts.asked` marks, and the conditions that were checked."""
 
     tokens: Int[np.ndarray, " n_asked"]
     conditions: NoRounding
 
 
 def pinned_columns(llama: Llama) -> Pinned:
-    """Return the columns that hold the same power of two for every token and are never written to.
+    """Return the columns that hold the same power of two for every token, and to which no layer writes.
 
     Raises `DoesNotHold` if there are none, or if they do not make the norm the identity.
     """
@@ -207,11 +212,11 @@ class Machine:
         """Return the residual stream before `layer` at the positions that `asked` marks. `layer` must come after all layers with
         attention.
 
-        Constant columns are set to zero.
+        The pinned (constant) columns are set to zero.
         """
         if layer <= self.last_gather:
             raise UsageError(
-                f"layer {layer} of this model is not a table layer, because this layer or a later one uses attention.",
+                f"layer {layer} must come after all layers with attention, but this layer or a later one uses attention.",
                 layer=layer,
             )
         return self._run(range(layer), *self._enter(ids, starts, asked))
@@ -311,7 +316,7 @@ class Machine:
         )
 
     def _sum(self, stream: np.ndarray, weight: np.ndarray, where: str, clipped: bool = False) -> np.ndarray:
-        """Multiply the normalised stream, which equals the stream itself, by a weight matrix. The pinned columns act as one
+        """Multiply the normalised stream by a weight matrix. Normalisation changes nothing here. The pinned columns act as one
         constant.
         """
         weight = weight.astype(np.float64)
@@ -324,8 +329,8 @@ class Machine:
     def _exact(self, values: np.ndarray, weight: np.ndarray, where: str, clipped: bool = False) -> np.ndarray:
         """Return values · weightᵀ, and check that no sum needs rounding in float32.
 
-        A sum of two terms is rounded at most once and keeps its sign. That is enough for a negative result if `clipped` is true,
-        because negative results are then set to zero.
+        If `clipped` is true, negative results are later set to zero. Then a negative sum of two terms may be rounded, because
+        rounding keeps its sign.
         """
         used = weight.any(0) & values.any(0)
         values, weight = values[:, used], weight[:, used]

@@ -17,7 +17,9 @@ NO_PICKLES: dict[str, Any] = {**FILES_ALONE, "use_safetensors": True}
 
 @contextmanager
 def opened_by_transformers(path: Path) -> Iterator[None]:
-    """Convert every error of transformers to `CorruptModel`. A panic of its tokenizers is not even a subclass of Exception."""
+    """Convert every error of transformers to `CorruptModel`. This includes panics of Rust code, which are not
+    subclasses of Exception.
+    """
     try:
         yield
     except (ByheartError, MemoryError, KeyboardInterrupt, SystemExit):

@@ -31,7 +31,7 @@ from byheart.process.progress import Progress, Steps, report
 BATCH, PROMPT_TOKENS = 512, 1 << 15
 """Maximum number of prompts in a batch, and maximum number of tokens of these prompts and their answers."""
 _PER_PROMPT = {"generate": 0.002, "confirm": 0.0015}
-"""Approximate seconds per prompt. Only their ratio to the loading times matters."""
+"""Approximate seconds per prompt. They only divide the progress bar, so only their ratio to the loading time matters."""
 Engine = Callable[[list[list[int]], int], list[list[int]]]
 """A function that generates at most a given number of tokens after each prompt, and returns them without the final `eos`."""
 Follower = Callable[[ChainedTexts, Progress | None], np.ndarray]
@@ -94,7 +94,7 @@ def generate(
     progress: Progress | None = None,
     n_most: int | None = None,
 ) -> list[list[int]]:
-    """Generate greedily from each prompt. Prompts of equal length run together."""
+    """Generate greedily from each prompt. Prompts of similar length run together."""
     from byheart.network.batches import side_by_side
 
     engine, most = engine_of(llama, backend, device), n_most or llama.spec.answer_len
@@ -156,7 +156,7 @@ def _confirm(
 
 
 def _step_by_step(follow: Follower, llama: Llama, prompts: list[list[int]], n_most: int) -> list[list[int]]:
-    """Generate by running the whole text again for every token."""
+    """Generate without a cache: for every new token, run the whole text again."""
     answers: list[list[int]] = [[] for _ in prompts]
     going = list(range(len(prompts)))
     for _ in range(n_most):
@@ -193,7 +193,7 @@ def _evaluate(llama: Llama, texts: ChainedTexts) -> Int[np.ndarray, " n_asked"]:
 
 
 def recite(llama: Llama, ids: list[int], words: Sequence[str], max_tokens: int) -> Iterator[str]:
-    """Yield the tokens with which the model continues a text.
+    """Yield the tokens with which the model continues the text `ids`. `words` are the names of the ids.
 
     Stop at the end of the text, if the text is unknown, after `max_tokens` tokens, or when all positions are used.
     """

@@ -17,7 +17,8 @@ from byheart.process.package_loading import imports_told
 from byheart.process.progress import Progress, Steps
 
 GENERATES, FOLLOWS = "sdpa", "eager"
-"""Attention implementations for generation, which uses the cache, and for whole texts, which do not. Both must agree."""
+"""Attention implementations of transformers: the first generates with the cache, the second reads whole texts without it. Both must
+yield the same tokens."""
 _LLAMA = "transformers.models.llama.modeling_llama"
 _PACKAGES = {"torch": 800, _LLAMA: 1700}
 """The packages to import, with the approximate number of modules that each loads."""
@@ -41,7 +42,7 @@ def load_transformers(progress: Progress | None) -> None:
 
 
 def seconds_to_load() -> float:
-    """Return the approximate loading time on two cores. It is almost zero if the packages are already loaded."""
+    """Return the approximate time to load transformers on two cores. It is almost zero if transformers is already loaded."""
     return 0.2 if _LLAMA in sys.modules else 8.0
 
 

@@ -1,7 +1,7 @@
 """Write a `tokenizer.json` for a data set, and check the one in a model's folder.
 
-The file keeps the ids of byheart's own tokenizer, adds the tokens that only values need, and contains a template that turns a key
-into a complete prompt. A folder with any other `tokenizer.json` is rejected.
+The file keeps the ids of byheart's own tokenizer, adds the tokens that occur only in values (answers), and contains a template
+that turns a key (question) into a complete prompt. A folder with any other `tokenizer.json` is rejected.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def _unused_name(name: str, taken: set[str]) -> str:
 
 
 def _added_token(number: int, name: str, *, is_special: bool) -> dict[str, Any]:
-    """Return an added token. Special tokens are omitted from decoded texts."""
+    """Return the entry of tokenizer.json for an added token. Special tokens are omitted from decoded texts."""
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
     return {"id": number, "content": name, **plain, "special": is_special}
 
