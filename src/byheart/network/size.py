@@ -49,10 +49,11 @@ class Size:
         return min(sparse, self.parameters_dense * (1 + length) + words)
 
     def bits_per_stored_bit(self, label_bits: float) -> float | None:
-        """Return the number of label bits divided by the number of bits that store the weights. This is never above 1.
+        """Return the number of label bits divided by the number of bits that store the weights.
 
-        Return None if there are more label bits than stored bits. The weights are then a compressed form of the labels, so the
-        labels are not arbitrary, and the ratio would say nothing about the capacity of weights.
+        Return None if this would be above 1, because there are more label bits than stored bits. The weights are
+        then a compressed form of the labels, so the labels are not arbitrary, and the ratio would say nothing about the capacity
+        of weights.
         """
         return label_bits / max(1, self.stored_bits) if label_bits <= self.stored_bits else None
 
@@ -89,7 +90,7 @@ class Size:
 
 NOTHING = Size(0, 0, 0, 0, 0, 0)
 WIDEST_BITS: dict[Precision, int] = {**FLOAT_BITS, "int8": 32}
-"""Bits of the widest stored weight. int8 stores embeddings and some biases in 32 bits."""
+"""Bits of the widest stored weight for each precision. An int8 network stores embeddings and some biases in 32 bits."""
 
 
 @realises("KS25-bits", "KS25-eq4")

@@ -1,6 +1,6 @@
 """A child process that answers requests. Requests and answers are JSON documents, one per line.
 
-When this process ends, the standard input of the child closes, and so the child ends too. The child runs in its own
+When the parent process ends, the standard input of the child closes, and so the child ends too. The child runs in its own
 session, so Ctrl-C does not reach it. When it is killed, its own children are killed too. Each request has a time-out.
 Before the answer, a child may report progress in lines {"progress": [done, total, stage]}.
 """

@@ -139,7 +139,8 @@ class ProgramPlan(Plan):
     def in_floats(self, precision: Precision) -> ProgramPlan:
         """Return this plan in float precision.
 
-        Before that, check that every weight is exact, and that every sum on these data is exact in any order of summation.
+        First check that this precision represents every weight exactly, and that every sum on these data is exact in any order
+        of summation.
 
         Raises `AssumptionViolated` if some number does not fit. The error has a fact `reason`, which names this number.
         """

@@ -46,15 +46,15 @@ def interval_bump(x: str, low: int, high: int, writes: Form) -> Block:
 
 @realises("KS25-L G.3")
 def subset_lookup(x: str, keys: Sequence[Sequence[Fraction]], words: Sequence[Form]) -> Blocks:
-    """Return blocks that add words[j] to the registers if x is a key of group j.
+    """Return blocks that add words[j] to the registers if x is one of keys[j], the keys of group j.
 
     Source:     KS25 Lemma G.3.
     Assumes:    keys ascend within each group and from group to group, and any two differ by at least 2; no group is empty.
     Guarantee:  for x equal to a key of group j, exactly words[j] is added. For x at least 2 away from every key, either
                 nothing or words[j] for one j is added.
     Size:       one block of 4 units per group (the paper: 3 plain layers per group).
-    Departs:    the caller supplies the groups. The paper numbers them in two ways, ⌈i/k⌉ and i mod k, which disagree and can
-                leave groups empty (erratum 5).
+    Departs:    the caller supplies the groups. The paper puts key i into group ⌈i/k⌉ in one place and into group i mod k in
+                another, and some of its groups can be empty (erratum 5).
     """
     return tuple(interval_bump(x, *span(group), word) for group, word in zip(keys, words, strict=True))
 
@@ -84,7 +84,8 @@ class PackedRegister:
     def opening(self) -> Block:
         """Return the block that prepares the two registers (the paper's H, eq. 161).
 
-        Before the block, `high` holds x/2^n and `low` holds 0. After the block, they hold the two shifted copies of x/2^n.
+        Before the block, `high` holds x/2^n and `low` holds 0. After the block, `high` holds
+        x/2^n + 1/2^(n+1) and `low` holds x/2^n + 1/2^(n+2).
         """
         adds = {self.high: Dyadic(1, -self.n_bits - 1), self.low: Dyadic(1, -self.n_bits - 2)}
         return Block((Unit({self.high: 1}, 0, {self.low: 1}),), adds)
@@ -98,7 +99,7 @@ def extract_bits(packed: PackedRegister, first: int, last: int, into: str) -> Bl
 
     Source:     KS25 Lemma G.4 (Vardi et al. 2022; Telgarsky's triangle).
     Assumes:    the bits before bit `first` have been removed.
-    Guarantee:  afterwards `packed` holds ψ^(last) of its two copies.
+    Guarantee:  afterwards `packed` holds ψ^(last) of its two copies of x; `PackedRegister` defines ψ and the copies.
     Size:       last - first + 1 blocks of 4 units (the paper: 3 plain layers per bit); weights of n_bits + 2 bits.
     Departs:    on [0, 1] the outer ReLU of ψ changes nothing and ReLU(2z) = 2·ReLU(z), so ψ is one residual block:
                 z ← z + ReLU(z) - ReLU(4z - 2). Each bit is added with its place value. Weights therefore have last - first more

@@ -59,7 +59,7 @@ class LookupPlan:
         return (Repeat(self.n_groups, (bump,)), *self.extraction().outline())
 
     def parameters(self, model_width: int) -> int:
-        """Return the number of entries in all weight matrices and biases of these blocks."""
+        """Return the number of entries in all weight matrices and biases of the blocks of `memorise_points`."""
         group, entry, opening = _costs(self.key_bits, self.label_bits, model_width)
         return group * self.n_groups + entry * self.group_size + opening
 
@@ -109,10 +109,12 @@ def memorise_points(labelled: Mapping[Fraction, int], plan: LookupPlan) -> Block
     Source:     KS25 Lemma C.1, Stages II and III (Stage I is `project_apart`).
     Assumes:    the numbers are at least 2 and differ by at least 2; ⌊number⌋ < 2^key_bits; labels are in 1 .. 2^label_bits - 1.
     Guarantee:  exact, for the two cases above.
-    Size:       N/k + k·(max(key bits, label bits) + 2) + 1 blocks, packed numbers of k·max(key bits, label bits) bits.
-    Departs:    groups are consecutive runs of k numbers, with an integer k in place of √(N log N) (erratum 5). Keys and labels
-                have ⌊log2⌋ + 1 bits and labels start at 1, so that 0 means "no label" (erratum 3). Packed numbers are
-                fractions x/2^n from the start, which saves the scaling block H.
+    Size:       ⌈N/k⌉ + k·(max(key bits, label bits) + 2) + 1 blocks for N numbers in groups of k; packed numbers of
+                k·max(key bits, label bits) bits.
+    Departs:    groups are consecutive runs of k numbers for an integer k. The paper's number of groups, √(N log N), is not an
+                integer (erratum 5). Keys and labels have ⌊log2 M⌋ + 1 bits for a largest value M, and labels start at
+                1, so that 0 means "no label" (erratum 3). Packed numbers are fractions x/2^n from the start, which saves the
+                scaling block H.
     """
     numbers = sorted(labelled)
     assert len(numbers) == plan.n_points

@@ -14,10 +14,11 @@ from typing import Any, NoReturn
 from byheart.records.refusals import Refusal, refuse_file
 
 MAX_JSON_BYTES = 256 * 2**20
-"""The maximum size of a document. Our own are far smaller; a larger one is refused before it is read."""
+"""The maximum size of a document. A larger one is refused before it is read. Documents that byheart writes are far smaller."""
 
 MAX_DEPTH = 32
-"""The maximum nesting. Our own documents have five levels. The limit keeps recursive readers from running out of stack."""
+"""The maximum nesting. The limit keeps recursive readers from running out of stack. Documents that byheart writes have five
+levels."""
 
 MAX_CONTAINERS = 2**20
 """The maximum number of objects and lists.

@@ -87,7 +87,7 @@ def _mark(axes: Any, crossover: Crossover) -> None:
 
 
 def in_words(number: float) -> str:
-    """Write a number with two digits, such as 28, 1,100 or 1.5·10⁸."""
+    """Write a number with two significant digits, such as 28, 1,100 or 1.5·10⁸."""
     exponent = int(f"{number:.1e}".partition("e")[2])
     if exponent < 4:
         return f"{float(f'{number:.1e}'):,.0f}"

@@ -90,7 +90,7 @@ class AnswerPlan:
         return layer.strongest_units(stream.view(stream.shape[0], -1)).view(stream.shape[1:])
 
     def _enter(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Return the initial residual stream (m, tokens, batch) of the needed tokens."""
+        """Return the initial residual stream (m, tokens, batch) of the tokens on which the answer depends."""
         module = self._module
         vectors = module.vectors(inputs)
         kept = positions_of(self._needed[0], vectors.shape[1])

@@ -38,7 +38,7 @@ class ShapeMismatch(ByheartError):
 
 
 def expect_shape(name: str, weights: Weights, shape: tuple[int, ...]) -> None:
-    """Raise `ShapeMismatch` unless `weights` has this shape. An exact bias has one column."""
+    """Raise `ShapeMismatch` unless `weights` has this shape. An exact bias is a matrix with one column."""
     if isinstance(weights, SparseMatrix) and len(shape) == 1:
         shape = (*shape, 1)
     if tuple(weights.shape) != shape:
@@ -79,7 +79,7 @@ class FeedForward:
 
 @dataclass(frozen=True, eq=False)
 class Head:
-    """One attention head. Uniform attention has no key and no query."""
+    """One attention head. A head of uniform attention has no key and no query."""
 
     value: Weights  # (s, m)
     output: Weights  # (m, s)
@@ -199,8 +199,8 @@ class Transformer(Network):
     storage: Storage | None = None
 
     def __post_init__(self) -> None:
-        """Check that every layer fits the residual stream, that exact and float weights are not mixed, and that the storage is
-        possible.
+        """Check that every layer fits the residual stream, that exact and float weights are not mixed, and that the formats of
+        `storage` hold the weights without rounding.
         """
         model, dim = self.w_in.shape
         if self.w_out.shape[1] != model:
@@ -233,13 +233,13 @@ class Transformer(Network):
         }
         if len(kinds) != 1 or not kinds <= {"exact", "float64", "float32"}:
             raise ShapeMismatch(
-                f"all weights of a network must be of one kind (exact, float64 or float32); these are {sorted(kinds)}.",
+                f"all weights of a network must be of one kind (exact, float64 or float32); these are {', '.join(sorted(kinds))}.",
                 kinds=kinds,
             )
         if self.storage is not None:
             if kinds != {"float32"}:
                 raise ShapeMismatch(
-                    f"only float32 weights can be stored as {self.storage.precision}; these are {kinds}.",
+                    f"only float32 weights can be stored as {self.storage.precision}; these are {', '.join(sorted(kinds))}.",
                     precision=self.storage.precision,
                     kinds=kinds,
                 )

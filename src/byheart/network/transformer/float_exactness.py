@@ -101,7 +101,7 @@ def _sums(network: Transformer, encoded: np.ndarray) -> Iterator[tuple[float, st
 def _attend(layer: Attention, stream: np.ndarray) -> tuple[np.ndarray, list[tuple[float, str]]]:
     """Check and apply attention with equal weights, with the operations in the same order as in the module.
 
-    uniform  Σ_h W_O (Σ_k W_V Z_k) / n. The quotient must be exact too.
+    uniform  Σ_h W_O (Σ_k W_V Z_k) / n over the n tokens Z_k. The quotient must be exact too.
     softmax  Σ_h W_O Σ_k (1/n) W_V Z_k. With equal scores, softmax computes the weights exp(0) / n, rounded. 1/n is a float
              only if n is a power of two. Otherwise the weight has an error of up to 1/2 unit in its last place, and all
              products with it have errors. Sums that should be integers are then not integers, so such networks are rejected.

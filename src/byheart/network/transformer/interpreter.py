@@ -263,7 +263,7 @@ class _Attention(_Layer):
         return sum(totals, ZERO) / sum(map(self.size, groups))
 
     def _mix_by_score(self, head: _Head, rows: set[int], stream: Stream, group: int) -> dict[int, Counts]:
-        """Return these rows of W_V Z A_h, each with one number for every token of `group`."""
+        """Return these rows of W_V Z A_h, the values mixed by the scores, each with one number for every token of `group`."""
 
         def vectors(weights: Iterable[Row], groups: Iterable[int]) -> list[tuple[Fraction, ...]]:
             """Return W Z_k for each token k of these groups, in order."""
@@ -315,7 +315,7 @@ class _Pool(_Layer):
 
 @realises("KS25-eq1")
 def hardmax(scores: Sequence[Fraction]) -> Vector:
-    """Return 1/|I| at the positions I of the maximum, and 0 elsewhere (KS25 eq. 1, one column)."""
+    """Return 1/|I| at the positions I of the largest score, and 0 elsewhere (KS25 eq. 1, one column)."""
     largest = max(scores)
     n_ties = sum(score == largest for score in scores)
     return [Fraction(1, n_ties) if score == largest else ZERO for score in scores]

@@ -149,7 +149,7 @@ class TransformerModule(nn.Module):
         if self.positions is not None and inputs.shape[1] != len(self.positions):
             raise UsageError(
                 f"this module takes {len(self.positions)} tokens per sequence; got {inputs.shape[1]}.\n"
-                "  Pad shorter sequences on the left with model.network.pad, and treat longer ones as unknown "
+                "  Pad shorter sequences on the left with the id model.network.pad, and treat longer ones as unknown "
                 "inputs; model.predict does both.",
                 n_positions=len(self.positions),
             )

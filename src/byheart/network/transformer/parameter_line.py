@@ -194,7 +194,7 @@ def _after_units(cell: Cell, first: FeedForward, second: FeedForward, inputs: li
 
 
 def _scores(first: Attention, second: Attention, stream: Stream) -> list[list[list[list[Polynomial]]]]:
-    """Return the score of every token, for each head, sequence and reading token."""
+    """Return the scores of all tokens, for each head, sequence and attending token."""
     found = []
     for a, b in zip(first.heads, second.heads, strict=True):
         key, query = (_matrix(*_both(getattr(a, name), getattr(b, name))) for name in ("key", "query"))

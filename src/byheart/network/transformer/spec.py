@@ -86,7 +86,10 @@ class LayerRun:
 
     @staticmethod
     def from_json(fields: Fields, has_formats: bool) -> LayerRun:
-        """Read a run from model.json. Pooling has no weights, so each pooling layer is listed separately."""
+        """Read a run from model.json.
+
+        Each pooling layer is listed separately, because no weights in the file would confirm how many there are.
+        """
         found = LayerRun._shape_from_json(fields)
         if not has_formats:
             return found

@@ -19,8 +19,7 @@ from byheart.network.weight_format import WeightFormat
 
 
 class _Dequantise(nn.Module):
-    """Converts stored numbers to float32: multiplies them by the powers of two of their rows or columns, or leaves them
-    unchanged."""
+    """Converts stored numbers to float32. Integers are then multiplied by the power of two of the array, the row or the column."""
 
     def __init__(self, form: WeightFormat, exponents: np.ndarray | None) -> None:
         super().__init__()
