@@ -61,7 +61,7 @@ class Dataset(Content):
     """
 
     def __post_init__(self) -> None:
-        """Check the invariants. An error names the row of the sample."""
+        """Check the invariants. An error about one sample names its row."""
         object.__setattr__(self, "labels", freeze(self.labels, np.int64))
         if self.rows is not None:
             object.__setattr__(self, "rows", freeze(self.rows, np.int64))
@@ -102,7 +102,7 @@ class Dataset(Content):
         if self.n_labels != wanted:
             raise UsageError(
                 f"task {self.task} needs {wanted} labels for {self.n_samples} sequences with {n_tokens} "
-                f"tokens; got {self.n_labels}.",
+                f"tokens in all; got {self.n_labels}.",
                 wanted=wanted,
                 n_labels=self.n_labels,
             )
@@ -171,7 +171,7 @@ class Dataset(Content):
 
     @cached_property
     def n_contexts(self) -> int:
-        """Number of distinct contexts."""
+        """Number of distinct contexts. A context is everything that a network can use to predict one label."""
         is_distribution = self.task == "distribution"
         return len(self.contexts()) if is_distribution else int(self.context_ids.max()) + 1
 
@@ -216,7 +216,8 @@ class Dataset(Content):
         """Return the distinct contexts of the documents, and the tokens that follow each (task `distribution`)."""
         if self.task != "distribution" or not isinstance(self.inputs, TokenSequences):
             raise UsageError(
-                f"contexts() is for documents (task distribution); this task is {self.task}.", task=self.task
+                f"contexts() is for documents (task distribution); the task of this data set is {self.task}.",
+                task=self.task,
             )
         return contexts_of(self.inputs)
 
@@ -227,7 +228,7 @@ class Dataset(Content):
         `first`, `last` and `majority` choose one label for each context and drop the samples with another label.
         Among equally frequent labels, `majority` chooses the first. `drop` drops every sample whose context has
         conflicting labels. `keep` changes nothing, so that `check` can report them. Classes and tokens that only
-        dropped samples have are removed too, except those that are `known`.
+        dropped samples have are removed too, except those that the caller gave (`known`).
         """
         if on_conflict not in get_args(OnConflict):
             raise UsageError(
@@ -288,7 +289,7 @@ class Dataset(Content):
     # Looking at samples
 
     def row(self, sample: int) -> int:
-        """Return the row (from 1) of the source that sample `sample` (from 0) was read from."""
+        """Return the number (from 1) of the row in the source from which sample `sample` (from 0) was read."""
         return sample + 1 if self.rows is None else int(self.rows[sample])
 
     def describe_input(self, sample: int) -> str:
@@ -304,7 +305,7 @@ class Dataset(Content):
     def multiset(self, sample: int) -> Multiset[int]:
         """Return how often each token occurs in one input, which is all that a network without positions can see.
 
-        Vectors are numbered by their value, as `VectorSequences.token_ids` numbers them.
+        A vector is represented by its number in `VectorSequences.token_ids`.
         """
         inputs = self.inputs
         tokens = inputs[sample] if isinstance(inputs, TokenSequences) else inputs.token_ids[sample]
@@ -529,7 +530,7 @@ class Dataset(Content):
 
     @classmethod
     def _settled(cls, content: Content, check: RowCheck, on_conflict: OnConflict, known: Known) -> Dataset:
-        """Return the data set without the rows that the given rules leave out.
+        """Return the data set without the rows that `check` and `on_conflict` leave out.
 
         Faults that are found here are raised as one error, together with those already in `check`.
         """

@@ -37,7 +37,7 @@ _OWN_VOCABULARY = ("char", "word")  # tokenizers whose vocabulary is made of the
 
 @dataclass(frozen=True, eq=False)
 class TokensInPlace:
-    """The distinct pairs (token id, position), with positions counted from 0, and the number of distinct last tokens."""
+    """The distinct pairs (token id, position), with positions from 0, and the number of distinct last tokens of sequences."""
 
     ids: Int[np.ndarray, " n_pairs"]
     positions: Int[np.ndarray, " n_pairs"]
@@ -87,12 +87,18 @@ class DatasetPieces:
 
     @property
     def label_bits(self) -> float:
-        """See `Dataset.label_bits`. If contexts were not counted, all are assumed to be distinct."""
+        """Bits of information if labels are arbitrary: the number of distinct contexts times log2(n_classes).
+
+        If contexts were not counted, all are assumed to be distinct.
+        """
         return (self.n_contexts or self.n_labels) * math.log2(self.n_classes)
 
     @property
     def label_entropy(self) -> float:
-        """See `Dataset.label_entropy`. If contexts were not counted, all are assumed to be distinct."""
+        """Entropy of the labels in bits: the number of contexts times the entropy of the label frequencies.
+
+        If contexts were not counted, all are assumed to be distinct.
+        """
         total = sum(self.label_counts)
         return math.fsum(n * math.log2(total / n) for n in self.label_counts if n)
 
@@ -156,19 +162,20 @@ class DatasetPieces:
 
     @cached_property
     def _numbers(self) -> tuple[dict[str, int], dict[str, int]]:
-        """Return two dictionaries: the number of each token, and the number of each label."""
+        """Return two dictionaries: from tokens to token ids, and from label names to class numbers."""
         words = () if self.tokenizer is None else self.tokenizer.vocabulary
         tokens, labels = ({name: i for i, name in enumerate(names)} for names in (words, self.label_names))
         return tokens, labels
 
 
 def spool(path: Path, folder: Path, **options: Unpack[TableOptions]) -> DatasetPieces:
-    """Read a file into pieces under `folder`. Pieces that an interrupted call has already stored are kept."""
+    """Read a file and store it in pieces under `folder`. Pieces that an interrupted call has already stored are kept."""
     rules = {name: options.get(name) or "error" for name in ("on_conflict", *RULES)}
     for name, rule in rules.items():
         if rule not in ("error", "keep"):
             raise UsageError(
-                f"{name}={rule} is not available for data that are read in pieces. Repair the file instead.",
+                f"{name}={rule} is not available for data that are read in pieces (--shards).\n"
+                "  Correct or remove those rows in the file instead.",
                 name=name,
                 rule=rule,
             )
@@ -213,7 +220,7 @@ def _write_piece(folder: Path, number: int, content: Content) -> None:
         raise UsageError(
             "there are large gaps between the token ids of this file, and ids can be renumbered only if the "
             "whole file is read at once.\n"
-            "  Number the tokens from 0, or compile without shards."
+            "  Number the tokens from 0, or compile without --shards."
         )
     lengths = inputs.lengths
     Dataset(**vars(content))  # raises the errors of this piece now
@@ -284,7 +291,7 @@ def _merge(folder: Path, n_pieces: int, source: DataSource, given: Tokenizer | N
 
 
 def _are_numbers(found: list[dict[str, Any]]) -> bool:
-    """Return whether all labels were whole numbers. If so, they are sorted by value."""
+    """Return whether all labels were whole numbers, so that they must be sorted by value and not as texts."""
     return all(
         all(name.lstrip("-").isdigit() for name in piece["label_names"])
         and piece["label_names"] == sorted(piece["label_names"], key=int)

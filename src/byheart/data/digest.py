@@ -22,9 +22,9 @@ def digest_of(
 ) -> str:
     """Return the SHA-256 (hex) of task, order, inputs, vocabulary, labels and label names; `n_vocab` is None for vectors.
 
-    The canonical form is a JSON header, followed by the parts: offsets and ids, or vectors; then labels. Each part is written as
-    its length in bytes, followed by little-endian 64-bit numbers, so that different contents have different forms. Each item of
-    `parts` is a pair: the number of values of the part, and the arrays that hold these values, in order.
+    The canonical form is a JSON header, followed by the parts: first offsets and ids (or vectors), then labels. Each part is
+    written as its length in bytes, followed by little-endian 64-bit numbers, so that different contents have different forms. Each
+    item of `parts` is a pair: the number of values of the part, and the arrays that hold these values, in order.
     """
     header = {
         "task": task,

@@ -1,5 +1,7 @@
 """Count the distinct contexts of a data set that is stored in pieces, and find equal contexts with different labels.
 
+The context of a label is everything that a network can use to predict it (see `consistency`).
+
 A fingerprint is a 128-bit hash of a context. The fingerprints of every piece are sorted into partitions by their
 first bits. Equal contexts are therefore in the same partition, and partitions can be examined one at a time.
 
@@ -42,7 +44,10 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
 def context_fingerprints(inputs: Sequences, task: Task, ordered: bool) -> UInt64[np.ndarray, "n_samples 2"]:
-    """Return the fingerprint of each sample's context (see `consistency`). No input may be empty."""
+    """Return the fingerprint (128-bit hash) of each sample's context, which is what a network can use to predict the label.
+
+    No input may be empty.
+    """
     return np.stack([_hash_contexts(inputs, task, ordered, salt) for salt in _SALTS], axis=1)
 
 
@@ -165,7 +170,7 @@ def _sort_piece(task: _Piece) -> None:
 
 
 def _count_partition(task: _Partition) -> None:
-    """Count the distinct contexts in one partition of the fingerprints, and the contexts with conflicting labels."""
+    """Count the distinct contexts whose fingerprints are in one partition, and those of them with conflicting labels."""
     if task.file.exists():
         return
     found = read_part(map(_piece_file, repeat(task.folder), range(task.n_pieces)), task.number)

@@ -20,8 +20,8 @@ def is_column(given: Any) -> bool:
 
 
 def question_column(frame: Any, input: str | None) -> Any:
-    """Return the column of `frame` that holds the questions: the column `input` if it exists, else `key`, else the
-    only column.
+    """Return the column of `frame` that holds the questions: the column named by `input` if it
+    exists, else the column `key`, else the only column.
     """
     columns = list(getattr(frame, "column_names", frame.columns))
     names = [str(name) for name in columns]

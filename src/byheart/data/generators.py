@@ -92,9 +92,9 @@ def associations(n_vocab: int = 50, seq_len: int = 2, *, seed: int) -> Dataset:
 def zipf_documents(n_documents: int, n_tokens: int = 10, n_vocab: int = 500, *, seed: int) -> Dataset:
     """Generate documents with common prefixes, like stories (similar to the data of MFT24 section 7).
 
-    The token with rank k follows a prefix with probability proportional to 1/k², where the ranking of the vocabulary
-    is shifted by a number that depends on the previous token. Openings therefore recur often, and every context has
-    few likely next tokens.
+    The next token is the one with rank k with probability proportional to 1/k². The ranking of the vocabulary is shifted
+    by a number that depends on the previous token. Many documents therefore begin alike, and every context has only a few
+    likely next tokens.
     """
     rng = np.random.default_rng(seed)
     weights = 1.0 / np.arange(1, n_vocab + 1) ** 2

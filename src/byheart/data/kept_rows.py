@@ -54,8 +54,8 @@ def keep_rows(content: C, keep: Bool[np.ndarray, " n_samples"], known: Known = N
 def _without_lost_tokens(
     inputs: Sequences, before: Sequences, tokenizer: Tokenizer | None
 ) -> tuple[Sequences, Tokenizer | None]:
-    """Remove tokens that no longer occur from inputs and tokenizer. This applies only if the vocabulary was derived from the
-    data.
+    """Remove from the vocabulary of `inputs` and `tokenizer` the tokens that no longer occur. A vocabulary that was not derived
+    from the data stays unchanged. `before` holds the inputs before rows were removed.
     """
     if not isinstance(inputs, TokenSequences) or not isinstance(before, TokenSequences):
         return inputs, tokenizer
@@ -73,7 +73,7 @@ def _renumber(
     before: Int[np.ndarray, " n_before"],
     stays: Bool[np.ndarray, " n_names"],
 ) -> tuple[Int[np.ndarray, " n_kept"], Int[np.ndarray, " n_left"]]:
-    """Renumber values so that there are no gaps for numbers that no longer occur.
+    """Renumber `numbers` so that the values that occur only in `before` leave no gaps, except those that `stays` marks.
 
     Return the new numbers, and the old number of each number that is left.
     """

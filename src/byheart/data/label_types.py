@@ -31,7 +31,7 @@ def type_of_labels(labels: Iterable[Any]) -> LabelType:
 
 
 def type_of_array(labels: np.ndarray) -> LabelType:
-    """Return the type of the labels in an array, as `type_of_labels` does for a list."""
+    """Return the type of the labels in an array, according to its dtype."""
     kinds: dict[str, LabelType] = {"b": "boolean", "i": "integer", "u": "integer", "f": "number"}
     return kinds.get(labels.dtype.kind, "text")
 

@@ -27,7 +27,7 @@ from byheart.files.npz_archive import open_npz
 from byheart.process.memory_limit import require_memory
 
 PIECE_NUMBERS = 1 << 21
-"""How many numbers the inputs of one piece of an NPZ file hold."""
+"""The inputs of one piece of an NPZ file hold at most this many numbers, unless a single row has more."""
 
 PIECE_ROWS = 1 << 17
 """How many rows of a table one piece holds."""

@@ -20,8 +20,8 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _BLOCK_WORDS = 1 << 22  # rows are hashed in blocks, to limit the additional memory
 
 LONG_ROWS = 64
-"""If rows have at least this many words on average, they are copied row by row. For such rows, this is faster than copying word
-by word, and it needs no array of indices.
+"""If rows have at least this many words (64-bit integers) on average, they are copied row by row. For such rows, this is faster
+than copying word by word, and it needs no array of indices.
 """
 
 

@@ -21,7 +21,7 @@ from byheart.records.vocabulary import EmptyLabels, RowRule
 
 SHOWN_ROWS = 5
 MOSTLY_PADDING = 8
-"""The memory of a padded table is limited only if the table is more than this many times as large as its tokens."""
+"""The memory of a padded table is limited only if the table has more than this many times as many entries as tokens."""
 
 LONGEST = 2**14
 """The largest number of tokens that a row may have if `max_tokens` is not given."""
@@ -32,7 +32,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "malformed_rows": get_args(RowRule),
     "non_finite": get_args(RowRule),
 }
-"""The options that decide about faulty rows, and the values of each."""
+"""The options that decide what happens to faulty rows, each with its allowed values."""
 
 RULES = (*CHOICES, "max_tokens")
 
@@ -51,7 +51,7 @@ class FaultyRows(DataError):
 class Fault:
     """One kind of faulty rows.
 
-    option  the option of a reader that decides about these rows; `remedies` are its possible values
+    option  the option of a reader that decides about these rows; `remedies` are the values that avoid the error
     what    what is wrong with these rows
     rows    the numbers (from 1) of the first few of these rows
     n_rows  the number of these rows
@@ -89,7 +89,7 @@ class RowCheck:
     """Counts the rows of one data set that rules leave out, and collects the faults that no rule covers."""
 
     def __init__(self, rules: Mapping[str, Any]) -> None:
-        """Store the options named in `RULES`. If an option is missing, rows with its kind of fault are an error."""
+        """Store those of `rules` that decide about faulty rows. If one is missing, rows with its kind of fault are an error."""
         self.rules = {name: rules[name] for name in RULES if rules.get(name) is not None}
         for name, choices in CHOICES.items():
             given = self.rules.get(name, "error")
@@ -110,7 +110,7 @@ class RowCheck:
         return str(self.rules.get(option, "error"))
 
     def settle(self, option: str, faulty: Rows, what: str, error: DataError) -> None:
-        """Leave out the faulty rows if the rule for `option` allows this; otherwise record a fault."""
+        """Count the rows marked in `faulty` as left out if the value of `option` is "drop"; otherwise record a fault."""
         n_rows = int(faulty.sum())
         if not n_rows:
             return
@@ -129,8 +129,9 @@ class RowCheck:
         self.left_out[rule] = self.left_out.get(rule, 0) + n_rows
 
     def settle_lengths(self, inputs: TokenSequences, standing: Rows) -> Rows:
-        """Mark the valid rows that are too long. If `max_tokens` is given, it is the limit. Otherwise, a row may not have more than
-        `LONGEST` tokens, and padding all rows to its length may not take too much memory.
+        """Return a mask of the rows that are too long, among the valid rows (`standing`). If `max_tokens` is given, it is the
+        limit. Otherwise, a row may not have more than `LONGEST` tokens, and padding all rows to its length may not take too much
+        memory.
         """
         lengths = np.where(standing, inputs.lengths, 0)
         if self.max_tokens is not None:
@@ -147,17 +148,16 @@ class RowCheck:
         if not long.any():
             return np.zeros_like(standing)
         row, remedies = int(np.argmax(lengths)) + 1, [str(n) for n in _next_longest(lengths, most)]
-        what = f"{amount(int(long.sum()), 'row')} of more than {most:,} tokens"
+        what = f"{amount(int(long.sum()), 'row')} with more than {most:,} tokens"
         facts = {"row": row, "n_tokens": longest}
         error: DataError
-        leave_out = "".join(f", or leave out long rows: --max-tokens {n}" for n in remedies)
+        leave_out = "".join(f", or leave out long rows with --max-tokens {n}" for n in remedies)
         if fits:
             remedies.append(str(longest))
             error = LongRow(
                 f"row {row} has an input of {longest:,} tokens ({what}). The longest input determines the "
-                f"time and memory of every step, so inputs of more than {LONGEST:,} tokens must be "
-                f"allowed with --max-tokens {longest}.\n"
-                f"  Shorten the row{leave_out}.",
+                f"time and memory of every step, so by default no input may have more than {LONGEST:,} tokens.\n"
+                f"  Shorten the row, or allow it with --max-tokens {longest}{leave_out}.",
                 **facts,
                 most=most,
             )
@@ -191,8 +191,8 @@ class RowCheck:
         n_rows = sum(fault.n_rows for fault in self.faults)
         listed = "\n".join(f"  {fault}" for fault in self.faults)
         raise FaultyRows(
-            f"{amount(n_rows, 'row')} cannot be memorised, for {len(self.faults)} reasons, each with the "
-            "option that handles it:\n"
+            f"{amount(n_rows, 'row')} cannot be memorised, for {len(self.faults)} reasons. Each is "
+            "listed with the option that handles it:\n"
             f"{listed}\n"
             f"  In Python the options are {', '.join(f'{fault.option}=' for fault in self.faults)} with "
             "the same values.",

@@ -60,7 +60,7 @@ class Separation:
         return None if self.delta_squared is None else _sqrt_down(self.delta_squared)
 
     def holds_for(self, r: Fraction | float | int, delta: Fraction | float | int) -> bool:
-        """Return whether the tokens are (r, delta)-separated, decided in exact arithmetic."""
+        """Return whether no norm is above `r` and distinct tokens are at least `delta` apart, decided in exact arithmetic."""
         if r <= 0 or delta <= 0:
             return False
         far_apart = self.delta_squared is None or self.delta_squared >= Fraction(delta) ** 2
@@ -68,7 +68,7 @@ class Separation:
 
 
 def separation_of(inputs: Sequences, ordered: bool) -> Separation:
-    """Measure the separation of the tokens of a data set.
+    """Measure the largest norm and the smallest distance of the tokens of a data set.
 
     Vectors are measured as points. Token ids are measured as numbers. If positions matter, they are measured as points (id,
     position), both counted from 0.
@@ -82,7 +82,10 @@ def separation_of(inputs: Sequences, ordered: bool) -> Separation:
 def separation_of_ids(
     ids: Int[np.ndarray, " n_tokens"], positions: Int[np.ndarray, " n_tokens"], ordered: bool
 ) -> Separation:
-    """Measure the separation of token ids. They are taken as numbers or, if positions matter, as points (id, position)."""
+    """Measure the largest norm and the smallest distance of token ids.
+
+    Ids are taken as numbers or, if positions matter, as points (id, position).
+    """
     if not ordered:
         return separation_of_points(np.unique(ids).astype(np.float64)[:, None])
     cells = representatives(pair_ids(ids, positions))
@@ -92,7 +95,9 @@ def separation_of_ids(
 def separation_of_points(points: Points) -> Separation:
     """Measure the largest norm of points and the smallest distance between distinct points. Points may repeat."""
     if not np.isfinite(points).all():
-        raise NonFiniteInput("separation is defined only for finite vectors; remove NaN and infinity.")
+        raise NonFiniteInput(
+            "distances between tokens are defined only for finite vectors; remove the rows with NaN or infinity."
+        )
     distinct = points.astype(np.float64, copy=False)[representatives(_number_rows(points))]
     delta_squared = _closest_squared(distinct) if len(distinct) > 1 else None
     return Separation(_largest_squared_norm(distinct), delta_squared, len(distinct))
@@ -139,10 +144,11 @@ def _nearest_distances(scaled: Points) -> Float[np.ndarray, " n_points"]:
 def _closest_among_tiny(points: Points, scaled: Points) -> Fraction:
     """Find the closest pair when its distance, compared with the largest coordinate, is too small to be squared in floats.
 
-    Floats near x differ by more than 2^-54·x. Two coordinates that are less than _FLOOR apart are therefore equal, or
-    both are below 2^60·_FLOOR. It follows that the two points of the closest pair agree in every coordinate that is 2^60·_FLOOR or
-    larger. Points that agree in these large coordinates form a group. In each group, these coordinates are set to zero, and the
-    closest pair is found at the scale of the group, which is at least 2^900 times finer.
+    `_FLOOR` is a distance whose square does not underflow. Floats near x differ by more than 2^-54·x. Two coordinates that are
+    less than _FLOOR apart are therefore equal, or both are below 2^60·_FLOOR. It follows that the two points of the closest pair
+    agree in every coordinate that is 2^60·_FLOOR or larger. Points that agree in these large coordinates form a group. In each
+    group, these coordinates are set to zero, and the closest pair is found at the scale of the group, which is at least 2^900
+    times finer.
     """
     large = np.abs(scaled) >= _FLOOR * 2.0**60
     groups = _number_rows(np.where(large, points, 0.0))

@@ -261,7 +261,7 @@ Sequences = TokenSequences | VectorSequences
 
 
 def offsets_of(lengths: Int[np.ndarray, " n_samples"]) -> Int[np.ndarray, " n_offsets"]:
-    """Return the offset of each sequence, and the total length, if sequences of these lengths are stored one after the other."""
+    """Return the offsets of sequences of these lengths that are stored one after the other, and as last item the total length."""
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets

@@ -70,7 +70,7 @@ class DataShape:
 
     @classmethod
     def of(cls, data: Dataset | DatasetPieces) -> DataShape:
-        """Return the shape of `data`, without measuring distances between tokens (see `bounds.shape_of`)."""
+        """Return the shape of `data`, without measuring distances between tokens (`bounds.shape_of` measures them too)."""
         known: dict[str, Any]
         if isinstance(data, DatasetPieces):
             known = {
@@ -155,7 +155,8 @@ class DataShape:
     def sequence_count(self) -> int:
         """Number of distinct sequences. Sequences that differ in the order of tokens are distinct.
 
-        If it is not known, the number of samples is returned.
+        For ordered data and documents, the number of distinct contexts is returned instead. If the number of distinct sequences is
+        not known, the number of labels is returned.
         """
         if self.ordered or self.task == "distribution":
             return self.context_count
@@ -210,7 +211,7 @@ def _label_counts(data: Dataset) -> tuple[int, ...]:
 
 
 def _sequences(data: Dataset) -> int | None:
-    """Return the number of distinct token sequences, or None if contexts are already ordered sequences."""
+    """Return the number of distinct token sequences, or None for ordered data and documents (contexts are counted instead)."""
     if data.ordered or data.task == "distribution":
         return None
     return int(group_rows(*flat_tokens(data.inputs)).max()) + 1
@@ -240,8 +241,8 @@ class DataRecord:
     """The digest and shape of a data set. Records with equal digests are equal, because equal digests mean equal data.
 
     label_entropy  entropy of the labels in bits; None in records of older versions
-    is_complete    False in records of older versions, which lack `ordered`, `ragged` and `n_contexts`; lengths are
-                   then assumed to differ
+    is_complete    False in records of older versions, which lack `ordered`, `ragged` and `n_contexts`; the
+                   lengths of token sequences are then assumed to differ
     """
 
     digest: str

@@ -13,7 +13,7 @@ from shlex import quote
 from typing import Any
 
 from byheart.data.checked_rows import MalformedRow
-from byheart.data.textfile import UTF8, TextFormat, read_text, require_content
+from byheart.data.textfile import GIVE_ENCODING, UTF8, TextFormat, read_text, require_content
 from byheart.errors import MalformedFile, UsageError, did_you_mean, import_extra
 from byheart.process.memory_limit import require_memory
 
@@ -265,7 +265,7 @@ def separated_cells(
         raise _malformed_table(path, start, f"not a row of the table ({error})", fix) from None
     except UnicodeDecodeError as error:
         what = f"byte 0x{error.object[error.start]:02x} on or after this line is not valid {written.encoding}"
-        raise _malformed_table(path, start, what, "Give the encoding of the file (--encoding)") from None
+        raise _malformed_table(path, start, what, GIVE_ENCODING) from None
 
 
 def require_columns(

@@ -13,6 +13,7 @@ from byheart.process.memory_limit import require_memory
 
 _UTF8_MARK = b"\xef\xbb\xbf"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+GIVE_ENCODING = "Give the encoding of the file: encoding=... (--encoding)"
 _MEMORY_PER_BYTE = (
     4  # memory per byte of the file: the bytes, the decoded text, and the parts it is split into
 )
@@ -112,11 +113,11 @@ def _decode(path: Path, raw: bytes, encoding: str) -> str:
         # the codec punycode does not report the position
         at = error.start if isinstance(error, UnicodeDecodeError) else len(raw)
         what = f"byte 0x{raw[at]:02x} is not {encoding}" if at < len(raw) else f"the file is not {encoding}"
-        raise _malformed_at(path, raw, at, what, "Name the encoding that the file has") from None
+        raise _malformed_at(path, raw, at, what, GIVE_ENCODING) from None
     if "\0" in text:
         raise _malformed_at(
             path, raw, 0, f"decoding it as {encoding} gives NUL characters",
-            "Name the encoding that the file has",
+            GIVE_ENCODING,
         )  # fmt: skip
     if not text.strip():
         raise _empty(path)

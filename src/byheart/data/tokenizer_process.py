@@ -16,7 +16,7 @@ from byheart.process.child import ChildEnded, JsonChild
 from byheart.process.memory_limit import memory_limit
 
 SECONDS = 60.0
-"""The time limit of one request. A batch of texts of usual size takes a small part of it."""
+"""The time limit of one request. A batch of texts of usual size takes a small part of this time."""
 
 _PROGRAM = """
 import json, sys

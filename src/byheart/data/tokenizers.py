@@ -72,7 +72,7 @@ class Tokenizer(ABC):
         ):
             return _TABLES[kind](tuple(words))
         raise MalformedFile(
-            f"not a tokenizer: its name is {kind!r}. A tokenizer has a `name` (char, word, ids, bytes or file) "
+            f"a saved tokenizer is not valid: its name is {kind!r}. A tokenizer has a `name` (char, word, ids, bytes or file) "
             "and its `vocabulary` (a list of texts) or `json` (a text).",
             name=kind,
         )
@@ -94,7 +94,7 @@ class _TableTokenizer(Tokenizer):
         """Check that tokens are distinct, and that splitting a token again yields just that token."""
         if len(set(self.words)) != len(self.words) or any(self.cut(word) != [word] for word in self.words):
             raise UsageError(
-                f"the vocabulary of a {self.name} tokenizer must hold distinct single tokens; "
+                f"the vocabulary of a {self.name} tokenizer must hold distinct texts, each a single token; "
                 f"got {len(self.words)} entries, {len(set(self.words))} distinct.",
                 name=self.name,
             )
@@ -291,7 +291,7 @@ class FileTokenizer(Tokenizer):
         n_ids = max(table.values(), default=-1) + 1
         if n_ids > _MOST_IDS_PER_TOKEN * len(table) + _FEW_IDS:
             raise MalformedFile(
-                f"its largest token id is {n_ids - 1}, but it has only {len(table)} tokens.\n"
+                f"the largest token id of the tokenizer.json is {n_ids - 1}, but it has only {len(table)} tokens.\n"
                 "  Use a file whose ids have smaller gaps between them.",
                 n_tokens=len(table),
             )
@@ -380,7 +380,7 @@ def _unknown(token: str, text: str, tokenizer: Tokenizer) -> UnknownToken:
         f"{shown!r} holds {token!r}, which is not among the {len(tokenizer.vocabulary)} tokens of the "
         f"{tokenizer.name} tokenizer.\n"
         "  The model cannot know this text: leave it out, or compile again with a tokenizer that has the "
-        "token (`bytes` has every one).",
+        "token (the tokenizer `bytes` has a token for every byte).",
         token=token,
         text=text,
     )
