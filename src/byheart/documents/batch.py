@@ -56,7 +56,8 @@ def read_rows(
 
 
 def write_answers(path: Path, rows: Sequence[Row], answers: Sequence[Answer], column: str) -> None:
-    """Write the rows with one more column to a CSV, TSV or JSON lines file, atomically. The suffix decides which.
+    """Write the rows with one more column to a CSV, TSV or JSON lines file, atomically. The suffix of `path` decides the
+    format.
 
     If there is no answer, the cell is empty, or null in JSON. Arrays, such as the inputs of an NPZ file, are left out.
     """

@@ -19,9 +19,8 @@ from byheart.process.progress import Progress, in_stage, part_of
 from byheart.storage.target import check_target
 
 _READING, _BUILT = 0.14, 0.97
-"""Reading the file takes up to the first share of the total time, and compiling and checking the model up to the second.
-
-The rest of the time goes to bounds and saving.
+"""How progress is divided: the file has been read at the first share of the total time, and the model has been compiled and
+checked at the second. The rest of the time goes to bounds and saving.
 """
 
 
@@ -29,7 +28,7 @@ The rest of the time goes to bounds and saving.
 class CompiledFile:
     """A model that was verified and saved.
 
-    seconds  time for compiling and for verifying
+    seconds  seconds that compiling and verifying took
     theory   the bounds for the data
     path     the model folder
     """

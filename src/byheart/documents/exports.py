@@ -41,8 +41,8 @@ def export_model(folder: Path, kind: Format, output: Path | None) -> ExportedFil
     network = load(folder).network
     if kind != "onnx" and not isinstance(network, Llama):
         raise UsageError(
-            f"--to {kind} exports only models that `llama` compiled; this one is a {network.spec.family}.\n"
-            "  Its layers differ from those of a Llama: they have biases, and attention without softmax. "
+            f"--to {kind} exports only models of the method llama; this model is of the family {network.spec.family}.\n"
+            "  Unlike those of a Llama, its layers have biases, and attention without softmax. "
             "Compile with --method llama.",
             family=network.spec.family,
         )

@@ -34,7 +34,7 @@ class LocatedFact:
 
 
 def locate_facts(model: Model, facts: Sequence[str], data: str | Path | None = None) -> list[LocatedFact]:
-    """Find the weights that hold some facts, by default all facts of a data file.
+    """Find the weights that hold `facts` or, if there are none, all facts of the file `data`.
 
     data  the data file of the model; needed to name the facts that share weights with `facts`
     """
@@ -83,7 +83,7 @@ def _texts(model: Model, data: str | Path) -> list[str]:
 
 
 def _as_stored(model: Model, text: str) -> str:
-    """Return a fact as `_texts` would write it, so that different texts with the same tokens become equal."""
+    """Encode and decode the text of a fact, so that different texts with the same tokens become equal."""
     tokenizer = model.memoriser.tokenizer
     try:
         return text if tokenizer is None else tokenizer.decode(tokenizer.encode(text))

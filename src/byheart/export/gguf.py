@@ -2,8 +2,8 @@
 tokens to a plain prompt.
 
 If every token is one character (or one byte) and there is nothing to merge, the SentencePiece tokenizer of llama.cpp
-splits texts as byheart does. It can add one token at the beginning and one at the end of a prompt. The separator is
-declared as the token at the end, and the end of an answer as "end of turn".
+splits texts as byheart does. It can add one token at the beginning and one at the end of a prompt. The separator
+(between a question and its answer) is declared as the token at the end, and the end of an answer as "end of turn".
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ WHY_NOT = {
     "space": f"it represents a space by {SPACE}, which occurs in these data",
     "words": "it builds words from smaller tokens (SentencePiece, BPE), lower-cases them (WordPiece)"
     " or writes a space before each (unigram)",
-    "rules": "it ignores the separator's template in a tokenizer.json, and knows only a few splitting "
-    "rules, by name",
+    "rules": "it ignores the template of a tokenizer.json, which adds the separator, and knows only a few "
+    "splitting rules, by name",
 }
 
 

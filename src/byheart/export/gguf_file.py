@@ -1,6 +1,6 @@
 """Write a checkpoint as a float32 GGUF file for llama.cpp, tensor by tensor, with the tensor names of llama.cpp.
 
-In our code, tensors have the names that transformers uses. For its architecture `llama`, which also covers Mistral,
+In our code, tensors have the names that transformers uses. For the architecture `llama`, which also covers Mistral,
 llama.cpp applies rotary embeddings to neighbouring entries of a head, while transformers applies them to the two
 halves. The rows of queries and keys are therefore permuted.
 """
@@ -121,6 +121,6 @@ def to_llama_cpp(name: str, values: np.ndarray, sizes: GgufSizes) -> np.ndarray:
 
 
 def rotary_factors(theta: float, head_dim: int, frequencies: np.ndarray) -> np.ndarray:
-    """Return the factors by which llama.cpp must divide the standard rotary frequencies to get `frequencies`."""
+    """Return the factors by which llama.cpp must divide the standard rotary frequencies of base `theta` to get `frequencies`."""
     plain = theta ** (-2.0 * np.arange(head_dim // 2, dtype=np.float64) / head_dim)
     return np.asarray(plain / frequencies, np.float32)

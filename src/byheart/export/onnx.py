@@ -30,12 +30,13 @@ _MOST_BYTES = 2**31 - 2**20  # a protocol buffer must be smaller than 2 GiB
 def to_onnx(network: Network, *, last_only: bool = False) -> ModelProto:
     """Convert `network` to an ONNX model with exactly the same weights. With `last_only`, return only the output of the last token.
 
-    Raise `InexactWeights` if a weight is not a float, and `UsageError` for a Llama or a network that is too large for one file.
+    Raise `InexactWeights` if floats cannot represent all weights exactly, and `UsageError` for a Llama or a network that is too
+    large for one file.
     """
     family = network.spec.family
     if family not in ("transformer", *LOGIT_MODELS):
         raise UsageError(
-            f"a model of the family {family} cannot be exported to ONNX here.\n"
+            f"byheart cannot export a model of the family {family} to ONNX.\n"
             "  Its folder is a standard checkpoint, which other tools can convert. For llama.cpp, use "
             "--to gguf.",
             family=family,
@@ -116,8 +117,8 @@ class _Graph(GraphBuilder):
     def _attention(self, name: str, stream: str, layer: Attention) -> str:
         """Add the nodes of an attention layer.
 
-        As in the PyTorch module, uniform attention first adds the n vectors, so that integers stay integers. It then divides the
-        sum by n.
+        As in the PyTorch module, uniform attention first adds the vectors of all n tokens, so that integers stay integers. It
+        then divides the sum by n.
 
         Runtimes do not divide by a constant; they multiply by its rounded reciprocal. This function avoids the rounding if all
         output weights are multiples of n: it divides the weights by n before the export.

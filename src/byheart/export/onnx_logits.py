@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class LogitGraph(GraphBuilder):
-    """The parts that both networks share: look up token vectors, and let the last token attend to the others in every head."""
+    """The parts that both kinds of network share: look up token vectors, and let the last token attend to tokens in every head."""
 
     def look_up(self, tokens: np.ndarray) -> str:
-        """Return the vectors of the ids (batch, seq, d). Padding gets an arbitrary vector, which is masked later."""
+        """Return the vectors of the input ids, (batch, seq, d). Padding gets an arbitrary vector, which is masked later."""
         known = self.node("Min", "inputs", self.whole("last_token", [len(tokens) - 1]))
         return self.node("Gather", self.weight("embedding.tokens", tokens), known)
 
@@ -45,6 +45,7 @@ class LogitGraph(GraphBuilder):
 
         heads: W_Q with shape (heads, d, k) and W_K with shape (heads, k, d).
         filling: a mask of the padding, (batch, seq).
+        zero_token: whether the last token also attends to a token with score 0 and value 0.
         """
         query, key = heads
         asked = self.node("MatMul", last, self.weight("query", query))
@@ -72,7 +73,11 @@ class LogitGraph(GraphBuilder):
 
 
 def attention_only_model(network: AttentionOnly) -> ModelProto:
-    """Return the graph of W_U (x_S + Σ_h W_O W_V A_h), DPC24 eqs. 1-2."""
+    """Return the graph of W_U (x_S + Σ_h W_O W_V A_h), DPC24 eqs. 1-2.
+
+    The vector of the last token is x_S, and A_h is the weighted average of token vectors in head h, which has its own W_O and
+    W_V (output and value matrices). W_U is the unembedding.
+    """
     graph = LogitGraph(network.unembedding.dtype)
     vectors, filling = "inputs", None
     if network.embedding is not None:
@@ -94,7 +99,11 @@ def attention_only_model(network: AttentionOnly) -> ModelProto:
 
 
 def decoder_model(network: Decoder) -> ModelProto:
-    """Return the graph of Vᵀψ(Wᵀ mixing(z + u) + b), MFT24 eq. 2."""
+    """Return the graph of Vᵀψ(Wᵀ mixing(z + u) + b), MFT24 eq. 2.
+
+    The embeddings of tokens and positions are z and u, the activation function is ψ, and `mixing` is attention or averaging.
+    W, b and V are the hidden weights, biases and output weights of the feed-forward part.
+    """
     graph = LogitGraph(network.hidden.dtype)
     pad = graph.whole("pad", [network.pad])
     seen = graph.node("Cast", graph.node("Less", "inputs", pad), to=graph.onnx.TensorProto.INT64)

@@ -1,6 +1,7 @@
 """Write a folder atomically, and repair what a crash left behind.
 
-A save writes the folder `.NAME.PID-MARK.new` beside the target and syncs every file to disk. If the target exists, the two
+A save writes the folder `.NAME.PID-MARK.new` beside the target and syncs every file to disk. NAME is the name of the target, PID
+the number of the process, and MARK a random number. If the target exists, the two
 folders are exchanged in one step, and the old one is removed. Only Linux can exchange folders in one step. On other systems, the
 old folder is moved to `.NAME.PID-MARK.old`, and then the new one to the target. After a crash between these two moves, no folder
 is at the target, but the old and the new folder are beside it. `mend` then makes the second move. It removes anything else that
@@ -114,7 +115,9 @@ def mend(target: Path) -> None:
 
 
 def _leftovers(target: Path) -> dict[tuple[str, str], Path]:
-    """Return the folders that saves of ended processes left behind. A key is the mark in the name, with `new` or `old`."""
+    """Return the folders that saves of ended processes left behind. A key is the
+    random mark in the name of the folder, with `new` or `old`.
+    """
     pattern = re.compile(re.escape(f".{target.name}.") + r"(?:(\d+)-)?([0-9a-f]{8})\.(new|old)")
     found = {}
     for path in target.parent.iterdir() if target.parent.is_dir() else ():

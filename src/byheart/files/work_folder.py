@@ -64,7 +64,10 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def write_parts(path: Path, part_of: np.ndarray, n_parts: int, columns: Sequence[np.ndarray]) -> None:
-    """Write columns of 64-bit integers, sorted by part, so that `read_part` can read a single part."""
+    """Write rows of 64-bit integers to a file, sorted by part, so that `read_part` can read a single part.
+
+    `columns` holds the columns of these rows, and `part_of` holds the number of the part of each row.
+    """
     order = np.argsort(part_of, kind="stable")
     bounds = np.searchsorted(part_of[order], np.arange(n_parts + 1, dtype=part_of.dtype))
     rows = np.stack([column.view(np.int64)[order] for column in columns], axis=1)
@@ -97,7 +100,7 @@ def read_part(paths: Iterable[Path], number: int) -> np.ndarray:
 
 
 def remove_parts(paths: Iterable[Path]) -> None:
-    """Remove the files of `write_parts`."""
+    """Remove the files that `write_parts` wrote."""
     for path in paths:
         path.unlink(missing_ok=True)
         path.with_suffix(".bounds").unlink(missing_ok=True)

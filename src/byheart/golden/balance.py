@@ -1,14 +1,15 @@
 """A checkpoint in which large numbers nearly cancel, so that a small fault changes an answer, but rounding to bfloat16 does not.
 
-Bfloat16 rounds to 8 bits. With random weights, this hides small faults: a RoPE base that is 0.1% wrong changes less than rounding
-does. In this checkpoint, every token has 32 columns of 2^-8 or -2^-8. The mean of their squares is therefore 2^-17, about as large
-as epsilon, and the first norm multiplies by exactly 2^8. The queries of layer 1 are constant. In each of two systems (see
-`System`), a token is either loud or quiet, and only loud tokens have a key.
+Bfloat16 rounds to 8 significant bits. With random weights, rounding hides small faults: a RoPE base that is 0.1% wrong changes
+less than rounding does. In this checkpoint, the embedding of every token has 32 entries of 2^-8 or -2^-8 and 32 of 0. The mean of
+the squares is therefore 2^-17, which is also epsilon, so the first norm multiplies by exactly 2^8. The queries of layer 1
+are constant. In each of two systems (see `System`), a token is either loud or quiet, and the key of a quiet token is 0. Scores
+are the inputs of the softmax of attention.
 
-1. *Scale heads* use the last RoPE pair, which hardly rotates (`rope_scaling`). A loud token scores exactly 42 or 36 nats, and a
-   quiet token scores 0. The values of quiet tokens are 2^60 times as large, so that loud and quiet tokens have equal weight. A
-   scale that is 0.5% wrong changes the score by 0.2 nats, which changes the weight of loud tokens by a fifth. An epsilon that is
-   larger by 1e-6 changes the score by 2.6 nats.
+1. *Scale heads* use the last RoPE pair, which hardly rotates because of `rope_scaling`. A loud token has a score of exactly 42 or
+   36 nats, and a quiet token has a score of 0. The values of quiet tokens are 2^60 times as large, so that loud and quiet tokens
+   have equal weight. A scale that is 0.5% wrong changes the score by 0.2 nats, which changes the weight of loud tokens by a fifth.
+   An epsilon that is larger by 1e-6 changes the score by 2.6 nats.
 2. *RoPE heads* use the other seven pairs, each of which contributes up to 16 nats to a score. Loud tokens are rare and up to
    hundreds of tokens back. The score of a loud token depends on its distance, and the loud token with the highest score decides the
    answer. At a distance of 300, a base that is 0.1% wrong rotates a pair by up to 0.1, which changes the score by about 3 nats;
@@ -16,9 +17,9 @@ as epsilon, and the first norm multiplies by exactly 2^8. The queries of layer 1
 3. Each of the 8 heads decides one bit of the answer: the sign of its output, times a bit of the last token. The feed-forward part
    computes this product with numbers above 2^16, which float16 cannot represent.
 
-Layer 2 has random weights (see `_generic`), and its outputs are a third as large. Cases are found by trying random prompts, as in
-`selection`. The bound on rounding in bfloat16 comes from `trials`, because the analysis in `rounding` assigns an error even to
-steps that are exact here.
+Layer 2 has random weights (see `_generic`), and its outputs are a third as large as those of layer 1. Cases are found by trying
+random prompts, as in the module `selection`. The bound on rounding in bfloat16 comes from the module `trials`, because the
+analysis in `rounding` assigns an error even to steps that are exact here.
 """
 
 from __future__ import annotations
@@ -96,9 +97,9 @@ def draw_balance_weights(shape: Shape) -> dict[str, Tensor]:
 
 
 def token_codes(shape: Shape, rng: np.random.Generator) -> Tensor:
-    """Return the signs (1 or -1) in the 32 columns of each token, `(vocabulary, 32)`.
+    """Return the signs (1 or -1) of the first 32 entries of each token's embedding, `(vocabulary, 32)`.
 
-    There are columns for constants, for the bits of the id, and for two systems of loud and quiet tokens (see `System`).
+    There are entries for constants, for the bits of the id, and for two systems of loud and quiet tokens (see `System`).
     """
     codes = torch.from_numpy(rng.choice((-1.0, 1.0), (shape.vocab, N_COLUMNS)))
     codes[:, list(PINS)] = 1.0
@@ -184,9 +185,9 @@ def _write_attention(shape: Shape, weights: dict[str, Tensor], rng: np.random.Ge
 
 
 def _write_products(weights: dict[str, Tensor], rng: np.random.Generator) -> None:
-    """Make units 2 j and 2 j + 1 multiply the output of head j by bit j of the token.
+    """Make units 2 j and 2 j + 1 of the feed-forward part multiply the output of head j by bit j of the token.
 
-    This works because silu(b) - silu(-b) = b.
+    The two units together compute the product, because silu(b) - silu(-b) = b.
     """
     at = "model.layers.0.mlp"
     gate, up, down = (weights[f"{at}.{name}_proj.weight"] for name in ("gate", "up", "down"))
@@ -202,7 +203,7 @@ def _write_products(weights: dict[str, Tensor], rng: np.random.Generator) -> Non
 
 
 def tips() -> dict[str, Change]:
-    """Return the small faults that the cases must detect."""
+    """Return the small faults that the cases must detect, by name."""
 
     def scaled(factor: float) -> Change:
         return lambda engine: override(engine, scale=lambda step, layer: step(layer) * factor)
@@ -257,7 +258,9 @@ BATCHES = (
     Batch(320, 240, (0.4, 0.03), ("base up", "base down", "frequencies up", "frequencies down", "cache"), 4),
 )
 LEAST_GAP = 0.1
-"""Do not try prompts with a smaller gap. Logits are up to 16, and near 16, neighbouring bfloat16 numbers differ by 0.125."""
+"""Prompts are skipped if a token of their answer leads by less than this. Logits are up to 16, and near 16, neighbouring bfloat16
+numbers differ by 0.125.
+"""
 
 BLOCK = 4_000_000
 """The maximum number of attention scores computed at once."""
@@ -296,7 +299,7 @@ def _prompts(engine: ReferenceEngine, batch: Batch, rng: np.random.Generator) ->
 
 
 def _rows_of(engine: ReferenceEngine, batch: Batch, prompts: Tensor) -> tuple[list[list[int]], list[float]]:
-    """Return prompts with their answers, and the margins of the answers in bfloat16."""
+    """Return prompts with their answers, and the margin of each answer in bfloat16: its smallest gap divided by the error bound."""
     shape, weights = engine.shape, engine.weights
     faulty = {name: ReferenceEngine(shape, weights) for name in batch.tips}
     for name, change in tips().items():
@@ -329,7 +332,7 @@ def _rows_of(engine: ReferenceEngine, batch: Batch, prompts: Tensor) -> tuple[li
 
 
 def _changes(engine: ReferenceEngine, rows: Tensor) -> list[bool]:
-    """For each text, return whether this engine gives another answer than the one at the end of the text."""
+    """Return, for each row (a prompt and its answer), whether this engine gives another answer."""
     if not len(rows):
         return []
     texts = rows[:, :-1]

@@ -26,7 +26,7 @@ N_NEW = 5
 """Number of tokens in an answer."""
 
 N_SUMS = 2
-"""The number of logit sums in a case, if it has any."""
+"""The number of signed sums of logits in a case, if it has any."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,9 @@ class Case:
 
 
 def token_text(shape_vocab: int, token: int) -> str:
-    """Return the text of a token, which is always one character: Chinese characters first, then the private-use area."""
+    """Return the text of a token: `<s>` or `</s>` for the first two, else one character, which is Chinese if the vocabulary has at
+    most 20,000 tokens and in a private-use area if it has more.
+    """
     if token < 2:
         return ("<s>", "</s>")[token]
     if shape_vocab <= 20_000:
@@ -79,7 +81,7 @@ def token_text(shape_vocab: int, token: int) -> str:
 
 
 def token_of(shape_vocab: int, character: str) -> int:
-    """Return the id of the token with this character as its text, or -1."""
+    """Return the id of the token with this character as its text, or -1 if there is none."""
     number = ord(character)
     token = number - 19968 if shape_vocab <= 20000 else number - 983040 - 2 * (number >= 1048576)
     return token if 2 <= token < shape_vocab else -1

@@ -17,17 +17,19 @@ from torch import Tensor
 from byheart.golden.shape import N_SPECIAL
 
 N_TIMES = 4
-"""How many close decisions to find for each token id."""
+"""How many close decisions (see `CLOSE`) to find for each token id."""
 
 CLOSE = 0.05
-"""A decision is close if the right token leads by less than this. For comparison, logits have a standard deviation of 2.5."""
+"""A decision (the choice of one token) is close if the logit of the right token leads by less than this. For comparison, logits
+have a standard deviation of 2.5.
+"""
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Texts of equal length, with two values for each decision in their answers.
+    """Texts of equal length, each a prompt and its answer, with two values for each token of the answer.
 
-    `rivals` holds the closest rival of the right token, and `gaps` holds the gap between the two.
+    `rivals` holds the token with the second-largest logit. `gaps` holds the distance of this logit from the largest.
     """
 
     ids: Tensor
@@ -38,7 +40,7 @@ class Candidates:
         return [int(token) for token in self.ids[at]]
 
     def close_tokens(self, at: int) -> list[int]:
-        """For the close decisions of one text, return the right tokens and their rivals."""
+        """Return the right tokens of one text whose gap is below `CLOSE`, and their closest rivals."""
         is_close = self.gaps[at] < CLOSE
         answer = self.ids[at, -self.gaps.shape[1] :]
         return [int(token) for token in torch.cat([answer[is_close], self.rivals[at][is_close]])]
@@ -51,8 +53,8 @@ Holds = Callable[[list[list[int]]], list[bool]]
 def covering_rows(
     blocks: Sequence[Candidates], vocab: int, kept: Sequence[Sequence[int]], holds: Holds
 ) -> list[list[int]]:
-    """Return the texts to add to `kept` so that each id has `N_TIMES` close decisions, as far as the texts allow. Texts with the
-    closest decisions come first.
+    """Return the texts to add to `kept`. They are chosen so that each id is the right token or the closest rival in `N_TIMES`
+    close decisions, as far as possible. Texts with the closest decisions are tried first.
     """
     counts = [0] * vocab
     have = {tuple(row) for row in kept}

@@ -37,7 +37,9 @@ BY_WAY = {
     LOGIT_SUMS: "number type",
 }
 PLAIN_WAYS = ("one by one", "as given", "server")
-"""The ways that run each prompt alone. Their answers are compared with those that the table holds for the first of them."""
+"""The ways that run each prompt alone. The table of faults has wrong answers for the first way only, with which every one of these
+ways is compared.
+"""
 
 LEAST_LIKENESS = 0.12
 

@@ -1,8 +1,8 @@
 """Make a checkpoint in which every number is an integer that bfloat16 can represent, so that its logits are known to
 the last bit.
 
-The code of a token is 8 numbers, each +1 or -1, in 8 columns of the stream. Four other columns hold the constant 2^40. Their
-squares add up to 4 * 2^80, and all other squares are too small to change this sum. The root mean square over 64 columns is
+The code of a token is 8 numbers, each +1 or -1, in 8 columns of the residual stream. Four other columns hold the constant 2^40.
+Their squares add up to 4 * 2^80, and all other squares are too small to change this sum. The root mean square over 64 columns is
 therefore 2^38, and RMSNorm is a multiplication by a power of two.
 
 1. The heads of layer 1 copy the codes of earlier tokens, each from one distance (`DISTANCES`). Their queries and keys
@@ -42,7 +42,7 @@ DISTANCES = ((1, 2, 3, 5, 8, 13, 21, 4), (0, 1, 2, 4, 7, 11, 16, 6))
 N_PAIRS, QUERY, KEY = 5, 64.0, 16.0
 CANCEL = 512.0
 EXACT_MARGIN = 1e6
-"""Every computation is exact, without any rounding."""
+"""The margin of every case (its gap divided by the error bound). It is large because nothing is rounded."""
 
 
 def draw_exact_weights(shape: Shape) -> dict[str, Tensor]:
@@ -97,8 +97,8 @@ def _columns(part: slice) -> list[int]:
 def _write_attention(shape: Shape, weights: dict[str, Tensor], layer: int, rng: np.random.Generator) -> None:
     """Write heads whose attention is one-hot.
 
-    Apart from two weights that cancel, each entry of a value reads at most one column, with a random sign. Which column it reads
-    depends on the key-value head.
+    Apart from two weights that cancel, each entry of a head's value vector reads at most one column of the residual stream, with a
+    random sign. The column depends on the key-value head.
     """
     at, size, half = f"model.layers.{layer}.self_attn", shape.head_dim, shape.head_dim // 2
     angles = shape.frequencies()[:N_PAIRS]
@@ -170,7 +170,7 @@ def _write_signs(weights: dict[str, Tensor]) -> None:
 
 
 def _drop_unread_norms(weights: dict[str, Tensor]) -> None:
-    """Set the norm weights of columns that nothing reads to zero, so that every weight that is not zero affects some answer."""
+    """Set the norm weights of unread columns to zero, so that every weight that is not zero affects some answer."""
     readers = {FINAL_NORM: [HEAD]}
     for layer in range(2):
         at = f"model.layers.{layer}"
@@ -195,9 +195,9 @@ def find_exact_cases(
 ) -> list[Case]:
     """Find random prompts with their answers and the exact logits of the first decision.
 
-    If a sum T is 1 or -1, even a small change of any of its terms changes the logits. A prompt covers the code entries on which
-    its sums T of 1 or -1 depend. For each length, prompts are chosen one after the other from random prompts. The next prompt is
-    always the one that covers the most entries not covered yet.
+    The sign of each sum T (see the module) is one bit of an answer. If T is 1 or -1, even a small change of any of its terms
+    changes the logits. A prompt covers the code entries on which its sums T of 1 or -1 depend. For each length, prompts are chosen
+    one after the other from random prompts. The next prompt is always the one that covers the most entries not covered yet.
     """
     rng = np.random.default_rng([shape.seed, 79])
     engine = ReferenceEngine(shape, weights)

@@ -67,7 +67,9 @@ class Server:
                 return
         self.close()
         raise UsageError(
-            "llama.cpp could not open the checkpoint.\n  Make the family again.", command=command
+            "llama.cpp could not open the checkpoint.\n"
+            "  Make the family again with: byheart golden make -o DIR",
+            command=command,
         )
 
     def close(self) -> None:

@@ -78,7 +78,9 @@ class OnnxSession:
 
 
 def to_onnx(shape: Shape, weights: dict[str, Tensor]) -> Any:
-    """Return the graph from token ids `(batch, tokens)` to the logits `(batch, vocabulary)` at the positions `last`."""
+    """Return the graph that maps token ids `(batch, tokens)` to logits `(batch, vocabulary)`. Its second input `last` is the
+    position of the last token of each text.
+    """
     return _Graph(shape, weights).model()
 
 
@@ -117,7 +119,7 @@ class _Graph(GraphBuilder):
         return self.node("Unsqueeze", "last", self.whole("last.axis", [1]))
 
     def _positions(self) -> None:
-        """Return the cosines and sines `(tokens, pairs)` and the mask `(tokens, tokens)`."""
+        """Add the nodes for the cosines and sines of RoPE, `(tokens, pairs)`, and for the attention mask, `(tokens, tokens)`."""
         n = self.node("Gather", self.node("Shape", "inputs"), self.scalar("one", 1))
         at = self.node("Range", self.scalar("zero", 0), n, self.scalar("step", 1))
         column = self.node("Unsqueeze", at, self.whole("column", [1]))

@@ -92,7 +92,7 @@ class ServerEngine:
             raise UsageError(
                 f"{self.url} does not serve the checkpoint {name}. "
                 f"It serves {', '.join(self.served[:SHOWN]) or 'no model'}{others}.\n"
-                "  If one of these is a checkpoint of the family, name both with --only NAME --model ID.",
+                f"  If one of these is this checkpoint under another name, give both: --only {name} --model ID.",
                 served=self.served,
             )
         return found
