@@ -1,8 +1,8 @@
 """Shatter a set of inputs: build and verify a network of one architecture for every labelling of the inputs.
 
-An architecture shatters a set of K inputs if, for each of the 2^K labellings, some weights compute it. The VC
-dimension is the size of the largest set that is shattered. A shattered set therefore proves a lower bound, which can
-be checked weight by weight. Counting sign patterns gives an upper bound.
+An architecture shatters a set of K inputs if, for each of the 2^K labellings, some weights compute the labels. The VC
+dimension is the size of the largest set that is shattered. A shattered set therefore proves a lower bound on the VC
+dimension, which can be checked by evaluating the networks. Counting sign patterns gives an upper bound.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Shattering:
     """The result of `shatter`: of `n_labellings` labellings, a network was built and verified for `n_realised`.
 
     All these networks have the same architecture.
-    size        size of the architecture; its number of bits is that of the largest network among all labellings
+    size        size of the networks; if they differ in their number of bits, the size of the largest
     vc_at_most  upper bound on the VC dimension of the architecture; None if no bound applies, and `no_bound` then says why
     """
 
@@ -57,7 +57,7 @@ def shatter(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Shattering:
-    """Build and verify a network of the same architecture for each of the 2^n_points labellings of random sequences.
+    """Build and verify a network of the same architecture for each of the 2^n_points labellings of `n_points` random sequences.
 
     Every network comes from the construction `method` in exact arithmetic and is evaluated exactly on every point.
     Raise `DoesNotHold` if two labellings get different architectures, because then no single architecture shatters
@@ -72,7 +72,7 @@ def shatter(
     construction = get(method)
     if "exact" not in construction.precisions or "next-token" not in construction.tasks:
         raise UsageError(
-            f"{method} does not build networks in exact arithmetic for the task next-token, which shatter needs.\n"
+            f"shatter needs networks in exact arithmetic for the task next-token, which {method} does not build.\n"
             "  Choose another construction; `byheart methods --task next-token --precision exact` lists them.",
             method=method,
         )

@@ -1,7 +1,7 @@
 """The index from the statements of the papers to the code that implements them and the tests that check them.
 
 `@realises("KS25-L G.2")` on a function claims that the function implements the statement. `@checks("KS25-L G.2")` on
-a test claims that the test would fail if the statement were false of that function. `byheart theorems` prints the
+a test claims that the test would fail if the statement did not hold for that function. `byheart theorems` prints the
 index. A test fails if a function claims a statement and no test checks it.
 
 The two decorators only set an attribute. `index()` finds them by parsing the source. It therefore imports no large

@@ -109,7 +109,9 @@ def _text(words: str) -> str:
 
 
 def _details(record: FigureRecord) -> str:
-    """For a claim that fails or is open, return when it holds or what is missing. For a claim that holds, return nothing."""
+    """Return the details of a verdict: for a claim that fails, the variations under which it holds; for an undecided claim, the
+    reason. For a claim that holds, return an empty text.
+    """
     verdict = record.verdict
     if verdict.outcome == "not settled":
         return verdict.summary
@@ -117,7 +119,7 @@ def _details(record: FigureRecord) -> str:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") -> str:
-    """Return a table of cells that are already HTML."""
+    """Return an HTML table. `rows` must be HTML already; `heads` are plain text. `kind` is the CSS class of the table."""
     head = "".join(f"<th>{escape(word)}</th>" for word in heads)
     body = "".join(
         "<tr>"

@@ -36,9 +36,9 @@ COUNTS = (10, 30, 100, 300, 1000, 2500)
 
 
 def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
-    """Return the runs of DPC24's Figures 1a, 2b and 3. Their models range from small to large.
+    """Return the training stages of DPC24's Figures 1a, 2b and 3, whose models range from small to large.
 
-    At laptop scale, return only those of Figure 1a.
+    At laptop scale, return only the stages of Figure 1a.
     """
     names = ("dana-2024-fig1a", "dana-2024-fig2b", "dana-2024-fig3")
     figures = map(figure_of, names if scale != "laptop" else names[:1])
@@ -62,7 +62,10 @@ def gather_facts(scale: fig.Scale, observations: Sequence[Observation], samples:
 
 
 def memorised_bits(one: Observation) -> float:
-    """Return the number of bits that the model saves in describing the labels, at least 0."""
+    """Return the number of bits that the model saves in describing the labels of its N samples from C classes:
+
+    N (log2 C - loss / ln 2), but at least 0.
+    """
     data = one.config["data"]
     saved = math.log2(data.get("n_classes", data["n_vocab"])) - one.measured["loss"] / math.log(2)
     return max(0.0, saved) * one.n_samples if math.isfinite(saved) else 0.0
@@ -136,7 +139,7 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
 
 
 def _counter(compiled: float, trained: float) -> str:
-    """Return the counter-argument: the same comparison per stored bit."""
+    """Return the best argument against the verdict: the same comparison per stored bit."""
     word = "other way round" if trained > compiled else "same"
     return (
         f"Per stored bit, the result is the {word}: `retrieval` holds {compiled:.4f} label bits per bit of its 64-bit"
@@ -145,7 +148,7 @@ def _counter(compiled: float, trained: float) -> str:
 
 
 def _frontier(label: str, style: fig.Style, observations: Sequence[Observation]) -> fig.Series:
-    """Return the most bits that any model of at most this many parameters memorised."""
+    """Return a line: for each number of parameters, the most bits that any model of at most this size memorised."""
     points = [(0.0, 0.0)]
     for one in observations:
         bits = memorised_bits(one)

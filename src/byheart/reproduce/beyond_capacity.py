@@ -6,9 +6,9 @@ There are two searches. In both, models are trained by L-BFGS and pass if 99% of
   with one of 64 random answers (6 bits);
 - the fewest heads with which DPC24's model memorises all 2,500 pairs of 50 tokens.
 
-All sizes of a search train at once, in one stack, because this takes a GPU no longer than one round of bisection. The figure also
-shows what Morris et al. (2025) measure: the largest number of bits N (log2 C - loss / ln 2) over all numbers of samples N, where
-C is the number of classes.
+All sizes of a search train at once, as one batched computation, because this takes a GPU no longer than one round of bisection.
+The figure also shows what Morris et al. (2025) measure: the largest number of bits N (log2 C - loss / ln 2) over all numbers of
+samples N, where C is the number of classes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ EVALUATIONS: dict[fig.Scale, int] = {"smoke": 20, "laptop": 600, "paper": 2000}
 
 
 def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
-    """Return the stages: every GPT with every number of samples, then the attention-only models. Smaller GPTs share a stack."""
+    """Return the stages: every GPT with every number of samples, then the attention-only models.
+
+    The smaller GPTs train together, as one batched computation.
+    """
     largest = max(WIDTHS[scale])
     found = [
         fig.TrainingStage(
@@ -109,7 +112,8 @@ def data_bits(one: Observation) -> float:
 def bracket(passed: Mapping[int, bool], *, goal: str) -> Bracket:
     """Return the bracket of a search, given whether each size passed.
 
-    The sizes are ordered from the easiest to the hardest. The bracket holds the first size that fails and the size before it.
+    `goal` is "largest" or "smallest": the size to find. Sizes are ordered from the easiest to the hardest for this goal. The
+    bracket holds the first size that fails and the size before it.
     """
     rungs = sorted(passed, reverse=goal == "smallest")
     good: int | None = None
@@ -121,7 +125,9 @@ def bracket(passed: Mapping[int, bool], *, goal: str) -> Bracket:
 
 
 def gather_facts(scale: fig.Scale, observations: Sequence[Observation], samples: Samples | None) -> fig.Facts:
-    """Return the dense parameters of `retrieval` for the numbers of samples that were tried with GPTs."""
+    """Return how many parameters, including zeros, the construction `retrieval` needs for data with as many label bits as those
+    on which the models were trained.
+    """
     from byheart.construct.registry import get  # not available on a machine that only trains
     from byheart.data.shape import DataShape
 
@@ -132,8 +138,9 @@ def gather_facts(scale: fig.Scale, observations: Sequence[Observation], samples:
 
 
 def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
-    """Compute the bits per parameter of each search, with intervals over seeds. They are compared with 3.6, which Morris et al.
-    measured, and with `retrieval` on the same data.
+    """Compute the bits per parameter that each search found, with intervals over seeds.
+
+    Compare them with 3.6 bits per parameter, which Morris et al. measured, and with the construction `retrieval`.
     """
     gpts = [one for one in observations if one.config["family"] == "gpt"]
     heads = [one for one in observations if one.config["family"] != "gpt"]
@@ -210,7 +217,7 @@ def _gpt_values(
 ) -> tuple[SeedValues, SeedValues]:
     """For each width and seed, return the bits per parameter in two ways: by the search, and by the most bits saved.
 
-    The values of a width are drawn at its mean number of bits over seeds.
+    On the x axis, the values of a width are placed at the mean over seeds of the bits that it memorised.
     """
     recalled: list[tuple[float, float]] = []
     saved: list[tuple[float, float]] = []

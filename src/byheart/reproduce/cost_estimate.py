@@ -1,4 +1,4 @@
-"""Estimate how long the runs of figures take, by timing a few steps of every stack on this machine."""
+"""Estimate how long the runs of figures take, by timing a few training steps of every group of models on this machine."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def estimates(
     device: str = "auto",
     on_figure: Callable[[str], None] = lambda name: None,
 ) -> list[CostEstimate]:
-    """Return one estimate per figure. Runs that several figures share are counted for the first of them."""
+    """Return one estimate per figure. Runs that several figures share are counted only for the first of these figures."""
     chosen = choose_device(device)
     seen: set[str] = set()
     found = []

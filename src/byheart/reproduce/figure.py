@@ -42,7 +42,7 @@ class TrainingStage:
 
 @dataclass(frozen=True)
 class Series:
-    """One line or set of points of a panel. `low` and `high` are 95% intervals over seeds, or NaN if there is none."""
+    """One line or set of points of a panel. `low` and `high` are the ends of 95% intervals over seeds, NaN for a single seed."""
 
     label: str
     style: Style
@@ -100,7 +100,7 @@ class Table:
 
 @dataclass(frozen=True)
 class ConditionResult:
-    """Whether the claim holds under one condition, according to the rule. `holds` is None if the runs do not decide it."""
+    """Whether the paper's claim holds under one condition of training, by the figure's rule. None if the runs do not decide it."""
 
     condition: str
     found: str
@@ -203,9 +203,9 @@ class Figure:
     rule      the rule that decides the claim; it is fixed before anything is trained, and stored in the record
     stages    the runs to train
     compute   computes the record from observations and facts only, so that the same numbers give the same record
-    facts     computes further numbers from the samples or the constructions, which are stored
+    facts     computes and stores further numbers, which depend on the samples or the constructions and not on training
     curves    selects the runs whose training curve is stored
-    measured  the measurements that are stored, if not all
+    measured  the names of the measurements that are stored; if empty, all are stored
     """
 
     name: str
@@ -224,7 +224,9 @@ class Figure:
 
 
 def decide(scale: Scale, trials: Sequence[ConditionResult], missing: str = "") -> Verdict:
-    """Return the verdict from all trials. Only the paper's own conditions decide, not the variations.
+    """Return the verdict, given whether the claim holds under each condition that was tried.
+
+    Only the paper's own conditions decide, not the variations.
 
     not settled                         one of the paper's own conditions was not tried, or the runs do not decide the claim under
                                         it; smoke runs never decide

@@ -76,7 +76,7 @@ def _identity(one: Observation) -> str:
 
 
 def read_observations(path: Path, scale: Scale) -> tuple[tuple[Observation, ...], dict[str, Any], Facts]:
-    """Read the observations, runs and facts of a record of this scale, which may be from an earlier version."""
+    """Read the observations, runs and facts from a record of a figure at this scale. An earlier version may have written it."""
     from byheart.records.json_file import read_json
     from byheart.records.reader import read_values
     from byheart.records.refusals import refuse_file
@@ -94,7 +94,7 @@ def read_observations(path: Path, scale: Scale) -> tuple[tuple[Observation, ...]
 
 
 def _joined(parts: Sequence[Mapping[str, Any]], kept: Sequence[Observation]) -> dict[str, Any]:
-    """Combine the summaries of runs in several records."""
+    """Combine the summaries of runs from several records into one summary of the runs in `kept`."""
     versions = {json.dumps(row, sort_keys=True): row for part in parts for row in part["versions"]}
     return {
         "count": len(kept),
@@ -280,7 +280,7 @@ def _with_nan(value: Any) -> Any:
 
 @contextmanager
 def blaming(record: FigureRecord) -> Iterator[None]:
-    """Report any failure of the block as an error in the stored record. The block draws the record or computes it again."""
+    """Within this context, which draws a stored record or computes it again, report any failure as an error in the record."""
     try:
         yield
     except ByheartError:

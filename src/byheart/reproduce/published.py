@@ -23,7 +23,7 @@ class StoredAccuracy:
 
 @dataclass(frozen=True)
 class StoredCapacity:
-    """One point of MFT24's Figure 1, right: the smallest passing width on the grid 4, 8, ..., 512."""
+    """One point of MFT24's Figure 1, right: the smallest width of 4, 8, ..., 512 whose loss is within 1% of the entropy."""
 
     n_stories: int
     n_contexts: int
@@ -56,10 +56,10 @@ def madden_2024() -> tuple[StoredCapacity, ...]:
 
 
 def madden_2024_gaps() -> dict[tuple[int, int], tuple[float, float]]:
-    """Return the map of MFT24: the gap of every (stories, width), in nats and as a share of the entropy.
+    """Return the map in MFT24's Figure 1, left: the gap (loss minus entropy) of every (number of stories, width).
 
-    The authors stored no numbers, so the gaps were read from the colours of their published plot. Neighbouring colours differ by 7%
-    in the gap.
+    It is given in nats and as a share of the entropy. The authors stored no numbers, so the gaps were read from the colours of
+    their published plot. Neighbouring colours differ by 7% in the gap.
     """
     entropy = {row.n_stories: row.entropy_nats for row in madden_2024()}
     return {

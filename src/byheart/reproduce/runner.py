@@ -22,7 +22,7 @@ TELL_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Done(SweepReport):
-    """The result of a group of stages."""
+    """The result of training a group of stages."""
 
     name: str
     error: str = ""
@@ -40,7 +40,7 @@ def work(
 ) -> list[Done]:
     """Train the runs of `stages` that are not in the store, in order of priority. After `seconds`, start nothing new.
 
-    With `goes_on`, a stage that fails is reported and skipped, and stacks that cannot end in time are abandoned.
+    With `goes_on`, a stage that fails is reported and skipped, and models whose training cannot end in time are abandoned.
     """
     began = time.monotonic()
     is_cuda = choose_device(device).type == "cuda"

@@ -43,7 +43,7 @@ def local_texts(folder: Path) -> dict[str, Sequence[dict[str, Any]]]:
 
 
 def hub_texts() -> dict[str, Sequence[dict[str, Any]]]:
-    """Download the first rows of every collection's split from the Hugging Face hub."""
+    """Download texts from the Hugging Face hub: the first rows of the split that each collection names."""
     datasets = import_extra("datasets", "hub", "Fetching texts from the Hugging Face hub")
     found: dict[str, Sequence[dict[str, Any]]] = {}
     for collection in COLLECTIONS.values():
@@ -110,8 +110,8 @@ def sample_texts(
 ) -> tuple[np.ndarray, np.ndarray, Prepared]:
     """Return the token ids (n_samples, n_tokens) and labels of shuffled texts, and how many texts were left out.
 
-    Averaging attention sees only the first token of a labelled text and the multiset of the others. Texts that are equal in this
-    sense but have two labels cannot be memorised and are left out. Repeated texts are used once.
+    Models with averaging attention see only the first token of a labelled text and the multiset of the others. Texts that such a
+    model cannot distinguish are left out if their labels differ, because they cannot be memorised, and otherwise used once.
     """
     if collection.whole_only and any("whole" in row for row in rows):
         rows = [row for row in rows if row.get("whole")]
@@ -138,7 +138,7 @@ def sample_texts(
 
 
 def prepare(texts: dict[str, Sequence[dict[str, Any]]], folder: Path) -> list[Prepared]:
-    """Write the samples of every collection of `texts` to `folder`, and return what was left out."""
+    """Write the samples of every collection of `texts` to `folder`. For each collection, return how many texts were left out."""
     arrays: dict[str, np.ndarray] = {}
     found = []
     for name, collection in COLLECTIONS.items():

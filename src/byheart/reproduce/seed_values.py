@@ -109,7 +109,7 @@ def try_fit(
 
 
 def format_estimate(found: Fit | None, name: str) -> str:
-    """Format a fitted number with its interval."""
+    """Format the fitted coefficient `name` with its interval."""
     if found is None:
         return "not fitted"
     estimate = found.coefficients[name]

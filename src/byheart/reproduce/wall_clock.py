@@ -31,7 +31,7 @@ class Pass:
 
 
 def beside(store: Path) -> Path:
-    """Return the path of the file that records training sessions, which is in the same folder as the store."""
+    """Return the path of the file that records the training sessions of a store. It is in the same folder as the store."""
     return store.with_name(f"{store.name}.{FILE}")
 
 
@@ -56,7 +56,7 @@ def read(path: Path) -> list[Pass]:
 def _read_pass(line: bytes, where: str) -> Pass:
     """Read a training session that `note` wrote.
 
-    This does not use the package's reader, since machines that train may have only torch and numpy.
+    This does not use `byheart.records.reader`, since machines that train may have only torch and numpy.
     """
     table = json_file.parse_json(line, where)
     kinds: dict[str, type | tuple[type, ...]] = {

@@ -85,7 +85,7 @@ def save_folder(
 
 
 def _readable(spec: NetworkSpec) -> NetworkSpec:
-    """Check that `load_folder` could read a network of this shape, and return the shape."""
+    """Check that `load_folder` could read a network with this specification, and return the specification."""
     try:
         return read_spec(Fields(spec.to_json(), "this network", "architecture"))
     except CorruptModel as error:
@@ -102,7 +102,7 @@ def _as_text(document: Mapping[str, Any]) -> bytes:
         raise DataError(
             "a label, token or note holds text that is not valid Unicode and cannot be saved: "
             f"{piece!a}.\n"
-            "  It is half of a surrogate pair; replace it in the data.",
+            "  One of its characters is half of a surrogate pair. Replace this character in the data.",
             text=ascii(piece),
         ) from None
     except (TypeError, ValueError) as error:
@@ -258,7 +258,7 @@ def _refuse_other_files(folder: Path, family: NetworkFamily) -> None:
         raise corrupt(
             folder,
             f"the folder also holds {_few(others)}, which byheart neither wrote nor checked",
-            "Other programs may use it. Move it elsewhere.",
+            "Other programs may read these files, so move them elsewhere.",
         )
 
 
@@ -288,7 +288,7 @@ def _sparse(spec: NetworkSpec, header: Mapping[str, StoredTensor], path: Path) -
     if widest > max(FEW_COLUMNS, n_entries):
         raise corrupt(
             path,
-            f"the architecture in {MODEL} has {widest:,} columns, too many for only {n_entries:,} stored entries",
+            f"the architecture in {MODEL} has a matrix of {widest:,} columns, too many for only {n_entries:,} stored entries",
         )
     tensors = {name: read_tensor(path, stored) for name, stored in header.items()}
     return decode_sparse(tensors, shapes, path)
@@ -302,8 +302,9 @@ def _floats(spec: NetworkSpec, header: Mapping[str, StoredTensor], path: Path) -
 
 
 def _stored(spec: TransformerSpec, header: Mapping[str, StoredTensor], path: Path) -> Iterator[np.ndarray]:
-    """Read the arrays of an int8 or bfloat16 network as float32. In an int8 network, they are stored as whole numbers and
-    exponents.
+    """Read the weights of an int8 or bfloat16 network as float32 arrays.
+
+    The weights of an int8 network are stored as whole numbers and exponents.
     """
     _require_count(header, spec.n_stored, path)
     assert spec.storage is not None

@@ -1,8 +1,8 @@
 """Ed25519 signatures of certificates, in the file signature.json of the model folder.
 
-The canonical text of the certificate is signed: `PREFIX`, followed by the document of certificate.json in ASCII, with
-sorted keys and without spaces. The certificate holds the digests of weights, model and data, so the signature covers
-exactly these.
+The canonical text of the certificate is signed: the line `byheart certificate 1`, followed by the JSON document of
+certificate.json in ASCII, with sorted keys and without spaces. The certificate holds the digests of the weights, the
+model and the data, so the signature covers them too.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class Signature:
 def sign(path: str | Path, key: str | Path) -> Signature:
     """Sign the certificate of the model folder at `path` with the Ed25519 private key in the file `key`.
 
-    Raise `CorruptModel` if the folder does not match its certificate, or if the verdict of the certificate is not
-    "holds". The model is not verified again, so sign only what you compiled or verified yourself. An existing
-    signature is replaced.
+    Raise `CorruptModel` if the folder does not match its certificate, or if the verdict of the certificate is neither
+    "holds" nor "fitted". The model is not verified again, so sign only what you compiled or verified yourself. An
+    existing signature is replaced.
     """
     folder, private = as_path(path), read_private_key(as_path(key))
     memoriser, _, certificate = load_folder(folder)
@@ -73,8 +73,9 @@ def sign(path: str | Path, key: str | Path) -> Signature:
 
 
 def _require_verdict(certificate: Certificate, folder: Path) -> None:
-    """Refuse a certificate that does not cover the labels, or whose verdict is not "holds", because its signature
-    would mislead.
+    """Refuse a certificate that does not cover the labels, or whose verdict is neither "holds" nor "fitted".
+
+    The signature of such a certificate would mislead.
     """
     if certificate.model_digest is None:
         raise corrupt(
@@ -85,13 +86,13 @@ def _require_verdict(certificate: Certificate, folder: Path) -> None:
     if not (certificate.holds or certificate.fitted):
         raise corrupt(
             folder / CERTIFICATE,
-            'its verdict is not "holds", so it cannot be signed',
+            f'its verdict is "{certificate.verdict}", so it must not be signed',
             "Compile the data again.",
         )
 
 
 def canonical(document: object) -> bytes:
-    """Return the text of a certificate to sign. It does not depend on the layout of the document."""
+    """Return the text of a certificate that is signed. This text does not depend on the order of keys or on white space."""
     text = json.dumps(document, sort_keys=True, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return PREFIX + text.encode("ascii")
 
@@ -149,7 +150,10 @@ def read_signature(folder: Path) -> Signature:
 
 
 def _is_made_by(key: bytes, signature: bytes, content: bytes) -> bool:
-    """Return whether this is a signature of the content by this key. Every check of a signature uses this function."""
+    """Return whether `signature` was made from `content` with the private key that belongs to the public key `key`.
+
+    Every check of a signature uses this function.
+    """
     ed25519 = import_extra("cryptography.hazmat.primitives.asymmetric.ed25519", "sign", PURPOSE)
     invalid = import_extra("cryptography.exceptions", "sign", PURPOSE).InvalidSignature
     try:

@@ -40,12 +40,12 @@ DTYPES = {
 
 
 def largest_exponent(n_limbs: int) -> int:
-    """Return the largest exponent allowed for a network with this many limbs.
+    """Return the largest exponent allowed for a network whose weights are stored in `n_limbs` 64-bit limbs.
 
-    Without a limit, a few bytes could expand to megabytes of zeros.
+    Without a limit, a few bytes in a file could expand to numbers with megabytes of zeros.
 
-    The length of the numbers that a network computes grows with its exponents, so its running time grows with
-    (entries) · (exponent). Compiled networks have exponents below a sixtieth of this limit.
+    The length of the numbers that a network computes grows with the exponents of its weights, so the running time grows
+    with (number of weights) · (exponent). Compiled networks have exponents below a sixtieth of this limit.
     """
     return max(FEW_BITS, n_limbs)
 
@@ -130,7 +130,7 @@ def decode_sparse(
 def _check(
     wide: Mapping[str, np.ndarray], limbs: np.ndarray, shapes: Sequence[tuple[int, int]], where: Path
 ) -> None:
-    """Check everything except the number of rows, which the caller has already compared with `shapes`."""
+    """Check the six tensors of a file, except the number of rows, which the caller has already compared with `shapes`."""
     row_counts, columns, limb_counts = wide["row_counts"], wide["columns"], wide["limb_counts"]
     n_entries = len(columns)
     if int(row_counts.sum()) != n_entries:

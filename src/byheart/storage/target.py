@@ -64,7 +64,7 @@ def check_target(path: Path) -> None:
 
 
 def _family(document: Path) -> NetworkFamily:
-    """Return the family of a saved model. If it is unknown, return a family without files of its own."""
+    """Return the network family of a saved model. If the family is unknown, return a family without files of its own."""
     try:
         model = Fields(read_json(document), document)
         return FAMILIES[family_of(model.child("architecture"))]

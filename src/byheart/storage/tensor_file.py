@@ -22,7 +22,7 @@ from byheart.records.fields import LARGEST, Fields, parse_json
 from byheart.records.refusals import corrupt
 
 MAX_HEADER_BYTES = 100_000_000
-"""The limit of the safetensors format itself."""
+"""The largest header, in bytes, that the safetensors format allows."""
 
 DTYPES = {
     "F64": "<f8",
@@ -40,7 +40,7 @@ DTYPES = {
 
 
 BFLOAT16 = np.dtype([("bfloat16", "<u2")])
-"""The 16 bits of a bfloat16 number. NumPy has no such type."""
+"""A type for arrays that hold the 16 bits of bfloat16 numbers, because NumPy has no bfloat16 type."""
 
 
 @dataclass(frozen=True)

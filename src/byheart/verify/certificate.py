@@ -64,9 +64,9 @@ def _quote(label: str | None) -> str:
 
 @dataclass(frozen=True)
 class Distributional:
-    """The divergence of next-token distributions from the empirical ones, in nats, and the rule by which it was judged.
+    """How far the next-token distributions of a model diverge from those in the data, in nats, and the limits for it.
 
-    max_divergence       the largest KL(π̂ ‖ model) of a context
+    max_divergence       the largest Kullback-Leibler divergence KL(data ‖ model) of a context
     mean_divergence      the mean over all predicted tokens, in which each context counts as often as it occurs
     gap_nats             loss minus entropy, summed over all predictions. `gap_percent` is the gap as a share of the entropy; None
                          if the entropy is 0
@@ -90,7 +90,7 @@ class Distributional:
 
     @property
     def rule(self) -> DistributionRule:
-        """The rule that the caller chose."""
+        """The rule by which the caller chose to judge the distributions."""
         return "contexts" if self.allowed_gap_percent is None else "total-gap"
 
     def __str__(self) -> str:
@@ -171,12 +171,18 @@ class Certificate:
 
     @property
     def bits_per_parameter(self) -> float | None:
-        """Label bits divided by the entries of all weight matrices, including zeros; see `Size.bits_per_stored_bit`."""
+        """The information in the labels, in bits, per entry of the weight matrices, including zeros.
+
+        None if the labels are not arbitrary; see `Size.bits_per_stored_bit`.
+        """
         return self.size.bits_per_parameter(self.label_bits)
 
     @property
     def bits_per_stored_bit(self) -> float | None:
-        """Label bits divided by the bits that store the weights. This is never above 1; see `Size.bits_per_stored_bit`."""
+        """The information in the labels, in bits, per bit that stores the weights. This is never above 1.
+
+        None if the labels are not arbitrary; see `Size.bits_per_stored_bit`.
+        """
         return self.size.bits_per_stored_bit(self.label_bits)
 
     def __str__(self) -> str:
@@ -191,7 +197,7 @@ class Certificate:
 
     @property
     def headline(self) -> str:
-        """The verdict, and what it is about: the rows and the columns. The rule is added if it is not the usual one."""
+        """The verdict in one line: how many rows are right, the columns, the limit for distributions, and the rows left out."""
         of, judged = self.columns, self.distribution
         rows = "rows" if judged is None else "contexts"
         counted = f"{self.checked - self.wrong:,} of {self.checked:,} {rows}{'' if self.holds else ' right'}"
@@ -219,7 +225,10 @@ class Certificate:
         return f" on a sample of {self.sampled:,} of {self.dataset.shape.n_samples:,}"
 
     def require_fitted(self, method: str, options: Mapping[str, object], remedy: str = "") -> None:
-        """Raise `DoesNotHold` unless the certificate is fitted. Solvers that minimise the total gap call this."""
+        """Raise `DoesNotHold` unless `fitted` is true, which means that the loss is close enough to the entropy.
+
+        Solvers that minimise the total gap between loss and entropy call this.
+        """
         if self.fitted:
             return
         given = ", ".join(
@@ -276,9 +285,9 @@ class Certificate:
 
 
 def _read_total_gap(certificate: Certificate, judged: Distributional) -> Certificate:
-    """Convert an older certificate.
+    """Convert an older certificate for distributions to the present form.
 
-    Older certificates use "holds" for what is now called "fitted", and compute the share differently if the entropy is 0.
+    Older certificates use "holds" for what is now called "fitted", and give another gap in percent if the entropy is 0.
     """
     is_right = not certificate.wrong and certificate.holds
     return replace(certificate, holds=is_right, fitted=certificate.holds and judged.is_within_gap)

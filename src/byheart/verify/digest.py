@@ -36,8 +36,8 @@ def model_digest(memoriser: Memoriser) -> str:
     """Return the SHA-256, in hexadecimal, of everything on which an answer depends, except the weights.
 
     The digest covers the task, whether order matters, the label names and their type, the tokenizer with its vocabulary, the shape
-    of the network, and the files of its family. Otherwise someone could change a label, and thus an answer, without affecting the
-    certificate.
+    of the network, and any further files that its kind of network needs. A certificate that covered only the weights would not
+    notice that someone changed a label, and thus an answer.
     """
     tokenizer = None if memoriser.tokenizer is None else memoriser.tokenizer.to_json()
     content = {

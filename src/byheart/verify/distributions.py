@@ -20,7 +20,7 @@ ALLOWED_GAP = 0.01
 """How far the loss may exceed the entropy, as a share of the entropy: MFT24's own rule."""
 
 N_RECHECKED_CONTEXTS = 8
-"""The number of contexts that the second evaluator checks again."""
+"""The number of contexts that a second, independent evaluator checks again."""
 
 
 def check_distributions(
@@ -92,7 +92,10 @@ def _disagreements(
     logits: np.ndarray,
     drawn: Drawn,
 ) -> list[str]:
-    """Compare the logits of some contexts with those computed from the equations. They may differ only by rounding errors."""
+    """Compare `logits` for the contexts in `drawn` with those that a second evaluator computes from the model's equations.
+
+    Return a sentence for each difference larger than the rounding errors.
+    """
     again = memoriser.network.bound_logits(asked.encoded[drawn])
     is_apart = ~(np.abs(logits[drawn] - again.value) <= 2 * again.radius).all(axis=1)
     return [

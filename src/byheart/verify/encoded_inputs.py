@@ -19,7 +19,7 @@ Drawn: TypeAlias = Int[np.ndarray, " n_drawn"]
 
 @dataclass(frozen=True, eq=False)
 class EncodedInputs:
-    """The encoded samples that can be given to the network, and for every other sample the reason why it cannot."""
+    """The encoded samples that fit the network (`asked` has their indices), and for every other sample why it does not fit."""
 
     asked: Int[np.ndarray, " n_asked"]
     encoded: np.ndarray
@@ -32,7 +32,7 @@ def draw_samples(n_asked: int, n_wanted: int) -> Drawn:
 
 
 def encode_inputs(memoriser: Memoriser, inputs: Sequences, tokenizer: Tokenizer | None) -> EncodedInputs:
-    """Encode every input for `memoriser`. An input that does not fit is listed with a reason.
+    """Encode every input for `memoriser`. An input that does not fit the network is listed with a reason.
 
     `tokenizer` is the tokenizer that produced the ids in `inputs`. Its tokens are matched with those of the model by their text.
     Therefore a data set with another vocabulary is encoded correctly, and tokens that the model does not know are named.

@@ -40,14 +40,14 @@ MAX_WRONG_SHOWN = 5
 """The number of wrong samples that a certificate shows in full. All are counted."""
 
 N_RECHECKED = 3
-"""The number of samples that the second evaluator checks."""
+"""The number of samples that a second, independent evaluator checks again."""
 
 _CHECKING = {"encode": 0.13, "answer": 0.66, "ask again": 0.17, "compare": 0.04}
 _CHECKING_LLAMA = {"encode": 0.02, "answer": 0.92, "ask again": 0.05, "compare": 0.01}
-"""Shares of the time of a check. The second evaluator of a Llama checks few samples with few tokens."""
+"""The share of the checking time that each step takes for a Llama, whose second evaluator checks few samples of few tokens."""
 
 MANY_PRODUCTS = 2**22
-"""If a sample's number of tokens times the number of parameters exceeds this, the second evaluator takes seconds."""
+"""If (tokens of a sample) · (parameters) exceeds this number, the second evaluator takes seconds for each sample."""
 
 WORDS = {
     "interpreter": "the slow interpreter",
@@ -83,11 +83,11 @@ def verify(
     dataset: a dataset in pieces is checked piece by piece, so that only one piece is in memory at a time.
     backend: by default `exact` for exact networks (no rounding anywhere) and `module` for float networks.
     device: the device on which PyTorch runs float networks.
-    n_rechecked: the number of samples that the family's second evaluator checks again. It shares no code with
+    n_rechecked: the number of samples that a second evaluator checks again. The second evaluator shares no code with
         the first one. The samples are drawn with a fixed seed. Each disagreement is listed as a problem.
     sample: check only this many samples, drawn with a fixed seed. The certificate says so and covers no other sample.
-    rule, allowed_gap: with `total-gap` the certificate also says whether distributions are fitted, see `check_distributions`.
-        They are never taken from the model.
+    rule, allowed_gap: with `total-gap`, the certificate also says whether the loss is near enough to the entropy, see
+        `check_distributions`. The rule and the gap are never taken from the model.
     origin: how the model was made, and the data on which its assumptions were checked. The certificate repeats this
         without checking it.
     expected_digests: `dataset`, `weights` and `model` from an earlier certificate. Each difference is listed as a problem.
@@ -203,7 +203,7 @@ def _wrong_in_words(found: Findings) -> list[str]:
 
 
 def _settings(network: Network, backend: Backend) -> dict[str, str]:
-    """Return the settings, besides the backend itself, that affect its results."""
+    """Return the settings that affect the results of a backend."""
     if backend != "transformers":
         return {}
     from byheart.network.llama.architecture import Llama
@@ -269,7 +269,7 @@ def _check_pieces(
 def _affordable(network: Network, n_wanted: int, n_asked: int) -> int:
     """Return how many samples the second evaluator can check in reasonable time.
 
-    If checking a sample is slow, at most one in four is checked again, so that this never takes longer than the check itself.
+    If the second evaluator is slow, it checks at most one sample in four, so that it does not take longer than the first.
     """
     is_cheap = network.seq_len * network.spec.parameters_dense <= MANY_PRODUCTS
     return n_wanted if is_cheap else min(n_wanted, max(1, n_asked // 4))
@@ -317,7 +317,9 @@ def _check_device(backend: Backend, device: str) -> None:
         return
     if backend not in ("module", "transformers"):
         raise UsageError(
-            f"exact arithmetic runs on the cpu, not on {device}.", device=device, backend=backend
+            f"the backend {backend!r} runs only on the cpu, not on {device}.\n  Verify on the cpu.",
+            device=device,
+            backend=backend,
         )
     import torch
 
@@ -346,7 +348,7 @@ def _disagreements(
     rechecked: Drawn,
     how: Evaluation,
 ) -> list[str]:
-    """Check some samples again with the second evaluator."""
+    """Check the samples in `rechecked` again with the second evaluator. Return a sentence for each disagreement."""
     second = memoriser.network.second_backend
     again = memoriser.answer(asked.encoded[rechecked], backend=second, progress=how.progress)
     return [

@@ -54,7 +54,7 @@ def cut_off() -> CutOff:
 def is_of(one: Observation, way: Way) -> bool:
     """Return whether `way`, a variant of the model and a way of training, describes a run.
 
-    If d ≠ d_h, the code versions of September 2024 and 2025 are equal.
+    If the model width d differs from the head width d_h, the authors' code of September 2024 and of 2025 defines the same model.
     """
     variant, how = way
     if runs.how_trained(one) != how:
@@ -78,7 +78,7 @@ def curve(observations: Iterable[Observation], way: Way, x: str, **fixed: int) -
 def curves(
     observations: Sequence[Observation], ways: Sequence[Way], x: str, **fixed: int
 ) -> dict[Way, SeedValues]:
-    """Return one curve for each of these ways of training, if it has runs."""
+    """Return one curve for each of `ways`. A way of training without runs is left out."""
     found = {way: curve(observations, way, x, **fixed) for way in ways}
     return {way: at for way, at in found.items() if at}
 
@@ -88,7 +88,10 @@ def n_vocab_of(observations: Sequence[Observation]) -> int:
 
 
 def bound_sizes(x: Sequence[int], sizes: Mapping[str, int], name: str) -> list[tuple[int, int, int]]:
-    """Return (d, d_h, H) for each x, where x is the size called `name`."""
+    """Return (model width d, head width d_h, number of heads H) for each value `x` of the size called `name`.
+
+    `sizes` gives the other sizes.
+    """
     return [
         (sized["dim"], sized["head_dim"], sized["n_heads"])
         for sized in ({**sizes, name: value} for value in x)
@@ -98,7 +101,10 @@ def bound_sizes(x: Sequence[int], sizes: Mapping[str, int], name: str) -> list[t
 def bounds(
     x: Sequence[int], sizes: Mapping[str, int], name: str, n_vocab: int
 ) -> tuple[fig.Series, fig.Series]:
-    """For each x, return the bound of Corollary 2 (repaired) and the bound of MLT23. x is the size called `name`."""
+    """Return two lower bounds on the accuracy for each value `x` of the size called `name`.
+
+    The first is Corollary 2 of DPC24 (repaired). The second is that of Mahdavi, Liao & Thrampoulidis (2023).
+    """
     # not available on a machine that only trains
     from byheart.bounds.dana_2024 import AttentionOnlyShape, corollary_2
 
@@ -111,7 +117,7 @@ def bounds(
 
 
 def with_chance(memorised: float, n_vocab: int) -> float:
-    """Return the accuracy of a model that memorises `memorised` of the N² pairs and guesses the others:
+    """Return the accuracy of a model that memorises `memorised` of all N² pairs of N = `n_vocab` tokens and guesses the others:
 
     1/N + (1 - 1/N) memorised/N².
     """
@@ -119,7 +125,7 @@ def with_chance(memorised: float, n_vocab: int) -> float:
 
 
 def associations(slope: float, n_vocab: int) -> float:
-    """Convert a slope of accuracy to a number of associations. This is the inverse of `with_chance`."""
+    """Convert an increase in accuracy to the number of additional pairs that are memorised, by inverting `with_chance`."""
     return slope * n_vocab**2 / (1 - 1 / n_vocab)
 
 
@@ -155,13 +161,16 @@ def stored_points(figure: str, by: str, **fixed: int) -> SeedValues:
 
 
 def differences(found: SeedValues, published: SeedValues) -> list[tuple[float, float]]:
-    """For every stored point that we trained, return x and our accuracy minus the stored one."""
+    """Return x and our accuracy minus the authors', for every stored point of the authors whose x we also trained."""
     pairs = [(x, found.at(x), mean) for x, mean in zip(published.x, published.means, strict=True)]
     return [(x, ours - theirs) for x, ours, theirs in pairs if ours is not None]
 
 
 def agreement(gaps: Sequence[tuple[str, float]], n_stored: int) -> tuple[fig.Check, fig.Table]:
-    """Describe how many stored points agree with ours within the tolerance, and name the others."""
+    """Return a check and a table: how many of the authors' stored points agree with ours within the tolerance, and the others.
+
+    `gaps` has the name of each point and our accuracy minus the stored one.
+    """
     far = [(name, gap) for name, gap in gaps if abs(gap) > TOLERANCE]
     close, _ = within(gaps, n_stored)
     mean = sum(gap for _, gap in gaps) / len(gaps) if gaps else float("nan")
@@ -178,12 +187,12 @@ def agreement(gaps: Sequence[tuple[str, float]], n_stored: int) -> tuple[fig.Che
 
 
 def within(gaps: Sequence[tuple[str, float]], n_stored: int) -> list[int]:
-    """Return how many stored points agree with ours within the tolerance, and how many stored points there are."""
+    """Return how many of the differences in `gaps` are within the tolerance, and the number of stored points."""
     return [sum(abs(gap) <= TOLERANCE for _, gap in gaps), n_stored]
 
 
 def agreement_in_words(records: Iterable[fig.FigureRecord]) -> str:
-    """Describe, for all figures together, how many stored points agree with ours.
+    """Describe, for all figures together, how many of the authors' stored points agree with ours.
 
     The points of Figure 1a are part of Figure 2b and count once.
     """
@@ -202,7 +211,7 @@ def agreement_in_words(records: Iterable[fig.FigureRecord]) -> str:
 
 
 def _counts(record: fig.FigureRecord) -> tuple[int, int]:
-    """Return how many points agree, and how many are stored."""
+    """Return how many of the authors' stored points agree with ours, and how many stored points there are."""
     match record.numbers[AGREEMENT]:
         case [int(met), int(stored)] if 0 <= met <= stored and stored > 0:
             return met, stored
@@ -214,7 +223,7 @@ def _counts(record: fig.FigureRecord) -> tuple[int, int]:
 
 
 def can_compare(scale: fig.Scale) -> bool:
-    """Return whether runs of this scale can be compared with the stored points.
+    """Return whether runs of this scale can be compared with the authors' stored points.
 
     Smoke runs cannot, because they use another vocabulary.
     """

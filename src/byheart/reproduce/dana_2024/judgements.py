@@ -65,8 +65,8 @@ def _kept(found: SeedValues, cut: CutOff) -> tuple[list[float], list[bool]]:
 
 
 def judge_line(sizes: Mapping[str, int], found: SeedValues, n_vocab: int) -> list[Judgement]:
-    """Decide the claim of Figure 1a: accuracy grows linearly, and each head adds more than d_h associations, the number in
-    Corollary 2.
+    """Decide the claim of Figure 1a: accuracy grows linearly with the number of heads, and each head memorises more than d_h
+    additional pairs. d_h is the head width and the number of pairs per head in Corollary 2.
     """
     line = try_fit(found, "linear", dana.cut_off())
     straight = _judge_straight(found, dana.cut_off(), "linear in H", "head")
@@ -98,7 +98,7 @@ def judge_parabola(sizes: Mapping[str, int], found: SeedValues, n_vocab: int) ->
 
 
 def judge_bend(sizes: Mapping[str, int], found: SeedValues, n_vocab: int) -> list[Judgement]:
-    """Decide the claim of Figure 2a: accuracy grows linearly up to d = d_h, and more slowly beyond."""
+    """Decide the claim of Figure 2a: accuracy grows linearly with the model width d up to the head width d_h, then more slowly."""
     bend, end = sizes["head_dim"], 10 * sizes["head_dim"]
     below, above = (try_fit(found, "linear", between(*ends)) for ends in ((0, bend), (bend, end)))
     numbers = {"up to d_h": fit_numbers(below), "beyond d_h": fit_numbers(above)}
@@ -118,7 +118,7 @@ def judge_bend(sizes: Mapping[str, int], found: SeedValues, n_vocab: int) -> lis
 
 
 def judge_rate(sizes: Mapping[str, int], found: SeedValues, n_vocab: int) -> list[Judgement]:
-    """Decide the claim of Figure 4: a head stores more than d_h associations."""
+    """Decide the claim of Figure 4: a head of width d_h memorises more than d_h pairs."""
     line = try_fit(found, "linear", dana.cut_off())
     if line is None:
         return [Judgement("", None, "too few points for a line")]

@@ -38,12 +38,15 @@ STYLES: dict[int, fig.Style] = {5: "sixth", 7: "measured", 10: "second", 13: "fi
 
 
 def matched_width(dim: int, n_heads: int) -> int:
-    """Return the MLP width w for which 2dw + w is closest to the parameters of the n_heads - 1 heads that it replaces, 4d² each."""
+    """Return the width of the MLP that replaces `n_heads` - 1 heads with about as many parameters.
+
+    With d = `dim`, an MLP of width w has 2dw + w parameters, and a head has 4d².
+    """
     return round(4 * dim * dim * (n_heads - 1) / (2 * dim + 1))
 
 
 def stored_heads(dim: int) -> tuple[int, ...]:
-    """Return the numbers of heads that the authors' MLPs replace: 1, 6, ..., 26 if d = 7, and otherwise 2, 7, ..., 27."""
+    """Return the numbers of heads with which the authors' MLPs are compared: 1, 6, ..., 26 if d = 7, otherwise 2, 7, ..., 27."""
     return tuple(n if dim == 7 else n + 1 for n in runs.HEADS)
 
 
@@ -231,7 +234,7 @@ def _drawn(dim: int, heads: SeedValues, mlps: SeedValues, scale: fig.Scale) -> l
 
 
 def _to_stored(observations: Sequence[Observation], dim: int) -> list[tuple[float, float]]:
-    """Return our accuracy minus that of the authors, for every stored MLP."""
+    """Return the MLP width and our accuracy minus the authors', for every stored point of an MLP that we also trained."""
     mine = [one for one in observations if dana.is_of(one, dana.SEPTEMBER) and one.sizes["n_heads"] == 1]
     at = gather(
         [one for one in mine if one.sizes["dim"] == dim == one.sizes["head_dim"]],
@@ -242,7 +245,7 @@ def _to_stored(observations: Sequence[Observation], dim: int) -> list[tuple[floa
 
 
 def _counter(numbers: Mapping[str, Any], dims: Sequence[int]) -> str:
-    """Return the counter-argument: the result if both sides use the same version of the model."""
+    """Return the best argument against the verdict: the result if heads and MLPs use the same version of the model."""
     found = {
         name: [
             numbers[f"{name}, d = {d}"]["MLP less attention"][0]

@@ -8,7 +8,8 @@ The authors' stored points come from two versions of their code, as its public h
 the version that stored the points of this figure:
 - layer-norm, 5,000 steps: Figures 1a and 2b, and the attention curves of Figure 3;
 - maps-always, 10,000 steps: Figures 1b, 2a, 4 (15,000 steps) and the MLP curves of Figure 3.
-`as-coded` is the code of 2025, which has no shared maps if d = d_h. If d ≠ d_h, it is the same as maps-always.
+`maps-always` has linear maps from the model width d to the head width d_h and back, which all heads share. `as-coded` is the code
+of 2025, which has no such maps if d = d_h. If d ≠ d_h, it is the same as maps-always.
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ WAYS_WITH_MAPS: tuple[tuple[Variant, How], ...] = (
     ("position-first", "adam"),
     ("as-coded", "lbfgs"),
 )
-"""The versions to train if d ≠ d_h, because it then matters where the position is added."""
+"""The versions to train if the model width d differs from the head width d_h, because it then matters where positions are added."""
 
 
 def stages(

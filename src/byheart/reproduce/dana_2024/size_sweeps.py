@@ -80,7 +80,10 @@ class SizeSweep:
 def compute(
     sweep: SizeSweep, scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts
 ) -> fig.Computed:
-    """Compute the curve of every way of training, with the stored points and both bounds, and apply the rule to each."""
+    """Compute a curve for every way of training, and decide for each curve whether it supports the claim.
+
+    Also draw the points that the authors stored and the bounds of two papers.
+    """
     here = dana.curves(observations, sweep.ways, sweep.x, mlp_width=0, **sweep.sizes)
     n_vocab, stored = dana.n_vocab_of(observations), sweep.stored_points()
     trials, checks, tables = [], [], []

@@ -1,5 +1,6 @@
-"""DPC24 Figure 2b: the slope of accuracy per head as a function of d = d_h. The paper finds a cubic law; we also show where this
-law no longer holds.
+"""DPC24 Figure 2b: the slope of accuracy per head as a function of the model width d, which equals the head width d_h.
+
+The paper finds a cubic law; we also show where this law no longer holds.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class Contest:
 
     @property
     def is_cubic(self) -> bool | None:
-        """Whether the growth is cubic; None if the interval contains 0."""
+        """Whether the growth is cubic rather than quadratic; None if the confidence interval in `lead` contains 0."""
         _, low, high = self.lead
         return True if low > 0 else False if high < 0 else None
 
@@ -100,7 +101,7 @@ class Contest:
 
 
 def contest(found: SeedValues) -> Contest | None:
-    """Fit both laws to these slopes. Return None if fewer than four values of d have a slope."""
+    """Fit a + b·d² and a + b·d³ to these slopes. Return None if fewer than four values of d have a slope."""
     means = SeedValues(found.x, tuple((mean,) for mean in found.means))
     square, cube = (try_fit(means, law, n_spare=2) for law in ("quadratic", "cubic"))
     if square is None or cube is None:
@@ -114,7 +115,7 @@ def contest(found: SeedValues) -> Contest | None:
 
 
 def _residuals(found: SeedValues) -> tuple[float, float]:
-    """Return the sums of squared residuals of both laws, each fitted to these values."""
+    """Return the sums of squared residuals of a + b·d² and of a + b·d³, each fitted to these values."""
     x, y = (np.asarray(values) for values in found.flat)
     ends = []
     for name in ("quadratic", "cubic"):
@@ -204,7 +205,7 @@ def _on_equal_dims(here: dict[dana.Way, SeedValues]) -> fig.Table:
 
 
 def _counter(powers: Mapping[dana.Way, Fit | None], contests: Mapping[dana.Way, Contest | None]) -> str:
-    """Return the counter-argument: how longer training changes the law."""
+    """Return the best argument against the verdict: how longer training changes the law."""
     said = [
         f"{dana.LABELS[way][0]}: {format_estimate(powers[way], 'exponent')}, {_winner(one)}"
         for way in WAYS
@@ -283,7 +284,7 @@ def _slope(found: SeedValues) -> float | None:
 
 
 def _differences(observations: Sequence[Observation]) -> tuple[list[tuple[str, float]], int]:
-    """Return the difference between our accuracy and each stored one, by name, and the number of stored points."""
+    """Return the name of each point and our accuracy minus the authors' stored one, and the number of all stored points."""
     found, n_stored = [], 0
     for dim in runs.DIMS:
         stored = dana.stored_points("fig1a_fig2b", "n_heads", dim=dim)
@@ -294,7 +295,7 @@ def _differences(observations: Sequence[Observation]) -> tuple[list[tuple[str, f
 
 
 def published_slopes() -> SeedValues:
-    """Return the slopes of the stored points, whose seeds are already averaged."""
+    """Return the slopes of the points that the authors stored, which are already averages over seeds."""
     found = ((d, _slope(dana.stored_points("fig1a_fig2b", "n_heads", dim=d))) for d in runs.DIMS)
     return SeedValues.of((d, slope) for d, slope in found if slope is not None)
 

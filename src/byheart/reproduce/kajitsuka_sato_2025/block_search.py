@@ -55,9 +55,9 @@ LEARNED: dict[fig.Scale, tuple[tuple[int, ...], tuple[int, ...]]] = {
 
 
 def stages(scale: fig.Scale, samples: Samples | None) -> list[fig.TrainingStage]:
-    """Return the stages: every size with every number of blocks, with fixed word tables of several widths.
+    """Return the stages: every number of samples with every number of blocks, with fixed word embeddings of several widths.
 
-    Some stages with a trained table follow.
+    Some stages with trained word embeddings follow.
     """
     assert samples is not None
 
@@ -135,9 +135,9 @@ def stages(scale: fig.Scale, samples: Samples | None) -> list[fig.TrainingStage]
 
 @dataclass(frozen=True)
 class Search:
-    """The results of the searches.
+    """The results of all searches for the fewest blocks that memorise the data.
 
-    found   for every (size, seed), the fewest blocks that memorised, or None if no number of blocks did
+    found   for every (number of samples, seed), the fewest blocks that memorised, or None if no number of blocks did
     ladder  the numbers of blocks that were tried
     """
 
@@ -163,39 +163,39 @@ class Search:
 
     @property
     def by_size(self) -> SeedValues:
-        """The results of the searches that succeeded, by size."""
+        """The fewest blocks that each successful search found, by number of samples."""
         return SeedValues.of((size, float(b)) for (size, _), b in sorted(self.found.items()) if b is not None)
 
     @property
     def small(self) -> Search:
-        """The results at the sizes for which the paper claims growth like √N."""
+        """The results for the numbers of samples N at which the paper claims growth like √N."""
         return Search(
             {key: b for key, b in self.found.items() if SMALL[0] <= key[0] <= SMALL[1]}, self.ladder
         )
 
     @property
     def n_open(self) -> int:
-        """Number of searches in which no number of blocks sufficed, so the answer is more than was tried."""
+        """Number of searches in which no number of blocks sufficed, so the fewest blocks are more than were tried."""
         return sum(blocks is None for blocks in self.found.values())
 
     @property
     def n_floors(self) -> int:
-        """Number of searches in which the smallest number of blocks sufficed, so the real answer may be less than one block."""
+        """Number of searches in which one block was enough. As fewer cannot be tried, such a result only says "at most one"."""
         return sum(blocks == 1 for blocks in self.found.values())
 
     @property
     def exponent(self) -> Fit | None:
-        """The exponent of a power law through the answers. It is None if a search found no answer, or if the smallest number of
-        blocks sufficed. Such searches would distort the exponent.
+        """The exponent of a power law through the fewest blocks of all searches.
+
+        It is None if in some search no number of blocks was enough, or one block was. Such searches would distort the exponent.
         """
         return None if self.n_open or self.n_floors else try_fit(self.by_size, "power")
 
     @property
     def beyond(self) -> list[float]:
-        """For every seed, fit the √N law to the small sizes, and return the fewest blocks at the large sizes divided by its
-        prediction.
+        """For every seed, fit the √N law up to N = 1400, and return the fewest blocks at larger N divided by the law's prediction.
 
-        For small and large sizes, a search without an answer counts as the most blocks tried.
+        A search in which no number of blocks was enough counts as the most blocks tried.
         """
         by_seed: dict[int, list[tuple[float, float]]] = {}
         for (size, seed), blocks in self.found.items():
@@ -224,7 +224,10 @@ ENDS = (runs.SMALL_RATE, 4e-4, 6e-4, runs.LARGE_RATE)  # the upper ends of the r
 
 @realises("KS25-F3")
 def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
-    """Compute the fewest blocks for every size and every reading of the paper, with power laws fitted to N = 600 to 1400."""
+    """Compute the fewest blocks for every number of samples N and every reading of the paper.
+
+    Power laws are fitted to N = 600 to 1400.
+    """
     own = runs.likely_up_to(runs.SMALL_RATE)
     readings = runs.readings(observations, ENDS)
     searches = {name: Search.of(mine, _loss_is_small) for name, mine in readings.items()}
@@ -281,7 +284,7 @@ def _judge_root(search: Search) -> tuple[bool | None, str]:
     """Decide whether the √N law holds: every search must succeed, and the interval of the exponent must contain 0.5 but neither 0
     nor 1.
 
-    Return None if this is undecided.
+    Return None instead of a decision if the searches do not decide it. The text gives the reason.
     """
     n = len(search.found)
     said = f"{n - search.n_open} of {n} searches memorised"
@@ -305,8 +308,8 @@ def _judge_root(search: Search) -> tuple[bool | None, str]:
 def _judge_beyond(search: Search) -> tuple[bool | None, str]:
     """Decide whether models need more blocks beyond N = 1400 than the √N law predicts.
 
-    For each seed, there is a ratio of the number found to the number predicted. The interval of this ratio over seeds must be
-    above 1.
+    For each seed, the fewest blocks found are divided by the number predicted. The interval of this ratio over seeds must be
+    above 1. The text gives the ratio.
     """
     ratios = search.beyond
     if not ratios:
@@ -321,7 +324,7 @@ def _judge_beyond(search: Search) -> tuple[bool | None, str]:
 
 
 def _panels(searches: Mapping[str, Search], readings: Mapping[str, Sequence[Observation]]) -> list[fig.Panel]:
-    """Return two kinds of panels: the fewest blocks under the likely reading, as the paper draws them, and the lowest losses.
+    """Return panels of the fewest blocks, as the paper draws them, and of the lowest losses, for the likely reading of the paper.
 
     Variations are shown only in the table.
     """
@@ -351,7 +354,7 @@ def _panels(searches: Mapping[str, Search], readings: Mapping[str, Sequence[Obse
 
 
 def _counter(searches: Mapping[str, Search], own: str) -> str:
-    """Return the counter-argument: the height of the curve depends on the largest learning rate."""
+    """Return the best argument against the verdict: the height of the curve depends on the largest learning rate."""
     pooled, far = searches.get(f"{own}, best of all seeds"), searches.get(runs.likely_up_to(runs.LARGE_RATE))
     if pooled is None or far is None:
         return ""
@@ -365,7 +368,7 @@ def _counter(searches: Mapping[str, Search], own: str) -> str:
 
 
 def _is_whole(scale: fig.Scale, observations: Sequence[Observation]) -> bool:
-    """Return whether every size was tried with every number of blocks."""
+    """Return whether every number of samples was tried with every number of blocks."""
     tried = {(size_of(one), runs.n_blocks(one)) for one in observations}
     return {(size, blocks) for size in SIZES[scale] for blocks in BERT_BLOCKS[scale][0]} <= tried
 
@@ -386,13 +389,13 @@ def _with_range(drawn: fig.Series, found: SeedValues) -> fig.Series:
 
 
 def _surely(found: Mapping[tuple[int, int], int | None]) -> int:
-    """Return the largest N such that every seed memorised at N and at every smaller size, or 0 if there is none."""
+    """Return the largest number of samples N up to which the models of every seed memorised the data, or 0 if there is none."""
     limit = min((size for (size, _), blocks in found.items() if blocks is None), default=None)
     return max((size for size, _ in found if limit is None or size < limit), default=0)
 
 
 def beyond(found: SeedValues) -> float | None:
-    """Fit the √N law to the small sizes. Divide the fewest blocks at each large size by its prediction, and return the average."""
+    """Fit the √N law up to N = 1400. Divide the fewest blocks at each larger N by the law's prediction, and return the average."""
     low = [(x, y) for x, y in zip(found.x, found.means, strict=True) if x <= SMALL[1]]
     high = [(x, y) for x, y in zip(found.x, found.means, strict=True) if x > SMALL[1]]
     if not low or not high:

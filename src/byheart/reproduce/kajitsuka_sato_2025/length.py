@@ -35,7 +35,7 @@ class LengthPart:
 
     @property
     def name(self) -> str:
-        """The name of its stage."""
+        """The name of the stage that trains these models."""
         if self.initialisation == "framework":
             return f"n = {self.seq_len}, m = {self.width}, {1000 * self.longer} epochs"
         return (
@@ -104,7 +104,7 @@ SMALLEST, ENOUGH = "four are the fewest", "four blocks are enough"  # the paper'
 
 @dataclass(frozen=True)
 class Condition:
-    """One condition of the study: width of the stream, number of epochs, and initialisation."""
+    """One condition of the study: width of the residual stream, multiple of 1,000 epochs (`longer`), and initialisation."""
 
     width: int
     longer: int
@@ -117,7 +117,7 @@ class Condition:
 
     @property
     def is_own(self) -> bool:
-        """Whether this is the paper's own condition. The paper states m = 2 and 1,000 epochs, but no initialisation."""
+        """Whether this is the paper's own condition. The paper states width 2 and 1,000 epochs, but no initialisation."""
         return (self.width, self.longer, self.initialisation) == (2, 1, "framework")
 
     def is_of(self, one: Observation, scale: fig.Scale) -> bool:
@@ -244,7 +244,7 @@ def _panel(name: str, best: Sequence[Observation], lengths: Sequence[int]) -> fi
 
 
 def _counter(numbers: Mapping[str, Any]) -> str:
-    """Return the counter-argument: the effect of a wider stream."""
+    """Return the best argument against the verdict: the effect of a wider residual stream."""
     wide = numbers.get(Condition(6, 1, "framework").name)
     if wide is None:
         return ""
@@ -265,9 +265,9 @@ def _trial(one: Observation) -> tuple[int, float, int]:
 def _shared_trials(
     observations: Sequence[Observation], lengths: Sequence[int]
 ) -> set[tuple[int, float, int]]:
-    """Return those trials (number of blocks, learning rate, seed) that were made for every length.
+    """Return the trials (number of blocks, learning rate, seed) that were made for every length.
 
-    There are fewer trials for long sequences, so using all trials would favour short ones.
+    There are fewer trials for long sequences, so using all trials would favour short sequences.
     """
     tried = [{_trial(one) for one in observations if length(one) == n} for n in lengths]
     return set.intersection(*tried) if tried else set()

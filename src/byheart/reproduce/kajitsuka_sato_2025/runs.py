@@ -1,7 +1,7 @@
 """The models, the training (Appendix H) and the best trials of KS25, which its figures share.
 
-The paper states the model E_out ∘ FF2 ∘ uniform attention ∘ FF1 ∘ E_in with m = 2 and q = 8. It trains with full-batch AdamW for
-1,000 epochs, and tunes learning rate and warm-up. It leaves other choices open.
+The paper states the model E_out ∘ FF2 ∘ uniform attention ∘ FF1 ∘ E_in with residual width m = 2 and hidden width q = 8. It trains
+with full-batch AdamW for 1,000 epochs, and tunes learning rate and warm-up. It leaves other choices open.
 
 `bert` is the paper's own condition, as far as its text states it:
 - An input is a class token and 7 sub-words of MultiNLI's hypotheses or IMDb's reviews. The answer is read at the class token.
@@ -113,7 +113,7 @@ def text_runs(
     initialisation: Initialisation = "framework",
     n_seeds: int | None = None,
 ) -> list[Run]:
-    """Return one run per seed and learning rate. `width` is the width of a frozen table."""
+    """Return one run per seed and learning rate. `width` is the width of the word embeddings if they are frozen."""
     sizes = {"n_blocks": n_blocks} | ({"dim": width} if embedding == "frozen" else {})
     options = {"embedding": embedding, "initialisation": initialisation}
     return [
@@ -140,7 +140,10 @@ def vector_runs(
     width: int = 2,
     initialisation: Initialisation = "framework",
 ) -> list[Run]:
-    """Return runs for the study of the sequence length: uniform vectors in [0, 1)^6, labels ±1, squared error, and q = 4m."""
+    """Return runs for the study of the sequence length: uniform vectors in [0, 1)^6, labels ±1, and squared error.
+
+    The hidden layers are four times as wide as the stream. `longer` multiplies the number of epochs.
+    """
     plans = [training(scale, rate, stops=True, initialisation=initialisation) for rate in rates]
     if longer > 1:
         plans = [
@@ -203,7 +206,7 @@ def readings(observations: Sequence[Observation], ends: Sequence[float]) -> dict
 
 
 def _variation(one: Observation) -> str:
-    """Describe a variation: its tokens, and whether their table is trained, or fixed with a certain width."""
+    """Describe a variation: its tokens, and whether their embeddings are trained or fixed. For fixed ones, add their width."""
     options, collection = one.config["options"], str(one.config["data"]["collection"])
     table = (
         "learned table" if options["embedding"] == "learned" else f"frozen table of width {one.sizes['dim']}"
@@ -216,8 +219,9 @@ def n_blocks(one: Observation) -> int:
 
 
 def nearly_all_right(one: Observation) -> bool:
-    """Return whether at some time fewer than 1% of the labels were wrong. This is the other possible meaning of "training error
-    below 0.01".
+    """Return whether at some time in training, fewer than 1% of the labels were wrong.
+
+    The paper's "training error below 0.01" may mean this, or a mean loss below 0.01.
     """
     return one.measured["best_accuracy"] > 0.99
 

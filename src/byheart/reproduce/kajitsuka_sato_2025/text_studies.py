@@ -38,8 +38,8 @@ class TextStudy:
     def stages(self, scale: fig.Scale, samples: Samples | None) -> list[fig.TrainingStage]:
         """Return the stages: every number of blocks, first under the paper's likely reading.
 
-        Then every number of blocks is tried with a fixed and with a trained table of words. Few and many blocks are separate
-        stages. Sub-words come last.
+        Then every number of blocks is tried with fixed and with trained word embeddings. Few and many blocks are separate stages.
+        Texts that are split into sub-words come last.
         """
         assert samples is not None
         likely = [
@@ -178,7 +178,7 @@ def _suffices(found: Mapping[str, Sequence[Observation]]) -> fig.ConditionResult
 
 
 def _counter(numbers: Mapping[str, Any], own: str, other: str) -> str:
-    """Return the counter-argument: the result of one block with larger learning rates."""
+    """Return the best argument against the verdict: the result of one block with larger learning rates."""
     if own not in numbers or other not in numbers:
         return ""
     ends = {
@@ -193,7 +193,10 @@ def _counter(numbers: Mapping[str, Any], own: str, other: str) -> str:
 
 
 def split(values: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Split values into small and large ones for separate stacks, because each model of a stack costs as much as the largest."""
+    """Split model sizes into small and large ones, which train in separate groups.
+
+    In a group, every model costs as much as the largest.
+    """
     middle = len(values) // 2
     return [part for part in (values[:middle], values[middle:]) if part]
 

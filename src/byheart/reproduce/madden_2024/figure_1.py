@@ -97,9 +97,10 @@ def compute_map(scale: fig.Scale, observations: Sequence[Observation], facts: fi
 
 
 def _steps(mean: dict[tuple[int, int], tuple[float, float]]) -> dict[str, tuple[int, int, float]]:
-    """Count the pairs of neighbouring cells that are in the claimed order, both along widths and along contexts.
+    """Count the pairs of neighbouring cells of the map whose gaps are in the order that the paper claims.
 
-    Return these counts, the numbers of all pairs, and the probability that a fair coin gives at least as many successes.
+    For pairs along the widths and for pairs along the contexts, return this count, the number of all pairs, and the probability
+    that a fair coin gives at least as many successes.
     """
     found = {along: falls(mean, along=along) for along in ("width", "stories")}
     return {
@@ -111,7 +112,8 @@ def _steps(mean: dict[tuple[int, int], tuple[float, float]]) -> dict[str, tuple[
 def same_share(first: tuple[int, int], second: tuple[int, int]) -> float:
     """Compare two shares, each given as (good, all), with Fisher's exact test, and return its p-value.
 
-    The p-value is the total probability, for equal true shares, of all tables that are at most as likely as this one.
+    Of all 2 x 2 tables with the same totals, the p-value adds up the probabilities (if the true shares are equal) of those that are
+    at most as likely as the observed table.
     """
     good, n = first[0] + second[0], first[1] + second[1]
 
@@ -124,7 +126,7 @@ def same_share(first: tuple[int, int], second: tuple[int, int]) -> float:
 
 
 def _against_the_authors(numbers: dict[str, Any]) -> list[fig.Check]:
-    """Check whether the share of neighbouring cells with the claimed order differs between our map and the authors'."""
+    """Check whether the share of neighbouring cells whose gaps have the claimed order differs between our map and the authors'."""
     checks = []
     for along in ("width", "stories"):
         if "trained throughout" not in numbers:
@@ -143,7 +145,7 @@ def _against_the_authors(numbers: dict[str, Any]) -> list[fig.Check]:
 
 
 def _map_counter(numbers: dict[str, Any]) -> str:
-    """Return the counter-argument: how weak the trend along the contexts is."""
+    """Return the best argument against the verdict: the trend along the contexts is weak."""
     if "the authors' map" not in numbers or "trained throughout" not in numbers:
         return ""
     (ours, n_ours, _), (theirs, n_theirs, _) = (
@@ -166,7 +168,7 @@ def _mean_contexts(found: Sequence[TrainedCell]) -> dict[int, float]:
 
 @realises("MFT24-F1 right")
 def compute_capacity(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
-    """For every subset, find the smallest width that passes, on the paper's grid and on a finer one.
+    """For every subset of stories, find the smallest width that reaches the paper's loss, on the paper's grid and on a finer one.
 
     The figure shows the number of parameters at this width.
     """
@@ -251,7 +253,10 @@ def compute_capacity(scale: fig.Scale, observations: Sequence[Observation], fact
 
 
 def mean_gaps(found: Sequence[TrainedCell]) -> dict[tuple[int, int], tuple[float, float]]:
-    """For every (number of stories, width), return the gap averaged over seeds, in nats and as a share of the entropy."""
+    """For every (number of stories, width), return the gap (loss minus entropy) averaged over seeds.
+
+    It is given in nats and as a share of the entropy.
+    """
     return {
         key: (fmean(cell.gap for cell in group), fmean(cell.relative_gap for cell in group))
         for key, group in _by_cell(found).items()
@@ -259,8 +264,9 @@ def mean_gaps(found: Sequence[TrainedCell]) -> dict[tuple[int, int], tuple[float
 
 
 def falls(mean: dict[tuple[int, int], tuple[float, float]], *, along: str) -> tuple[int, int]:
-    """Compare the gaps of neighbouring cells. Return how many pairs are in the order that the paper claims, and how many pairs were
-    compared.
+    """Compare the gaps (loss minus entropy) of neighbouring cells of the map, along the widths or along the numbers of stories.
+
+    Return how many pairs are in the order that the paper claims, and how many pairs were compared.
     """
     axis = 1 if along == "width" else 0
     groups: dict[int, list[tuple[int, int]]] = {}
@@ -291,7 +297,7 @@ def _percent(interval: tuple[float, float]) -> str:
 
 
 def _line_counter() -> str:
-    """Return the counter-argument: the authors' line mostly shows how the vocabulary grows."""
+    """Return the best argument against the verdict: the authors' line mostly shows how the vocabulary grows."""
     stored = madden_2024()
     usual = max((row.min_hidden_width for row in stored), key=[row.min_hidden_width for row in stored].count)
     same = [row for row in stored if row.min_hidden_width == usual]
@@ -330,7 +336,7 @@ def _by_width(found: Sequence[TrainedCell], facts: fig.Facts) -> fig.Panel:
 
 
 def _lacking(scale: fig.Scale, found: Sequence[TrainedCell]) -> str:
-    """Describe which runs of the paper's grid are missing. Its widest models are not required."""
+    """Describe which runs of the paper's grid are missing. The widest models of the grid are not required."""
     if scale != "paper":
         return ""
     mean = mean_gaps([cell for cell in found if cell.attention == "trained"])
@@ -366,8 +372,9 @@ def _parameters(smallest: dict[Subset, int | None]) -> SeedValues:
 
 
 def _lines_by_seed(name: str, smallest: dict[Subset, int | None]) -> list[tuple[str, ...]]:
-    """For each seed, return the R² of a line through one trained model per subset. The R² of the authors' points is computed in
-    the same way.
+    """For each seed, return a row with the R² of a line through its points: contexts and fewest parameters of each subset.
+
+    The R² of the authors' points is computed in the same way.
     """
     found: list[tuple[str, ...]] = []
     for seed in sorted({subset.seed for subset in smallest}):
@@ -380,7 +387,7 @@ def _lines_by_seed(name: str, smallest: dict[Subset, int | None]) -> list[tuple[
 
 
 def _open_subsets(scale: fig.Scale, columns: dict[str, dict[Subset, int | None]]) -> str:
-    """Describe the subsets whose smallest passing width on the paper's grid is not known."""
+    """Describe the subsets for which no width of the paper's grid is known to reach the paper's loss."""
     if scale != "paper":
         return ""
     own = next(iter(columns.values()))

@@ -24,7 +24,7 @@ SOLVER = "random-features"  # the paper's embedding width of 16, with as many ne
 
 @dataclass(frozen=True)
 class ClosedForm:
-    """The result of the construction on one subset."""
+    """The result of the paper's construction on one subset of the stories."""
 
     n_contexts: int
     n_parameters: int
@@ -33,7 +33,7 @@ class ClosedForm:
 
 
 def closed_forms(samples: Samples, subsets: Sequence[tuple[int, int]]) -> list[ClosedForm]:
-    """Build the construction on the first, the middle and the last of those subsets that are small enough.
+    """Build the paper's construction on three subsets of the stories: the first, the middle and the last that are small enough.
 
     Each subset is given as (number of stories, number of contexts).
     """
@@ -49,7 +49,7 @@ def ends_and_middle(values: Sequence[int]) -> list[int]:
 
 @lru_cache(maxsize=32)
 def closed_form(samples: Samples, n_stories: int, seed: int) -> ClosedForm:
-    """Build a decoder with as many neurons as contexts, run it in float64 on every context, and measure its gap."""
+    """Build a decoder with as many neurons as contexts, run it in float64 on every context, and measure loss minus entropy."""
     from byheart.construct.registry import get
     from byheart.data.dataset import Dataset
     from byheart.network.decoder.architecture import Decoder
@@ -73,7 +73,7 @@ def closed_form(samples: Samples, n_stories: int, seed: int) -> ClosedForm:
 
 @dataclass(frozen=True)
 class Subset:
-    """The first `n_stories` stories of one shuffle."""
+    """The first `n_stories` stories after shuffling with `seed`."""
 
     n_stories: int
     seed: int
@@ -99,12 +99,12 @@ class TrainedCell:
 
 
 def parameters(width: int, vocab: int) -> int:
-    """Return the number of parameters at embedding width 16: (m + 17)(ω + 17) + 799."""
+    """Return the number of parameters of a model with embedding width 16: (`width` + 17)(`vocab` + 17) + 799."""
     return (width + 17) * (vocab + 17) + 799
 
 
 def gather_facts(scale: Scale, observations: Sequence[Observation], samples: Samples | None) -> Facts:
-    """Compute the contexts, vocabulary and entropy of every subset, and the closed form on three of them."""
+    """Compute the contexts, vocabulary and entropy of every subset, and build the paper's construction on three of the subsets."""
     assert samples is not None
     keys = sorted({(int(one.config["data"]["n_samples"]), one.seed) for one in observations})
     found = []
@@ -117,7 +117,7 @@ def gather_facts(scale: Scale, observations: Sequence[Observation], samples: Sam
 
 
 def cells(observations: Sequence[Observation], facts: Facts) -> list[TrainedCell]:
-    """Return every observation as a cell, sorted by number of stories, seed and width."""
+    """Convert every observation to a `TrainedCell`. The result is sorted by number of stories, seed and width."""
     rows: list[dict[str, Any]] = facts["subsets"]
     subsets = {(row["n_stories"], row["seed"]): Subset(**row) for row in rows}
     found = [
@@ -134,9 +134,9 @@ def cells(observations: Sequence[Observation], facts: Facts) -> list[TrainedCell
 
 
 def smallest_width(found: Sequence[TrainedCell], subset: Subset, widths: Sequence[int]) -> int | None:
-    """Return the smallest of `widths` that passes on `subset`.
+    """Return the smallest of `widths` whose model comes within 1% of the entropy of `subset`.
 
-    Return None if none passed, or if a smaller one was not tried.
+    Return None if no model does, or if a smaller width was not tried.
     """
     mine = {cell.width: cell for cell in found if cell.subset == subset}
     for width in sorted(widths):
