@@ -1,4 +1,4 @@
-"""Define the family of checkpoints, and write them with their cases."""
+"""Define the family of golden checkpoints, and write each of them with its cases (prompts and their correct answers)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ LAST_PAIR_STANDS = {
     "high_freq_factor": 9.4,
     "original_max_position_embeddings": 100,
 }
-"""With 8 pairs and a base of 2, only the last frequency is divided by the factor. The other seven do not change."""
+"""A RoPE scaling. In a head with 8 rotary pairs and a RoPE base of 2, it divides only the last frequency by the factor and leaves
+the other seven unchanged.
+"""
 
 LINEAR = {"rope_type": "linear", "factor": 2.0}
 
@@ -127,14 +129,14 @@ SHAPES = (
 )
 """The checkpoints of the family.
 
-They have 2, 6, 4, 3, 1, 2, 4, 2 and 2 query heads per key-value head. `llama-wide` has token ids above 65,536, and the
-last has long texts.
+In this order, they have 2, 6, 4, 3, 1, 2, 4, 2 and 2 query heads per key-value head. `llama-wide` has token ids above 65,536, and
+the last checkpoint has long texts.
 """
 
 DRAW = {"generic": draw_weights, "exact": draw_exact_weights, "balance": draw_balance_weights}
 COUNTS: dict[NumberType, int] = {"float32": 28, "float16": 10, "bfloat16": 32}
 PART = "part.json"
-"""The file in which a process stores the cases and signatures of a checkpoint."""
+"""The file in which a process stores the cases of a checkpoint and its signatures (the wrong answers that known faults give)."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,9 @@ def make(
 
 
 def make_checkpoint(task: Task) -> None:
-    """Write one checkpoint, and write its cases and signatures to the file `PART` in its folder."""
+    """Write one checkpoint. Write its cases and signatures (the wrong answers that known faults give) to the file `PART` in its
+    folder.
+    """
     shape, target = task.shape, task.folder / task.shape.name
     if (target / PART).is_file():
         return

@@ -1,7 +1,8 @@
-"""Known faults of engines. Each is a change of the reference engine. Engines that fail are compared with them.
+"""Known faults of engines, each written as a change of the reference engine. The wrong answers of a failing engine are compared
+with those of each fault.
 
-A fault has a kind, which the check reports, and a detail. `override` replaces one step by a function, which gets the
-original step as its first argument.
+A fault has a kind (such as "causal mask") and a detail (such as "one token ahead"). `override` replaces a step of the engine by a
+function, whose first argument is the original step.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Fault:
 
 
 def override(engine: ReferenceEngine, **steps: Callable[..., Any]) -> None:
-    """Replace each named step by `function(step, *arguments)`."""
+    """Replace each named step of the engine by `function(step, *arguments)`, where `step` is the original step."""
     for name, function in steps.items():
         setattr(engine, name, partial(function, getattr(engine, name)))
 
@@ -56,7 +57,7 @@ def _with(**steps: Callable[..., Any]) -> Change:
 
 
 def scale_head(layer: int, head: int, factor: float) -> Change:
-    """Multiply the output of one head by `factor`."""
+    """Return a fault that multiplies the output of one head by `factor`."""
 
     def change(engine: ReferenceEngine) -> None:
         size = engine.shape.head_dim
@@ -102,7 +103,7 @@ def to_bits(x: Tensor, n_bits: int) -> Tensor:
 
 
 def to_int8(x: Tensor) -> Tensor:
-    """Round to 8-bit integers with one scale per vector."""
+    """Round each vector to 8-bit integers times a scale of its own."""
     wide = x if x.dtype == torch.float64 else x.float()
     scale = wide.abs().amax(-1, keepdim=True).clamp(min=1e-30) / 127
     return ((wide / scale).round() * scale).to(x.dtype)
@@ -148,7 +149,9 @@ def _drop_keys(first: int, end: int) -> Change:
 
 
 def _mask(condition: Callable[[Tensor, Shape], Tensor]) -> Change:
-    """Replace the attention mask. A token sees a valid token if `condition` holds for the distance between the two."""
+    """Return a fault that replaces the attention mask: a token sees another one (but never padding) if `condition` holds for the
+    distance between the two.
+    """
 
     def change(engine: ReferenceEngine) -> None:
         def visible(step: Any, queries: Tensor, keys: Tensor, valid: Tensor) -> Tensor:
@@ -258,7 +261,7 @@ def _stored_bfloat16(engine: ReferenceEngine) -> None:
 
 
 def _shift_prefix(step: Any, prompts: Any, ids: Tensor, way: Any) -> tuple[Cache, int]:
-    """When the cache of an earlier request is reused, keep one slot too many."""
+    """When the cache of an earlier request is reused, shift its slots by one place."""
     cache, n_reused = step(prompts, ids, way)
     if n_reused > 1:
         for each in (cache.keys, cache.values):
@@ -268,7 +271,9 @@ def _shift_prefix(step: Any, prompts: Any, ids: Tensor, way: Any) -> tuple[Cache
 
 
 def _wrong_last(engine: ReferenceEngine) -> None:
-    """With padding on the right, read the answer from the last column even if that is padding."""
+    """Read the answer of each prompt from the last column of the batch. If padding is on the right, this column is padding for
+    shorter prompts.
+    """
 
     def forward(step: Any, *arguments: Any) -> Tensor:
         logits: Tensor = step(*arguments)

@@ -1,4 +1,6 @@
-"""Write a report as JUnit XML for continuous integration, with one test per case and way."""
+"""Write the report of an engine check as JUnit XML for continuous integration, with one test for each case and each way of running
+the engine.
+"""
 
 from __future__ import annotations
 

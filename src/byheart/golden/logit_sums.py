@@ -1,8 +1,8 @@
-"""Sums of all logits after a prompt. They check every row of a large vocabulary, which decisions alone cannot.
+"""Sums of all logits after a prompt. They check every row of a large output head, which the tokens that an engine chooses cannot.
 
-A row of the output head affects only the decisions that its token wins or nearly wins, so checking a vocabulary of 70,000 tokens
-would take about 70,000 prompts. A signed sum of all logits, however, contains every row. Rounding to float32 changes such a sum by
-at most a known bound (`rounding.sum_bounds`), so a single logit with a larger error is noticed.
+A row of the output head affects a choice only if the token of this row wins or nearly wins. Checking a vocabulary of 70,000 tokens
+in this way would take about 70,000 prompts. A sum of all logits, each with a fixed sign, depends on every row. Rounding to float32
+changes such a sum by at most a known bound (`rounding.sum_bounds`), so a single logit with a larger error is noticed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def with_logit_sums(shape: Shape, weights: dict[str, Tensor], found: Sequence[Ca
 
 
 def wrong_sums(case: Case, logits: Sequence[float]) -> tuple[int, ...]:
-    """Return the indices of the sums of these logits that differ from those of the case by more than rounding can explain."""
+    """Compute the signed sums of these logits. Return the indices of those that differ from the sums of the case by more than
+    rounding can explain.
+    """
     found = (signs(len(logits)) * torch.tensor(logits, dtype=torch.float64)).sum(1).tolist()
     triples = zip(found, case.sums, case.sum_bounds, strict=True)
     return tuple(at for at, (sum_, right, bound) in enumerate(triples) if not abs(sum_ - right) <= bound)

@@ -12,7 +12,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add --golden and --golden-number-type."""
     group = parser.getgroup("golden", "checkpoints whose correct answers are known")
     group.addoption("--golden", metavar="DIR", help="a folder that `byheart golden make` wrote")
-    group.addoption("--golden-number-type", default="float32", help="float32, float16 or bfloat16")
+    group.addoption(
+        "--golden-number-type",
+        default="float32",
+        help="the number type of your engine: float32, float16 or bfloat16",
+    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -1,8 +1,8 @@
 """The reference engine: the forward pass of Llama, Mistral, Qwen2 and Qwen3 in float64, with a cache, padding and batches.
 
 Every step is a method. Faults of engines (see `faults`) and the rounding of number types (see `rounding`) are implemented by
-replacing some of the methods. Float64 has 29 more bits than float32. Its own error of about 1e-14 is negligible
-compared with the margins, which start at 1e-6. This module imports only torch and `shape`.
+replacing some of the methods. Float64 has 29 more bits than float32. Its own error of about 1e-14 is negligible compared with the
+leads of the right tokens, which start at 1e-6. This module imports only torch and `shape`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ WAYS = (
 
 @dataclass
 class Cache:
-    """The keys and values of each layer, `(batch, kv heads, slots, head_dim)`, and the position and validity of each slot."""
+    """The keys and values of each layer, `(batch, kv heads, slots, head_dim)`, with one slot for each token. For each slot, also
+    its position and whether it is valid (not padding).
+    """
 
     keys: list[Tensor]
     values: list[Tensor]
@@ -72,13 +74,13 @@ class Cache:
         self.positions, self.valid = self.positions[:, :n_slots], self.valid[:, :n_slots]
 
     def pick_rows(self, rows: Tensor) -> None:
-        """Keep only these rows, in this order."""
+        """Keep only the given rows of the batch, in the given order."""
         self.keys = [each[rows] for each in self.keys]
         self.values = [each[rows] for each in self.values]
         self.positions, self.valid = self.positions[rows], self.valid[rows]
 
     def repeat(self, n: int) -> Cache:
-        """Repeat each row `n` times."""
+        """Repeat each row of the batch `n` times."""
         keys = [each.repeat_interleave(n, 0) for each in self.keys]
         values = [each.repeat_interleave(n, 0) for each in self.values]
         return Cache(keys, values, self.positions.repeat_interleave(n, 0), self.valid.repeat_interleave(n, 0))
@@ -150,8 +152,9 @@ class ReferenceEngine:
         return [head // self.shape.group for head in range(self.shape.n_heads)]
 
     def visible(self, queries: Tensor, keys: Tensor, valid: Tensor) -> Tensor:
-        """Return which slots of the cache each query may attend to, `(batch, 1, queries, slots)`. This depends on positions and
-        validity.
+        """Return which slots of the cache each query may attend to, `(batch, 1, queries, slots)`.
+
+        `queries` and `keys` are positions. `valid` is False for padding, which no query attends to.
         """
         distance = queries[:, :, None] - keys[:, None, :]
         seen = (distance >= 0) & valid[:, None, :]
@@ -313,7 +316,10 @@ class ReferenceEngine:
         return [(a, min(a + size, end)) for a in range(first, end, size)]
 
     def prefill(self, prompts: Sequence[Sequence[int]], ids: Tensor, way: Way) -> tuple[Cache, int]:
-        """Return a cache and the number of tokens in it. They are the first tokens of the prompts, from an earlier request."""
+        """Return a cache and the number of tokens of each prompt that it holds.
+
+        These are the first `way.reused` tokens of each prompt, as an earlier request left them in the cache.
+        """
         cache = self.empty_cache(len(prompts))
         n_reused = min(way.reused, ids.shape[1] - 1)
         if n_reused <= 0:
@@ -334,7 +340,9 @@ class ReferenceEngine:
         return [2] * n
 
     def speculate(self, prompt: Sequence[int], n_new: int, way: Way) -> list[int]:
-        """Decode greedily with several guessed tokens at a time. Every second guess starts with the right token."""
+        """Decode greedily with several guessed tokens at a time. When the text has an odd number of tokens, the first guess is the
+        right token.
+        """
         ids, cache = list(prompt), self.empty_cache(1)
         while len(ids) < len(prompt) + n_new:
             guesses = self.draft(ids, way.drafted)
@@ -376,7 +384,7 @@ class ReferenceEngine:
         cache.pick_rows(rows)
 
     def kept_slots(self, n_sure: int) -> int:
-        """Return how many slots to keep after drafted tokens were rejected."""
+        """Return how many slots of the cache to keep after guessed tokens were rejected."""
         return n_sure
 
     def forward_ids(self, ids: Sequence[int], cache: Cache) -> Tensor:

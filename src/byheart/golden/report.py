@@ -1,4 +1,4 @@
-"""Check an engine: run every case in every way, and report the likely fault."""
+"""Check an engine: run the cases of a golden family in each way of running, and report the likely fault."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from byheart.process.progress import Progress, silent
 
 ASKED_ALL = ("one by one", "no cache", "batch of 64", "as given", "server")
 N_ASKED = 32
-"""How many cases of each checkpoint are run in a way that is not in `ASKED_ALL`."""
+"""How many cases of each checkpoint are run in a way that is not in `ASKED_ALL`. The ways in `ASKED_ALL` run every case."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def check(
     if not outcomes:
         raise UsageError(
             f"none of the selected cases can be run in {driver.number_type}.\n"
-            "  Choose another number type, or more checkpoints.",
+            "  Choose another number type (--number-type) or other checkpoints (--only).",
             number_type=driver.number_type,
         )
     suspicions = diagnose(outcomes, known, read_signatures(root))
@@ -131,7 +131,11 @@ def check(
 
 
 def compare_logits(session: ShowsLogits, mine: Sequence[Case], number_type: NumberType) -> list[Outcome]:
-    """Compare exact logits, which must be equal to the last bit, and sums of logits, which must be within their bounds."""
+    """Compare the logits of an engine with those of the cases.
+
+    If the logits of a case are known exactly, they must be equal to the last bit. Otherwise, their sums must be within the error
+    bounds.
+    """
     asked = [case for case in mine if case.logits or (case.sums and number_type == "float32")]
     made = session.logits([case.prompt for case in asked]) if asked else []
     outcomes = []

@@ -1,8 +1,9 @@
-"""Bound how far rounding can change a decision, for any correct engine with any order of summation.
+"""Bound how far rounding can change a decision (the choice of one token), for any correct engine with any order of summation.
 
-A decision depends on the gap g between the logits of the right token and of a rival. Every step i of the forward pass gets an error
-variable, which is 0 in the reference engine and at most e_i in another engine. To first order, g changes by the sum over i of (dg/d
-error_i) * error_i. One backward pass computes all derivatives, so errors need not be bounded by norms, and none is counted twice.
+A decision depends on the gap g, which is the logit of the right token minus the logit of another token (a rival). Every step i of
+the forward pass gets an error variable, which is 0 in the reference engine and at most e_i in another engine. To first order, g
+changes by the sum over i of (dg/d error_i) * error_i. One backward pass computes all derivatives, so errors need not be bounded by
+norms, and none is counted twice.
 
 There are two kinds of error:
 
@@ -138,7 +139,9 @@ class RoundingEngine(ReferenceEngine):
         return self._stored(x + change)
 
     def head(self, x: Tensor) -> Tensor:
-        """Return the logits of `self.tokens`, `(rows, new tokens, tokens)`. Gaps depend on no other tokens."""
+        """Return the logits of only the tokens in `self.tokens`, with shape `(rows, new tokens, tokens)`. No other logits are
+        needed.
+        """
         normed = self.norm(x, FINAL_NORM)[:, :, None]
         rows = self.weight(f"{EMBEDDING if self.shape.is_tied else HEAD}.weight")[self.tokens]
         products = rows * normed
@@ -156,9 +159,12 @@ def bounds(
     n_new: int,
     number_type: NumberType,
 ) -> tuple[Tensor, Tensor]:
-    """Return gaps and their error bounds, both `(rows, n_new)`. All rows have equal length and end in an answer of `n_new` tokens.
+    """Return the gap of each token of each answer and the error bound of this gap, both `(rows, n_new)`.
 
-    For each decision, the rival is the one with the smallest ratio of gap to bound.
+    All rows have equal length and end in an answer of `n_new` tokens.
+
+    A gap is the logit of the right token minus the logit of a rival token. The rival is one of the `N_RIVALS` likeliest other
+    tokens: the one with the smallest ratio of gap to bound.
     """
     ids = torch.tensor([list(row) for row in rows])
     valid = torch.ones_like(ids[:, :-1], dtype=torch.bool)

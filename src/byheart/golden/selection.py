@@ -1,8 +1,9 @@
 """Search for prompts whose answers have small margins, but cannot be changed by rounding.
 
-The reference engine continues many prompts. Prompts are kept if they contain a decision whose gap is just above the
-bound of `rounding`. For float32, this gap is about 1e-5 of the spread of the logits, so even a fault that changes numbers by a few
-units in the last place changes an answer. For float16 and bfloat16, whose rounding is larger, the gaps are larger.
+The reference engine continues many prompts. A decision is the choice of one token, and its gap is the lead of the right token over
+the next. A prompt is kept if its answer contains a decision whose gap is just above the error bound of `golden.rounding`. For
+float32, this gap is about 1e-5 of the spread of the logits, so even a fault that changes numbers by a few units in the last place
+changes an answer. For float16 and bfloat16, whose rounding is larger, the gaps are larger.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ N_TEXTS, MOST_LAST = 1_920, 120
 """The number of prompts in one block, and the maximum number of last tokens that are tried after one beginning."""
 
 LENGTHS = (5, 9, 14, 14, 21, 21, 30, 30, 30, 47, 47, 90)
-"""The lengths of the prompts in tokens, one block each."""
+"""The lengths of the prompts in tokens. All prompts of a block have the same length."""
 
 MOST_LOGITS = 6_000_000  # maximum in one block, to limit memory
 N_BEAM_CASES, SAFE = 8, 10.0
@@ -40,7 +41,9 @@ def find_cases(
     counts: dict[NumberType, int],
     lengths: Sequence[int],
 ) -> list[Case]:
-    """For each number type t, find `counts[t]` cases with small gaps whose answers cannot be changed by rounding in t."""
+    """For each number type t, find `counts[t]` cases in which the lead of a right token is small, but rounding in t cannot change
+    the answer.
+    """
     rng = np.random.default_rng([shape.seed, 77])
     engine = ReferenceEngine(shape, weights)
     blocks = []
@@ -107,7 +110,7 @@ def _n_last(shape: Shape) -> int:
 
 @torch.no_grad()
 def _continue(engine: ReferenceEngine, prefixes: Tensor, rng: np.random.Generator) -> Candidates:
-    """Extend every prefix by several last tokens, one at a time, and generate the answers."""
+    """Make several prompts from each prefix, each with a different last token, and generate their answers."""
     vocab = engine.shape.vocab
     cache = engine.empty_cache(len(prefixes))
     engine.forward(prefixes, torch.ones_like(prefixes, dtype=torch.bool), cache, n_last=1)
@@ -137,7 +140,10 @@ def decode(engine: ReferenceEngine, texts: Tensor, token: Tensor, cache: Any) ->
 def _margins(
     shape: Shape, weights: dict[str, Tensor], rows: list[list[int]], number_type: NumberType
 ) -> Tensor:
-    """For each answer, return the smallest ratio of a gap to its error bound. Only a few rows are computed at a time."""
+    """For each row (a prompt and its answer), return the smallest ratio of a gap (the lead of a right token) to its error bound.
+
+    Only a few rows are computed at a time.
+    """
     size = max(1, min(40, MOST_LOGITS // (shape.vocab * N_NEW)))
     parts = []
     for first in range(0, len(rows), size):
@@ -148,7 +154,7 @@ def _margins(
 
 @torch.no_grad()
 def smallest_gaps(shape: Shape, weights: dict[str, Tensor], rows: list[list[int]]) -> Tensor:
-    """For each text, return the smallest lead of a right token. The texts have equal length."""
+    """For each row (a prompt and its answer), return the smallest lead of a right token over the next. Rows have equal length."""
     ids = torch.tensor(rows)[:, :-1]
     engine = ReferenceEngine(shape, weights)
     valid = torch.ones_like(ids, dtype=torch.bool)
@@ -165,8 +171,8 @@ def _keep(
 ) -> list[Case]:
     """Return up to `count` cases, chosen from the candidates of all blocks.
 
-    For each step of the answer, this function takes some candidates whose smallest gap is at this step. It chooses those with the
-    smallest gaps that rounding cannot close.
+    A gap is the lead of the right token. For each step of the answer, this function takes some candidates whose smallest gap is at
+    this step. It chooses those with the smallest gaps that rounding cannot close.
 
     The error bound differs between texts, so the search starts at gaps of about the typical bound of the block.
     """
@@ -229,14 +235,16 @@ def case_of(
 
 
 LONG = {4_000: 6, 32_000: 3}
-"""Maps the number of tokens between the first needles and the end of a prompt to the number of cases."""
+"""The number of long cases for each distance. Distance means: how many tokens lie between the first needles (tokens that decide the
+answer) and the end of the prompt.
+"""
 
 
 @torch.no_grad()
 def find_long_cases(shape: Shape, weights: dict[str, Tensor]) -> list[Case]:
     """Find cases whose answers depend on tokens (needles) that are thousands of tokens back.
 
-    The answer changes if one needle is missing, or if all needles move by one position.
+    The answer changes if one of the first needles is missing, or if another token is inserted after the first needles.
     """
     rng = np.random.default_rng([shape.seed, 78])
     engine = ReferenceEngine(shape, weights)

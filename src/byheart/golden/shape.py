@@ -19,7 +19,8 @@ EMBEDDING, HEAD, FINAL_NORM = "model.embed_tokens", "lm_head", "model.norm"
 class Shape:
     """The sizes and settings of one checkpoint.
 
-    In checkpoints made for long distances, `n_needles` is not 0 (see `weights`).
+    Checkpoints made for long texts have `n_needles` tokens that get attention from thousands of tokens away (see `golden.weights`).
+    In all others, `n_needles` is 0.
     """
 
     name: str

@@ -20,15 +20,15 @@ from byheart.records.refusals import corrupt
 
 SIGNATURES = "signatures.json"
 N_PADDED = 12
-"""How many cases are tried in ways other than one by one."""
+"""How many cases are run in each way of running, except in the way "one by one", which runs all of them."""
 
 Signature = dict[str, dict[str, list[int]]]
-"""Maps way -> case -> wrong answer. Cases that stay right are left out."""
+"""The wrong answers of one fault: way of running -> case -> wrong answer. Cases that stay right are left out."""
 
 
 @torch.no_grad()
 def signatures_of(shape: Shape, weights: dict[str, Tensor], cases: Sequence[Case]) -> dict[str, Signature]:
-    """Return the wrong answers that every fault causes, by the name of the fault. Texts of thousands of tokens are left out."""
+    """Return the wrong answers that each known fault causes, by fault name. Texts of thousands of tokens are left out."""
     short = [case for case in cases if len(case.prompt) <= LONG_TEXT]
     found = {}
     for fault in faults_of(shape):
@@ -80,7 +80,7 @@ def with_sensitivity(cases: Sequence[Case], table: dict[str, Signature]) -> list
 
 
 def read_signatures(folder: Path) -> dict[str, dict[str, Signature]]:
-    """Read the table of a folder: checkpoint -> fault -> way -> case -> wrong answer."""
+    """Read the wrong answers of known faults from a folder: checkpoint -> fault -> way of running -> case -> wrong answer."""
     path = folder / SIGNATURES
     if not path.is_file():
         return {}

@@ -1,10 +1,11 @@
-"""Estimate by random trials how much rounding can change a decision, in checkpoints whose numbers are mostly exact in bfloat16.
+"""Estimate by random trials how much rounding can change a decision (the choice of one token), in checkpoints whose numbers are
+mostly exact in bfloat16.
 
 The analysis of `rounding` assigns an error to every step, even to steps that do not round. This module runs trial engines instead.
 Whenever a trial engine stores a number, it picks at random one of the two neighbouring numbers of the number type. The nearer one
 is more likely, and exact numbers do not change. Some real engines compute certain steps in float32. In each trial, each such step
 is therefore rounded or not, at random. The variance of such an error is twice that of rounding to nearest, so the bound is `LAMBDA`
-times the root mean square of the observed errors, divided by the square root of 2.
+(see `rounding`) times the root mean square of the observed errors, divided by the square root of 2.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from byheart.golden.shape import Shape
 
 N_FIRST, N_TRIALS = 4, 24
 HOPELESS = 0.7
-"""Stop after the first trials if every text has a margin below this."""
+"""Stop after the first trials if every text has a margin (ratio of a gap to its error bound) below this number."""
 
 SIGNIFICANT_BITS: dict[NumberType, int] = {"float32": 24, "bfloat16": 8}
 
@@ -82,7 +83,7 @@ def margins_by_trials(
     n_new: int,
     number_type: NumberType = "bfloat16",
 ) -> Tensor:
-    """Return, for each text, the smallest ratio of a gap to its error bound.
+    """Return, for each text, the smallest ratio of a gap to its error bound. A gap is the lead of a right token over another token.
 
     All texts have the same length and end in their answers.
     """
@@ -91,7 +92,7 @@ def margins_by_trials(
     valid = torch.ones_like(texts, dtype=torch.bool)
 
     def gaps(engine: ReferenceEngine) -> Tensor:
-        """For every other token, return how much larger the right token's logit is."""
+        """For every other token, return how much larger the logit of the right token is."""
         logits = engine.forward(texts, valid, engine.empty_cache(len(ids)), n_last=n_new)
         return (logits.gather(2, answer) - logits).scatter(2, answer, torch.inf)
 

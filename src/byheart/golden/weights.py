@@ -68,7 +68,9 @@ def draw_weights(shape: Shape) -> dict[str, Tensor]:
 
 
 def fillers(shape: Shape) -> range:
-    """Return the ids of the filler tokens, which no query attends to, in a checkpoint with needles."""
+    """Return the ids of the filler tokens of a checkpoint for long texts. Most tokens of such a text are fillers, whose keys are
+    zero.
+    """
     return range(2 + shape.n_needles, 2 + 2 * shape.n_needles)
 
 
@@ -77,7 +79,7 @@ def _make_needles(
 ) -> None:
     """Make the keys of the fillers and of the two special tokens zero, and increase the scores of all other tokens.
 
-    Keys read only columns 0 to 7 of the stream, and these are zero in fillers.
+    Keys read only columns 0 to 7 of the residual stream. The embeddings of these tokens are zero in these columns.
     """
     quiet = [BOS, EOS, *fillers(shape)]
     n_columns = 8
