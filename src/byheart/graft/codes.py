@@ -15,10 +15,10 @@ from math import isqrt
 import numpy as np
 
 MOST_SQUARED_NORM = 32
-"""The largest squared norm ρ.
+"""The largest squared norm ρ that a code may have.
 
-The logits of a bfloat16 model have 8 significant bits: a lead of 1 in 32 is larger than the rounding of the logits
-and of the last state.
+After a stored context, the right token scores ρ, and every other token scores at most ρ - 1. The logits of a bfloat16 model have 8
+significant bits, so a lead of 1 in 32 is larger than the rounding of the logits and of the last state.
 """
 
 MOST_DIMENSIONS = 24
@@ -44,9 +44,10 @@ def neighbours(vectors: np.ndarray) -> list[tuple[int, int]]:
 
     Two rows are neighbours if exchanging two entries that differ by 1 turns one row into the other.
 
-    Let u and v be neighbours and s = u + v. Then s·u = s·v = 2ρ - 1, and s·x <= 2ρ - 2 for every other vector x of the code.
-    Proof: if s·x >= 2ρ - 1, then |x - s/2|² <= 1/2. Two coordinates of s/2 lie halfway between whole numbers, so each of them adds
-    at least 1/4. Hence x equals u in all other coordinates. In these two, x equals u or v, because otherwise |x|² would not be ρ.
+    Let ρ be the squared norm of all vectors, u and v neighbours, and s = u + v. Then s·u = s·v = 2ρ - 1, and s·x <= 2ρ - 2 for
+    every other vector x of the code. Proof: if s·x >= 2ρ - 1, then |x - s/2|² <= 1/2. Two coordinates of s/2 lie halfway between
+    whole numbers, so each of them adds at least 1/4. Hence x equals u in all other coordinates. In these two, x equals u or v,
+    because otherwise |x|² would not be ρ.
     """
     row_of = {tuple(vector): row for row, vector in enumerate(vectors.tolist())}
     pairs, taken = [], set()

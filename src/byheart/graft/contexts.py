@@ -18,7 +18,7 @@ Context = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Fact:
-    """The tokens of a key and its answer, from row `row` of the data."""
+    """The tokens of a key (the first `n_key`) and of its answer, from row `row` of the data."""
 
     tokens: Context
     n_key: int
@@ -47,12 +47,12 @@ def merge_contexts(facts: Iterable[Fact]) -> dict[Context, int]:
 
 
 def inherited(following: Mapping[Context, int]) -> dict[Context, int | None]:
-    """For each context, return the token that the longest of its shorter stored suffixes predicts, or None if no such suffix is
-    stored.
+    """For each context, find the longest shorter suffix that is also a stored context. Return the token that follows this suffix
+    (the inherited token), or None if there is no such suffix.
 
-    If a text ends in several stored contexts, these are suffixes of one another, and the units of all of them are
-    active. A unit adds the code of its own token and subtracts the code of the inherited token, so the sum is the
-    code of the token of the longest context.
+    If a text ends in several stored contexts, these are suffixes of one another, and the hidden units of all of them are active. A
+    unit adds the code of the token that follows its context and subtracts the code of the inherited token, so the sum is the code
+    of the token that follows the longest context.
     """
     lengths = sorted({len(context) for context in following}, reverse=True)
     found: dict[Context, int | None] = {}
@@ -67,9 +67,9 @@ def twin_contexts(
 ) -> list[dict[int, Context]]:
     """Return the groups of contexts that could share a unit. Each group maps first tokens to contexts.
 
-    Such contexts differ only in their first token, add and subtract the same answers, and belong to the same rows, so that they are
-    forgotten together. Contexts with two equal tokens in a row are left out: at the beginning of a text, a head may read a mixture
-    of tokens (see `check_beginnings`), and a unit for two contexts might accept this mixture.
+    The contexts of a group differ only in their first token, add and subtract the same answers, and belong to the same rows, so
+    that they are forgotten together. Contexts with two equal tokens in a row are left out: at the beginning of a text, a head may
+    read a mixture of tokens (see `check_beginnings`), and a unit for two contexts might accept this mixture.
     """
     rows: dict[Context, set[int]] = {}
     for fact in facts:
@@ -84,9 +84,10 @@ def twin_contexts(
 
 
 def first_token_pairs(twins: Iterable[Mapping[int, Context]]) -> list[tuple[int, int]]:
-    """Return the pairs of first tokens whose contexts save the most units by sharing them.
+    """Return pairs of tokens. Two contexts that differ only in their first token may share a unit if their first tokens are such a
+    pair.
 
-    An example is a word with and without a space before it.
+    The pairs that save the most units are taken first. An example is a word with and without a space before it.
 
     No token is in two pairs.
     """
@@ -124,13 +125,13 @@ def shared_units(
 def check_beginnings(facts: Iterable[Fact]) -> None:
     """Refuse facts whose answer could also follow a part of the key at the beginning of a prompt.
 
-    A head whose distance reaches before the beginning of a text reads another token of the text instead. Let the text be the tokens
-    i, i + 1, ... of a fact, with i >= 1 and nothing before them. Then token i - 1 is the first missing token. Because the blocks of
-    `plan_gathers` begin with offset 0, this token is read by a head of some distance j at position j - 1 of the text. At this
-    position, the score of the head is highest at distance j - 1 (see `choose_kernel`), so it reads the first token of the text,
-    which is token i. The context can therefore match only if tokens i - 1 and i are equal. If they are equal, each token before
-    token i - 1 is compared with a token of the text or with a mixture of its tokens. The context still does not match if one of
-    the tokens before token i - 1 does not occur in the text.
+    Each head reads a token at a fixed distance. If this distance reaches before the beginning of the text, it reads a token of the
+    text instead. Let the text be the tokens i, i + 1, ... of a fact, with i >= 1 and nothing before them. Then token i - 1 is the
+    first missing token. Because the blocks of `heads.plan_gathers` begin with offset 0, some head is meant to read this token
+    directly. If the distance of this head is j, it reads from position j - 1 of the text. There, the score is highest at distance j
+    - 1 (see `heads.choose_kernel`), so it reads the first token of the text, which is token i. The context can therefore match only
+    if tokens i - 1 and i are equal. If they are equal, each token before token i - 1 is compared with a token of the text or with a
+    mixture of its tokens. The context still does not match if one of the tokens before token i - 1 does not occur in the text.
     """
     for fact in facts:
         tokens = fact.tokens[:-1]

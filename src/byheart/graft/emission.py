@@ -1,7 +1,8 @@
 """Compute the tensors of a grafted checkpoint, one at a time, from the tensors of the host and the stored contexts.
 
-The result is exact. The proof follows the order of the computation. W is the width of the grafted network, d the
-width of the host, and ρ the squared norm of the codes.
+The result is exact. The proof follows the order of the computation. The memory is the layers that are added before the host's own.
+W is the width of the grafted network, d the width of the host, and ρ the squared norm of the codes. SCALE, TINY and LEAD are powers
+of two.
 
 1. *Pins* are constant columns. In the memory's layers, Σ pins² = W·SCALE². All other squares are too small to change this sum: they
    are less than 2^40, the sum is about 2^80, and float32 has 24 bits. RMSNorm therefore divides by SCALE. Its weights are 1 for
@@ -58,9 +59,10 @@ class HostTensors(Protocol):
 class Growth:
     """A bound on the host's last state and logits. It is computed from norms of the weights, while the weights are being written.
 
-    A state after RMSNorm with weights w has length at most √d·max|w|. Attention averages values, so it adds at most
-    |O|·√group·|V| times this length. From an input n after RMSNorm, the feed-forward part adds at most
-    |down|·|gate|·|up|·|n|², since |silu(x)| <= |x|. All norms are Frobenius norms, which are upper bounds of operator norms.
+    d is the width of the host, and group is the number of query heads per key-value head. A state after RMSNorm with weights w has
+    length at most √d·max|w|. Attention averages values, so it adds at most |O|·√group·|V| times this length. From an input n after
+    RMSNorm, the feed-forward part adds at most |down|·|gate|·|up|·|n|², since |silu(x)| <= |x|. All norms are Frobenius norms,
+    which are upper bounds of operator norms.
     """
 
     width: int
@@ -91,9 +93,13 @@ class Growth:
         self.state += size["mlp.down_proj.weight"] * gate * up + size.get("mlp.down_proj.bias", 0)
 
     def lead(self, norm: torch.Tensor, head_rows: float, epsilon: float) -> float:
-        """Return LEAD, a power of two such that TINY·LEAD/rms exceeds twice the largest logit of the host.
+        """Return LEAD, a power of two by which the final norm multiplies the code of the answer.
 
-        |logit| <= √d·max|norm|·|row of the head|. The rms over W columns is at most √(|state|²/d + ε), since W >= d.
+        The answer's logit leads by TINY·LEAD/rms, where rms is the root mean square of the last state. LEAD is so large that this
+        exceeds twice the largest logit of the host.
+
+        Let d and W be the widths of the host and of the graft. Then |logit| <= √d·max|norm|·|row of the head|, and rms over W
+        columns is at most √(|state|²/d + ε), since W >= d.
         """
         rms = sqrt(self.state**2 / self.width + epsilon)
         logit = sqrt(self.width) * norm.abs().max().item() * head_rows
@@ -196,7 +202,9 @@ def part_shape(name: str, layout: Layout) -> tuple[int, ...]:
 
 
 def widen(name: str, tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
-    """Pad a weight of a host's layer with zeros. The weights of a norm are also multiplied by √(d/W)."""
+    """Pad a weight of a host's layer with zeros. The weights of a norm are also multiplied by √(d/W), where d and W are the widths
+    of the host and of the graft.
+    """
     if name.endswith("layernorm.weight"):
         return _scaled_norm(tensor, layout)
     return _pad(tensor, *part_shape(name, layout))
@@ -271,9 +279,9 @@ def _write_units(parts: Parts, memory: Memory, units: range) -> None:
 
 
 def _write_heads(parts: Parts, memory: Memory, layer: int) -> None:
-    """Write the weights of the memory's heads: one group for each new key head.
+    """Write the weights of the heads in one layer of the memory: one group of query heads for each new key head.
 
-    The key is the constant 1, and the values are the codes gathered so far.
+    Every key is the constant 1, and the values are the token codes that were gathered so far.
     """
     layout, kernel = memory.layout, memory.kernel
     host, gather, dimension = layout.host, layout.gathers[layer], layout.code.dimension

@@ -2,7 +2,7 @@
 
 config.json, model*.safetensors, tokenizer files    the checkpoint, which is all that transformers needs
 README.md, graft.json                               a description and a record of what was added
-host/                                               what `graft --remove` needs to restore the host's files byte for byte
+host/                                               what `byheart graft --remove` needs to restore the host's files byte for byte
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def _write_shards(
 def _keep_host(kept: Path, host: Host, dtype: torch.dtype, progress: Progress) -> None:
     """Store what is needed to remove the graft later.
 
-    Small files are copied. If the graft contains the tensors of a weight file bit for bit, only the file's header and the norms are
+    Files are copied. But if the graft contains the tensors of a weight file bit for bit, only this file's header and norms are
     stored.
     """
     from safetensors.torch import save_file
@@ -179,7 +179,7 @@ def _keep_host(kept: Path, host: Host, dtype: torch.dtype, progress: Progress) -
 
 
 def is_rescaled(name: str) -> bool:
-    """Return whether this weight of the host is multiplied by √(d/W) in the graft."""
+    """Return whether this weight of the host is multiplied by √(d/W) in the graft. d and W are the widths of host and graft."""
     return name.endswith("layernorm.weight") or name == "model.norm.weight"
 
 

@@ -1,7 +1,8 @@
-"""Remove single facts from a graft by setting the units of their contexts to zero. Every other bit stays the same.
+"""Remove single facts from a graft: set the weights of the units that match their contexts to zero.
 
 If a forgotten context is a suffix of a context that remains, the unit of the longer context would subtract an answer that is no
-longer added. Its weights for the answer are therefore rewritten. A context that a remaining fact also needs is kept.
+longer added, so this unit's weights for the answer are rewritten. A context that a remaining fact also needs is kept. All other
+weights stay the same, bit for bit.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ PARTS = ("gate", "up", "down")
 
 @dataclass(frozen=True)
 class Forgotten:
-    """The units that were set to zero, and the units that were rewritten, by layer."""
+    """The units that were set to zero, and the units that were rewritten, each as (layer, unit)."""
 
     zeroed: tuple[tuple[int, int], ...]
     rewritten: tuple[tuple[int, int], ...]
@@ -52,8 +53,9 @@ def forget_facts(
     if torn := needed.intersection(zeroed):
         layer, number = min(torn)
         raise UsageError(
-            f"unit {number} of layer {layer} also holds a context of a fact that stays; the two contexts differ "
-            "only in their first token.\n  Forget both facts, or graft the host again without this one.",
+            f"unit {number} of layer {layer} holds a context of a fact to forget and a context of a fact that stays; "
+            "the two contexts differ only in their first token.\n"
+            "  Forget both facts, or graft the host again without the fact to forget.",
             layer=layer,
             unit=number,
         )
@@ -92,5 +94,5 @@ def _rewrite(
 
 
 def copy_folder(source: Path, target: Path) -> None:
-    """Copy every file of a folder, and those of its `host` folder."""
+    """Copy every file of a grafted folder, including those in its subfolder `host`."""
     shutil.copytree(source, target, dirs_exist_ok=True)

@@ -41,13 +41,13 @@ def save_gguf(
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind == "yarn":
         raise UsageError(
-            "a graft that uses yarn cannot be exported, because llama.cpp and transformers scale "
+            "a graft that uses yarn cannot be exported to GGUF, because llama.cpp and transformers scale "
             "its rotary frequencies differently."
         )
     if config["model_type"] == "qwen2" and shape.n_heads * shape.head_dim != shape.width:
         raise UsageError(
-            f"llama.cpp requires that the heads of a Qwen2 add up to its width, but {shape.n_heads} heads "
-            f"of {shape.head_dim} do not add up to {shape.width}.",
+            "this graft cannot be exported to GGUF: llama.cpp requires that the heads of a Qwen2 add up to its "
+            f"width, but {shape.n_heads} heads of {shape.head_dim} do not add up to {shape.width}.",
             n_heads=shape.n_heads,
             head_dim=shape.head_dim,
             width=shape.width,

@@ -16,7 +16,7 @@ from byheart.errors import import_extra
 
 VERSIONS = (2, 3)
 WIDTHS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-"""The size in bytes of each numeric type, by its code."""
+"""The size in bytes of each numeric type, by the code of the type in GGUF files."""
 
 TEXT, LIST, UINT32 = 8, 9, 4
 MOST_ENTRIES = 2**16
@@ -29,7 +29,7 @@ Llama 3 has 537,000: tokens, token types and merges. The package allocates about
 """
 
 MOST_SMALL_ITEMS = 2**16
-"""The most items of one or two bytes. A small file could hold very many of them."""
+"""The most list items of one or two bytes that a file may have. Even a small file could hold very many of them."""
 
 MOST_DIMENSIONS = 4
 ALIGNMENT = "general.alignment"
@@ -109,7 +109,7 @@ class _Header:
             self.n_items += n_items
             self.n_small += n_items if WIDTHS.get(inner, 8) < 4 else 0
             if self.n_items > MOST_ITEMS or self.n_small > MOST_SMALL_ITEMS:
-                raise ValueError(f"its lists have too many items ({self.n_items:,})")
+                raise ValueError(f"its lists have {self.n_items:,} items, which is too many")
             if inner == TEXT:
                 for _ in range(n_items):
                     self.skip(self.long())
@@ -128,7 +128,7 @@ class _Header:
         gguf = import_extra("gguf", "gguf", "reading a GGUF file")
         name, n_dimensions = self.text(), self.short()
         if n_dimensions > MOST_DIMENSIONS:
-            raise ValueError(f"tensor {name!r} has {n_dimensions:,} dimensions")
+            raise ValueError(f"tensor {name!r} has {n_dimensions:,} dimensions, more than {MOST_DIMENSIONS}")
         size = prod(self.long() for _ in range(n_dimensions))
         block, width = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType(self.short())]
         begin = self.long()

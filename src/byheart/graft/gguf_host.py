@@ -19,7 +19,7 @@ from byheart.records.refusals import corrupt
 LAYER_NAMES = {theirs: ours for ours, theirs in LAYER_PARTS.items()}
 WHOLE_NAMES = {theirs: ours for ours, theirs in WHOLE_PARTS.items()}
 SWAPPED = ("attn_q.weight", "attn_k.weight")
-"""The weights whose rows have another order in GGUF files of the architecture llama.
+"""The weights whose rows are in another order in GGUF files of the architecture llama than in transformers.
 
 llama.cpp rotates pairs of neighbouring rows, and transformers rotates pairs that are half a head apart.
 """
@@ -71,7 +71,7 @@ class GgufHost:
 
 
 def hugging_face_name(name: str) -> str:
-    """Return the name in transformers of a tensor of llama.cpp. A name without a counterpart is returned unchanged."""
+    """Convert the name of a tensor in llama.cpp to its name in transformers. A name without a counterpart is returned unchanged."""
     stem, _, kind = name.rpartition(".")
     if stem in WHOLE_NAMES:
         return f"{WHOLE_NAMES[stem]}.{kind}"
@@ -103,12 +103,12 @@ def _config(reader: Any) -> Mapping[str, Any]:
 
     if get("rope.scaling.type") not in (None, "none"):
         raise UsageError(
-            "a GGUF host with scaled rotary frequencies cannot be grafted: give its Hugging Face folder."
+            "a GGUF host with scaled rotary frequencies cannot be grafted: give its Hugging Face folder instead."
         )
     names = {tensor.name for tensor in reader.tensors}
     if "rope_freqs.weight" in names:
         raise UsageError(
-            "a GGUF host with its own rotary factors cannot be grafted: give its Hugging Face folder."
+            "a GGUF host with its own rotary factors cannot be grafted: give its Hugging Face folder instead."
         )
     width, n_heads = get("embedding_length"), get("attention.head_count")
     classes = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}

@@ -63,8 +63,8 @@ class GraftPlan:
 
 
 def plan_graft(host: Host, tokenizer: Any, rows: Sequence[Row], *, bit_identical: bool = False) -> GraftPlan:
-    """Plan how to store `rows` in `host`: tokens, contexts, codes and sizes. If a row violates an assumption, the error names
-    it.
+    """Plan how to store `rows` in `host`: tokens, contexts, codes and sizes. If a row violates an assumption, the error names this
+    row.
     """
     if not rows:
         raise DataError("there are no rows to store; give at least one.")

@@ -1,9 +1,9 @@
 """Design heads that copy from a fixed distance with the host's own rotary frequencies, and layers that gather a
 window of tokens.
 
-The head for distance j has the query A·e^(-i·f·j) and the key 1 in the pairs of the fastest rotary frequencies f. Its
-score at distance D is K(D - j) = A·Σ_f cos(f·(D - j)). The score at D = j exceeds that at every other distance by at least
-`margin`·n_pairs·A, and the score at D = j - 1 exceeds those at all smaller distances by at least as much. The second property
+The head for distance j has the query A·e^(-i·f·j) and the key 1 in the pairs of the fastest rotary frequencies f, where A is its
+amplitude. Its score at distance D is K(D - j) = A·Σ_f cos(f·(D - j)). The score at D = j exceeds that at every other distance by at
+least `margin`·n_pairs·A, and the score at D = j - 1 exceeds those at all smaller distances by at least as much. The second property
 matters at the beginning of a text (see `contexts.check_beginnings`).
 """
 
@@ -17,13 +17,14 @@ import numpy as np
 from byheart.errors import AssumptionViolated
 
 NATS = 1000.0
-"""The lead of the right position over every other one in nats, before rounding. exp(-104) is already 0 in float32."""
+"""How much the attention score of the right position exceeds every other score, before rounding. A lead of 104 would be enough in a
+softmax, because exp(-104) is 0 in float32.
+"""
 
 LEAST_MARGIN = 0.04
-"""The smallest margin allowed, as a fraction of the maximum score.
+"""The smallest margin allowed. A margin is how much the highest score of a head exceeds every other, as a fraction of the highest.
 
-Rounding to bfloat16 changes a score by less than 0.02 of the maximum (cosines, queries and keys by 2^-9 each, in
-either direction).
+Rounding to bfloat16 changes a score by less than 0.02 of the highest (cosines, queries and keys by 2^-9 each, in either direction).
 """
 
 MOST_PAIRS = 24
@@ -31,14 +32,17 @@ MOST_PAIRS = 24
 
 @dataclass(frozen=True)
 class Kernel:
-    """The rotary frequencies that heads use, and their margin."""
+    """The rotary frequencies that heads use, and their margin: the lead of the highest score over every other, as a fraction of the
+    highest.
+    """
 
     frequencies: tuple[float, ...]
     margin: float
 
     def amplitude(self, head_dim: int, scaling: float) -> float:
-        """Return the amplitude A, given that attention divides scores by √head_dim and that yarn multiplies cosines
-        by `scaling`.
+        """Return the factor of all queries with which the right position leads by `NATS`.
+
+        Attention divides scores by √head_dim, and yarn multiplies cosines by `scaling`.
         """
         return NATS * sqrt(head_dim) / (self.margin * len(self.frequencies) * scaling**2)
 
@@ -49,8 +53,8 @@ class Kernel:
 
 
 def choose_kernel(frequencies: np.ndarray, max_positions: int, longest: int) -> Kernel:
-    """Choose the number of rotary pairs that gives the largest margin, for texts of `max_positions` tokens and heads that read up
-    to `longest` tokens back.
+    """Choose the number of rotary pairs with which the right position has the largest lead, for texts of `max_positions` tokens and
+    heads that read up to `longest` tokens back.
     """
     distances = np.arange(max(max_positions, longest + 2))
     total = np.zeros(len(distances))

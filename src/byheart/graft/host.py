@@ -28,7 +28,7 @@ FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 ROPE_TYPES = ("default", "linear", "llama3", "yarn")
 MOST = 2**31
 MOST_POSITIONS = 2**20
-"""The largest number of positions. Checks of a graft visit every distance up to it, for every head."""
+"""The largest number of positions that a host may have. A check of a graft visits every distance up to it, for every head."""
 
 FLAGS = ("tie_word_embeddings", "attention_bias", "mlp_bias", "use_sliding_window")
 DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
@@ -88,7 +88,7 @@ class FolderHost:
         odd = sorted({place.dtype for place in self.places.values()} - set(DTYPES))
         if odd:
             raise UsageError(
-                f"{path} stores weights as {', '.join(odd)}; F32, BF16 and F16 can be grafted.\n"
+                f"{path} stores weights as {', '.join(odd)}; only F32, BF16 and F16 can be grafted.\n"
                 "  If the host is quantised, give the original checkpoint instead.",
                 dtypes=odd,
             )
@@ -216,7 +216,7 @@ def shape_of(config: Mapping[str, Any], where: Path) -> Shape:
 
 
 def _check_settings(fields: Fields) -> None:
-    """Refuse settings of the wrong type. `shape_of` reads the sizes."""
+    """Refuse a configuration in which a setting has the wrong type. The sizes are checked by `shape_of`."""
     fields.integer("max_position_embeddings", 1, MOST_POSITIONS)
     if not 0 < fields.number("rms_norm_eps") < 1:
         raise fields.refuse("rms_norm_eps", "a number between 0 and 1")
@@ -332,8 +332,8 @@ def _places(path: Path) -> dict[str, Place]:
 
 
 def rotary(config: Mapping[str, Any]) -> tuple[np.ndarray, float]:
-    """Return the rotary frequencies of a host, fastest first, and the factor by which cosines are multiplied. Both are computed as
-    in transformers.
+    """Return the rotary frequencies of a host, fastest first, and the factor by which their cosines are multiplied. Both are
+    computed as in transformers.
     """
     from transformers import AutoConfig
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding

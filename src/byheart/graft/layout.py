@@ -1,5 +1,8 @@
 """Choose the sizes of a grafted network, and what each column of its residual stream holds.
 
+d is the width of the host, W the number of tokens in the longest context, and SCALE a power of two. The code of a token is an
+integer vector. The memory is the layers that are added before the host's own.
+
 0 .. d-1        the host's own stream, which the memory's layers do not change
 pins            constants whose squares sum to width·SCALE², so that RMSNorm divides by exactly SCALE
 token           the code of the token at this position, which layer 0 moves to `got 0`; from layer 1 on, the answer's code
@@ -97,7 +100,7 @@ class Layout:
         return slice(start, start + self.code.dimension)
 
     def got_columns(self, offset: int) -> slice:
-        """Return the columns that gather the code of the token `offset` places back."""
+        """Return the columns that gather the code of the token `offset` tokens back."""
         start = self.token_columns.stop + offset * self.code.dimension
         return slice(start, start + self.code.dimension)
 
@@ -107,7 +110,7 @@ class Layout:
         return len(self.pins) + self.window * self.code.dimension
 
     def units_of_layer(self, layer: int) -> range:
-        """Return the numbers of the units in a memory layer that match contexts."""
+        """Return which of the `n_units` units that match contexts are in this layer of the memory."""
         first = (layer - self.first_match_layer) * self.grafted.inner
         return range(max(0, min(first, self.n_units)), max(0, min(first + self.grafted.inner, self.n_units)))
 
@@ -128,7 +131,8 @@ def pins_of(width: int) -> tuple[float, ...]:
 def plan_layout(
     host: Shape, n_codes: int, window: int, n_units: int, *, bit_identical: bool = False
 ) -> Layout:
-    """Find the smallest network that holds `n_units` contexts of up to `window` tokens, with `n_codes` distinct tokens.
+    """Find the smallest network with `n_units` units that match contexts of up to `window` tokens, and with codes for `n_codes`
+    tokens.
 
     It tries all possible codes, one to six additional key heads, and several numbers of memory layers.
     """
@@ -194,8 +198,8 @@ def _splits(inner: int, n_rows: int, least: int) -> Iterator[tuple[int, int]]:
 def _width(used: int, n_heads: int) -> int:
     """Return the smallest suitable width of the residual stream.
 
-    It must hold `used` columns and the pins. It must be a multiple of the number of heads, as transformers requires.
-    In float32, the mean of squares, computed as sum·(1/width), must be exactly the square of the pins' scale.
+    It must hold `used` columns and the pins (constant columns). It must be a multiple of the number of heads, as transformers
+    requires. In float32, the mean of squares, computed as sum·(1/width), must be exactly the square of the pins' scale.
     """
     step = np.lcm(n_heads, 8)
     width = int(-(-used // step) * step)

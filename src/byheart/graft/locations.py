@@ -1,6 +1,6 @@
 """Find the units of a grafted checkpoint that hold facts, and return a `Location` for each.
 
-A unit is identified by its weight in `up_proj`, which is a single number. If it is zero, the unit adds nothing.
+A unit is identified by its only non-zero weight in `up_proj`. If this weight is set to zero, the unit adds nothing.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def _chain(
 def locate(folder: str | Path, facts: str | Sequence[str], progress: Progress = silent) -> list[Location]:
     """For each token of each answer, return the weights that hold it, and the other given facts that share these weights.
 
-    If one stored key is a suffix of another, the units of both are active, and the unit of the longer key adds the
-    difference. Both are listed.
+    If one stored key is a suffix of another, the units of both are active, and the unit of the longer key adds the difference. Both
+    units are listed.
     """
     folder, asked = Path(folder), [facts] if isinstance(facts, str) else list(facts)
     checkpoint, tokenizer = FolderHost(folder), load_tokenizer(folder)

@@ -15,10 +15,12 @@ import torch
 
 NATS = 1000.0
 SMALLEST_LEAD = 1e-3
-"""The smallest lead assumed, in units of one pair's amplitude. Every graft has a larger one."""
+"""The smallest lead assumed, for heads of amplitude 1. A lead is how much the highest score exceeds every other. Every graft has a
+larger lead than this.
+"""
 
 ROUNDING = 1e-13
-"""The tolerance, as a share of the amplitude.
+"""How far a computed number may be off before it is rounded, as a share of the amplitude.
 
 Float64 cosines, and sums in another order, differ by less than this. A unit in the last place of float32 is 10^5 times larger.
 """
@@ -40,7 +42,7 @@ class HeadRead:
 
 @dataclass(frozen=True)
 class Amplitude:
-    """The amplitude and the rotary frequencies that all heads use."""
+    """The rotary frequencies and the amplitude (the factor of the queries, `size`) that all heads use."""
 
     frequencies: np.ndarray
     size: float
@@ -48,7 +50,8 @@ class Amplitude:
     def query(self, distance: int, length: int, qk_norm: bool) -> np.ndarray:
         """Return the query of a head that reads `distance` tokens back.
 
-        If the model normalises queries, the weights of those norms contain the amplitude, and the query does not.
+        `length` is the size of a head. If the model normalises queries (`qk_norm`), the weights of the norms contain the amplitude,
+        and the query does not.
         """
         angles, n = self.frequencies * distance, len(self.frequencies)
         wanted = np.zeros(length)
@@ -56,7 +59,7 @@ class Amplitude:
         return wanted if qk_norm else self.size * wanted
 
     def norm_weight(self, length: int) -> float:
-        """Return the number that every weight of the norms of queries and keys must equal."""
+        """Return the number that every weight of the norms of queries and keys must equal. `length` is the size of a head."""
         return sqrt(self.size * len(self.frequencies) / length)
 
 
@@ -65,7 +68,8 @@ def amplitude_of(
 ) -> Amplitude:
     """Return the amplitude for texts of `n_positions` tokens and heads that read up to `longest` tokens back.
 
-    `frequencies` are those in use, the fastest first.
+    `frequencies` are the rotary frequencies in use, fastest first. `scaling` is the factor of their cosines, and `length` the size
+    of a head.
     """
     apart = np.arange(max(n_positions, longest + 2))
     scores = np.zeros(len(apart))
@@ -81,7 +85,7 @@ def amplitude_of(
 def differing(found: np.ndarray, wanted: np.ndarray, largest: float, dtype: torch.dtype) -> list[int]:
     """Return the indices at which the stored number is not the wanted number rounded to `dtype`.
 
-    Before rounding, the wanted number may be off by `ROUNDING * largest`.
+    Before rounding, the wanted number may be off by `ROUNDING * largest`, where `largest` is the scale of the wanted numbers.
     """
     low, high = (
         torch.from_numpy(wanted + sign * ROUNDING * largest).float().to(dtype).double().numpy()

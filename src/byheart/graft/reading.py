@@ -1,10 +1,10 @@
 """Read the memory of a grafted checkpoint from its weights alone. Find every stored context, and every weight that does not belong
 to a memory.
 
-The layers are executed symbolically. A column of the stream holds the host's state, a constant (a pin), one
-coordinate of the code of the token `offset` places back, or nothing. Heads must copy such columns from one distance,
-and units must move, clear or match them. This module shares no code with the one that writes grafts, and needs no record of what
-was written, so it finds what the checkpoint really holds.
+The layers are executed symbolically. A column of the stream holds the host's state, a constant (a pin), one coordinate of the code
+(an integer vector) of the token `offset` places back, or nothing. Heads must copy such columns from one distance, and units must
+move, clear or match them. This module shares no code with the one that writes grafts, and needs no record of what was written, so
+it finds what the checkpoint really holds.
 """
 
 from __future__ import annotations
@@ -22,13 +22,16 @@ from byheart.graft.queries import HeadRead, amplitude_of, differing
 from byheart.process.progress import Progress, silent
 
 LEAST_NATS = 200.0
-"""The smallest lead of a head, in nats. exp(-104) is 0 in float32; the rest covers rounding."""
+"""The smallest allowed lead of a head: how much its highest attention score exceeds every other. exp(-104) is 0 in float32; the
+rest covers rounding.
+"""
 
 SATURATED = 128.0
 """For x from this value on, silu(x) = x and silu(-x) = 0 in float32 and bfloat16."""
 
 PER_MULTIPLE = 128
-"""A unit's threshold is a multiple of this, stored on the first pin, plus a remainder, stored on the second.
+"""A unit's threshold is the sum of a multiple of this number and a remainder. These are stored as its weights for the first and the
+second pin (constant column).
 
 Both are exact in bfloat16.
 """
@@ -38,8 +41,8 @@ Tokens = tuple[int, ...]
 
 @dataclass(frozen=True)
 class StoredUnit:
-    """One unit. If the text ends in `tokens`, it adds `change` to the code of the answer. `change` is in units of the smallest
-    number that any unit adds.
+    """A hidden unit of the memory. If the text ends in `tokens`, the unit adds `change` to the code of the answer. `change` is in
+    units of the smallest number that any unit adds.
     """
 
     tokens: Tokens
@@ -69,8 +72,8 @@ class Reading:
         return {tuple(self.codes[i].tolist()): int(i) for i, n in zip(first, counts, strict=True) if n == 1}
 
     def answers(self) -> dict[Tokens, int]:
-        """For each stored context, return the token that follows it. It is computed from the sum of all units that are active
-        there.
+        """For each stored context, return the token that follows it. This token is computed from the sum of what all active units
+        add.
         """
         changes = {unit.tokens: np.array(unit.change) for unit in self.units}
         token_of, lengths = self.token_of(), sorted({len(tokens) for tokens in changes})
@@ -285,7 +288,9 @@ class _Follower:
         return best
 
     def _check_queries(self) -> None:
-        """Compare every query, key and norm of queries with what it must be, entry by entry."""
+        """Compare the queries and keys of all heads, and the norms of queries and keys, with the values that they must have, entry
+        by entry.
+        """
         size, n_pairs = self.shape.head_dim, 0
         if self.heads:
             n_pairs = max(1, min(int(np.count_nonzero(self.heads[0].key)), size // 2))
@@ -441,7 +446,7 @@ class _Follower:
     def end(self) -> None:
         """Check that the memory passes nothing to the host's layers except the answer.
 
-        The shortest context subtracts no inherited answer, so it determines the scale of what units add.
+        The unit of the shortest context subtracts no other answer, so it determines the scale of what all units add.
         """
         told = [item for item in self.found if item[1].any()]
         if told:

@@ -99,7 +99,7 @@ def compare_text(
     """Compare the logits at every position of a text, in blocks. `wide` is the host in float32.
 
     `beyond_noise` counts the positions at which the likeliest token differs although its lead in the host is more than twice the
-    noise.
+    host's own noise (see `TextComparison`).
     """
     usable = len(tokens) // BLOCK * BLOCK or len(tokens)
     blocks = torch.tensor(tokens[:usable]).view(-1, min(BLOCK, usable)).to(network.device)

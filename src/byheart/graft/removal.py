@@ -58,7 +58,7 @@ def remove_graft(folder: Path, target: Path) -> list[str]:
 
 
 def check_empty(path: Path) -> None:
-    """Refuse a target that is not empty."""
+    """Raise an error unless `path` is new or an empty folder."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise UsageError(
             f"{path} exists and is not an empty folder.\n  Nothing was written. Choose another folder.",

@@ -1,11 +1,11 @@
-"""Prove, tensor by tensor, that a grafted checkpoint is its host with these contexts added, and nothing else.
+"""Prove, tensor by tensor, that a grafted checkpoint is its host with the given contexts added, and nothing else.
 
 This code is independent of the code that writes grafts.
 
-If no fault is found, then in exact arithmetic every logit after a text that ends in no stored context equals the
-host's. The reasons are: the memory's layers add nothing to the host's columns (see `reading`); the host's layers read
-only the host's columns; RMSNorm over W columns with weights √(d/W) equals RMSNorm over d columns; and the other
-columns of the output head are multiplied by 0. After a stored context, the right token leads every other one.
+If no fault is found, then in exact arithmetic every logit after a text that ends in no stored context equals the host's. The
+reasons are: the memory's layers add nothing to the host's columns (see `reading`); the host's layers read only the host's columns;
+RMSNorm over the W columns of the graft with weights √(d/W) equals RMSNorm over the d columns of the host; and the other columns of
+the output head are multiplied by 0. After a stored context, the right token leads every other one.
 """
 
 from __future__ import annotations

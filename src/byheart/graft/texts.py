@@ -83,7 +83,7 @@ def plain_format(tokenizer: Any, template: str | None, end: bool) -> KeyFormat:
 def chat_format(tokenizer: Any, end: bool) -> KeyFormat:
     """Return the format for keys as a user's turn in the host's own chat template, independent of earlier turns.
 
-    The template is rendered after several histories, and the turn is the common end of all renderings. If this still
+    The template is rendered after several histories, and the turn is the common end of all renderings. If this common end still
     contains the end of the previous turn, it is cut at the special token that opens the user's turn.
     """
     if not getattr(tokenizer, "chat_template", None):
@@ -167,7 +167,7 @@ def prompts_of(key: str, keys: KeyFormat) -> Iterable[str]:
 
 
 def joined(prompt: str, answer: str, keys: KeyFormat) -> str:
-    """Join a prompt and its answer. In plain text, a space is put between them if there is none; in a chat, it is not."""
+    """Join a prompt and its answer. In plain text, a space is put between them if there is none; in a chat, nothing is added."""
     plain = keys.spaced and not prompt[-1:].isspace() and not answer[:1].isspace()
     return f"{prompt}{' ' if plain else ''}{answer}"
 

@@ -149,7 +149,7 @@ def asking_of(folder: Path) -> Asking:
 def tokenizer_faults(folder: Path, host: Path, tokenizer: Any) -> list[str]:
     """Return a fault for each tokenizer file that differs from the host's.
 
-    For a GGUF host, check that the tokenizer gives the same tokens.
+    For a GGUF host, which has no such files, compare the tokenizers and their chat templates instead.
     """
     from byheart.graft.folder import TOKENIZER_FILES
 
@@ -167,7 +167,9 @@ def tokenizer_faults(folder: Path, host: Path, tokenizer: Any) -> list[str]:
 
 
 def detect(folder: Path, progress: Progress = silent) -> Reading | None:
-    """Read the memory from the weights of a checkpoint, ignoring its other files. Return None if it has no memory."""
+    """Read the memory (the layers that hold facts) from the weights of a checkpoint, without the record of the graft. Return None
+    if the checkpoint has no memory.
+    """
     opened = FolderHost(folder)
     return read_memory(opened, progress)
 
