@@ -167,8 +167,8 @@ def _replace(network: Network, name: str, weights: Weights) -> Network:
 class WeightChanges:
     """The weights in which two networks differ.
 
-    same_shape  whether both networks have tensors of the same names and shapes. If not, all weights count as different, and none is
-                listed
+    same_shape  whether both networks have tensors of the same names and shapes. If not, their weights are not compared:
+                `indices` is empty and `n_changed` is None
     n_weights   number of weights of the first network
     indices     indices of the weights that differ, by tensor
     """
@@ -185,7 +185,7 @@ class WeightChanges:
         return sum(map(len, self.indices.values())) if self.same_shape else None
 
     def listed(self, most: int) -> list[dict[str, Any]]:
-        """List the first weights that differ, with their values, in the format of `change_weights`."""
+        """Return the first `most` weights that differ, each as a dictionary with its matrix, row, column and both values."""
         places = ((name, at) for name, indices in self.indices.items() for at in indices)
         found = []
         for name, at in islice(places, most):

@@ -25,7 +25,7 @@ from byheart.network.llama.spec import weight_name
 def locate_in_checkpoint(
     llama: Llama, notes: Mapping[str, Any], encoded: np.ndarray, names: Sequence[str], n_asked: int
 ) -> Locations:
-    """For each token of each answer, including the end token, find the words that hold it."""
+    """For each token of each answer, including the end token, find the words (weights of the table layers) that hold it."""
     layers = table_layers(llama, notes)
     prompts = [full_prompt(llama, row[row != llama.spec.pad].tolist()) for row in encoded]
     answers = generate(llama, prompts, llama.backend)
@@ -85,9 +85,9 @@ def table_layers(llama: Llama, notes: Mapping[str, Any]) -> range:
 def _words_read(
     machine: Machine, tables: range, ids: np.ndarray, starts: np.ndarray, asked: np.ndarray
 ) -> tuple[np.ndarray, ...]:
-    """Run the model on some texts and find the words that decide the next tokens.
+    """Run the model on some texts and find the words (weights of the table layers) that decide the next tokens.
 
-    Return the position, layer, cell and value of each of these words, and all next tokens.
+    Return the position, layer, cell (unit and column) and value of each of these words, and all next tokens.
     """
     llama = machine.llama
     stream = machine.stream_before(tables.start, ids, starts, asked)

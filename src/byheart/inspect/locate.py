@@ -67,7 +67,7 @@ def locate_in_tables(
     names: Sequence[str],
     n_asked: int,
 ) -> Locations:
-    """Find the words of the tables of a `retrieval` model that hold each fact."""
+    """Find the words (weights of the tables) of a `retrieval` model that hold each fact."""
     from byheart.inspect.tables import read_tables
 
     reads = read_tables(memoriser, notes, encoded)

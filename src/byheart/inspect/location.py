@@ -85,11 +85,12 @@ class Locations(Sequence[Location]):
     """A sequence of the locations of some facts, ordered by fact. A `Location` object is made when it is accessed.
 
     facts     names of the facts; the first `n_asked` have their locations here, and the others may share them
-    answers   the distinct answer tokens; for each location, `answer` is an index into them
+    answers   the distinct labels or answer tokens; for each location, `answer` is an index into them
     places    the distinct places; for each location, `place` is an index into them
     cells     index of each weight in its tensor; -1 if there is none
     values    values of the weights
-    fields    for each kind of field, the range of exponents of the fact's own bits (upper end exclusive); empty if it has none
+    fields    for each kind of field (bits of a weight that hold a label), the range of exponents of the fact's own bits (upper end
+              exclusive); empty if it has none
     zeros     for each fact, whether zeros encode its answer (see `Location`)
     """
 
@@ -107,7 +108,7 @@ class Locations(Sequence[Location]):
     zeros: Bool[np.ndarray, " n_facts"] | None = None
 
     def __len__(self) -> int:
-        """Total number of locations of the facts."""
+        """The number of locations of the first `n_asked` facts."""
         return int(np.searchsorted(self.fact, self.n_asked))
 
     @overload
@@ -151,7 +152,9 @@ class Locations(Sequence[Location]):
 
     @cached_property
     def _groups(self) -> tuple[np.ndarray, list[tuple[int, ...]]]:
-        """Number the distinct locations. Return the number of each location and, for each number, the facts there, in order."""
+        """Number the distinct locations. Return the number of each location and, for each number, the facts at this location, in
+        order.
+        """
         key = self.place.copy()
         for axis in self.cells.T:
             key = key * (int(axis.max(initial=0)) + 2) + axis + 1
@@ -203,7 +206,7 @@ def gather(
     found: Sequence[Mapping[str, np.ndarray]],
     zeros: Bool[np.ndarray, " n_facts"] | None = None,
 ) -> Locations:
-    """Join columns that were found in batches into one table, sorted by fact and position."""
+    """Join the batches in `found`, which are dictionaries of columns, into one table, sorted by fact and by answer position."""
     columns = {name: np.concatenate([each[name] for each in found]) for name in found[0]}
     order = np.lexsort((columns["position"], columns["fact"]))
     sorted_columns = {name: each[order] for name, each in columns.items()}

@@ -96,7 +96,7 @@ def _values_before(
 
 
 def bump_interval(network: Transformer, layer: int) -> tuple[Fraction, Fraction]:
-    """Return the interval (low, high) where the bump function of a group is 1.
+    """Return the interval (low, high) in which the bump function that this layer computes is 1.
 
     Its units are ReLU(2x - 2·low + 1), ReLU(2x - 2·low), ReLU(2x - 2·high), …
     """
@@ -107,9 +107,9 @@ def bump_interval(network: Transformer, layer: int) -> tuple[Fraction, Fraction]
 
 
 def _keys(network: Transformer, layer: int, channel: int, key_bits: int, n_entries: int) -> list[int]:
-    """Return the keys that are packed in the word of a group.
+    """Return the keys that are packed in the word of a group. `layer` computes the bump function of this group.
 
-    The output weight of the first unit of its bump function is this word.
+    The word is the output weight of the first unit of the bump function.
     """
     bump = network.layers[layer]
     assert isinstance(bump, FeedForward)

@@ -1,8 +1,8 @@
 """Compute the residual stream of one question, before the first layer and after every layer.
 
-The numbers are those of the network's own forward pass: floats for a float network and fractions for an exact one. A
-test checks that the last of them give the answer of `predict`. As in the network, tokens that no later layer reads
-are dropped.
+The numbers are those of the network's own forward pass: floats for a float network and fractions for an exact one. A test checks
+that the numbers after the last layer give the same answer as `predict`. As in the network, tokens that no later layer reads are
+dropped.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Stream = np.ndarray  # shape (n_tokens, width), with floats or Python fractions
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """The stream after one layer.
+    """The residual stream before the first layer or after one layer.
 
-    kind    `enter`, `feed-forward`, `attention` or `pool`
+    kind    `enter` (before the first layer), `feed-forward`, `attention` or `pool`
     active  the hidden units that are positive at the last token
     n_units number of hidden units
     """
@@ -36,7 +36,7 @@ class Snapshot:
 
 
 def snapshots(network: Transformer, encoded: np.ndarray, *, last_only: bool) -> Iterator[Snapshot]:
-    """Compute the stream before the first layer and after every layer, for one encoded sequence."""
+    """Compute the residual stream before the first layer and after every layer, for one encoded sequence."""
     stream = _enter(network, encoded)
     mixing = [at for at, layer in enumerate(network.layers) if not isinstance(layer, FeedForward)]
     yield Snapshot("enter", stream)

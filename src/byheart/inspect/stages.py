@@ -117,7 +117,7 @@ def registers_of(network: Transformer, record: Mapping[str, Any]) -> tuple[Regis
 
 
 def _slots(network: Transformer, notes: Mapping[str, Any]) -> tuple[str, tuple[str, ...]] | None:
-    """Return the layout of a `retrieval` network, and the names of the registers that come before the word registers."""
+    """Return the name of the layout of a `retrieval` network, and the names of the registers before the word registers."""
     n_channels, n_parts = notes.get("channels"), notes.get("parts", 1)
     if type(n_channels) is not int or type(n_parts) is not int:
         return None

@@ -1,9 +1,10 @@
 """Find the weights that hold the facts of a `retrieval` model: the words of its tables.
 
-Only the shape of the tables is taken from the model's record. Everything else is read from the residual stream while the network
-runs. The active unit of a table shows which row is read. The word registers that are not masked before the words are summed show
-which channels are read. The last digit of the register z is the plane, which says which bits of a word hold the label. Then the
-layers that read the label run again, each time with one word set to zero. The words whose absence changes the answer hold the fact.
+A row of a table has one word in each channel, and each word has several bit fields (planes), which can hold labels. Only the shape
+of the tables is taken from the model's record. Everything else is read from the residual stream while the network runs. The active
+unit of a table shows which row is read. The word registers that are not masked before the words are summed show which channels are
+read. The last digit of the register z shows which plane holds the label. Then the layers that read the label run again, each time
+with one word set to zero. The words whose absence changes the answer hold the fact.
 
 During the first run, all words are set to zero. Nothing before the sum of the words depends on them, and every number is then exact
 in float64, even if the words of an exact model are long.
@@ -45,7 +46,7 @@ _MOST = 1 << 40  # limit for the numbers of rows, planes and bits in the notes
 _NUMBERS = 1 << 22  # how many numbers of the stream to hold at a time
 _LIMB = 50  # a long number enters as several floats of this many bits
 Zeroed = Mapping[int, Bool[np.ndarray, "n_tokens n_words"]]
-"""Maps some segments to a mask: which words of each token's row are treated as zero."""
+"""Maps some segments (tables) to a mask, which tells which words of each token's row are treated as zero."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,9 @@ class TableShape:
 
     tables   the layer of each segment (table); in a dual table, both segments are in the same layer
     sums     for each part of the label, in order, the layer that sums its words
-    fields   the kinds of fields: first the field that every label has, then the fields in which rare labels continue
+    fields   the kinds of bit fields in a word: first the field that every label has, then the fields in which rare labels continue
     rare     which labels continue in further fields
-    gate     output of an active unit of a dual table; 1 in a chain
+    gate     output of an active unit of a dual table; 1 if the tables are not dual
     n_limbs  number of registers that hold a word; more than one only if weights are stored in few bits
     parts    the layers of the tables if each part of a label has its own table; all these tables have the same rows and channels
     n_constants
@@ -108,7 +109,7 @@ class TableShape:
         return "w1" if self.is_dual and segment == 0 else "w2"
 
     def scale(self, segment: int) -> Fraction:
-        """Return the factor that converts the weights of a segment to words."""
+        """Return the factor that converts the weights of a segment (table) to words."""
         if not self.is_dual:
             return Fraction(1, WORD_SCALE)
         return Fraction(1) if segment == 0 else self.gate / WORD_SCALE
@@ -122,7 +123,7 @@ class TableReads:
     positions  the position of the token in its input
     rows      the row that the token reads in each segment
     channels  whether the token reads each channel of that row
-    planes    the plane of each kind of field, in every word that the token reads
+    planes    for each kind of field, the number of the bit field (plane) that holds the token's label in the words that it reads
     stream    the residual stream of the token before the words are summed, with all words set to zero
     """
 
@@ -169,10 +170,11 @@ class TableReads:
     def bits(
         self, tokens: Int[np.ndarray, " n"], registers: Int[np.ndarray, " n"], classes: Int[np.ndarray, " n"]
     ) -> Int[np.ndarray, "n n_kinds 2"]:
-        """Return the ranges of bits (upper ends exclusive) that hold the label of each token in a word.
+        """For each token, return the ranges of bits (upper ends exclusive) that hold its label in one word. `registers` tells which
+        word.
 
-        A class may use fields of several kinds. For each kind, the range covers those bits of the token's field that its register
-        holds. It may be empty.
+        A class may use fields of several kinds. For each kind, the range covers those bits of the field that the register holds.
+        The range may be empty.
         """
         shape = self.shape
         reached = np.array([each for _, each in split_labels(classes, shape.rare)])
@@ -193,7 +195,7 @@ class TableReads:
         registers: Int[np.ndarray, " n"],
         classes: Int[np.ndarray, " n"],
     ) -> Int[np.ndarray, "n n_kinds 2"]:
-        """Like `bits`, but return exponents of the weights of a segment: bit b of a word has the value 2^b / scale."""
+        """Like `bits`, but return exponents of 2 in the weights of a segment (table): bit b of a word has value 2^b / scale."""
         scale = self.shape.scale(segment)
         shift = scale.numerator.bit_length() - scale.denominator.bit_length()
         if scale != Fraction(2) ** shift:  # the bits of the word are not bits of the weight
@@ -238,9 +240,9 @@ class TableReads:
     def answers_without_all(
         self, cells: Mapping[int, tuple[np.ndarray, np.ndarray]], label_names: Sequence[str]
     ) -> Int[np.ndarray, " n_tokens"]:
-        """Return the class of each token if all words of its input were zero.
+        """Return the class that each token would get if all words in `cells` that belong to its input were zero.
 
-        `cells` gives those words for each segment, as tokens and word registers.
+        For each segment (table), `cells` gives words as tokens and word registers.
         """
         every, zeroed = np.arange(len(self.rows)), {}
         for segment, (tokens, registers) in cells.items():
@@ -255,7 +257,7 @@ class TableReads:
         )
 
     def _cell_numbers(self, segment: int, tokens: np.ndarray, registers: np.ndarray) -> np.ndarray:
-        """Number the pairs of an input and a word."""
+        """Return a number for each pair of an input and a word, which no other such pair has."""
         table = self.words(segment)
         words = self.rows[tokens, segment] * table.shape[1] + registers
         return np.asarray(self.samples[tokens] * table.size + words)
@@ -345,7 +347,9 @@ def in_full(weights: Weights) -> np.ndarray:
 
 
 def read_tables(memoriser: Memoriser, notes: Mapping[str, object], encoded: np.ndarray) -> TableReads:
-    """Run the network on `encoded` and return what every labelled token reads. `notes` are the notes of its construction."""
+    """Run the network on `encoded` and return what every labelled token reads. `notes` are the notes of its construction, from the
+    record of the model.
+    """
     network = memoriser.network
     if not isinstance(network, Transformer):
         raise UsageError(_NO_NOTES)
@@ -353,7 +357,9 @@ def read_tables(memoriser: Memoriser, notes: Mapping[str, object], encoded: np.n
     last_only = memoriser.answers_last_token_only
     plan = make_plan(to_module(_without_words(network, shape)).eval(), last_only=last_only)
     if plan is None:
-        raise UsageError("these notes do not belong to this network, because its attention is not uniform.")
+        raise UsageError(
+            "the notes in the record of this model do not belong to its network, because its attention is not uniform."
+        )
     n_tokens = network.seq_len + (network.extra is not None)
     step = batch_size_for(n_tokens * 3 * network.model_width)
 
@@ -375,7 +381,7 @@ def read_tables(memoriser: Memoriser, notes: Mapping[str, object], encoded: np.n
 
 
 _BY_TOKEN = ("samples", "positions", "rows", "channels", "planes", "stream")
-_NO_NOTES = "facts can be located only in a model of the method `retrieval` whose record holds its notes."
+_NO_NOTES = "facts can be located only in a model of the method `retrieval` whose record holds the notes of its construction."
 
 
 @dataclass(frozen=True)
@@ -421,13 +427,15 @@ def table_shape(network: Transformer, notes: Mapping[str, object]) -> TableShape
         or network.model_width < len(SLOTS) + read.parts * read.channels * n_limbs
     ):
         raise UsageError(
-            "these notes do not belong to this network, because it does not have the tables that they describe."
+            "the notes in the record of this model do not belong to its network, because it lacks the tables that they describe."
         )
     layer = network.layers[read.tables[0]]
     assert isinstance(layer, FeedForward)
     gate = -Fraction(in_full(layer.b2).ravel().tolist()[SLOTS.index(LABEL)]) if is_dual else Fraction(1)
     if gate <= 0:
-        raise UsageError("these notes do not belong to this network, because its table has no gate.")
+        raise UsageError(
+            "the notes in the record of this model do not belong to its network, because the gate of its table is not positive."
+        )
     return TableShape(
         tuple(read.tables) * (2 if is_dual else 1),
         tuple(sums),
@@ -454,12 +462,16 @@ def _shape_of_parts(network: Transformer, read: _Notes) -> TableShape:
     n_constants = int(network.precision == "bfloat16")
     is_right &= (read.slots or 0) >= len(SLOTS) + read.parts + n_constants
     if not is_right or read.rare_fields:
-        raise UsageError("these notes do not belong to this network: its tables cannot be found.")
+        raise UsageError(
+            "the notes in the record of this model do not belong to its network: its tables cannot be found."
+        )
     layer = layers[0]
     assert isinstance(layer, FeedForward)
     gate = -Fraction(in_full(layer.w1)[0, SLOTS.index(T)].item()) / 2  # the weight of the square of a row
     if gate <= 0:
-        raise UsageError("these notes do not belong to this network: its table has no gate.")
+        raise UsageError(
+            "the notes in the record of this model do not belong to its network: the gate of its table is not positive."
+        )
     return TableShape(
         (read.tables[0], read.tables[0]),
         tuple(sums),

@@ -74,7 +74,7 @@ class Trace:
     def values(self, register: str, token: int = -1) -> list[Any]:
         """Return the values that one register of one token has before the first layer and after each layer.
 
-        A token that no later layer reads is dropped; the list ends there.
+        A token is dropped from the stream once no later layer reads it. The last token (-1) is never dropped.
         """
         if register not in self.channels:
             raise UsageError(

@@ -32,7 +32,7 @@ class Bracket:
 
     @property
     def is_closed(self) -> bool:
-        """True if the answer lies inside the range."""
+        """True if the search found both a value that passed and a value that failed."""
         return self.passes is not None and self.fails is not None
 
 

@@ -32,7 +32,7 @@ def train_on_cluster(
 ) -> list[Record]:
     """Train the runs that are not in the store on the Ray cluster at `address` ("local" starts one here).
 
-    Return the records in order.
+    Return the records in the order of `runs`.
     """
     by_key = {run.key: run for run in runs}
     with ray_cluster(address, "training on a cluster") as ray:
@@ -43,7 +43,7 @@ def train_on_cluster(
 def _train(
     ray: Any, runs: Mapping[str, Run], store: Store, most: int | None, tell: Callable[[SweepState], None]
 ) -> None:
-    """Keep the workers busy with stacks until none is left, and store what they return."""
+    """Send stacks (groups of runs that train together) to the workers until none is left, and store the returned records."""
     began, resources = time.monotonic(), ray.cluster_resources()
     kind, needs = ("cuda", {"num_gpus": 1}) if resources.get("GPU", 0) >= 1 else ("cpu", {"num_cpus": 1})
     stored = store.stored_keys(runs)

@@ -31,7 +31,7 @@ ACTIVATION_COPIES = 3.0
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """Return the device; `auto` means a GPU if there is one. Raise `UsageError` if the device is not available."""
+    """Return the device with this name; `auto` means a GPU if there is one. Raise `UsageError` if the device is not available."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

@@ -1,6 +1,8 @@
 """The attention-only Transformer of DPC24, as in its equations (1)-(2) or as in its code, with or without an MLP.
 
-Notation: e = embedding of a token, pos = its position, res = the residual stream, U = unembedding, h = a head.
+Notation: e = embedding of a token, pos = the vector of its position, res = the residual stream at the last token, res_s = the same
+at token s, h = a head, z = the vector of a token that the heads see, C and D = maps that all heads share, U = unembedding, T = the
+outputs.
 
 as-written       res = e + pos in R^d;  T = U (res + Σ_h O_h V_h Σ_s softmax_s(resᵀ Q_hᵀ K_h res_s / √d_h) res_s).
 as-coded         res = e, and the position is a vector of R^{d_h}. Every head is d_h x d_h and sees z = C e + pos. The
@@ -112,7 +114,8 @@ class AttentionOnlyFamily(Family):
     def tables(self, models: Sequence[ModelConfig], inputs: Inputs) -> Tables:
         """Return the tokens of every row, and each model's scale of attention scores.
 
-        If all pairs of tokens are computed in one table, the first and the last tokens are returned separately.
+        If attention is computed once for every pair of vocabulary tokens, the first and the last token of each row are returned
+        separately.
         """
         assert inputs.tokens is not None
         tokens, form = inputs.tokens, models[0].options["form"]
@@ -183,9 +186,9 @@ def _by_table(weights: Weights, tables: Tables, rows: Tensor | None) -> Tensor:
     """Return the residual stream (n_models, dim, n_rows) for pairs of tokens.
 
     For the pair of tokens (a, b), the softmax over two scores is a logistic function of their difference. Let p_h(a, b) be its
-    value, which is the weight of token a in head h. With u_h = O_h V_h z, the output of the attention is
-    Σ_h p_h(a, b) (u_h(a, first) - u_h(b, last)) + u_h(b, last). It is computed by products of small tables, without a gather
-    for each sample and head.
+    value, which is the weight of token a in head h. With u_h = O_h V_h z, where z is the vector of a token that the heads see, the
+    output of the attention is Σ_h p_h(a, b) (u_h(a, first) - u_h(b, last)) + u_h(b, last). It is computed by products of small
+    tables, without a gather for each sample and head.
     """
     n_models, _, n_vocab = weights["embedding"].shape
     n_heads, head_dim, inner = weights["query"].shape[1:]

@@ -3,9 +3,9 @@
 It has no residual connection and no normalisation. With width 16, m hidden units and a vocabulary of ω tokens, it has (m + 17)(ω
 + 17) + 799 parameters.
 
-Only the answer at the last position of a context is needed, so the head is evaluated for one query per distinct
-context. Scores are computed as (Kᵀq)·x instead of q·(Kx), and the value map is applied after averaging. The gathered
-tokens are therefore read once, and no key or value per token is computed.
+Only the answer at the last position of a context is needed, so the head is evaluated for one query per distinct context. Scores are
+computed as (Kᵀq)·x instead of q·(Kx), for query q, key map K and token x, and the value map is applied after averaging. The
+gathered tokens are therefore read once, and no key or value per token is computed.
 """
 
 from __future__ import annotations

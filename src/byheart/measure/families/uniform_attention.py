@@ -113,8 +113,8 @@ class UniformAttentionFamily(Family):
         return frozenset({"embedding"}) if model.options["embedding"] == "frozen" else frozenset()
 
     def tables(self, models: Sequence[ModelConfig], inputs: Inputs) -> Tables:
-        """For each row, return its distinct items (tokens, or tokens with their positions if these are used) and how often each
-        occurs.
+        """Return the distinct items (tokens, or tokens with their positions if these are used), which item is at each position of
+        each row, and the share of each position in the average over the row.
         """
         n_rows, seq_len = inputs.lengths.shape[1], 0
         place = (
