@@ -289,14 +289,14 @@ class Model:
 
     @property
     def bits_per_parameter(self) -> float | None:
-        """Label bits per parameter, including parameters that are zero. None if `bits_per_stored_bit` is None."""
+        """`label_bits` per parameter, including parameters that are zero. None if `bits_per_stored_bit` is None."""
         return None if self.label_bits is None else self.size.bits_per_parameter(self.label_bits)
 
     @property
     def bits_per_stored_bit(self) -> float | None:
-        """Label bits per stored bit of the weights, never above 1. None if the labels are not arbitrary.
+        """`label_bits` per stored bit of the weights, never above 1. None if `label_bits` is not recorded.
 
-        See `Size.bits_per_stored_bit`.
+        Also None if there are more label bits than stored bits, which is possible only for labels that are not arbitrary.
         """
         return None if self.label_bits is None else self.size.bits_per_stored_bit(self.label_bits)
 

@@ -65,7 +65,7 @@ LAWS: dict[str, Law] = {
 
 @dataclass(frozen=True)
 class CutOff:
-    """A named rule that chooses the points to fit. `keeps` takes x and y, sorted by x, and returns which points to keep."""
+    """A named rule that chooses the points to fit. `keeps` takes x and y, sorted by x, and returns a mask of the points to keep."""
 
     name: str
     keeps: Callable[[np.ndarray, np.ndarray], np.ndarray]

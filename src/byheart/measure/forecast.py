@@ -24,10 +24,10 @@ MOST_PROBE_BYTES = 1 << 30  # larger models are not timed, because this alone wo
 
 @dataclass(frozen=True)
 class Forecast:
-    """The expected cost of a specification: runs, stacks, the memory of the largest stack, and an upper estimate of the time.
+    """The expected cost of a specification: runs, stacks (groups of runs that train together), memory and time.
 
-    A few steps of every stack are timed, and the estimate assumes that no model stops early. How many runs a search or tuning
-    takes depends on its results, so `n_search_runs` and `n_tuning_runs` are upper limits.
+    The time is an upper estimate: it is computed from a few timed steps of every stack, as if no model stopped early. How many runs
+    a search or tuning takes depends on its results, so `n_search_runs` and `n_tuning_runs` are upper limits.
     """
 
     n_runs: int

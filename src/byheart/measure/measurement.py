@@ -20,7 +20,7 @@ from byheart.measure.tuner import Trainer, best, tune
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """The result of a capacity search for one setting, over its seeds.
+    """The result of a capacity search at one grid point, over its seeds.
 
     why_open  messages if, for some seeds, the capacity is outside the searched range. They say what was measured at the end of
               the range, and what to change.
@@ -37,7 +37,7 @@ class Measurement(Sequence[Row]):
 
     records     one record per grid point and seed (if tuned, the record of the best trial); for a search, the records of all
                 trained runs
-    capacities  the results of a search, one per setting
+    capacities  the results of a search, one per grid point
     """
 
     name: str

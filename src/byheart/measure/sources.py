@@ -87,7 +87,7 @@ def _associations(d: Description) -> TrainingSet:
 
 @_source("facts", lambda d: d["n_vocab"] + d["n_samples"], n_samples=None, n_vocab=None, n_classes=None)
 def _facts(d: Description) -> TrainingSet:
-    """Make single tokens with random labels."""
+    """Make facts: single tokens with random labels."""
     if d["n_samples"] > d["n_vocab"]:
         raise UsageError(
             f"`n_samples` = {d['n_samples']} facts need that many different tokens, but `n_vocab` is {d['n_vocab']}.",
@@ -265,7 +265,7 @@ def complete_description(data: Description, seed: int, folder: Path) -> dict[str
         raise UsageError(f"no kind of data `{kind}`; choose from: {', '.join(SOURCES)}.", kind=kind)
     if kind == "prepared":
         raise UsageError(
-            "only `byheart reproduce` can use data of kind prepared; use kind documents or sentences instead."
+            "only `byheart reproduce` can use data of kind prepared; set `kind` in [data] to documents or sentences."
         )
     source = SOURCES[kind]
     full = dict(source.fields) | {"seed": seed} | dict(data)

@@ -105,7 +105,7 @@ def make_stack(
     shapes = [family.shapes(m, p) for m, p in zip(models, training_sets, strict=True)]
     if any(tuple(shape) != tuple(shapes[0]) for shape in shapes):
         raise UsageError(
-            "models of one stack must have the same weights by name; only their sizes may differ."
+            "models of one stack must have weights of the same names; only their sizes may differ."
         )
     frozen = family.frozen_names(models[0])
     layout = ParameterBlock.of([{k: v for k, v in model.items() if k not in frozen} for model in shapes])

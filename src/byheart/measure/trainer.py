@@ -200,7 +200,7 @@ class _Loop:
 
 
 def take(stack: Stack, models: Sequence[int]) -> Stack:
-    """Return the stack of some of the models, with the same padding."""
+    """Return a stack that contains only `models` (positions in `stack`), with the same padding."""
     index = torch.tensor(models, device=stack.device)
 
     def some(value: Any) -> Any:

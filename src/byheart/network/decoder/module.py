@@ -30,7 +30,7 @@ class SelfAttentionModule(nn.Module):
         self.has_skip = mixing.has_skip
 
     def forward(self, tokens: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
-        """Map tokens (batch, seq, d) to (batch, d). `seen` masks the tokens that are not padding."""
+        """Map tokens (batch, seq, d) to (batch, d). `seen` is true at tokens that are not padding."""
         query = torch.einsum("bd,hdk->bhk", tokens[:, -1], self.query)
         carried = torch.einsum("bhk,hdk->bhd", query, self.key)
         scores = torch.einsum("bhd,bnd->bhn", carried, tokens)

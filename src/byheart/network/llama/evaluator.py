@@ -249,7 +249,7 @@ class Machine:
             first = np.arange(len(stream)) == starts
             self.conditions.require(
                 bool((stream[:, self.flag] == first).all()),
-                f"layer {layer}: the first token is not flagged",
+                f"layer {layer}: the column that marks the first token of a text is wrong",
             )
         return np.asarray(stream + self._gather(layer, heads, stream, starts))
 
@@ -293,7 +293,9 @@ class Machine:
         values = self._sum(stream, self.llama.weight(layer, "self_attn.v_proj"), f"layer {layer}: values")
         copied = float(np.abs(values).max(initial=0) / COPIED_MOST)
         self.conditions.largest_copied = max(self.conditions.largest_copied, copied)
-        self.conditions.require(copied <= 1, f"layer {layer}: a copied value exceeds a float16 cache")
+        self.conditions.require(
+            copied <= 1, f"layer {layer}: a copied value is too large for a float16 cache"
+        )
         here = np.arange(len(stream))
         mixed = np.concatenate([values[np.maximum(here - back, starts)] for back in heads], 1)
         out = self.llama.weight(layer, "self_attn.o_proj").astype(np.float64)
@@ -309,7 +311,7 @@ class Machine:
         units = np.maximum(gate, 0) * up
         self.conditions.require(
             bool((units == np.rint(units)).all() and np.abs(units).max(initial=0) <= MANTISSA),
-            f"layer {layer}: a unit is not a whole number of 24 bits",
+            f"layer {layer}: the value of a unit is not a whole number of at most 24 bits",
         )
         return self._exact(
             units, llama.weight(layer, "mlp.down_proj").astype(np.float64), f"layer {layer}: down"

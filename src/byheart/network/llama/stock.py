@@ -63,7 +63,7 @@ def transformers_model(llama: Llama, attention: str = GENERATES) -> Any:
 
 
 def generate_batch(model: Any, llama: Llama, prompts: list[list[int]], n_most: int) -> list[list[int]]:
-    """Return the tokens that `generate` produces after each prompt, without the end."""
+    """Return the tokens that `generate` produces after each prompt, without the end token."""
     import torch
 
     eos, longest, device = llama.spec.eos, max(map(len, prompts)), model.device

@@ -48,7 +48,7 @@ class TextVocabulary:
 def vocabulary_for(
     tokenizer: Tokenizer, values: Sequence[str], mode: Mode, unknown: str | None = None
 ) -> TextVocabulary:
-    """Add the tokens of `values`, special tokens and the token `unknown` to `tokenizer`. Its existing ids do not change."""
+    """Return `tokenizer` with added tokens: those of `values`, special tokens, and `unknown`. Existing ids do not change."""
     vocabulary = _extend(tokenizer, _more_words(tokenizer, values), mode, unknown)
     backend = vocabulary.backend()
     ids = [backend.token_to_id(name) for name in vocabulary.names]
