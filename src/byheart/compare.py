@@ -166,7 +166,7 @@ def _row(
         row = replace(row, planned=planned, options=options)
         if planned.parameters_dense > most_parameters:
             size = f"{planned.parameters_dense:,} parameters, more than the {most_parameters:,} allowed"
-            raise UsageError(f"it would have about {size}.", size=size)
+            raise UsageError(f"the network would have about {size}.", size=size)
         model = compile(data, method=method.name, precision=precision, seed=seed, progress=progress)
     except DoesNotHold as failure:
         return replace(row, state="wrong", reason=str(failure))

@@ -33,7 +33,9 @@ class ConfigKeys:
             )
 
     def size(self, name: str, default: int | None = None) -> int:
-        """Return a positive integer, or `default` if the key is absent (0 may mean "none")."""
+        """Return the value of the key, a positive integer, or `default` if the key is absent. A default of 0 may mean
+        "none".
+        """
         value = self.config.get(name)
         if value is None:
             if default is None:

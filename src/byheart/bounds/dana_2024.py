@@ -231,8 +231,8 @@ def theorem_2(
     """Return an upper bound on the divergence of the best encoder, for distributions that are close to a lookup table.
 
     `distributions[t]` are the next-token probabilities of context t, whose prior weight is `context_weights[t]`. The table
-    maps t to its likeliest token, of probability p_t. `coherence` is C >= max |W Wᵀ - I| for unit rows W of dimension d. It
-    must be below 1/2.
+    maps t to its likeliest token, of probability p_t. `coherence` is a number C >= max |W Wᵀ - I| for a matrix W whose rows are
+    unit vectors of dimension d. It must be below 1/2.
 
     Derivation (repaired): there are N tokens. Give context t the logits λ_t W W_g, where g is its likeliest token. Let π_j be
     the probability of token j after t, H_t the entropy of this distribution, and λ_t the solution of equation (6): H_t = ln

@@ -130,7 +130,10 @@ def theorem_f_1(
     separation: Real = 1,
     batch_root: int = 1,
 ) -> TheoremSize:
-    """Return the size for next-token prediction with short weights: Theorem F.1 for B = `batch_root`, in width 15."""
+    """Return the size that Theorem F.1 guarantees for next-token prediction with short weights. The width is 15.
+
+    The network looks up `batch_root`² points at a time; the paper calls this root B.
+    """
     tokens, contexts = _tokens_and_contexts(n_samples, seq_len, n_classes, dim, radius, separation)
     theorem = replace(THEOREM_F_1, name=f"{THEOREM_F_1.name} with B = {batch_root}")
     first = batched_lookup_size(tokens, n_samples, _id_count(n_samples), batch_root)
@@ -145,9 +148,9 @@ def theorem_d_1(
 ) -> TheoremSize:
     """Return the size that Theorem D.1 guarantees for deep sets, which compute ρ(Σ φ(x)). The width is 12.
 
-    The depth is the sum of the depths of the network φ (equations 33 and 34) and the network ρ (R = 80 M N⁵ π, equation 120). N
-    = `n_samples`, and M = `seq_len` is the largest number of elements of a set. The parameters are those of dense 12 x 12
-    layers with bias for both networks, with their input maps and output rows.
+    The depth is the sum of the depths of the network φ (equations 33 and 34) and the network ρ (R = 80 M N⁵ π, equation 120).
+    Here N is `n_samples`, and M = `seq_len` is the largest number of elements of a set. The parameters are those of dense 12 x
+    12 layers with bias for both networks, with their input maps and output rows.
     """
     _check(n_samples=n_samples, seq_len=seq_len, n_classes=n_classes, dim=dim)
     r, delta = normalise(radius, separation)

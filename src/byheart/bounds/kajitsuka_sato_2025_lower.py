@@ -41,8 +41,8 @@ def _to_hold(network: str, inputs: str, value: int, what: str = "parameters") ->
 @realises("KS25-R4.3")
 @takes_numbers
 def remark_4_3(dim: int) -> Bound:
-    """E_in of eq. (4) is an m x d matrix with m >= 1, so a network that reads d-dimensional tokens has at least d
-    parameters.
+    """The input matrix E_in of eq. (4) is m x d with d = `dim` and m >= 1, so a network that reads d-dimensional tokens has at
+    least d parameters.
     """
     assumptions = ("every entry of the input map is counted, zero or not",)
     sentence = (
@@ -53,7 +53,9 @@ def remark_4_3(dim: int) -> Bound:
 
 @takes_numbers
 def feed_forward_input(seq_len: int, dim: int) -> Bound:
-    """A feed-forward network that reads the whole sequence as one vector has at least d·n weights in its first layer."""
+    """A feed-forward network that reads the whole sequence as one vector has at least `dim` x `seq_len` weights in its first
+    layer.
+    """
     value = seq_len * dim
     quantity = "parameters of a feed-forward network"
     assumptions = (
@@ -69,7 +71,7 @@ def feed_forward_input(seq_len: int, dim: int) -> Bound:
 @realises("KS25-T4.2", "KS25-T B.2")
 @takes_numbers
 def theorem_4_2(n_samples: int) -> Bound:
-    """At least Ω(√N) parameters are needed for next-token prediction; here with an explicit constant.
+    """At least Ω(√N) parameters are needed for next-token prediction, for N = `n_samples`; here with an explicit constant.
 
     Source:    KS25 Theorem 4.2. On sequences of equal tokens softmax attention is a linear map, so the Transformer is a ReLU
                network. Goldberg & Jerrum (1995), Corollary 2.1, then bounds the number of points that it shatters.
@@ -175,7 +177,10 @@ class BlockShape:
         return 4 * m * self.head_size * self.n_heads + 2 * m * q + q + m
 
     def parameters(self, depth: int) -> int:
-        """Return the number of all parameters: md in E_in, those of `depth` blocks, and m in E_out."""
+        """Return the number of all parameters: m·d in E_in, those of `depth` blocks, and m in E_out.
+
+        m is the dimension of the residual stream, and d that of tokens.
+        """
         return self.model_width * self.dim + depth * self.block_parameters + self.model_width
 
 

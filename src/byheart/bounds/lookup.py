@@ -1,8 +1,8 @@
-"""The size of one feed-forward lookup: a ReLU network that is right on N points and 0 on others.
+"""The size of one feed-forward lookup: a ReLU network that returns the right values for N points and 0 for the other points.
 
-Vardi, Yehudai & Shamir (2022) constructed it. KS25 Lemma C.1 adds the requirement that it is 0 on the other points, and Lemma F.1
-splits it so that weights stay short. The paper states only orders of growth. Here, the depths and bits in the proofs are added up
-exactly. Notation:
+Vardi, Yehudai & Shamir (2022) constructed this network. Lemma C.1 of Kajitsuka & Sato (2025) adds the requirement that it
+returns 0 for the other points, and Lemma F.1 splits it so that weights stay short. The papers state only orders of growth.
+Here, the depths and bits in the proofs are added up exactly. Notation:
 
     N  n_stored       V  n_points       r  radius       δ  separation       C  n_values
     m  groups, ⌈√(N log2 N)⌉            k  keys in a group, ⌈√(N / log2 N)⌉

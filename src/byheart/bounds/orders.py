@@ -18,7 +18,7 @@ from byheart.theorems import realises
 
 @dataclass(frozen=True)
 class Order:
-    """One row of a comparison. `value` is `expression` evaluated in integers, without a constant."""
+    """An order of growth, one row of a comparison. `value` is `expression` evaluated in integers, without a constant."""
 
     name: str
     setting: str

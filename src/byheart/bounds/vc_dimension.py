@@ -57,11 +57,11 @@ def bartlett_vc_dimension(layer_units: Sequence[int], layer_parameters: Sequence
     `layer_units[i]` is the number of units of layer i + 1, and `layer_parameters[i]` the number of parameters feeding it. The
     last layer is the single output.
 
-    Derivation, for activation functions with one breakpoint and degree 1: let k_i be the number of units of layer i, and W_i the
-    number of parameters in layers 1 to i. Then N inputs have at most prod_i 2 (2 e N k_i i / W_i)^{W_i} sign patterns. By the
-    weighted mean inequality this is at most 2^L (2 e N R / S)^S with R = sum_i i k_i and S = sum_i W_i. If the network shatters the
-    N inputs, this number is at least 2^N. Their Lemma 18 says: 2^N <= 2^t (N r / w)^w implies N <= t + w log2(2 r log2 r), for r >=
-    16. It gives
+    Derivation, for activation functions with one breakpoint and degree 1: let L be the number of layers, k_i the number of
+    units of layer i, and W_i the number of parameters in layers 1 to i. Then N inputs have at most prod_i 2 (2 e N k_i i /
+    W_i)^{W_i} sign patterns. By the weighted mean inequality this is at most 2^L (2 e N R / S)^S with R = sum_i i k_i and S =
+    sum_i W_i. If the network shatters the N inputs, this number is at least 2^N. Their Lemma 18 says: 2^N <= 2^t (N r / w)^w
+    implies N <= t + w log2(2 r log2 r), for r >= 16. It gives
 
         N <= L + S log2(4 e R log2(2 e R)).
     """

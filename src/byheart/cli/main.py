@@ -38,7 +38,7 @@ COMMANDS = {
     "golden": "Make checkpoints whose correct answers are known, and check inference engines with them.",
     "shatter": "Build networks of one architecture for every labelling of a few inputs, and verify each.",
     "measure": "Train the models of a specification file, and store every run.",
-    "runs": "List, filter, export and compare the runs of a store.",
+    "runs": "List, filter, export and compare stored training runs.",
     "reproduce": "Reproduce a figure of the papers from new runs, and judge whether it agrees.",
     "report": "Collect stored figures on one HTML page.",
     "methods": "List the constructions, the data that each accepts, and the paper it comes from.",
