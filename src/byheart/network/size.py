@@ -20,7 +20,8 @@ class Size:
     depth               layers: feed-forward blocks and attention layers (KS25's number of blocks)
     width               max(m, s·H, q) over all layers (KS25 section 3.2): m channels of the residual stream, H heads of size s, q
                         hidden units
-    weight_bits         bit complexity of the largest weight (KS25 section 3.3); for floats, bits of the widest stored type
+    weight_bits         the most bits that any weight needs, its bit complexity (KS25 section 3.3); for floats, bits of the widest
+                        stored type
     total_bits          bits that store the weights. If weights are exact, only the non-zero ones are counted. If they are
                         floats, all weights and their scales are counted
     """

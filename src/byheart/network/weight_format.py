@@ -1,7 +1,7 @@
 """Formats that store a weight array in fewer bits than it is computed in: integers with power-of-two scales, or bfloat16.
 
-Arithmetic is done in float32. A stored number is n · 2^e, where n has 8 or 16 bits. The exponent e is shared by the whole
-array, by each of its rows or by each of its columns, and takes 8 bits. An array is stored without rounding or not at all.
+Arithmetic is done in float32. A stored number is n · 2^e, where n has 8 or 16 bits and the exponent e has 8 bits. There is one
+exponent for the whole array, one for each row, or one for each column. An array is stored without rounding or not at all.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Storage:
 
 
 def matrix_formats() -> Iterator[WeightFormat]:
-    """Yield the formats that a matrix may have in an int8 network, those with the fewest exponents first."""
+    """Yield the formats that a matrix may have in an int8 network: those of int8 first, then those of int16, then float32."""
     for numbers in ("int8", "int16"):
         for scale in ("one", "rows", "columns"):
             yield WeightFormat(numbers, scale)

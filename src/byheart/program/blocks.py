@@ -152,7 +152,7 @@ class Repeated:
 class Program:
     """A whole network: how the input enters registers, the steps of the computation, and the register that holds the answer.
 
-    inputs  the row of E_in for each register that is filled from the input: one coefficient per input coordinate
+    inputs  the row of the matrix w_in for each register that is filled from the input: one coefficient per input coordinate
     table   the tables that turn token ids into input vectors; None if the input is vectors already
     pad     the id that pads short sequences
     extra   the vector of an additional token placed before every sequence; None if there is none

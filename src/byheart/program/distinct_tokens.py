@@ -120,7 +120,7 @@ def labelled_tokens(data: Dataset, tokens: DistinctTokens) -> LabelledTokens:
 
 
 def line_table(n_vocab: int, n_places: int | None) -> TokenTable:
-    """Return the table that maps token a at position k to the number 2(a·n + k) + 2, with n = `n_places`.
+    """Return the table that maps token a at position k to the number 2(a·n + k) + 2, where n is `n_places`, or 1 if that is None.
 
     All numbers are at least 2, and any two differ by at least 2. The table has one number for each token id and one for each
     position. No smaller table keeps all pairs distinct.

@@ -37,7 +37,7 @@ def interval_bump(x: str, low: int, high: int, writes: Form) -> Block:
 
     Source:     KS25 Lemma G.2 (Vardi et al. 2022).
     Assumes:    low <= high.
-    Size:       1 block, 4 units (the paper: 2 plain layers of 2 units); biases of 2 bits more than `high`.
+    Size:       1 block, 4 units (the paper: 2 plain layers of 2 units); biases with 2 bits more than `high`.
     Departs:    the paper composes two ReLU layers, ReLU(1 - ReLU(2·low - 2x) - ReLU(2x - 2·high)). One layer of four units
                 computes the same function with half the depth. The paper's bit count omits one bit for the factor 2.
     """

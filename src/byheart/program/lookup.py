@@ -15,7 +15,7 @@ from byheart.theorems import realises
 
 X, ANSWER = "x", "answer"
 KEYS_HIGH, KEYS_LOW, LABELS_HIGH, LABELS_LOW = PACKED = ("keys_high", "keys_low", "labels_high", "labels_low")
-"""Registers that a lookup leaves with non-negative remainders. They must be cleared before another lookup."""
+"""Registers in which a lookup leaves non-negative remainders. They must be cleared before another lookup."""
 
 LOOKUP = (X, *PACKED, *SCRATCH, ANSWER)
 """All registers of a lookup. It reads `X` and adds to `ANSWER`; all others must be zero at the start."""

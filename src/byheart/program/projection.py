@@ -110,7 +110,7 @@ def typical_map(dim: int, bits: int) -> LineMap:
 def typical_line(shape: DataShape, bits: int) -> LineMap:
     """Return a map that projects tokens of data of this shape to a line, for counting.
 
-    For token ids it is the identity, because their table already maps them to the line.
+    For token ids it is the identity, because the embedding table already maps them to the line.
     """
     return LineMap((1,), 0) if shape.vocab is not None else typical_map(shape.dim or 1, bits)
 
@@ -124,7 +124,7 @@ def length_keeping_direction(points: IntegerPoints, rng: np.random.Generator) ->
                 x, y of the V points in dimension d.
     Assumes:    distinct points.
     Guarantee:  the inequality is checked exactly for every pair. By the lemma a uniformly random direction satisfies it with
-                positive probability. This probability does not decrease when the entries get longer, so the search ends.
+                positive probability. This probability does not decrease when the entries of v get more bits, so the search ends.
     Size:       V² pairs are checked for each direction that is tried.
     """
     rounds = _candidate_rounds(points, rng)

@@ -1,4 +1,4 @@
-"""Check numeric arguments: integers of any type are converted to Python's `int`, and other types are refused.
+"""Check numeric arguments, and convert them to numbers of Python.
 
 NumPy integers overflow silently, and floats are rounded. A bound computed with them could therefore be wrong without any warning.
 

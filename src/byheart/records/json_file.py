@@ -102,7 +102,10 @@ def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _find_problem(document: object) -> str | None:
-    """Find deep nesting and text that is not valid Unicode (lone surrogates), without recursion."""
+    """Describe a problem of the document: nesting that is too deep, or text that is not valid Unicode (lone surrogates).
+
+    Return None if there is none. This function does not use recursion.
+    """
     level: list[Any] = [document]
     for _ in range(MAX_DEPTH + 1):
         texts = [value for value in level if isinstance(value, str)]

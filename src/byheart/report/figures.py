@@ -122,10 +122,11 @@ _LABEL_STEP = 0.033  # distance between two names, as a share of the height of t
 
 
 def draw_plan(curves: Sequence[Curve], title: str, path: Path) -> None:
-    """Draw the lines of `bounds.curves` on two logarithmic axes, and save the figure. The suffix of `path` determines the format.
+    """Draw the curves that `bounds.planner.curves` computes, on two logarithmic axes, and save the figure.
 
-    The name of each line is at its end. The sizes of models are of three kinds: estimates of constructions, promises of theorems,
-    and trained models. For each kind, the line that is lowest in the middle of the range is thick.
+    The suffix of `path` determines the format. The name of each line is at its end. The sizes of models are of three kinds:
+    estimates of constructions, promises of theorems, and trained models. For each kind, the line that is lowest in the middle
+    of the range is thick.
     """
     figure = new_figure(path, (9.6, 5.4))
     axes = figure.add_axes((0.07, 0.1, 0.6, 0.83))  # room for the names on the right

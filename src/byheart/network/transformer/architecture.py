@@ -182,7 +182,7 @@ class Embedding:
 @realises("KS25-eq4")
 @dataclass(frozen=True, eq=False)
 class Transformer(Network):
-    """The network E_out ∘ layers ∘ E_in (KS25 eq. 4), preceded by an embedding if the inputs are token ids.
+    """The network w_out ∘ layers ∘ w_in (KS25 eq. 4), preceded by an embedding if the inputs are token ids.
 
     Sequences have exactly `seq_len` tokens. Shorter sequences of ids are padded on the left with the id `pad`, so that the
     last token, which carries the label in next-token prediction, stays last. After embedding, the `extra` token, if there is

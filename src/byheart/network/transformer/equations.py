@@ -1,10 +1,11 @@
 """The specification of a Transformer: KS25 equations 2 to 4, one sequence at a time, short enough to be checked by reading.
 
     exact_outputs    with `Fraction`, without rounding: this defines the outputs of a network
-    first_outputs    the same code with floats, for networks with softmax, which has no rational value
+    first_outputs    the same code with floats, for networks with softmax, whose values are irrational
 
 The interpreter computes the same outputs faster, because it skips everything that no later layer reads. It is tested against this
-file, and the batch evaluator and the module are tested against the interpreter. None of them uses this file.
+file, and the batch evaluator and the module are tested against the interpreter. None of them computes with the functions of this
+file.
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ def _mean(total: Column, n_tokens: int) -> Column:
     mean = divide(total.numbers, n_tokens)
     if mean is None:
         raise NotExact(
-            f"a mean over {n_tokens} tokens is not a dyadic rational here.\n"
+            f"a mean over {n_tokens} tokens is not a dyadic rational (an integer divided by a power of two).\n"
             f"  Scale W_O·W_V by {n_tokens}, or compute exact outputs with byheart.network.transformer.interpreter.",
             n_tokens=n_tokens,
         )
@@ -292,7 +292,7 @@ def _table(weights: Weights) -> list[dict[int, Fraction]]:
 def _one_by_one(network: Transformer, encoded: np.ndarray, last_only: bool) -> ExactValues:
     """Evaluate the network with the interpreter, sequence by sequence.
 
-    This is used for networks with softmax, with hardmax heads of a size above 1, or with ties between unequal tokens.
+    This is used for networks with softmax of scores, with hardmax heads of a size above 1, or with ties between unequal tokens.
     """
     interpreter = Interpreter(network, last_only=last_only)
     outputs = [interpreter.outputs(sequence) for sequence in encoded]

@@ -21,7 +21,7 @@ from byheart.process.progress import Progress
 
 
 class FeedForwardModule(nn.Module):
-    """Computes H + W2 ReLU(W1 H + b1) + b2 (KS25 eq. 3)."""
+    """Computes H + W2 ReLU(W1 H + b1) + b2, where H is the residual stream (KS25 eq. 3)."""
 
     def __init__(self, layer: FeedForward) -> None:
         super().__init__()
@@ -35,7 +35,9 @@ class FeedForwardModule(nn.Module):
 
 
 class AttentionModule(nn.Module):
-    """Computes Z + Σ_h W_O W_V Z A_h (KS25 eqs. 2, 12 and 39). The first axis of each parameter is the head."""
+    """Computes Z + Σ_h W_O W_V Z A_h, where Z is the residual stream (KS25 eqs. 2, 12 and 39).
+
+    A_h holds the attention weights of head h. The first axis of each parameter is the head."""
 
     def __init__(self, layer: Attention, n_tokens: int) -> None:
         """Create weights of shape (heads, s, m) and output (heads, m, s): heads of size s, a residual stream of width m.
@@ -91,7 +93,7 @@ class SumPoolModule(nn.Module):
 
 
 class TransformerModule(nn.Module):
-    """Computes E_out ∘ layers ∘ E_in (KS25 eq. 4), preceded by the embedding if inputs are token ids."""
+    """Computes w_out ∘ layers ∘ w_in (KS25 eq. 4), preceded by the embedding if inputs are token ids."""
 
     def __init__(self, network: Transformer) -> None:
         """Copy the weights of `network`, which must be floats."""

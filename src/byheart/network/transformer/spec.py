@@ -38,8 +38,8 @@ RunKind = Literal["feed-forward", "attention", "sum-pool"]
 class LayerRun:
     """`n_layers` consecutive layers of one kind and shape.
 
-    `sizes` is (hidden width,) for feed-forward layers, the size of each head for attention, and () for pooling. `formats` is
-    the storage format of each array of a layer; only networks of precision int8 have them.
+    `sizes` is (hidden width,) for feed-forward layers, the size of each head for attention, and () for pooling. `formats`
+    holds the storage format of each array of a layer; only networks of precision int8 have such formats.
     """
 
     kind: RunKind
