@@ -79,7 +79,9 @@ class Method:
     def usual_options(
         self, given: Mapping[str, object], precision: Precision
     ) -> tuple[dict[str, object], ...]:
-        """Return the options to try, the best first. If `given` sets none of the usual options, they are added to it."""
+        """Return the sets of options to try, the best first: only `given` if it sets one of the construction's usual options,
+        otherwise each set of usual options together with `given`.
+        """
         choices = self.usual(precision)
         if any(name in given for choice in choices for name in choice):
             return (dict(given),)
@@ -108,7 +110,7 @@ class Method:
         return options
 
     def read_options(self, given: Mapping[str, object], precision: Precision | None = None) -> Any:
-        """Convert the options `given` to the construction's own dataclass. Raises `UsageError` if one is wrong."""
+        """Convert the options `given` to the construction's own dataclass. Raises `UsageError` if an option is wrong."""
         chosen = dict(given)
         for name, value in chosen.items():
             if isinstance(value, float) and not math.isfinite(value):

@@ -1,4 +1,4 @@
-"""The moves of an `Arrangement` as residual blocks on four registers. All numbers are integers.
+"""Residual blocks that move points along a line as an `Arrangement` says, and then read their labels. All numbers are integers.
 
 Points are moved in place, starting at the upper end of the line. A point that has been moved is below all later thresholds, so
 each threshold acts on exactly the points it is meant for, and no copy of the old position is needed.
@@ -34,7 +34,9 @@ REGISTERS = (PLACE, PACKED, FIELD, ANSWER)
 
 
 def fold_blocks(mirrors: Sequence[int], offset: int) -> Blocks:
-    """Return blocks for x ← x + offset, and then x ← x - 2·ReLU(x - μ/2) for every mirror μ."""
+    """Return blocks that add `offset` to the position x of a point, and then replace x by x - 2·ReLU(x - μ/2) for each μ in
+    `mirrors`.
+    """
     if not mirrors:  # nothing to fold: a unit without effect carries the offset
         return (Block((Unit({}, 0, {}),), {PLACE: offset}),)
     shifts = [offset, *[0] * (len(mirrors) - 1)]
@@ -48,7 +50,9 @@ def _fold_block(bias: Number, shift: Number = 0) -> Block:
 
 
 def segment_blocks(segments: Sequence[Segment], extent: int) -> Blocks:
-    """Return blocks that map x to x - start + target - extent < 0 in each segment, the highest segment first."""
+    """Return blocks that move the points of each segment, the highest segment first. The new position of a point at x is x - start
+    + target - extent, which is negative.
+    """
     return tuple(
         Block(threshold(PLACE, segment.start, {PLACE: segment.target - segment.start - extent}))
         for segment in reversed(segments)
@@ -59,8 +63,8 @@ def bucket_blocks(starts: Sequence[int], packed: Sequence[int], n_fields: int, b
     """Return blocks that find the bucket of a point, the highest bucket first.
 
     For a point in a bucket, they subtract the bucket's start and n_fields from its position, and add the bucket's packed fields to
-    the register `packed`. `base` is the least threshold: 0, or -extent if there were segments. Points that have been moved are
-    below it.
+    the register `packed`. `base` is the least threshold: 0, or -extent if the points have been moved by `segment_blocks`. A point
+    whose bucket has been found is below `base`.
     """
     return tuple(
         Block(threshold(PLACE, start + base, {PLACE: -start - n_fields, PACKED: fields}))
@@ -73,9 +77,10 @@ def field_blocks(number: int, n_fields: int, field_bits: int, base: int) -> Bloc
 
     The highest bit is removed first.
 
-    Assumes:    position = number + base - n_fields; packed = Σ field_q · 2^(q·field bits), without higher fields.
+    Assumes:    the points' position is number + base - n_fields; register `packed` holds Σ field_q · 2^(q·field_bits) for all
+                fields q <= number.
     Guarantee:  register `field` holds the value of field `number` if this is the point's field, else a negative number. So when
-                the next field is opened, ReLU adds only the right value to the answer.
+                the blocks of the next field add ReLU(field) to the answer, they add only the value of the point's own field.
     """
     gate = 1 << field_bits
     # hit: the point's number is `number`, because points with larger numbers have been moved below all thresholds
@@ -98,11 +103,11 @@ def field_blocks(number: int, n_fields: int, field_bits: int, base: int) -> Bloc
 
 
 CLOSING = Block((Unit({FIELD: 1}, 0, {ANSWER: 1}),), {ANSWER: 1})
-"""The last field is also added to the answer, and 1 is added so that class numbers start at 1."""
+"""The block that adds the last field to the answer, and 1 because class numbers start at 1."""
 
 
 def extraction_blocks(n_fields: int, field_bits: int, base: int) -> Blocks:
-    """Return blocks that extract the point's own field from the packed fields. The answer is its value plus one."""
+    """Return blocks that extract the point's own field from the packed fields. The answer is the value of this field plus one."""
     numbers = reversed(range(n_fields))
     return (
         *(block for number in numbers for block in field_blocks(number, n_fields, field_bits, base)),
@@ -111,7 +116,9 @@ def extraction_blocks(n_fields: int, field_bits: int, base: int) -> Blocks:
 
 
 def lookup_blocks(arrangement: Arrangement, packed: Sequence[int], field_bits: int, offset: int) -> Blocks:
-    """Return the blocks of all phases in order. The answer is the field's value plus one."""
+    """Return the blocks that look up a point's label: they fold the line, move segments, find the bucket and read the field. The
+    answer is the value of the field plus one.
+    """
     base = -arrangement.extent if arrangement.segments else 0
     return (
         *fold_blocks(arrangement.mirrors, offset),
@@ -122,12 +129,14 @@ def lookup_blocks(arrangement: Arrangement, packed: Sequence[int], field_bits: i
 
 
 def line_program(table: TokenTable | None, axes: Numbers, steps: tuple[Step, ...]) -> Program:
-    """Return the program that maps a vector to the line by `axes`. The last register is the answer."""
+    """Return the program that projects a vector to a line with the coefficients `axes` and then runs `steps`. The last register is
+    the answer.
+    """
     return Program(REGISTERS, {PLACE: axes}, steps, ANSWER, 1, table)
 
 
 def costs_of(field_bits: int) -> tuple[int, int]:
-    """Return the number of parameters of a block that moves points, and that of a field with all its bits. Zeros are counted."""
+    """Return the number of parameters of a block that moves points, and of the blocks that read one field. Zeros are counted."""
     move, field = [Block(threshold(PLACE, 1, {}))], field_blocks(0, 2, field_bits, 0)
     move_size, field_size = (count_steps(steps, len(REGISTERS)) for steps in (move, field))
     return move_size.parameters_dense, field_size.parameters_dense
@@ -144,7 +153,7 @@ class Parts:
 
 
 def lookup_outline(parts: Parts, field_bits: int, place_bits: int) -> tuple[Step, ...]:
-    """Return the blocks of `lookup_blocks`, for positions of `place_bits` bits, so that their parameters can be counted."""
+    """Return blocks like those of `lookup_blocks`, so that their parameters can be counted. Positions have `place_bits` bits."""
     far, n_fields = (1 << place_bits) - 1, parts.n_fields
     fields: Form = {PLACE: far, PACKED: typical(n_fields * field_bits)}
 

@@ -1,4 +1,4 @@
-"""A feed-forward network with O(N^(2/3)) parameters, which stores no keys."""
+"""A feed-forward network that memorises N vectors with O(N^(2/3)) parameters. It does not store the vectors."""
 
 from __future__ import annotations
 
@@ -38,11 +38,12 @@ def memorise_without_keys(
     Assumes:    one vector per sample; equal samples carry equal labels.
     Guarantee:  the output equals label + 1 exactly on every sample, over the rationals. No key is stored, so
                 any other vector may get any label.
-    In floats:  not meant for floats; a bucket has n_fields · log2 C bits.
+    In floats:  not meant for floats; the packed fields of a bucket have n_fields · log2 C bits.
     Size:       residual width 4, hidden width at most 6. About log2(Δ^2/N^2) folds, N^(2/3) segments, and
                 √(N^(4/3) / log C) buckets and fields.
     Departs:    folds reflect instead of shifting (one ReLU, not two). Points are moved in place, starting at the upper end, so
-                that a segment or a bucket takes two ReLUs and no register for the old position. Group sizes minimise parameters.
+                that a segment or a bucket takes two ReLUs and no register for the old position. The numbers of segments, buckets
+                and fields are chosen to minimise the parameters.
     """
     vectors = labelled_vectors(NAME, data)
     points = vectors.tokens.points
@@ -91,8 +92,8 @@ def pack_buckets(arrangement: Arrangement, labels: Sequence[int], field_bits: in
 def size_of(shape: DataShape, options: NoOptions) -> Size:
     """Return the estimated size for data of this shape.
 
-    The numbers of folds, segments, buckets and fields are typical for random points. The non-zero count assumes that no
-    threshold and no bucket is zero. Bits are estimates.
+    The numbers of folds, segments, buckets and fields are typical for random points. The non-zero count assumes that no threshold
+    and no bucket's packed fields are zero. Bits are estimates.
     """
     table = outline_table(NAME, shape)
     n_points, field_bits = shape.context_count, field_bits_of(shape.n_classes)

@@ -18,8 +18,8 @@ class Addresses:
 
     rows      the row in each table
     patterns  the channels that the key uses in these rows, as bits, 64 per machine word
-    planes    for each kind of field, the plane (bit field of a word) that the key reads: first the kind of all labels, then the
-              kinds of rarer labels
+    planes    for each kind of label field, the plane (bit field of a word) that the key reads: first the kind that every label
+              uses, then the kinds that only rarer labels use
     """
 
     rows: Int[np.ndarray, "n_keys n_segments"]
@@ -30,7 +30,7 @@ class Addresses:
     def n_duplicates(self) -> int:
         """The number of keys that share their whole address with an earlier key.
 
-        Their equations would have the same left side.
+        Two keys with the same address have equations with the same left side.
         """
         n_keys, n_segments, n_words = self.patterns.shape
         flat = self.patterns.reshape(n_keys, n_segments * n_words).view(np.int64)
@@ -47,7 +47,7 @@ _ODD = np.random.default_rng(17).integers(0, 2**63, size=4096, dtype=np.uint64) 
 
 @dataclass(frozen=True)
 class ChannelPatterns:
-    """Channels divided into groups. A key has one digit per group. The digit selects one channel of the group or, except in the
+    """Channels divided into groups. A key has one digit per group. Each digit selects one channel of its group or, except in the
     first group, none.
     """
 
@@ -72,7 +72,7 @@ class ChannelPatterns:
 
 
 def pack_bits(bits: np.ndarray) -> UInt64[np.ndarray, "n_keys n_pattern_words"]:
-    """Pack bits into words of 64 channels."""
+    """Pack the bits of each key into machine words, 64 channels per word."""
     return np.packbits(bits, axis=1, bitorder="little").view(np.uint64)
 
 
@@ -81,7 +81,8 @@ def step_rows(
 ) -> Int[np.ndarray, " n_keys"]:
     """Return the next row of each key, `steps` rows after its current one.
 
-    A step that would leave the key's shard (its range of rows) is reflected back into it, so that uniform rows stay uniform.
+    A step that would leave the key's shard (its range of rows) is reflected back into the shard, so that uniformly distributed
+    rows stay uniform.
     """
     local = rows % shard_rows
     stepped = local + steps

@@ -1,8 +1,9 @@
-"""The chain: the labelled token reads k tables one after the other, then adds up the selected channels.
+"""The chain, one kind of layout: the token that carries the label reads k tables one after the other, then adds up the selected
+channels.
 
 The registers are x (the row, and at first also the pattern, which is the choice of channels), a copy of x, its square, z (the steps
 between rows, and the plane), and the words. A pattern too long to share a field with the row starts in the registers of the copy
-and the square. The chain supports every task and every length. It is the smaller layout for small data sets.
+and the square. The chain supports every task and every length. For small data sets it is smaller than a dual table.
 """
 
 from __future__ import annotations
@@ -25,19 +26,21 @@ from byheart.network.transformer.architecture import SumPool
 from byheart.program import blocks
 
 COPY, SQUARE = T, LABEL
-"""Copy and square of the row. Later the reading circuit uses these registers for other values."""
+"""The registers for a copy and for the square of the row number. Later, other values use these registers."""
 
 
 @dataclass(frozen=True)
 class Chain(RetrievalLayout):
-    """A layout with k = n_segments tables of Q rows each. Each table is read once."""
+    """A layout with `n_segments` tables of `n_rows` rows each. Each table is read once."""
 
     name = "chain"
     has_extra_token = False
 
     @property
     def slots(self) -> tuple[str, ...]:
-        """The registers before the words: x, its copy, its square, and z (see above)."""
+        """The registers that come before those of the words: x (the row), its copy, its square, and z (the steps between rows, and
+        the plane).
+        """
         return X, COPY, SQUARE, Z
 
     @property
@@ -47,9 +50,9 @@ class Chain(RetrievalLayout):
 
     @cached_property
     def shares_row(self) -> bool:
-        """Whether the pattern (the choice of channels) is the upper part of the row's field.
+        """Whether the pattern (the choice of channels) is the upper part of the hashed field that holds the row.
 
-        If that field would be too long, the pattern has fields of its own.
+        If this field would be too long, the pattern has fields of its own.
         """
         if self.entrance.least_fields > 2:
             return False
@@ -75,8 +78,8 @@ class Chain(RetrievalLayout):
 
     @cached_property
     def hashed_fields(self) -> tuple[HashedField, ...]:
-        """The hashed fields: the row (with the pattern if it fits), up to two fields for the pattern, and the steps with the
-        plane.
+        """The hashed fields: the row (with the pattern if it fits), up to two fields for the pattern (the choice of channels), and
+        one for the steps between rows with the plane.
         """
         later = self.make_field(Z, self.n_places << self.step_bits)
         if self.shares_row:
@@ -89,7 +92,7 @@ class Chain(RetrievalLayout):
 
     @cached_property
     def digit_fields(self) -> tuple[tuple[int, ...], ...]:
-        """For each field that is split into digits, the base of each digit, starting with the first digit."""
+        """For each field that is split into digits, the base of each digit, starting with the highest digit."""
         below = (self.n_rows,) if self.shares_row else ()
         patterns = [(*(self.choices[g] for g in groups), *below) for groups in self.pattern_fields]
         return (*patterns, (2,) * self.step_bits + (self.n_places,))
@@ -114,7 +117,10 @@ class Chain(RetrievalLayout):
 
     @cached_property
     def squaring_folds(self) -> tuple[int, ...]:
-        """The centres r of the reflections that reduce a row number in [0, Q) to 0 or 1 and build up its copy and its square."""
+        """For each reflection that helps to square a row number, the number r of values that are possible before it.
+
+        The reflection is at (r - 1)/2, so it halves this number. After all reflections, only 0 or 1 is left.
+        """
         folds = []
         remaining = self.n_rows
         while remaining > 2:
@@ -124,13 +130,14 @@ class Chain(RetrievalLayout):
 
     @property
     def entry_registers(self) -> tuple[str, ...]:
-        """The registers of the fields before pooling. Each field stays in its register."""
+        """The registers of the hashed fields before pooling. Each field stays in its register when the tokens are summed."""
         return tuple(field.register for field in self.hashed_fields)
 
     def pool(
         self, own: common.TokenFields, extra: common.ExtraFields, last_only: bool
     ) -> common.LabelledFields:
-        """Return own + λ·(sum over all tokens). For a set, return only the sum, and for a single token the token itself.
+        """Return the fields `own` of each labelled token plus `sum_factor` times their sum over all tokens. For the task `set`,
+        return only the sum; for sequences of one token, only `own`.
 
         `extra` is not used, because the chain has no extra token.
         """
@@ -141,7 +148,9 @@ class Chain(RetrievalLayout):
         return np.asarray(kept if self.n_tokens == 1 else kept + self.sum_factor * total)
 
     def pooling_steps(self) -> Iterator[blocks.Step]:
-        """Yield one attention head. Its output weight includes the factor n, which turns the mean over n tokens into a sum."""
+        """Yield the step that sums the fields over the n tokens: one attention head, which computes a mean and whose output weight
+        therefore includes the factor n. For the task `set` it is a plain sum.
+        """
         if self.entrance.pooling == "sum":
             yield SumPool()
         elif self.n_tokens > 1:
@@ -151,7 +160,8 @@ class Chain(RetrievalLayout):
             yield blocks.RegisterAttention((blocks.RegisterHead(values, outputs),))
 
     def first_rows(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Int[np.ndarray, " n_keys"]:
-        """Return the first row of each key: the lower part of the row's field, or the whole field if it holds no pattern."""
+        """Return the first row of each key: the lower part of the first hashed field, or the whole field if it holds only the row.
+        """
         return np.asarray(fields[:, 0] % self.n_rows)
 
     def addresses(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Addresses:
@@ -172,8 +182,8 @@ class Chain(RetrievalLayout):
         return Addresses(np.stack(rows, axis=1), same, planes_of(self.label_fields, rest))
 
     def lookup_steps(self, words: Shaped[np.ndarray, " n_columns"] | None) -> Iterator[blocks.Step]:
-        """Yield the steps that mask the channels and then, for each table, square the row, read the words and go to the next
-        row.
+        """Yield the steps that mask the channels that a key does not use and then, for each table, square the row number, read the
+        words and go to the next row.
         """
         registers = [X] if self.shares_row else [field.register for field in self.hashed_fields[1:-1]]
         mask = WORD_SCALE << (self.word_bits + (self.n_segments - 1).bit_length())
@@ -206,11 +216,12 @@ class Chain(RetrievalLayout):
     def _table(
         self, words: Shaped[np.ndarray, "n_rows n_registers"] | None, is_last: bool
     ) -> blocks.TableBlock:
-        """Build one table. Hidden unit a is ReLU(1 - (row - a)²) = [row = a]. It adds row a of the table to the words.
+        """Build one table. Hidden unit a is ReLU(1 - (row - a)²), which is 1 if row = a, else 0. It adds row a of the table to the
+        words.
 
-        The reflections leave e = 0 or 1 in x, so copy = row - e, square = row² - e, and (row - a)² = square + e - 2a·(copy +
-        e) + a². The unit that fires determines all these values. It clears copy and square and restores the row in x, or sets
-        x to 1 after the last table.
+        The reflections of `squaring_folds` leave e = 0 or 1 in x, so copy = row - e, square = row² - e, and (row - a)² = square +
+        e - 2a·(copy + e) + a². The unit that fires determines all these values. It clears copy and square and restores the row in
+        x, or sets x to 1 after the last table.
         """
         if words is None:
             row, square = (
@@ -235,7 +246,7 @@ class Chain(RetrievalLayout):
         )
 
     def _left_over(self, rows: np.ndarray) -> np.ndarray:
-        """Return the remainder (0 or 1) of each row number after the reflections."""
+        """Return what the reflections of `squaring_folds` leave of each row number: 0 or 1."""
         left = rows.copy()
         for remaining in self.squaring_folds:
             left = np.minimum(left, remaining - 1 - left)

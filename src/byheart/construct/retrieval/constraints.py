@@ -1,12 +1,12 @@
 """Requirements that a layout must meet so that a few draws of the hash are enough: rows, headroom, addresses and solving time.
 
-A draw can fail for three reasons. The probability of each is known in advance:
+A draw of the random hash for N keys can fail for three reasons. The probability of each is known in advance:
     addresses  two keys have the same address. The expected number of such pairs, E = N²/2 / (number of addresses), is kept below
                `max_duplicates`
-    load       a plane (bit field of the words) has more keys than columns, or equations depend on each other; spare columns help,
-               see `rows_needed`
-    headroom   a sum is so far from its mean that the mantissa cannot hold it; z standard deviations are allowed, with N·P(|normal|
-               > z) < 5%
+    load       a plane (bit field of the words) has more keys than columns (words), or equations depend on each other; spare
+               columns help, see `rows_needed`
+    headroom   a sum is so far from its mean that the mantissa cannot hold it; there is room for z standard deviations, where z is
+               so large that any of N normal variables is further than that from its mean with a probability below 5%
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ SomeNumber = TypeVar("SomeNumber", float, np.ndarray)
 def max_duplicates(n_keys: int) -> float:
     """Return the limit on E, the expected number of pairs of keys with equal addresses.
 
-    A draw has no such pair with probability e^-E. Small data sets can afford many draws, so E may be larger.
+    A random hash gives no two keys the same address with probability e^-E. Small data sets can afford many draws of the hash, so
+    their limit may be larger.
     """
     return 0.3 if n_keys <= 100 else 0.8 if n_keys <= 20_000 else 0.5
 
@@ -43,8 +44,8 @@ def max_duplicates(n_keys: int) -> float:
 def addresses_needed(n_keys: int, reject_bits: int, n_shards: int = 1) -> float:
     """Return the number of addresses that a layout needs.
 
-    With that many addresses, few pairs of keys collide, and an unknown input has the address of a key with a probability below
-    2^-reject_bits / 16.
+    With that many addresses, few pairs of keys share an address, and an unknown input has the address of a key with a
+    probability below 2^-reject_bits / 16.
     """
     for_keys = n_keys * (n_keys - 1) / 2 / max_duplicates(n_keys) * _care(n_shards)
     return max(for_keys, 16.0 * n_keys * 2**reject_bits) if reject_bits else for_keys
@@ -53,11 +54,11 @@ def addresses_needed(n_keys: int, reject_bits: int, n_shards: int = 1) -> float:
 def rows_needed(layout: RetrievalLayout, windows: tuple[int, ...], has_margins: bool = False) -> int:
     """Return the number of rows per table that the fullest plane (bit field) of the fullest shard needs.
 
-    Equations are sorted by row and take pivots within a window of A columns. With a share ε of spare columns, the queue of
-    equations exceeds A with probability e^(-2εA) at each row. Each key reads every table once. Because of this dependency, all
-    tables but one need an extra row of columns. At the two edges of a shard, fewer rows remain, so the queue must be shorter.
-    Therefore there are either more columns everywhere, or margins: rows at the edges in which no key starts (`margins_needed`).
-    Margins are not counted here.
+    There is one equation for each key and one unknown, or column, for each word. Equations are sorted by row, and each takes its
+    pivot within a window of A columns. With a share ε of spare columns, the queue of equations that wait for a pivot exceeds A with
+    probability e^(-2εA) at each row. Each key reads every table once. Because of this dependency, all tables but one need an extra
+    row of columns. At the two edges of a shard, fewer rows remain, so the queue must be shorter. Therefore there are either more
+    columns everywhere, or margins: rows at the edges in which no key starts (`margins_needed`). Margins are not counted here.
     """
     k, n_channels = layout.n_segments, layout.n_channels
     columns = max(_columns_for_all(layout), _columns_for_single_channels(layout))
@@ -89,17 +90,21 @@ def margins_needed(layout: RetrievalLayout, windows: tuple[int, ...], rows: int)
 
 
 def _queue_at_an_edge(layout: RetrievalLayout) -> float:
-    """Return the product of two numbers: a length that queues at an edge almost never exceed, and the share of spare columns."""
+    """Return a length that the queue of equations at an edge of a shard almost never exceeds, times the share of spare columns."""
     return log(2 * _n_systems(layout) / 0.3) / 2
 
 
 def _n_systems(layout: RetrievalLayout) -> int:
-    """Return the number of systems of equations that must have full rank. It is increased if a failure is more expensive."""
+    """Return the number of systems of equations that must have full rank. With shards, where a failure is more expensive, it is
+    increased.
+    """
     return layout.n_planes * layout.n_shards * _care(layout.n_shards)
 
 
 def _columns_at_an_edge(layout: RetrievalLayout, window_bits: int) -> float:
-    """Return how many columns after a row can be reached by keys that begin before it. Steps go in both directions."""
+    """Return how many columns (words) after a row can be reached by keys whose first row is before it. Steps go in both
+    directions.
+    """
     window = 1 << window_bits
     n_rows = sum(range(1, window // 2)) / window
     return max(1.0, n_rows * layout.n_segments * layout.n_channels)
@@ -114,7 +119,7 @@ def _fullest_system(layout: RetrievalLayout, n_patterns: int = 1) -> float:
     """Return an estimate for the number of keys in the fullest plane (bit field) of a shard: the mean plus some standard
     deviations.
 
-    With `n_patterns`, count only keys that select the same channels.
+    n_patterns: the number of different choices of channels. If it is given, only keys with the same choice are counted.
     """
     n_systems = layout.n_planes * layout.n_shards * n_patterns
     return fullest(layout.n_keys, n_systems, _care(layout.n_shards))
@@ -126,9 +131,9 @@ def _columns_for_all(layout: RetrievalLayout) -> float:
 
 
 def _columns_for_single_channels(layout: RetrievalLayout) -> float:
-    """Return the number of columns needed by keys that use only one channel. This channel is in the first group.
+    """Return the number of columns (words) needed because some keys use only one channel, which is in the first group.
 
-    The keys that select the same channel must fit into the words of that channel.
+    The keys that use only this channel must fit into its words.
     """
     n_patterns = prod(layout.choices) ** (2 if isinstance(layout, DualTable) else 1)
     n_single = _fullest_system(layout, n_patterns)
@@ -137,7 +142,7 @@ def _columns_for_single_channels(layout: RetrievalLayout) -> float:
 
 
 def rank_limit(n_words: float) -> float:
-    """Return the largest load at which random equations, each with `n_words` words, are independent.
+    """Return the largest load (equations per column) at which random equations are independent, if each has `n_words` words.
 
     With r words per equation, a share e^-r of the columns occurs in no equation. The thresholds of random r-XORSAT are
     0.918, 0.977, 0.992 for r = 3, 4, 5 (Pittel and Sorkin, 2016); 1 - 1.7·e^-r is below each of them. With r = 2 the equations
@@ -152,10 +157,10 @@ def mean_words(layout: RetrievalLayout) -> float:
 
 
 def headroom_bits(layout: RetrievalLayout) -> int:
-    """Return h such that almost surely |y - centre·2^w| <= 2^(h + w) for the sum y of every key, where w is the number of bits of a
-    word.
+    """Return h such that almost surely |y - centre·2^w| <= 2^(h + w) for every key, where y is the sum of the words that the key
+    reads, w the number of bits of a word, and centre·2^w about the middle of all sums.
 
-    h covers the worst case, or z standard deviations if that is less.
+    h covers the worst case, or `deviations` standard deviations if that is less.
     """
     k = layout.n_segments
     sizes = layout.groups[1:]
@@ -168,7 +173,9 @@ def headroom_bits(layout: RetrievalLayout) -> int:
 
 @lru_cache(maxsize=64)
 def deviations(n_keys: int) -> float:
-    """Return z such that N·P(|normal| > z) < 5% for N = n_keys."""
+    """Return z such that any of `n_keys` normal variables is more than z standard deviations from its mean with a probability
+    below 5%.
+    """
     z = 3.0
     while n_keys * erfc(z / sqrt(2)) > 0.05:
         z += 0.1
@@ -176,17 +183,18 @@ def deviations(n_keys: int) -> float:
 
 
 def solve_seconds(n_keys: int, columns: SomeNumber) -> SomeNumber:
-    """Return the estimated time, in seconds, to eliminate with a window of `columns` columns."""
+    """Return the estimated time, in seconds, to solve the equations by elimination with a window of `columns` columns."""
     return n_keys * _BAND_SECONDS * columns**2
 
 
 def seconds_allowed(n_keys: int, n_shards: int) -> float:
-    """Return the time allowed for elimination: one second, or time proportional to the number of keys."""
+    """Return the seconds allowed for solving the equations: one, or a time proportional to the number of keys if that is longer.
+    """
     return max(1.0, (_SECONDS_PER_KEY if n_shards == 1 else _SECONDS_PER_KEY_IN_SHARDS) * n_keys)
 
 
 def is_quickly_solved(layout: RetrievalLayout) -> bool:
-    """Whether elimination stays within the allowed time."""
+    """Whether the equations can be solved within the allowed time."""
     window = min(sum(1 << w for w in layout.windows), layout.shard_rows) * layout.n_segments
     return solve_seconds(layout.n_keys, float(window * layout.n_channels)) <= seconds_allowed(
         layout.n_keys, layout.n_shards

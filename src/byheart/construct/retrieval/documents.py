@@ -36,12 +36,12 @@ def recitation(texts: Sequence[str], tokenizer: str | Tokenizer = "word") -> Dat
     documents = chosen.encode_all(texts)
     if int(documents.lengths.min()) == 0:
         number = int(np.argmin(documents.lengths)) + 1
-        raise DataError(f"text {number} has no tokens.", number=number)
+        raise DataError(f"text {number} has no tokens.\n  Leave it out.", number=number)
     return recitation_of_tokens(documents, chosen)
 
 
 def recitation_of_tokens(documents: TokenSequences, tokenizer: Tokenizer | None = None) -> Dataset:
-    """Return the same data set as `recitation`, for texts that are already token ids."""
+    """Return the same data set as `recitation`, for texts that are given as token ids."""
     n_vocab = documents.n_vocab
     following = np.append(documents.ids[1:], n_vocab)
     following[documents.offsets[1:] - 1] = n_vocab  # the last token of each text is followed by the end
@@ -57,8 +57,8 @@ def recitation_of_tokens(documents: TokenSequences, tokenizer: Tokenizer | None 
 def _shortest_windows(
     documents: TokenSequences, following: Int[np.ndarray, " n_tokens"]
 ) -> tuple[Int[np.ndarray, " n_tokens"], int]:
-    """Find the window that ends at each token. Return a number for each window, and the length of the windows. Equal windows have
-    equal numbers.
+    """Find, for each token, the window of tokens that ends there. Return a number for each window, and the length of the windows,
+    which is as small as possible. Equal windows have equal numbers.
 
     The window of length L at a token is the window of length L - 1 at the previous token, followed by the token. Windows do
     not extend beyond the beginning of a text, so windows of the greatest length are whole prefixes.
@@ -88,23 +88,24 @@ def _prefixes(documents: TokenSequences) -> Int[np.ndarray, " n_tokens"]:
 def _differs_from_first(
     contexts: Int[np.ndarray, " n_tokens"], following: Int[np.ndarray, " n_tokens"]
 ) -> Bool[np.ndarray, " n_tokens"]:
-    """Return whether each next token differs from the one that followed the first occurrence of its context."""
+    """For each token, return whether its next token differs from the token that followed the first occurrence of the same context.
+    """
     return np.asarray(following[representatives(contexts)[contexts]] != following)
 
 
 def recite(memoriser: Memoriser, prompt: str, max_tokens: int = 10_000) -> Iterator[str]:
     """Yield the tokens that follow `prompt` until the text ends, an unknown context occurs, or `max_tokens` are generated."""
     if memoriser.tokenizer is None:
-        raise UsageError("this model has no tokenizer; it cannot recite text.")
+        raise UsageError("this model has no tokenizer, so it cannot recite texts.\n  Compile the texts with --recite.")
     ids = memoriser.tokenizer.encode(prompt)
     if not ids:
-        raise UsageError("a prompt needs at least one token.")
+        raise UsageError("the prompt has no tokens; give a prompt with at least one.")
     numbers = {name: number for number, name in enumerate(memoriser.tokenizer.vocabulary)}
     network = memoriser.network
     if not isinstance(network, Transformer):
         family = network.spec.family
         raise UsageError(
-            f"a {family} cannot recite texts.\n  Compile the texts with `retrieval` or `llama`.",
+            f"a {family} cannot recite texts.\n  Compile the texts with the method `retrieval` or `llama`.",
             family=family,
         )
     module = to_module(network).eval()

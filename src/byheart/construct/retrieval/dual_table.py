@@ -1,16 +1,16 @@
 """The dual table: a feed-forward layer that stores words in both of its weight matrices. Two tokens read it at once.
 
 Row a is one hidden unit. Its input weights hold the words V[a], its output weights the words Z[a]. An extra token, the same for
-every input, has its pattern φ (1 for each channel that it selects, else 0) in the word registers, so the unit of its row is Γ +
-V[a]·φ, and every other unit is 0. Γ is a constant, and |V[a]·φ| <= Γ. The labelled token has zeros there, so the unit of its row
-is exactly Γ, and it adds Z[a] to the word registers. In a second attention layer every token reads the first token, which is the
-extra one, and this adds V·φ to the labelled token. The labelled token then adds the words of Z that its own pattern selects.
-Because W1 stores words too, this is the smaller layout for large data sets.
+every input, has its pattern φ (1 for each channel that it selects, else 0) in the word registers, so the unit of the token's row
+has the value Γ + V[a]·φ, and every other unit is 0. Γ is a constant, and |V[a]·φ| <= Γ. The labelled token has zeros in these
+registers, so the unit of its row is exactly Γ, and it adds Z[a] to the word registers. In a second attention layer every token
+reads the first token, which is the extra one, and this adds V·φ to the labelled token. The labelled token then adds the words of Z
+that its own pattern selects. Because W1 stores words too, this is the smaller layout for large data sets.
 
-Registers: x (row, then its last digit); the role (1 for the extra token), later Σ J_i² for the digits J_i of the row; y (pattern
-of the extra token, then V·φ, then the label); z (step to the second row, pattern of the labelled token, plane); the other digits
-of the row; then the words, which first hold the entering fields. A pattern that is too long to share a field with the step and
-the plane has its own register.
+Registers: x (row, then its last digit); the role (1 for the extra token, else 0), later Σ J_i² for the digits J_i of the row; y
+(pattern of the extra token, then V·φ, then the label); z (step to the second row, pattern of the labelled token, plane); the other
+digits of the row; then the words, which first hold the entering fields. A pattern that is too long to share a field with the step
+and the plane has its own register.
 
 In floats: unit a of the table is ReLU(Γ·(1 - 2·Σ_i (J_i - a_i)²) + V[a]·φ) with |V[a]·φ| <= Γ, so for wrong rows the argument is
 at most -Γ + Γ = 0. The digits J_i are centred, |J_i| <= h_i, so no partial sum exceeds (8·Σ h_i² + 2)·Γ. The words V are signed:
@@ -18,8 +18,8 @@ a word of 2^(word_bits - 1) or more is stored minus 2^word_bits. This changes no
 
 Short weights: a weight stored as int8 or bfloat16 is an 8-bit integer times a power of two, which is the same for a whole channel.
 A word of up to 8 bits is one weight of W1 or W2. A longer word consists of several limbs, in channels whose powers of two differ by
-8 and whose patterns are equal. All other weights are powers of two or short; for this, the numbers of digits and of choices are
-powers of two.
+8 and whose patterns are equal. All other weights are powers of two or short; for this, the number of choices in each group and the
+bases of all digits but the highest are powers of two.
 """
 
 from __future__ import annotations
@@ -60,12 +60,16 @@ from byheart.program.short_numbers import SHORT_BITS, short_parts
 
 SQUARE, Y = T, LABEL
 ROLE, PATTERN = T, "pattern"
-"""One register holds the role until the row is known, and afterwards the square."""
+"""The register ROLE holds 1 for the extra token and 0 for all others. When the row is known, it holds the sum of the squares of
+the row's digits. PATTERN is the register of the labelled token's pattern, unless that pattern shares a field.
+"""
 
 
 @dataclass(frozen=True)
 class DualTable(RetrievalLayout):
-    """A layout with n_segments = 2: the words V and the words Z of each row. A row number has `n_digits` digits."""
+    """A layout with two segments of words in one table: the input and the output weights of its hidden units. A row number has
+    `n_digits` digits.
+    """
 
     n_digits: int = 3
 
@@ -80,8 +84,8 @@ class DualTable(RetrievalLayout):
 
     @cached_property
     def slots(self) -> tuple[str, ...]:
-        """The registers before the words: x, role or square, y, z, the other digits of the row, the pattern if it has its own
-        register, and a constant 1 if it is needed.
+        """The registers that come before those of the words: x, role or square, y, z, the digits of the row except the last, the
+        pattern if it has its own register, and a constant 1 if it is needed.
         """
         constant = (ONE,) if self.stored == "bfloat16" else ()
         return (X, SQUARE, Y, Z, *self.digits[:-1], *(() if self.shares_window else (PATTERN,)), *constant)
@@ -93,20 +97,24 @@ class DualTable(RetrievalLayout):
 
     @property
     def sum_factor(self) -> int:
-        """The factor λ of the pooling.
+        """The factor λ of the sum over all tokens.
 
-        It is 1 because every token is summed once. The labelled token is distinguished by its pattern.
+        It is 1: the labelled token needs no other weight than the rest, because its pattern distinguishes it.
         """
         return 1
 
     @property
     def keeps_own(self) -> bool:
-        """Whether the labelled token's own value is used in addition to the sum. It is not needed with positions or for a set."""
+        """Whether the labelled token's own value is added to the sum over all tokens. This is not needed with positions or for the
+        task `set`.
+        """
         return not self.entrance.ordered and self.entrance.pooling == "attention"
 
     @property
     def own_field(self) -> int:
-        """The field that holds the labelled token's pattern. Only this field uses the token's own value."""
+        """The index of the field for the labelled token's pattern. Only to this field is the token's own value added after
+        pooling.
+        """
         return 2
 
     @property
@@ -144,7 +152,7 @@ class DualTable(RetrievalLayout):
 
     @property
     def entry_registers(self) -> tuple[str, ...]:
-        """Before pooling, the fields are in the registers that later hold table words."""
+        """The registers of the hashed fields before pooling. Later they hold words of the table."""
         return self.word_registers[: len(self.hashed_fields)]
 
     @cached_property
@@ -162,13 +170,15 @@ class DualTable(RetrievalLayout):
 
     @property
     def half_window(self) -> int:
-        """The number subtracted from the row before a step of up to W rows, so that steps go in both directions."""
+        """The number subtracted from the row before a step of up to 2^step_bits rows is added, so that steps go in both
+        directions.
+        """
         return (1 << self.step_bits) // 2
 
     @property
     def gate(self) -> int:
-        """Γ, an upper bound on every |V[a]·φ|. If limbs (the 8-bit pieces of a word) use all their bits, a word may slightly exceed
-        half of 2^word_bits.
+        """Γ, an upper bound on the absolute sum of the words that any token selects in the table's input weights. If limbs (the
+        8-bit pieces of a word) use all their bits, a word may slightly exceed half of 2^word_bits.
         """
         largest = self.n_groups << (self.word_bits - 1)
         if self.n_limbs > 1 and self.word_bits == self.n_limbs * LIMB_BITS:
@@ -177,13 +187,13 @@ class DualTable(RetrievalLayout):
 
     @property
     def largest_gate_sum(self) -> int:
-        """An upper bound on every partial sum of the argument of a table's unit."""
+        """An upper bound on every partial sum of the argument of a hidden unit of the table."""
         return (8 * sum(half**2 for half in self.halves) + 2) * self.gate
 
     @cached_property
     def halves(self) -> tuple[int, ...]:
-        """The number subtracted from each digit to centre it: at least half of the digit's base, and a number of 4 bits if weights
-        are bfloat16.
+        """The number subtracted from each digit to centre it: at least half of the digit's base and, if weights are bfloat16, a
+        number with at most 4 significant bits.
         """
         found = [radix // 2 for radix in self.radices]
         if self.stored == "bfloat16":  # so that their squares have 8 bits
@@ -193,13 +203,13 @@ class DualTable(RetrievalLayout):
 
     @cached_property
     def digit_fields(self) -> tuple[tuple[int, ...], ...]:
-        """For each field that is split into digits, the base of each digit, starting with the first digit."""
+        """For each field that is split into digits, the base of each digit, starting with the highest digit."""
         between = self.choices if self.shares_window else ()
         return (self.choices, self._window_digits(between), self.radices)
 
     @property
     def is_exact(self) -> bool:
-        """Whether floats compute every step exactly: digits, gate, pooling, and the reading of bits."""
+        """Whether floats compute every step exactly: digits, the sums in the table's units, pooling, and the reading of bits."""
         return (
             len(self.word_registers) >= len(self.hashed_fields) * self.n_entering_parts
             and self.entrance.n_folds > 0
@@ -220,7 +230,7 @@ class DualTable(RetrievalLayout):
     def pool(
         self, own: common.TokenFields, extra: common.ExtraFields, last_only: bool
     ) -> common.LabelledFields:
-        """Return the sums over all tokens. The labelled token's own value is added to the field of its pattern."""
+        """Return the sums over all tokens. If `keeps_own`, the labelled token's own value is added to the field of its pattern."""
         kept = own[:, -1:] if last_only else own
         total = np.broadcast_to(own.sum(axis=1, keepdims=True) + extra, kept.shape).copy()
         if self.keeps_own:
@@ -228,13 +238,15 @@ class DualTable(RetrievalLayout):
         return total
 
     def first_rows(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Int[np.ndarray, " n_keys"]:
-        """Return the first row of each key. The first field counts only the rows that are not in a margin."""
+        """Return the first row of each key. It is never in a margin (an edge of a shard), so the first field counts only the other
+        rows.
+        """
         shards = fields[:, 0] // (self.n_first_rows // self.n_shards)
         return np.asarray(fields[:, 0] + self.margin_rows * (2 * shards + 1))
 
     @property
     def n_first_rows(self) -> int:
-        """The number of rows that are not in the margin of a shard."""
+        """The number of rows that can be a key's first row: those that are not in the margins of the shards."""
         return self.n_rows - 2 * self.margin_rows * self.n_shards
 
     def addresses(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Addresses:
@@ -247,7 +259,9 @@ class DualTable(RetrievalLayout):
         return Addresses(rows, np.stack(both, axis=1), planes_of(self.label_fields, places))
 
     def channel_bits(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> list[np.ndarray]:
-        """Return one bit for each key and channel: whether the extra token selects it, and whether the labelled token does."""
+        """Return two arrays with one bit for each key and channel: whether the extra token selects the channel, and whether the
+        labelled token does.
+        """
         patterns = ChannelPatterns(self.groups, self.choices)
         own = fields[:, self.own_field]
         if self.shares_window:
@@ -255,7 +269,8 @@ class DualTable(RetrievalLayout):
         return [patterns.bits(each, range(self.n_groups)) for each in (fields[:, 1], own)]
 
     def pooling_steps(self) -> Iterator[Step]:
-        """Sum the fields into their registers, and clear the registers in which they entered."""
+        """Yield the steps that sum the fields over the tokens into their registers, and clear the registers in which they entered.
+        """
         values = [{register: 1} for register in self.entry_registers]
         factors: list[Number] = [self.n_tokens]
         if self.stored == "bfloat16":
@@ -296,8 +311,8 @@ class DualTable(RetrievalLayout):
 
     @property
     def _limb_offsets(self) -> list[int]:
-        """For each limb (8-bit piece) of a word of Z, the constant to add to its register, because stored weights are signed but
-        these words are unsigned.
+        """For each limb (8-bit piece) of a word in the output weights, the constant to add to its register, because stored weights
+        are signed but these words are unsigned.
         """
         return [
             WORD_SCALE << (LIMB_BITS * (limb + 1) - 1) if self.stored else 0 for limb in range(self.n_limbs)
@@ -308,7 +323,7 @@ class DualTable(RetrievalLayout):
         """For each limb (8-bit piece) of a word, the amount to subtract to disable a channel: the least power of two that no such
         limb exceeds.
 
-        The offset minus this amount is also a power of two, or has few bits, so a bfloat16 weight can hold it.
+        The limb's offset minus this amount is also a power of two, or has few bits, so a bfloat16 weight can hold it.
         """
         if not self.stored:
             return [WORD_SCALE << self.word_bits]
@@ -333,8 +348,8 @@ class DualTable(RetrievalLayout):
         yield from window_blocks(base, self.step_bits, self.shard_rows, {ROLE: -base})
 
     def _digit_blocks(self) -> Iterator[Block]:
-        """Convert x into its centred digits J_i = d_i - h_i, and compute Σ J_i². When a digit rises to d, the sum grows by 2(d - h)
-        - 1.
+        """Convert the row number x into its digits d_i, centred as J_i = d_i - h_i (h_i are the `halves`), and compute Σ J_i².
+        When a digit rises from d - 1 to d, the sum grows by 2(d - h) - 1.
 
         The last digit d remains in x. Its contribution is (d - h)² = h² + (1 - 2h)·d + 2·Σ_i ReLU(d - i) with i starting at 1.
         """
@@ -350,11 +365,12 @@ class DualTable(RetrievalLayout):
             yield Block(units, adds, "digit")
 
     def _table(self, words: Shaped[np.ndarray, "n_rows 2 n_channels"] | None) -> TableBlock:
-        """Build the table. Unit a reads Γ·(1 - 2·Σ (J_i - a_i)²) + V[a]·φ, and writes the words Z[a] and its own value.
+        """Build the table. Unit a reads Γ·(1 - 2·Σ (J_i - a_i)²) + V[a]·φ, and writes the words Z[a] and its own value. J_i and
+        a_i are the centred digits of the token's row and of row a, φ is the pattern of the extra token, and V and Z are `words`.
 
-        In the labelled token, the unit that fires has the value Γ, so it can also clear the square and the digits. (The extra token
-        no longer needs its digits.) Short weights cannot hold the squares, so with them the square is cleared when the words are
-        summed.
+        In the labelled token, the unit that fires has the value Γ, so it can also clear the digits and the sum of their squares.
+        (The extra token no longer needs its digits.) Short weights cannot hold this sum, so with them it is cleared when the words
+        are summed.
         """
         gate = self.gate
         numbers = self._typical_numbers() if words is None else self._numbers(words)
@@ -412,8 +428,8 @@ class DualTable(RetrievalLayout):
 
 
 class _TableNumbers(NamedTuple):
-    """The weights of a table's units: those that read digits, those that clear them, norms of rows, biases, and the words of each
-    register.
+    """The weights of a table's units: those that read the digits of a row, those that clear these digits and the sum of their
+    squares (`norms`), the biases, and the words that are read and written.
     """
 
     digits: dict[str, Column]
@@ -431,8 +447,8 @@ def split_limbs(
 
     The result has all lowest limbs first, then the next ones.
 
-    A signed word is the sum of its limbs, minus 2^(8·n_limbs) if the highest limb would be 128. For unsigned words, each limb is
-    128 · 2^(8·limb) below its true value.
+    The limbs of a signed word add up to the word, or to the word minus 2^(8·n_limbs) if the highest limb would be 128. For
+    unsigned words, each limb is 128 · 2^(8·limb) below its true value.
     """
     half, found, rest = 1 << (LIMB_BITS - 1), [], words
     for limb in range(n_limbs):
@@ -443,7 +459,9 @@ def split_limbs(
 
 
 def _digit_unit(register: str, half: int, weight: int, at: int) -> Unit:
-    """Return the hidden unit number `at`. There are two units for each non-zero digit."""
+    """Return hidden unit number `at` of the block that extracts one digit. There are two units for each non-zero value of the
+    digit.
+    """
     digit = at // 2 + 1
     writes: dict[str, Number] = {X: -weight, register: 1, SQUARE: 2 * (digit - half) - 1}
     return threshold(X, digit * weight, writes)[at % 2]

@@ -41,7 +41,7 @@ class Margin:
 
 
 def centre_of(layout: RetrievalLayout, sums: Shaped[np.ndarray, " n_keys"]) -> int:
-    """Return the multiple of 2^word_bits closest to the middle of the sums."""
+    """Return the integer c such that c·2^word_bits is the multiple of 2^word_bits closest to the middle of the sums."""
     if len(sums) == 0:
         return 0
     twice = int(sums.min()) + int(sums.max())
@@ -56,8 +56,8 @@ def margins(
     centre: int,
     largest_input: int,
 ) -> tuple[Margin, ...]:
-    """Return the margin of every kind of sum in the network, for the actual weights. No |coordinate| of a grid vector exceeds
-    `largest_input`.
+    """Return the margin of every kind of sum in the network, for the actual weights. `largest_input` is the largest absolute value
+    of a coordinate, for vectors on a grid.
     """
     before = int(hashed.tokens.max(initial=0)) + int(hashed.positions.max(initial=0))
     before = max(before, int(np.abs(hashed.weights).sum(axis=0).max(initial=0)) * largest_input)

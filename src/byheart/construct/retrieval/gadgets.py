@@ -1,8 +1,8 @@
-"""Circuits that both layouts use: reflections, thresholds, and the extraction of digits from a number.
+"""Circuits that all layouts of retrieval networks use: reflections, thresholds, and the extraction of digits from a number.
 
-All of them work on integers. A reflection is one unit, and a threshold is two; both are exact in floats as long as the
-integers are. The number of units of a wide block is known before the units are created, so the size of a layout is known without
-building it.
+All of them work on integers. A reflection needs one hidden unit, and a threshold two; both are exact as long as floats can
+represent the integers. The number of units of a wide block is known before the units are created, so the size of a layout is known
+without building it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ HALF = Fraction(1, 2)
 
 
 def reflect_above(register: str, first: int) -> Unit:
-    """Map an integer z to 2·first - 1 - z if z >= first, else to z: a reflection between first - 1 and first."""
+    """Return a unit that maps the integer z in `register` to 2·first - 1 - z if z >= first, else to z: a reflection between first
+    - 1 and first.
+    """
     return Unit({register: 1}, HALF - first, {register: -2})
 
 
@@ -37,7 +39,7 @@ def pattern_blocks(
     rests: Sequence[int] | None,
     steps: Sequence[int],
 ) -> Iterator[Block]:
-    """Extract the digits of the pattern fields one by one, and mark the channels that they select.
+    """Extract the digits of the pattern fields one by one, and mark the channels (words of a table row) that they select.
 
     `channels` holds one or more copies of all channels, and each copy has Σ groups channels. `rests` and `steps` have a number for
     each copy. Every channel of a copy is increased by the copy's rest, and a selected channel also by the copy's step.
@@ -77,7 +79,9 @@ def _pattern_unit(
     steps: Sequence[int],
     at: int,
 ) -> Unit:
-    """Return the hidden unit number `at`. There are two units for each non-zero digit of each (group, register, place value)."""
+    """Return hidden unit number `at` of a block of `pattern_blocks`. There are two units for each non-zero value of each digit in
+    `digits`, given as (group, register, place value).
+    """
     number = 0
     while at >= 2 * (choices[digits[number][0]] - 1):
         at -= 2 * (choices[digits[number][0]] - 1)
@@ -94,9 +98,11 @@ def _pattern_unit(
 
 
 def window_blocks(weight: int, window_bits: int, n_rows: int, hold: Mapping[str, Number]) -> Iterator[Block]:
-    """Extract the top digit (in base 2^window_bits) from z, bit by bit, and add it to x. Then reflect x into [0, n_rows).
+    """Extract the top digit (in base 2^window_bits) from z, bit by bit, and add it, less half of the base, to x. Then reflect x
+    into [0, n_rows).
 
-    z has `weight` possible values; `hold` is as in `threshold`. If window_bits is 0, no blocks are needed.
+    z has `weight` possible values. `hold` is a linear form that is added to z; where its value is sufficiently negative, no digit
+    is extracted. If window_bits is 0, no blocks are needed.
     """
     if not window_bits:
         return
@@ -126,5 +132,5 @@ def within_shards(
 
 
 def _shard_unit(n_counted: int, shard_rows: int, kept: str, at: int) -> Unit:
-    """Return the hidden unit number `at`. There are two units for each shard but the first."""
+    """Return hidden unit number `at` of the block that finds a row's shard. There are two units for each shard but the first."""
     return threshold(X, (at // 2 + 1) * n_counted, {X: -n_counted, kept: shard_rows})[at % 2]

@@ -1,8 +1,8 @@
-"""A hash of the input: a few numbers that behave like independent uniform random ones. No key is stored.
+"""A hash of the input: a few numbers that behave like independent uniform random numbers. No key is stored.
 
 Each hashed field maps a token to an integer, by a random table (ids, positions) or by random integer coefficients (vectors). The
-integer is reflected a few times, at random places. The results are summed over the sequence, and the sum is reflected into [0,
-base). All numbers are integers, and this module computes them exactly as the network does.
+integer is reflected a few times, at random places. The results are summed over the sequence, and the sum is reflected into the
+range [0, base) of the field. All numbers are integers, and this module computes them exactly as the network does.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ _CHUNK_TOKENS = 1 << 21
 class KeyHash:
     """The random part of a network.
 
-    tokens     value of every id in every field (kind "table")
+    tokens     value of every token id in every field
     positions  value of every position in every field; zeros where order does not matter
-    weights    coefficient of every coordinate in every field (for kind "real", of every projection in every field)
+    weights    coefficient of every coordinate in every field (if vectors are quantised, of every projection in every field)
     offsets    number added to each field, so that it is never negative
     centres    the first value that each reflection changes, for each reflection and field
-    extra      the input of the extra token: the values of its fields (kind "table"), or its coordinates
-    role_from  a threshold: the first field of the extra token enters with at least this value, all others with less
+    extra      the input of the extra token: the values of its fields (for token ids), or its coordinates (for vectors)
+    role_from  a threshold: the first field of the extra token is at least this number when it enters, that of any other token is
+               less
     """
 
     tokens: Int[np.ndarray, "n_rows n_fields"]
@@ -135,7 +136,7 @@ def _draw_field(
     """Draw one field, from its last reflection back to its inputs.
 
     A reflection at c maps [0, R) into [0, c) if R <= 2c. Starting with c = n_values and going back, R is drawn from (1.6 c, 2
-    c]. If so many reflections would exceed the mantissa, R is drawn from (0.8 s c, s c] with a smaller s.
+    c]. If the numbers would then exceed the mantissa, R is drawn from (0.8 s c, s c] with s < 2.
     """
     entrance, is_short = layout.entrance, layout.stored == "bfloat16"
     centres = np.zeros(entrance.n_folds, dtype=np.int64)
@@ -208,7 +209,7 @@ def _fields_of(layout: RetrievalLayout, hashed: KeyHash, inputs: np.ndarray, las
 
 
 def _reflect(values: np.ndarray, centres: Int[np.ndarray, "n_folds n_fields"]) -> np.ndarray:
-    """Apply the reflections before pooling."""
+    """Reflect the values at each of the centres in turn, as the network does before pooling."""
     for centre in centres:
         values = np.where(values >= centre, 2 * centre - 1 - values, values)
     return values

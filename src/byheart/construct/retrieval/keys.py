@@ -53,15 +53,18 @@ class ContextKeys:
         return int(max(np.abs(self.lowest).max(initial=0), np.abs(self.highest).max(initial=0)))
 
     def pick(self, fields: Int[np.ndarray, "n_tokens n_fields"]) -> Int[np.ndarray, "n_keys n_fields"]:
-        """Select the keys' rows from `fields`, which has one row per token (or per last token, if `last_only`)."""
+        """Select the keys' rows from `fields`, which has one row per token (if `last_only`, only one per input, for its last
+        token).
+        """
         if self.last_only:
             return np.asarray(fields[self.samples])
         return np.asarray(fields[self.samples * self.inputs.shape[1] + self.positions])
 
 
 def keys_of(data: Dataset, mantissa_bits: int, rng: np.random.Generator) -> ContextKeys:
-    """Find the contexts of `data` and convert its inputs to integers. Vectors that are not on a grid are quantised at
-    random."""
+    """Find the contexts of `data` and convert its inputs to integers. Vectors that are not on a grid are converted by a random
+    quantiser.
+    """
     first = representatives(data.context_ids)
     samples, positions = label_places(data.inputs, data.task)
     positions = positions + data.seq_len - data.inputs.lengths[samples]  # padded on the left
@@ -115,7 +118,9 @@ def grid_bits_of(inputs: VectorSequences) -> int | None:
 def _find_quantiser(
     data: Dataset, inputs: VectorSequences, n_contexts: int, mantissa_bits: int, rng: np.random.Generator
 ) -> Quantiser:
-    """Try random quantisers. Return the coarsest one that separates all contexts and whose borders are far from all tokens."""
+    """Try random quantisers. Return the coarsest quantiser that separates all contexts and whose cell borders are far from all
+    tokens.
+    """
     for n_bits in range(5, 19):
         for _ in range(16):
             quantiser = draw_quantiser(inputs.values, n_bits, mantissa_bits, rng)
