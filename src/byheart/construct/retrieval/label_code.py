@@ -50,12 +50,13 @@ class LabelField:
 
     @property
     def stop(self) -> int:
-        """The number of the first bit above all planes."""
+        """The number of the first bit above all planes of this kind."""
         return self.start + self.n_planes * self.n_bits
 
 
 def label_fields(field_bits: int, n_planes: int, rare: RareFields) -> tuple[LabelField, ...]:
-    """Return the kinds of fields of a word, from the lowest bits up: the kind of all labels, then those of rarer labels."""
+    """Return the kinds of fields of a word, from the lowest bits up: the kind that every label uses, then those of rarer labels.
+    """
     found, start, below = [], 0, 1
     for n_bits, n_fields in [(field_bits, n_planes), *((each.n_bits, each.n_planes) for each in rare)]:
         found.append(LabelField(n_bits, n_fields, start, below))
@@ -110,9 +111,9 @@ def join_labels(
 
 
 def fullest(n_keys: int, n_planes: int, care: int = 1) -> float:
-    """Return an estimate for the number of keys in the fullest of K planes: N/K plus a few times √(N/K).
+    """Return an estimate for the number of keys in the fullest of `n_planes` planes: the mean plus a few times its square root.
 
-    The second term is computed for `care` · K planes, to be on the safe side.
+    The factor of the square root is computed for `care` times as many planes, to be on the safe side.
     """
     mean = n_keys / n_planes
     return mean if n_planes == 1 else min(float(n_keys), mean + sqrt(2 * log(n_planes * care) * mean) + 1)
@@ -121,8 +122,8 @@ def fullest(n_keys: int, n_planes: int, care: int = 1) -> float:
 def codes_worth_trying(label_counts: Sequence[int], n_planes: int) -> list[tuple[int, RareFields]]:
     """Return promising codes with two and with three kinds of fields: those with the shortest words.
 
-    A code consists of the number of bits of the first field and a list of the fields for rare labels. label_counts: the number of
-    keys with each label, the most frequent first.
+    A code is given by the number of bits of the field that every label uses, and a list of the fields for rare labels.
+    label_counts: the number of keys with each label, the most frequent first.
     """
     return list(_codes(tuple(label_counts), n_planes)) if _is_skewed(tuple(label_counts)) else []
 
@@ -158,7 +159,7 @@ class _Beyond:
     def planes(self, first: int) -> int:
         """Return the number of planes needed for the keys with labels `first` and above.
 
-        None of these planes is fuller than those of the first kind.
+        With so many planes, none of them is fuller than a plane of the kind that every label uses.
         """
         n_keys = int(self._counts[first])
         n_planes = max(1, ceil(n_keys / self._room))
@@ -168,7 +169,7 @@ class _Beyond:
 
 
 def _candidates(beyond: _Beyond) -> Iterator[tuple[int, RareFields]]:
-    """Yield codes that have room for every label and waste no bit of the last field."""
+    """Yield codes (see `codes_worth_trying`) that have room for every label and waste no bit of the last field."""
     n_classes = beyond.n_classes
     bits = max(1, (n_classes - 1).bit_length())
     for first_bits in range(1, bits):

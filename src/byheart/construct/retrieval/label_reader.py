@@ -1,9 +1,10 @@
 """Compute the label from the sum of the words that a key reads, by reflections.
 
-Let y = Σ words and X = 4·(y - centre·2^word_bits) + 1. X is odd, so a reflection X ↦ 2C - X at an even number C
-never has X as its fixed point, and it complements every bit of X above bit 0. X ↦ -X does so too. The bits of X are read from the
-top. First |X| is computed, and then reflected at 2^e, 2^(e-1), …. The comparison of the absolute value with 2^b then gives X_b
-xor X_{b+1}, the Gray bit. X_{b+2} = y_b for b below word_bits, and X_1 = 0, so
+Let y be the sum of the words, centre·2^word_bits about the middle of all such sums, and X = 4·(y - centre·2^word_bits) + 1. X is
+odd, so a reflection X ↦ 2C - X at an even number C never has X as its fixed point, and it complements every bit of X above bit 0.
+X ↦ -X does so too. The bits of X are read from the top. First |X| is computed, and then reflected at 2^e, 2^(e-1), …. The
+comparison of the absolute value with 2^b then gives X_b xor X_{b+1}, the Gray bit. X_{b+2} = y_b for b below word_bits, and X_1 =
+0, so
     (bit seen at 2^(b+1)) = y_b xor y_{b-1},  y_{-1} = 0.
 A key in plane p (the p-th bit field of the words) needs the bits b = p·field_bits + i for i = field_bits - 1, …, 0. They are read
 by reflections at t·2^r with t = 2^(p·field_bits + 1). For r >= field_bits the reflections remove the bits above the field; after
@@ -31,21 +32,22 @@ from byheart.program.blocks import Block, Repeat, Step, Unit, threshold, typical
 from byheart.program.lazy_units import Joined, LazyUnits
 
 WORD_SCALE = 4
-"""Words are stored in the tables times 4, because two bits below them are needed to read y_0."""
+"""Words are stored in the tables times 4, because two bits below them are needed to read the lowest bit of their sum."""
 
 
 def label_steps(layout: RetrievalLayout, centres: Sequence[int] | None) -> Iterator[Step]:
     """Yield the circuit that computes label + 1. At the start, x is 1, z is the plane, and the words are in their registers.
 
-    centres: one for each part of the label. Without them, the circuit can be counted but not built.
+    centres: for each part of the label, the number c such that c·2^word_bits is about the middle of the sums of its words. Without
+    them, the circuit can be counted but not built.
     """
     for part in reversed(range(layout.n_parts)):
         yield from _part_steps(layout, part, None if centres is None else centres[part])
 
 
 def _part_steps(layout: RetrievalLayout, part: int, centre: int | None) -> Iterator[Step]:
-    """Read one part of the label: add up its words, remove the bits above its fields, and add the bits of the fields to the
-    label.
+    """Yield the steps that read one part of the label: they add up its words, remove the bits above its fields, and add the bits
+    of the fields to the label.
     """
     is_first = part == layout.n_parts - 1
     is_typical = (
@@ -91,7 +93,7 @@ def _silent_block(place: Number) -> Block:
 
 
 def _bit_units(i: int, register: str, half: Fraction) -> tuple[Unit, Unit]:
-    """Reflect x at t·2^i, and add 2·half to the register if x was above it.
+    """Return units that reflect x at t·2^i, and add 2·half to `register` if x was above t·2^i.
 
     x - t·2^i is odd, so ReLU(x - t·2^i + 1) - ReLU(x - t·2^i - 1) is 2 or 0, and the sum of the two is 2·ReLU(x - t·2^i).
     """
@@ -105,9 +107,11 @@ def _rare_registers(layout: RetrievalLayout) -> tuple[str, ...]:
 
 
 def _rare_steps(register: str, field: RareField, is_last: bool) -> Iterator[Block]:
-    """Replace every label >= `first` by label + (label - first)·(2^n_bits - 1) + v, where v is read from the field of rare labels.
+    """Yield blocks that replace every label >= `first` by label + (label - first)·(2^n_bits - 1) + v, where v is the number in
+    `register`.
 
-    v is below 2^n_bits. For labels below `first`, the register of v becomes negative, so ReLU adds nothing.
+    v has been read from the field of rare labels and is below 2^n_bits. For labels below `first`, `register` becomes negative, so
+    ReLU adds nothing.
     """
     goes_on = Unit({LABEL: 1}, 1 - field.first, {register: 2**field.n_bits})
     beyond = Unit({LABEL: 1}, -field.first, {register: -(2**field.n_bits), LABEL: 2**field.n_bits - 1})
@@ -116,11 +120,11 @@ def _rare_steps(register: str, field: RareField, is_last: bool) -> Iterator[Bloc
 
 
 def _sum_block(layout: RetrievalLayout, part: int, centre: int | None, is_first: bool) -> Block:
-    """Add up the words that are not masked, and subtract the centre.
+    """Return the block that adds up the words of a part that are not masked, and subtracts the centre of such sums.
 
-    For the first part that is read, also convert the plane of the highest kind to its place t.
+    For the first part that is read, it also converts the plane of the highest kind to the power of two t at which it is read.
 
-    x already holds the 1 of X, and the constant that is added here is a multiple of 4. So partial sums are multiples of 4.
+    The result is X = 4·(sum - centre·2^word_bits) + 1. Its 1 is in x already, so all terms that are added are multiples of 4.
     """
     if centre is None:
         constant: Number = typical(layout.word_bits + 2 + layout.headroom_bits)
@@ -140,22 +144,24 @@ def _sum_block(layout: RetrievalLayout, part: int, centre: int | None, is_first:
 
 
 def _word_unit(channels: Sequence[str], rare: Sequence[str], at: int) -> Unit:
-    """Return the hidden unit that adds word `at` to x. It also clears the word's register if that is needed for another value."""
+    """Return the hidden unit that adds word `at` to x. It also clears the word's register if the register is needed for another
+    value.
+    """
     register = channels[at]
     return Unit({register: 1}, 0, {X: 1, register: -1} if register in rare else {X: 1})
 
 
 def _lowest_place(layout: RetrievalLayout, kind: int) -> int:
-    """For this kind of field, return the place t (a power of two, see above) at which plane 0 is read."""
+    """Return the power of two t at which plane 0 of this kind of field is read. The top of this module explains t."""
     return int(2 ** (layout.label_fields[kind].start + 1))
 
 
 def _place_units(layout: RetrievalLayout, kind: int) -> Sequence[Unit]:
-    """Return units that change the place t from its value for plane 0 to 2^(start + p·n_bits + 1), where the plane p is the highest
-    digit of z.
+    """Return units that change t, the power of two at which a plane is read, from its value for plane 0 to that for plane p, the
+    highest digit of z: 2^(start + p·n_bits + 1).
 
-    t is convex in p: t(0) + Σ_i (second difference) · ReLU(p - i). Every term is positive, so no partial sum exceeds t itself.
-    If lower digits follow, thresholds extract p from z.
+    t is convex in p, so it equals t(0) + Σ_i (second difference) · ReLU(p - i). Every term is positive, so no partial sum exceeds
+    t itself. If lower digits follow, thresholds extract p from z.
     """
     field = layout.label_fields[kind]
     if field.below > 1:
@@ -173,5 +179,5 @@ def _plane_threshold(field: LabelField, p: int) -> tuple[Unit, Unit]:
 
 
 def _rise(field: LabelField, p: int) -> int:
-    """Return the difference between the places t of planes p + 1 and p."""
+    """Return the difference between the powers of two at which planes p + 1 and p are read."""
     return int(2 ** (field.start + p * field.n_bits + 1) * (2**field.n_bits - 1))

@@ -45,13 +45,15 @@ ONE = "one"
 """A register that always holds 1. It is used if biases are too long for one weight."""
 
 SLOTS = X, T, LABEL, Z = "x", "t", "label", "z"
-"""The first registers of every layout: x holds the row and later the sum of words, t the place of the field, label the label,
-and z a number that encodes window and plane."""
+"""The first registers of every layout: x holds the row and later the sum of words, t the power of two at which a field is read,
+label the label, and z a number that encodes the steps between rows and the plane.
+"""
 
 NARROWING = 0.56
 NARROW_FOLDS = 3
-"""If all fields start as the same number, each reflection reduces its range to about the share NARROWING, and there are
-NARROW_FOLDS more reflections."""
+"""For hashed fields that all start as the same number: the share to which a reflection reduces their range, about NARROWING, and
+the number of additional reflections, NARROW_FOLDS.
+"""
 
 LIMB_BITS = 8
 """Bits of a word that one stored weight holds, if weights are stored as int8 or bfloat16."""
@@ -98,15 +100,16 @@ class Entrance:
 
     @property
     def sum_factor(self) -> int:
-        """The factor λ in own + λ·Σ. λ = 2 distinguishes the last token from the others. If positions enter, they already do that,
-        and λ = 1 is enough.
+        """The factor λ of the sum over all tokens, which is added to each token's own value. λ = 2 distinguishes the last token
+        from the others. If positions enter, they already do that, and λ = 1 is enough.
         """
         return 1 if self.ordered or self.pooling == "sum" else 2
 
 
 @dataclass(frozen=True)
 class HashedField:
-    """One number computed from the whole input. After pooling and folding it is uniform on [0, base).
+    """One number computed from the whole input. After the sum over the tokens (pooling) and reflections (folds), it is uniform on
+    [0, base).
 
     register    its register after pooling
     base        the number of its values after folding
@@ -160,13 +163,15 @@ class RetrievalLayout:
 
     @property
     def sum_factor(self) -> int:
-        """The factor λ of the pooling."""
+        """The factor λ of the sum over all tokens in pooling."""
         return self.entrance.sum_factor
 
     @property
     @abstractmethod
     def hashed_fields(self) -> tuple[HashedField, ...]:
-        """The hashed fields: the row, the choices of channels, and the steps between rows with the plane."""
+        """The hashed fields: one for the row, one or more for the choices of channels, and one for the steps between rows with the
+        plane.
+        """
 
     @property
     @abstractmethod
@@ -175,7 +180,8 @@ class RetrievalLayout:
 
     @abstractmethod
     def pool(self, own: TokenFields, extra: ExtraFields, last_only: bool) -> LabelledFields:
-        """Return the fields of every labelled token after pooling and before folding."""
+        """Return the hashed fields of every labelled token after pooling, before they are reflected into their ranges [0, base).
+        """
 
     @abstractmethod
     def first_rows(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Int[np.ndarray, " n_keys"]:
@@ -191,8 +197,8 @@ class RetrievalLayout:
 
     @abstractmethod
     def lookup_steps(self, words: Shaped[np.ndarray, " n_columns"] | None) -> Iterator[Step]:
-        """Yield the steps from the folded fields to the masked words of a key. Without `words`, the steps can be counted but not
-        built.
+        """Yield the steps from the folded fields of a key to the words that it reads, with all other words masked. Without
+        `words`, the steps can be counted but not built.
         """
 
     @property
@@ -205,12 +211,12 @@ class RetrievalLayout:
     @property
     @abstractmethod
     def digit_fields(self) -> tuple[tuple[int, ...], ...]:
-        """For each number that is split into digits, the base of each digit, starting with the first digit."""
+        """For each number that is split into digits, the base of each digit, starting with the highest digit."""
 
     @property
     @abstractmethod
     def n_addresses(self) -> float:
-        """The number of different addresses."""
+        """The number of different addresses that a key can have."""
 
     @cached_property
     def n_slots(self) -> int:
@@ -228,13 +234,15 @@ class RetrievalLayout:
         return tuple(f"word {number}" for number in range(self.n_parts * self.n_limbs * self.n_channels))
 
     def part_registers(self, part: int) -> tuple[str, ...]:
-        """Return the registers for the words of one part of the label, for one limb (piece of a word) after the other."""
+        """Return the registers for the words of one part of the label: first those of all lowest limbs (pieces of a word), then
+        the next ones.
+        """
         n_registers = self.n_limbs * self.n_channels
         return self.word_registers[part * n_registers :][:n_registers]
 
     @property
     def sum_offset(self) -> int:
-        """The constant by which the sum of a part's registers exceeds the sum of its words."""
+        """The constant by which the sum of a part's registers exceeds WORD_SCALE times the sum of its words."""
         return 0
 
     @property
@@ -251,7 +259,7 @@ class RetrievalLayout:
 
     @cached_property
     def label_fields(self) -> tuple[LabelField, ...]:
-        """The kinds of fields of a word, from the lowest bits up: the kind of all labels, then those of rarer labels."""
+        """The kinds of fields of a word, from the lowest bits up: the kind that every label uses, then those of rarer labels."""
         return label_fields(self.field_bits, self.n_planes, self.rare_fields)
 
     @property
@@ -283,7 +291,7 @@ class RetrievalLayout:
     def groups(self) -> tuple[int, ...]:
         """The number of channels of each group. They are as equal as possible.
 
-        If weights are short, each group's number of choices is a power of two.
+        If weights are stored as int8 or bfloat16, each group's number of choices is a power of two.
         """
         if self.group_bits:
             return tuple((1 << bits) - (g > 0) for g, bits in enumerate(self.group_bits))
@@ -291,7 +299,9 @@ class RetrievalLayout:
 
     @cached_property
     def choices(self) -> tuple[int, ...]:
-        """The number of values of each group's digit: one per channel and, except in the first group, one for no channel."""
+        """For each group, the number of choices that a key has: one for each channel and, except in the first group, one for no
+        channel.
+        """
         return tuple(size + (g > 0) for g, size in enumerate(self.groups))
 
     @property
@@ -300,8 +310,8 @@ class RetrievalLayout:
 
         The highest kind is read first.
 
-        Before these reflections X < 2^e (see `label_reader` for X). For the highest kind e = word_bits + headroom_bits + 2, for
-        the others e = (start of the highest plane) + 1.
+        Before these reflections X < 2^e, where X is the number whose bits are read (see `label_reader`). For the highest kind e =
+        word_bits + headroom_bits + 2, for the others e = (start of the highest plane) + 1.
         """
         found, exponent = [], self.word_bits + self.headroom_bits + 2
         for field in reversed(self.label_fields):
@@ -311,7 +321,7 @@ class RetrievalLayout:
 
     @cached_property
     def windows(self) -> tuple[int, ...]:
-        """For each step from one row of a key to the next, the number of bits that choose its length.
+        """For each step from one row of a key to the next, the number of bits that choose the length of the step.
 
         The `step_bits` are distributed evenly over the steps.
         """
@@ -319,19 +329,19 @@ class RetrievalLayout:
 
     @property
     def n_ways(self) -> float:
-        """The number of different sequences of rows that begin with the same row.
+        """The number of different sequences of rows that a key with a given first row can read.
 
-        Steps beyond a border are reflected, so some sequences coincide.
+        Steps beyond the border of a shard are reflected, so some sequences coincide.
         """
         return prod(2.0**w / (1 + 2.0**w / (2 * self.shard_rows)) for w in self.windows)
 
     def make_field(self, register: str, base: int) -> HashedField:
         """Return the field with `base` values. A token has so many values that the folded sum is nearly uniform.
 
-        λ times the sum of n uniform numbers on [0, R) has standard deviation λ·R·√(n/12). Reflected into [0, B), its density
-        differs from uniform by less than 2·exp(-π²/2 · (deviation/B)²). With R >= 4.95·B/(λ·√n) this difference is less than 10^-4.
-        (The labelled token counts once more, which fills the gaps between multiples of λ.) A single number that is uniform on [0,
-        6B) is uniform after reflection.
+        λ (`sum_factor`) times the sum of n uniform numbers on [0, R) has standard deviation λ·R·√(n/12). Reflected into [0, B),
+        where B is `base`, its density differs from uniform by less than 2·exp(-π²/2 · (deviation/B)²). With R >= 4.95·B/(λ·√n)
+        this difference is less than 10^-4. (The labelled token counts once more, which fills the gaps between multiples of λ.) A
+        single number that is uniform on [0, 6B) is uniform after reflection.
         """
         n = self.entrance.n_varied
         n_values = 6 * base if n == 1 else max(int(4.95 * base / (self.sum_factor * n**0.5)), base // 2) + 1
@@ -358,7 +368,7 @@ class RetrievalLayout:
         return tuple(self._fold_field(field.register, field.base, n_values) for field in fields)
 
     def round_up(self, number: int) -> int:
-        """Round up `number` to one that a weight can hold."""
+        """Round up `number` to a number that a weight can hold."""
         return short_at_least(number) if self.stored == "bfloat16" else number
 
     @cached_property
@@ -393,15 +403,15 @@ class RetrievalLayout:
 
     @property
     def largest_shard_sum(self) -> int:
-        """An upper bound on every partial sum when a row number is split into shard and row: S - 1 ramps, each at most Q, times
-        Q/S.
+        """An upper bound on every partial sum when a number among Q rows is split into one of S shards and a row of it: S - 1
+        ramps, each at most Q, times Q/S.
         """
         return self.n_rows**2 if self.n_shards > 1 else 1
 
     @property
     def shard_unit(self) -> int:
-        """The largest power of two that divides Q/S and the number of first rows in a shard. It divides every sum that
-        `largest_shard_sum` bounds.
+        """The largest power of two that divides both the number of rows of a shard and the number of those that can be a key's
+        first row. It divides every sum that `largest_shard_sum` bounds.
         """
         rows = self.shard_rows | self.n_first_rows // self.n_shards
         return rows & -rows if self.n_shards > 1 else 1
@@ -412,7 +422,8 @@ class RetrievalLayout:
         return self.n_rows
 
     def round_rows(self, rows: int) -> int:
-        """Round up the number of rows of a shard to one that a weight can hold and whose multiples can be subtracted exactly."""
+        """Round up the number of rows of a shard to a number that a weight can hold and whose multiples can be subtracted exactly.
+        """
         rows = self.round_up(rows)
         if self.n_shards == 1:
             return rows
@@ -420,7 +431,7 @@ class RetrievalLayout:
         return self.round_up(-(-rows >> spare) << spare)
 
     def bits_below_shard_rows(self, rows: int) -> int:
-        """Return the number of factors of two that the number of rows of a shard must have, so that its multiples can be subtracted
+        """Return how many factors of two the number of rows of a shard needs so that multiples of this number can be subtracted
         exactly.
         """
         return max(0, 2 * (self.n_shards * rows).bit_length() - self.mantissa_bits)
@@ -434,9 +445,9 @@ class RetrievalLayout:
         return (largest - 1).bit_length() <= self.mantissa_bits
 
     def has_exact_pooling(self, field: HashedField) -> bool:
-        """Whether floats compute exactly the folds before pooling, which use multiples of 1/2, and the sum times n·λ.
+        """Whether floats compute exactly the reflections before pooling, which use multiples of 1/2, and the weighted sum.
 
-        The power of two in n·λ costs no bits.
+        The weight is the number of tokens times `sum_factor`. Its factors of two cost no bits.
         """
         before = field.n_values << (self.entrance.n_folds + 1)
         summed = 2 * self.sum_width * field.n_values

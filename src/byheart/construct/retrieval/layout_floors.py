@@ -1,4 +1,5 @@
-"""Lower bounds on the parameters of many layouts at once. The search ranks layouts by them without building the layouts.
+"""Lower bounds on the numbers of parameters of many layouts at once. The search ranks layouts by these bounds without building the
+layouts.
 
 The formula is separate from the code that counts parameters, so the two could diverge. Therefore `search` asserts, for each
 layout that it builds, that the bound is not above the size, and `test_search` compares the result with a search that does not
@@ -41,8 +42,8 @@ class Ranked:
 
 
 def rank(start: RetrievalLayout, planes: list[int], channels: list[int], groups: tuple[int, ...]) -> Ranked:
-    """Return every combination of these numbers that can be built and whose words fit into the mantissa, with a lower bound on its
-    size.
+    """Return every combination of `planes`, `channels` and `groups` that can be built and whose words fit into the mantissa, with
+    a lower bound on its size.
     """
     grid = np.array(np.meshgrid(planes, channels, groups, indexing="ij"), dtype=np.int64).reshape(3, -1)
     n_channels, n_groups = grid[1], grid[2]
@@ -114,7 +115,7 @@ def _row_bits(start: RetrievalLayout, rows: np.ndarray, gate_bits: np.ndarray) -
 def _may_be_solved(
     start: RetrievalLayout, rows: np.ndarray, channels: np.ndarray, step_bits: np.ndarray
 ) -> np.ndarray:
-    """Whether elimination with the narrowest windows is quick enough."""
+    """Whether the equations of each layout can be solved quickly enough, with the narrowest windows of columns."""
     n_steps = start.n_segments - 1
     window_bits = np.maximum(
         step_bits // n_steps, np.where(rows >= 2**LEAST_WINDOW_BITS, LEAST_WINDOW_BITS, 0)
@@ -170,8 +171,8 @@ def _least_step_bits(
     columns: np.ndarray,
     channels: np.ndarray,
 ) -> np.ndarray:
-    """Return the least number of step bits that gives enough addresses, if rows are as many as possible and no step is
-    reflected.
+    """Return the least number of bits for the steps between rows that gives enough addresses, if rows are as many as possible and
+    no step is reflected.
     """
     k = start.n_segments
     rows = _MOST_STRETCH * np.ceil((columns / (1 - MOST_SPARE) / channels + k - 1) / k)

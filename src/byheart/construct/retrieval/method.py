@@ -73,9 +73,10 @@ def plan(
 ) -> ProgramPlan:
     """Compile `data` into a Transformer that runs natively in floats and stores no keys.
 
-    Source:     ours. Static functions by linear equations (Dietzfelbinger and Pagh, 2008; Dillinger and Walzer, 2021), inside
-                KS25's architecture: token-wise blocks, one averaging attention layer, token-wise blocks. A dual table has a
-                second attention layer, in which every token reads the first one (the pattern of Remark 4.5).
+    Source:     ours. Static functions by linear equations (Dietzfelbinger and Pagh, 2008; Dillinger and Walzer, 2021), inside the
+                architecture of KS25 (Kajitsuka and Sato, 2025): token-wise blocks, one averaging attention layer, token-wise
+                blocks. A dual table has a second attention layer, in which every token reads the first token (the pattern of KS25
+                Remark 4.5).
     Assumes:    equal contexts carry equal labels. Vectors that are not on a grid are quantised; it is checked that no token is
                 near a border of the quantiser.
     Guarantee:  for every sample the output at its labelled token is exactly label + 1, in the requested float type, in any
@@ -157,7 +158,7 @@ def refuse_keys(n_keys: int, n_draws: int, failures: Mapping[str, int]) -> Assum
 
 
 def own_generators(options: RetrievalOptions, rng: np.random.Generator) -> list[np.random.Generator]:
-    """Return a random generator for each shard. Without shards, return only the generator of the compilation."""
+    """Return a random generator for each shard. Without shards, return only `rng`."""
     return [rng] if options.shards is None else rng.spawn(options.shards)
 
 
@@ -192,7 +193,7 @@ def ranks_of(label_counts: Int[np.ndarray, " n_classes"]) -> Int[np.ndarray, " n
 
 
 def _ranked(data: Dataset, ranks: Int[np.ndarray, " n_classes"]) -> Dataset:
-    """Renumber the classes of the data by their rank. Each class keeps its name."""
+    """Renumber the classes of the data by `ranks`, their ranks by frequency. Each class keeps its name."""
     return data.with_labels(ranks[data.labels], [data.label_names[number] for number in np.argsort(ranks)])
 
 

@@ -140,7 +140,7 @@ def build(
     workers: Workers,
     progress: Progress | None = None,
 ) -> Construction:
-    """Compile data in pieces. Their contexts have already been counted. Intermediate results are kept in `folder`."""
+    """Compile data in pieces whose contexts have already been counted. Intermediate results are kept in `folder`."""
     assert pieces.n_contexts is not None
     n_contexts = pieces.n_contexts
     if options.shards is None:
@@ -179,9 +179,9 @@ def _whole_numbers(
     bits = [piece["grid_bits"] for piece in found]
     if None in bits or np.ldexp(largest, max(bits)) > 2.0**MAX_LEVELS_BITS:
         raise AssumptionViolated(
-            "the coordinates of the vectors are not on a regular grid with few levels; such data "
+            "the coordinates of the vectors are not on a regular grid with few levels; such vectors "
             "can be quantised only if they fit into memory.\n"
-            "  Round the values to fewer digits, or leave out the shards."
+            "  Round the values to fewer digits, or leave out the option shards."
         )
     scaled = [np.ldexp(bound, max(bits)).astype(np.int64) for bound in (lowest, highest)]
     return WholeNumbers(None, max(bits), scaled[0], scaled[1])
@@ -208,7 +208,7 @@ def _solve(
     workers: Workers,
     progress: Progress | None,
 ) -> Solution:
-    """Draw random hashes until one can store every label, as `method` does."""
+    """Draw random hashes until one can store every label: first hashes of the usual kind, then more robust ones."""
     failures: dict[str, int] = dict.fromkeys(FAILURES, 0)
     shape = DataShape(
         pieces.n_samples,

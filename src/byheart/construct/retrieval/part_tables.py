@@ -3,10 +3,10 @@
 All tables have the same rows and are read with the same addresses, one after the other, by the extra token and by the labelled
 token as in `dual_table`. Whatever the next tables need is kept: the digits of the row and their squares, and the channel that each
 token selects in every group. For each part there is a register for its sum. After a table is read, this register holds Γ + V·φ in
-the extra token, and Γ + the selected words of Z in the labelled token. When all tables are read, the second attention layer adds
-the extra token's sums to those of the labelled token.
+the extra token, and Γ + the selected words of Z in the labelled token (see `dual_table` for the symbols). When all tables are
+read, the second attention layer adds the extra token's sums to those of the labelled token.
 
-A channel is selected by ReLU ramps, which do not change the register of the channel's number p: for integers p and v,
+A channel is selected by ReLU ramps, which do not change the register that holds the channel's number p: for integers p and v,
 ReLU(p - v + 1) - 2·ReLU(p - v) + ReLU(p - v - 1) is 1 if p = v, else 0. Both tokens use the same registers, so the labelled
 token's channels have higher numbers than those of the extra token.
 
@@ -43,7 +43,9 @@ from byheart.program.blocks import (
 from byheart.program.lazy_units import Joined, LazyUnits
 
 CHOSEN = WORD_SCALE << (LIMB_BITS + 2)
-"""The number added to selected words. All other words are smaller, even in the extra token, where they may be doubled."""
+"""The number added to the words of selected channels. All other words are smaller, even in the extra token, where they may be
+doubled.
+"""
 
 
 def n_pattern_fields(least_fields: int) -> int:
@@ -61,7 +63,9 @@ class PartTables(DualTable):
 
     @cached_property
     def slots(self) -> tuple[str, ...]:
-        """The registers before the words: those of a dual table, the numbers of the selected channels, and the sums."""
+        """The registers that come before those of the words: those of a dual table, the numbers of the selected channels, and the
+        sums.
+        """
         constant = (ONE,) if self.stored == "bfloat16" else ()
         return (X, SQUARE, Y, Z, *self.digits[:-1], *self.choice_registers[:-1], *self.sums, *constant)
 
@@ -72,7 +76,9 @@ class PartTables(DualTable):
 
     @cached_property
     def sums(self) -> tuple[str, ...]:
-        """For each part, the register with the sum of its words. At first, some of them hold the labelled token's pattern."""
+        """For each part of a label, the register with the sum of its words. At first, some of these registers hold the labelled
+        token's pattern (its choice of channels).
+        """
         return tuple(f"sum {part}" for part in range(self.n_parts))
 
     @property
@@ -82,7 +88,7 @@ class PartTables(DualTable):
 
     @cached_property
     def pattern_groups(self) -> tuple[range, ...]:
-        """For each field of a pattern, the groups in which it selects a channel."""
+        """For each hashed field of a token's pattern, the groups in which this field selects a channel."""
         sizes = split_evenly(self.n_groups, self.n_pattern_fields)
         return tuple(range(sum(sizes[:at]), sum(sizes[: at + 1])) for at in range(len(sizes)))
 
@@ -126,12 +132,14 @@ class PartTables(DualTable):
 
     @property
     def digit_fields(self) -> tuple[tuple[int, ...], ...]:
-        """For each field that is split into digits, the base of each digit, starting with the first digit."""
+        """For each field that is split into digits, the base of each digit, starting with the highest digit."""
         patterns = (tuple(self.choices[group] for group in groups) for groups in self.pattern_groups)
         return (*patterns, self._window_digits(()), self.radices)
 
     def channel_bits(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> list[np.ndarray]:
-        """Return one bit for each key and channel: whether the extra token selects it, and whether the labelled token does."""
+        """Return two arrays with one bit for each key and channel: whether the extra token selects the channel, and whether the
+        labelled token does.
+        """
         patterns = ChannelPatterns(self.groups, self.choices)
         return [
             np.asarray(
@@ -154,12 +162,15 @@ class PartTables(DualTable):
 
     @property
     def sum_offset(self) -> int:
-        """The constant in a part's sum, which is added to WORD_SCALE times its words: Γ for each token that reads the table."""
+        """By how much a part's sum exceeds WORD_SCALE times its words: Γ from the labelled token, and WORD_SCALE·Γ from the extra
+        token.
+        """
         return (WORD_SCALE + 1) * self.gate
 
     @property
     def largest_part_sum(self) -> int:
-        """An upper bound on the partial sums of a part: both tokens' Γ and words, and the constant that centres the sum."""
+        """An upper bound on the partial sums of a part: what both tokens add (Γ and words), and the constant that centres the sum.
+        """
         return self.sum_offset + WORD_SCALE * (2 * self.n_groups << self.word_bits) + WORD_SCALE * self.gate
 
     def lookup_steps(self, words: Shaped[np.ndarray, " n_columns"] | None) -> Iterator[Step]:
@@ -218,21 +229,27 @@ class PartTables(DualTable):
 
     @property
     def _beyond(self) -> list[int]:
-        """For each group, the number added to the labelled token's channel number."""
+        """For each group, the number by which the labelled token's channel numbers are larger than those of the extra token."""
         return [size + 1 for size in self.groups]
 
     def _units_of_channels(self, make: Callable[[int, int], Unit], n_more: int) -> Joined:
-        """Return the units of all groups. Each group has one unit for every channel, and `n_more` further units."""
+        """Return the units that `make` makes for all groups. Each group has one unit for every channel, and `n_more` further
+        units.
+        """
         return Joined(
             *(LazyUnits(size + n_more, partial(make, group)) for group, size in enumerate(self.groups))
         )
 
     def _open_unit(self, group: int, at: int) -> Unit:
-        """Return the ramp that starts at `at`. Together, such ramps write 1 to the channels that the extra token selects."""
+        """Return the unit of a ReLU ramp that starts at `at`. Together, these ramps write 1 to the channels that the extra token
+        selects.
+        """
         return Unit({self.choice_registers[group]: 1}, -at, self._ramp_writes(group, at, 1))
 
     def _choose_unit(self, group: int, at: int) -> Unit:
-        """Return the ramp that `_open_unit` returns, but for the labelled token, whose channels have higher numbers."""
+        """Return the unit of a ReLU ramp that starts at `at`, above the numbers of the extra token's channels. Together, these
+        ramps add CHOSEN to the channels that the labelled token selects.
+        """
         bias = -at - self._beyond[group]
         return Unit({self.choice_registers[group]: 1}, bias, self._ramp_writes(group, at, CHOSEN))
 
@@ -254,9 +271,11 @@ class PartTables(DualTable):
         return WORD_SCALE << LIMB_BITS
 
     def _part_table(self, part: int, words: Shaped[np.ndarray, "n_rows 2 n_channels"] | None) -> TableBlock:
-        """Build the table of one part. Unit a reads Γ·(1 - 2·Σ (J_i - a_i)²) + V[a]·φ, and writes the words Z[a] and its own value.
+        """Build the table of one part, as `DualTable._table` does: unit a reads Γ·(1 - 2·Σ (J_i - a_i)²) + V[a]·φ, and writes the
+        words Z[a] and its own value.
 
-        Digits and square are not cleared, because the next table needs them."""
+        The digits of the row and the sum of their squares are not cleared, because the next table needs them.
+        """
         numbers = self._typical_numbers() if words is None else self._numbers(words)
         return TableBlock(
             self.n_rows,
@@ -282,8 +301,8 @@ class PartTables(DualTable):
         )
 
     def _gather_unit(self, part: int, at: int) -> Unit:
-        """Return the hidden unit number `at`. Each word has two: one adds the word to the sum if it was selected, and one clears
-        it.
+        """Return hidden unit number `at` of the block that adds up a part's words. Each word has two units: one adds the word to
+        the sum if it was selected, and one clears it.
         """
         channel = self.channels[at // 2]
         if at % 2:

@@ -35,7 +35,7 @@ class Contents:
     """The numbers of a network that its layout does not determine.
 
     words      the words of the tables
-    centres    for each part, the multiple of 2^word_bits in the middle of its sums
+    centres    for each part of the label, the number c such that c·2^word_bits is about the middle of the sums
     pad        the id that pads short sequences
     grid_bits  vectors are integer multiples of 2^-grid_bits
     quantiser  turns vectors that are not on a grid into integers
@@ -111,7 +111,9 @@ def _steps(layout: RetrievalLayout, contents: Contents | None) -> Iterator[Step]
 
 
 def _parts_of_fields(layout: RetrievalLayout) -> tuple[str, ...]:
-    """Return the registers that coordinates enter: those of the fields, then one for each further part of a coefficient."""
+    """Return the registers into which coordinates are written: those of the fields, then one for each further part of a
+    coefficient.
+    """
     n_fields = len(layout.hashed_fields)
     return (*layout.entry_registers, *layout.word_registers[n_fields : n_fields * layout.n_entering_parts])
 
@@ -189,7 +191,7 @@ def _entrance_blocks(layout: RetrievalLayout, hashed: KeyHash | None) -> Iterato
 
 
 def _fold_blocks(layout: RetrievalLayout) -> Iterator[Block]:
-    """Yield the reflections that bring every field into [0, base)."""
+    """Yield the reflections that bring every field into its range [0, base)."""
     for level in reversed(range(max(field.n_folds for field in layout.hashed_fields))):
         folded = [field for field in layout.hashed_fields if field.n_folds > level]
         yield Block([reflect_above(field.register, field.base << level) for field in folded], {}, "fold")

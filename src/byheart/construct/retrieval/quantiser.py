@@ -1,10 +1,11 @@
 """Quantise real vectors: a few random projections, each rounded to integers by thresholds that are far from all data points.
 
 Floats compute a projection p = direction·x with an error of at most `error`. The network reads the integer part of p bit by bit,
-from the top, which divides the line into cells of length 1. With remainder r, at level H = 2^b, it computes e = ReLU(s·(r - H)) and
-u = ReLU(1 - e). u is exactly 1 for r <= H and exactly 0 for r >= H + 1/s, however the numbers in between are rounded. If every
-projection of the data is at least 2/s from every cell border, with 1/s >= 4·error, then the network reads exactly the bits computed
-here, in any order of summation. This distance is measured, not assumed.
+from the top, so the line is divided into cells of length 1. For the bit of value H = 2^b, it computes e = ReLU(s·(r - H)) and u =
+ReLU(1 - e), where r is what higher bits have left of p, and s is a slope. u is exactly 1 for r <= H and exactly 0 for r >= H +
+1/s, however the numbers in between are rounded. If every projection of the data is at least 2/s from every cell border, with 1/s
+>= 4·error, then the network reads exactly the bits computed here, in any order of summation. This distance is measured, not
+assumed.
 """
 
 from __future__ import annotations
@@ -101,10 +102,10 @@ def quantising_blocks(
 ) -> Iterator[Block]:
     """Yield blocks that quantise the projections in the first channels, and compute each field as a weighted sum of the integers.
 
-    The channels are zero at the end.
+    These blocks leave zero in the channels.
 
-    Each projection takes two channels: one for its remainder, and one for e (see above). Without a quantiser, the blocks can be
-    counted but not built.
+    Each projection takes two channels: one for the part of it that is not read yet, and one for the bit that is being read.
+    Without a quantiser, the blocks can be counted but not built.
     """
     n, n_bits = entrance.n_projections, entrance.n_bits
     if quantiser is None or weights is None:

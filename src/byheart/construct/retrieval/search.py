@@ -63,7 +63,7 @@ def find_layout(
 ) -> RetrievalLayout:
     """Return the smallest layout for `n_keys` labels of `field_bits` bits each, `reject_bits` of which are always zero.
 
-    n_parts: the number of words over which the bits of a label are distributed; a dual table has one.
+    n_parts: the number of words over which the bits of a label are distributed; dual tables are considered only if it is 1.
     n_shards: the number of ranges of rows that are solved separately.
     label_counts: the number of keys with each label, the most frequent first. If given, labels may have codes of different lengths.
 
@@ -124,7 +124,7 @@ def _coded(start: RetrievalLayout, label_counts: tuple[int, ...]) -> Iterator[tu
 
 
 def _plane_counts(most: int) -> list[int]:
-    """Return the numbers up to `most` that are worth trying: all small ones, and larger ones with growing gaps."""
+    """Return the numbers of planes up to `most` that are worth trying: all small numbers, and larger ones with growing gaps."""
     return sorted(
         {*range(1, min(most, 32) + 1), *(int(32 * _RATIO**i) for i in range(200))} & {*range(most + 1)}
     )
@@ -171,8 +171,8 @@ def _smallest(found: _Found, ranked: list[Ranked], prune: bool) -> _Found:
 
 
 def fill(start: SomeLayout, n_planes: int, n_channels: int, n_groups: int) -> SomeLayout | None:
-    """Return a layout like `start` with these planes, channels and groups, and choose all other numbers. Return None if it cannot
-    hold the keys.
+    """Return a layout like `start` with these numbers of planes, channels and groups, and choose all its other numbers. Return
+    None if such a layout cannot hold the keys.
     """
     shaped = replace(start, n_planes=n_planes, n_channels=n_channels, n_groups=n_groups)
     sized = _with_rows(replace(shaped, headroom_bits=headroom_bits(shaped)))
@@ -184,8 +184,8 @@ def fill(start: SomeLayout, n_planes: int, n_channels: int, n_groups: int) -> So
 
 
 def _with_rows(layout: SomeLayout) -> SomeLayout | None:
-    """Choose the number of rows and the windows (how far a key's next row may be). The windows are the smallest that give enough
-    addresses. If there are few keys, extra rows may be added instead.
+    """Return the layout with the number of rows and the windows (how far a key's next row may be) that it needs. The windows are
+    the smallest that give enough addresses. If there are few keys, extra rows may be added instead.
     """
     for stretch in (1, 2, 4) if layout.n_keys <= _FEW else (1,):
         found = _with_windows(layout, stretch)
@@ -217,8 +217,8 @@ def _with_windows(layout: SomeLayout, stretch: int) -> SomeLayout | None:
 
 
 def _rows_and_margins(layout: RetrievalLayout, windows: tuple[int, ...], stretch: int) -> tuple[int, int]:
-    """Return the number of rows of a shard, and how many at each edge are margins. Only dual tables have margins, and only if they
-    save rows.
+    """Return the number of rows of a shard, and how many rows at each edge are margins (no key starts there). Only dual tables
+    have margins, and only if margins save rows.
     """
     rows = layout.round_rows(stretch * rows_needed(layout, windows))
     if layout.n_shards == 1 or not isinstance(layout, DualTable):

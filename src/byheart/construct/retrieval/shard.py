@@ -38,7 +38,9 @@ class SolvedShard:
 
 @dataclass(frozen=True, eq=False)
 class FilledTables:
-    """The words of the tables, in the order of `SolvedShard.words`, and the centre of the sums of each part of the label."""
+    """The words of the tables, in the order of `SolvedShard.words`. For each part of the label, `centres` has the number c such
+    that c·2^word_bits is about the middle of the sums of words.
+    """
 
     words: Shaped[np.ndarray, " n_words"]
     centres: tuple[int, ...]
@@ -78,7 +80,7 @@ def _solve_parts(
 ) -> list[SolvedTable] | None:
     """Return the words of every part of the label, or None if equations are dependent.
 
-    The parts have the same equations for different label bits.
+    For every part, the left sides of the equations are the same, and only the label bits on the right sides differ.
     """
     tables = []
     for part in range(layout.n_parts):
@@ -97,8 +99,8 @@ def _solve_parts(
 def join_shards(
     layout: RetrievalLayout, hashed: KeyHash, shards: Sequence[SolvedShard], largest_input: int
 ) -> FilledTables | Failure:
-    """Join the shards to the tables of the network, and check that every sum is exact. No |coordinate| of a grid vector exceeds
-    `largest_input`.
+    """Join the shards to the tables of the network, and check that every sum is exact. `largest_input` is the largest absolute
+    value of a coordinate, for vectors on a grid.
     """
     words = np.concatenate([shard.words for shard in shards])
     by_part = words.reshape(-1, layout.n_parts, layout.n_channels)

@@ -1,8 +1,8 @@
 """The layout search for weights stored as int8 or bfloat16: find the dual table with the fewest stored bits.
 
-A weight holds 8 bits of a word in any computing precision, so rows may have many channels. Few choices remain: the number of
-channels in each group (the choices among them are a power of two), the number of digits of a row number, and the number of weights
-that form a word.
+A weight holds 8 bits of a word in any computing precision, so rows may have many channels. Few choices remain for the search: the
+number of channels in each group (chosen so that a key has a power of two of choices), the number of digits of a row number, and
+the number of weights that form a word.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _part_counts(field_bits: int) -> list[int]:
 def _with_digits(shaped: DualTable) -> Iterator[DualTable]:
     """Choose the number of rows, and yield the layout with each possible number of digits of a row number.
 
-    The number of rows does not depend on the digits.
+    The number of rows is the same for every number of digits.
     """
     sized = None
     for n_digits in _DIGITS:

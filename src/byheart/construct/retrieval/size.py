@@ -32,15 +32,18 @@ Exact networks have practically no limit. The layout search then chooses the len
 """
 
 MIXING_FOLDS, ROBUST_FOLDS = 2, 6
-"""The number of extra reflections for similar inputs, and for very similar ones."""
+"""The numbers of extra reflections of the hash for similar inputs, and for very similar inputs."""
 
 USUAL_REJECT_BITS = tuple({"reject_bits": bits} for bits in (16, 12, 8, 4, 0))
-"""The options that are tried by default, the best first: as many reject bits as fit into the numbers of the precision are used."""
+"""The options that are tried by default, the best first: the first number of reject bits that fits into numbers of the chosen
+precision is used.
+"""
 
 _USUAL_LEVELS = 16  # assumed levels of a coordinate before the data are known
 _SPREADS = ((1, 2), (1, 3), (1, 4), (2, 2), (2, 3), (2, 4), (3, 3), (3, 4))
 """The pairs that are tried: the number of words over which a label with its reject bits is distributed, and the least number of
-hashed fields. float32 may need more of both."""
+hashed fields. With float32, larger numbers of both may be needed.
+"""
 
 
 @dataclass(frozen=True)
@@ -88,8 +91,8 @@ class Tokens:
 
 
 def size_of(shape: DataShape, options: RetrievalOptions) -> Size:
-    """Return the estimated size. It assumes that the usual hash succeeds, as it nearly always does, and that vectors are on a grid
-    of 16 levels.
+    """Return the estimated size. It is assumed that a hash of the usual kind succeeds, as it nearly always does, and that vectors
+    are on a grid of 16 levels.
     """
     return count(describe(layout_of(shape, options)), options.precision)
 
@@ -202,13 +205,13 @@ def _n_folds(has_ids: bool, ordered: bool, is_quantised: bool, reject_bits: int,
     """Return the number of reflections before pooling. It is 0 for ids without order, because the table of their values is already
     random.
 
-    Quantised vectors get two more, because two projections are more similar to each other than four coordinates.
+    Quantised vectors get two more reflections, because two projections are more similar to each other than four coordinates.
 
     Each token enters as the sum of a number for the token and one for its position. So without reflections, two sequences that
-    differ by an exchange of two tokens have the same sums. After F reflections g at random places, g(a + p) + g(b + q) = g(a + q) +
-    g(b + p) still holds for a share of about 0.35 · 0.73^F of all cases (measured). A hash has H >= 2 fields, so with F = 2 ·
-    reject_bits / H + 2 two such sequences agree in all fields with a probability below 2^-reject_bits. `benchmarks/reject_rates.py`
-    counts how often unknown inputs of several kinds are answered.
+    differ by an exchange of two tokens have the same sums. If g is a chain of F reflections at random places, g(a + p) + g(b + q)
+    = g(a + q) + g(b + p) still holds for a share of about 0.35 · 0.73^F of all numbers a, b of tokens and p, q of positions
+    (measured). A hash has H >= 2 fields, so with F = 2 · reject_bits / H + 2 two such sequences agree in all fields with a
+    probability below 2^-reject_bits. `benchmarks/reject_rates.py` counts how often unknown inputs of several kinds are answered.
     """
     if has_ids and not ordered:
         return 0

@@ -54,7 +54,7 @@ class SolvedTable:
 
 @dataclass(frozen=True)
 class Dependent:
-    """An equation depends on the others, so this random hash cannot store the labels."""
+    """The result of `solve` if an equation depends on the others, so the tables of this random hash cannot store the labels."""
 
     plane: int
     n_equations: int
@@ -83,8 +83,8 @@ def solve(
     rng: np.random.Generator,
     progress: Progress | None = None,
 ) -> SolvedTable | Dependent:
-    """Compute words such that every key reads its label. If that is impossible, return the plane (bit field) whose equations are
-    dependent.
+    """Compute words such that every key reads its label. If that is impossible, return `Dependent`, which names the plane (bit
+    field) whose equations are dependent.
 
     Bits that no key needs are random, so that unknown inputs read random fields. Reject bits rely on this.
     """
@@ -134,7 +134,7 @@ def solve(
 
 
 def _watch(future: Future[_Factors], reached: np.ndarray, n_equations: int, progress: Progress) -> None:
-    """Report the number of reduced equations, until all of them are reduced."""
+    """Report the number of equations that elimination has reduced, until all of them are."""
     while not wait([future], timeout=_TICK_SECONDS).done:
         progress(int(reached[0]), n_equations)
 
@@ -209,7 +209,7 @@ def _join_limbs(limbs: list[np.ndarray]) -> np.ndarray:
 def _row_ids(
     layout: RetrievalLayout, rows: Int[np.ndarray, "n_keys n_segments"]
 ) -> Int[np.ndarray, "n_keys n_segments"]:
-    """Number the rows of all tables so that neighbouring rows have close numbers: row · n_segments + table."""
+    """Return one number for each row of each table, so that neighbouring rows have close numbers: row · n_segments + table."""
     return np.ascontiguousarray(rows * layout.n_segments + np.arange(layout.n_segments))
 
 

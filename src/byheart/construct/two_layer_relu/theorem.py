@@ -54,8 +54,8 @@ def interpolating_knots(points: Sequence[tuple[Fraction, int]], slope: Fraction)
 
     Source:     folklore; the power-of-two weights are reconstructed.
     Assumes:    points ascending and distinct, with dyadic coordinates.
-    Guarantee:  value(x_1) + slope·(x - x_1) + Σ weight·ReLU(x - at) equals the label at every point, exactly.
-                Knot i is in [x_i, x_{i+1}).
+    Guarantee:  (label at x_1) + slope·(x - x_1) + Σ weight·ReLU(x - at) equals the label at every point x_i, exactly. Knot i is in
+                [x_i, x_{i+1}).
     Size:       one knot between each two neighbours; weights ±2^j.
     """
     knots = []

@@ -86,7 +86,7 @@ def _plan_groups(n_points: int, key_bits: int, n_classes: int) -> LookupPlan:
 def _program(table: TokenTable | None, line: LineMap, lookup: tuple[Step, ...]) -> Program:
     """Project the vector, add the offset to x, and look up the label. After the offset x >= 2 on the data.
 
-    E_in is linear, so a block adds the offset.
+    The input map of a program is linear, so a block adds the offset.
     """
     # the bias of the second layer adds the offset; the unit without effect is there because a block must have a hidden unit
     shift = Block((Unit({}, 0, {}),), {X: line.offset})
