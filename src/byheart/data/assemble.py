@@ -172,7 +172,8 @@ def _as_sequences(
     if vectors is not None:
         if vectors.dtype.itemsize > 8:
             raise UsageError(
-                f"float64 cannot represent all inputs of type {vectors.dtype} exactly; convert them first.",
+                f"the inputs have type {vectors.dtype}, but float64 cannot represent all its "
+                "numbers exactly.\n  Convert the inputs to float64 first, which may round them.",
                 dtype=vectors.dtype,
             )
         return VectorSequences(vectors), None

@@ -49,7 +49,7 @@ class DataReport:
 
     @property
     def conflicts(self) -> Conflicts:
-        """Pairs of labels that disagree on equal contexts."""
+        """Pairs of different labels whose contexts (everything that may be used to predict a label) are equal."""
         return self.data.conflicts
 
     @property
@@ -59,7 +59,7 @@ class DataReport:
 
     @property
     def non_finite(self) -> Int[np.ndarray, "n_bad 3"]:
-        """(sample, position, coordinate) of every NaN and infinity."""
+        """The sample, position and coordinate of every NaN and infinity."""
         if isinstance(self.inputs, VectorSequences):
             return self.inputs.non_finite
         return np.zeros((0, 3), dtype=np.int64)
@@ -71,7 +71,9 @@ class DataReport:
 
     @cached_property
     def separation(self) -> Separation | None:
-        """Largest norm and smallest distance of tokens, computed at the first access; None if a value is not finite."""
+        """The largest norm of a token and the smallest distance of two tokens, computed at the first access; None if a value is
+        not finite.
+        """
         return None if len(self.non_finite) else separation_of(self.inputs, self.data.ordered)
 
     def __str__(self) -> str:

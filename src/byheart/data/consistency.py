@@ -1,9 +1,9 @@
-"""Find equal contexts with different labels, and the samples to keep under a rule.
+"""Find equal contexts with different labels, and the samples that a rule for such conflicts keeps.
 
 The context of a label is everything that a network can use to predict it. With positions (`ordered`), it is the
 sequence itself and, if there is one label per token, the position. Without positions, it is the token that carries
-the label and the multiset of the tokens of the sequence (KS25 Theorem 4.1, condition 1). For the task `set`, it is
-the multiset alone.
+the label and the multiset of the tokens of the sequence (Kajitsuka and Sato, 2025, Theorem 4.1, condition 1). For the task `set`,
+it is the multiset alone.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Labels = Int[np.ndarray, " n_labels"]
 class Conflicts:
     """Pairs of labels that disagree although their contexts are equal.
 
-    If a context has several labels, there is one pair for each label except the first: the place where the context first
-    occurs, and the first place where it has that other label. A place is (sample, position), with the position of the
-    token that carries the label.
+    If a context has several labels, there is one pair for each label except the first: the place where the context first occurs,
+    and the first place where it has the other label. A place is (sample, position), with the position of the token that carries
+    the label.
     """
 
     samples: Int[np.ndarray, "n_conflicts 2"]
@@ -98,11 +98,10 @@ def find_conflicts(inputs: Sequences, labels: Labels, task: Task, contexts: Labe
 def samples_to_keep(
     inputs: Sequences, labels: Labels, task: Task, contexts: Labels, rule: Rule
 ) -> Bool[np.ndarray, " n_samples"]:
-    """Return which samples to keep so that no two labels disagree.
+    """Return which samples to keep under `rule` so that equal contexts have equal labels.
 
-    `first`, `last` and `majority` choose one label for each context and drop the samples with another label. Among
-    equally frequent labels, `majority` chooses the first. `drop` drops every sample whose context has conflicting
-    labels.
+    `first`, `last` and `majority` choose one label for each context and drop the samples with another label. If labels are equally
+    frequent, `majority` chooses the first of them. `drop` drops every sample whose context has conflicting labels.
     """
     winner = _winning_labels(labels, contexts, rule)
     agrees = labels == winner[contexts]

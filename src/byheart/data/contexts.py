@@ -1,4 +1,5 @@
-"""The distinct contexts of documents, the tokens that follow each, and their entropy (MFT24 section 3).
+"""The distinct contexts (prefixes) of documents, the tokens that follow each, and their entropy (Madden, Fox and Thrampoulidis,
+2024, section 3).
 
 The documents are sorted in dictionary order. A prefix of a document is then new if and only if it is longer than the
 prefix that the document shares with the document before it. So all prefixes can be numbered in time linear in the number of tokens.
@@ -21,10 +22,10 @@ from byheart.process.memory_limit import require_memory
 from byheart.theorems import realises
 
 MOST_WRITTEN = 2**22
-"""Contexts of up to this many tokens in total are always allowed."""
+"""If all contexts together have at most this many tokens, they are always allowed."""
 
 MOST_COPIES = 512
-"""The largest allowed ratio between the total number of tokens in contexts and in documents.
+"""The largest allowed ratio of the number of tokens in all contexts to the number of tokens in all documents.
 
 A document of 1,025 tokens has a ratio of 512.
 """
@@ -117,22 +118,23 @@ class Contexts:
         return TokenSequences(ids, offsets_of(self.lengths), self.n_vocab)
 
     def dense_probabilities(self) -> Float[np.ndarray, "n_contexts n_vocab"]:
-        """Return π̂ as a dense matrix with one row per context."""
+        """Return the probabilities π̂ of all next tokens as a dense matrix with one row per context."""
         table = np.zeros((len(self), self.n_vocab))
         table[self.successor_contexts, self.next_tokens] = self.probabilities
         return table
 
     @cached_property
     def _surprisals(self) -> Float[np.ndarray, " n_successors"]:
-        """Return -log π̂ of every entry, accurate to about the last digit. It is computed as log1p((total - count) / count), where
-        the difference is exact.
+        """Return -log π̂ for every entry of `next_tokens`, where π̂ is its probability, accurate to about the last digit. It is
+        computed as log1p((total - count) / count), where the difference is exact.
         """
         totals = self.counts[self.successor_contexts]
         return np.asarray(np.log1p((totals - self.next_counts) / self.next_counts))
 
     @cached_property
     def entropy_nats(self) -> float:
-        """The total entropy H in nats (MFT24 section 3): -Σ_i Σ_γ c_i π̂_γi log π̂_γi, where c_i is the count of context i.
+        """The total entropy in nats (MFT24 section 3): -Σ_i Σ_γ c_i π̂_γi log π̂_γi, where c_i is the count of context i and π̂_γi
+        the share of token γ among the tokens that follow it.
 
         No term is negative, each term is accurate to a few units in its last place, and the sum is rounded once.
         """
@@ -222,7 +224,7 @@ def _dictionary_order(documents: TokenSequences) -> Int[np.ndarray, " n_document
 
 
 def _shared_with_previous(documents: TokenSequences) -> Int[np.ndarray, " n_documents"]:
-    """Return how many leading tokens each document shares with the document before it."""
+    """For documents in dictionary order, return how many leading tokens each shares with the document before it."""
     lengths, offsets = documents.lengths, documents.offsets
     shared = np.zeros(len(documents), dtype=np.int64)
     common = np.minimum(lengths[1:], lengths[:-1])
@@ -243,8 +245,8 @@ def _node_numbers(
 ) -> Int[np.ndarray, " n_tokens"]:
     """For each token, return the number of the prefix that ends there.
 
-    A prefix that is not new equals the prefix of the same length in the document before. It has the same number as the latest new
-    prefix of this length.
+    A prefix that is not new equals the prefix of the same length in the previous document (in dictionary order). It has the same
+    number as the latest new prefix of this length.
     """
     number = np.where(is_new, np.cumsum(is_new) - 1, -1)
     by_position = np.argsort(positions, kind="stable")

@@ -39,7 +39,7 @@ def dataset_of(given: Any, labels: Any = None, **reading: Any) -> Dataset:
             )
         if options:
             raise UsageError(
-                "these options apply while data are read, and a Dataset has been read already: "
+                "these options apply only while data are read, but a Dataset was given, which has been read already: "
                 f"{', '.join(sorted(options))}.\n"
                 "  Leave them out, or give the path of the file.",
                 options=options,

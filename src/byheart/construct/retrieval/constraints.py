@@ -188,8 +188,7 @@ def solve_seconds(n_keys: int, columns: SomeNumber) -> SomeNumber:
 
 
 def seconds_allowed(n_keys: int, n_shards: int) -> float:
-    """Return the seconds allowed for solving the equations: one, or a time proportional to the number of keys if that is longer.
-    """
+    """Return the seconds allowed for solving the equations: one, or a time proportional to the number of keys if that is longer."""
     return max(1.0, (_SECONDS_PER_KEY if n_shards == 1 else _SECONDS_PER_KEY_IN_SHARDS) * n_keys)
 
 

@@ -88,15 +88,16 @@ def _prefixes(documents: TokenSequences) -> Int[np.ndarray, " n_tokens"]:
 def _differs_from_first(
     contexts: Int[np.ndarray, " n_tokens"], following: Int[np.ndarray, " n_tokens"]
 ) -> Bool[np.ndarray, " n_tokens"]:
-    """For each token, return whether its next token differs from the token that followed the first occurrence of the same context.
-    """
+    """For each token, return whether its next token differs from the token that followed the first occurrence of its context."""
     return np.asarray(following[representatives(contexts)[contexts]] != following)
 
 
 def recite(memoriser: Memoriser, prompt: str, max_tokens: int = 10_000) -> Iterator[str]:
     """Yield the tokens that follow `prompt` until the text ends, an unknown context occurs, or `max_tokens` are generated."""
     if memoriser.tokenizer is None:
-        raise UsageError("this model has no tokenizer, so it cannot recite texts.\n  Compile the texts with --recite.")
+        raise UsageError(
+            "this model has no tokenizer, so it cannot recite texts.\n  Compile the texts with --recite."
+        )
     ids = memoriser.tokenizer.encode(prompt)
     if not ids:
         raise UsageError("the prompt has no tokens; give a prompt with at least one.")

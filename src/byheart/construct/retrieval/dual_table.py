@@ -269,8 +269,7 @@ class DualTable(RetrievalLayout):
         return [patterns.bits(each, range(self.n_groups)) for each in (fields[:, 1], own)]
 
     def pooling_steps(self) -> Iterator[Step]:
-        """Yield the steps that sum the fields over the tokens into their registers, and clear the registers in which they entered.
-        """
+        """Yield the steps that sum the fields over the tokens into their registers, and clear those in which they entered."""
         values = [{register: 1} for register in self.entry_registers]
         factors: list[Number] = [self.n_tokens]
         if self.stored == "bfloat16":

@@ -130,6 +130,6 @@ def _find_quantiser(
             if int(context_ids(points, data.task, False).max(initial=-1)) + 1 == n_contexts:
                 return quantiser
     raise AssumptionViolated(
-        "the vectors are not on a grid, and no quantiser separates them despite the rounding errors of floats.\n"
+        "the vectors are not on a grid, and no way of rounding them to one was found that keeps different inputs apart in floats.\n"
         "  Use precision float64, round the values to fewer digits, or use the exact method kajitsuka-sato-2025.",
     )

@@ -55,8 +55,7 @@ class LabelField:
 
 
 def label_fields(field_bits: int, n_planes: int, rare: RareFields) -> tuple[LabelField, ...]:
-    """Return the kinds of fields of a word, from the lowest bits up: the kind that every label uses, then those of rarer labels.
-    """
+    """Return the kinds of fields of a word, from the lowest bits up: the kind that every label uses, then those of rarer labels."""
     found, start, below = [], 0, 1
     for n_bits, n_fields in [(field_bits, n_planes), *((each.n_bits, each.n_planes) for each in rare)]:
         found.append(LabelField(n_bits, n_fields, start, below))

@@ -180,8 +180,7 @@ class RetrievalLayout:
 
     @abstractmethod
     def pool(self, own: TokenFields, extra: ExtraFields, last_only: bool) -> LabelledFields:
-        """Return the hashed fields of every labelled token after pooling, before they are reflected into their ranges [0, base).
-        """
+        """Return the hashed fields of every labelled token after pooling, before they are reflected into their ranges [0, base)."""
 
     @abstractmethod
     def first_rows(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Int[np.ndarray, " n_keys"]:
@@ -422,8 +421,7 @@ class RetrievalLayout:
         return self.n_rows
 
     def round_rows(self, rows: int) -> int:
-        """Round up the number of rows of a shard to a number that a weight can hold and whose multiples can be subtracted exactly.
-        """
+        """Round up `rows`, the rows of a shard, to a number that a weight can hold and whose multiples are subtracted exactly."""
         rows = self.round_up(rows)
         if self.n_shards == 1:
             return rows

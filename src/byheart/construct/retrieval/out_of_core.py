@@ -144,7 +144,9 @@ def build(
     assert pieces.n_contexts is not None
     n_contexts = pieces.n_contexts
     if options.shards is None:
-        raise UsageError("data in pieces can be compiled only in shards.\n  Set the option shards.")
+        raise UsageError(
+            "data that are read in pieces can be compiled only in shards.\n  Set the option shards."
+        )
     numbers = _whole_numbers(pieces, folder / "survey", workers, progress)
     ranks = ranks_of(np.array(pieces.label_counts))
     found = _solve(pieces, numbers, ranks, n_contexts, options, rng, folder, workers, progress)

@@ -169,8 +169,7 @@ class PartTables(DualTable):
 
     @property
     def largest_part_sum(self) -> int:
-        """An upper bound on the partial sums of a part: what both tokens add (Γ and words), and the constant that centres the sum.
-        """
+        """An upper bound on the partial sums of a part: what both tokens add (Γ and words), and the constant that centres it."""
         return self.sum_offset + WORD_SCALE * (2 * self.n_groups << self.word_bits) + WORD_SCALE * self.gate
 
     def lookup_steps(self, words: Shaped[np.ndarray, " n_columns"] | None) -> Iterator[Step]:
