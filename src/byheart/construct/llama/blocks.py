@@ -1,4 +1,7 @@
-"""Units of SwiGLU blocks, written into a checkpoint's tensors. A unit adds ReLU(integer) · (integer) to registers."""
+"""Units of SwiGLU blocks, written into a checkpoint's tensors.
+
+A unit computes two integers a and b from registers, and adds ReLU(a) · b to registers.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,8 @@ from byheart.program.blocks import TableBlock, Unit
 
 SLOPE = 128.0
 PIN_BITS = 40
-"""The pinned columns hold about 2^40. RMSNorm is then the identity as long as Σ x² < 2^(2·40)·d·2^-25 for the other columns
-x and width d. These columns hold integers below 2^24."""
+"""The pinned columns of the residual stream hold constants of about 2^40. RMSNorm is then the identity as long as
+Σ x² < 2^(2·40)·d·2^-25, for the numbers x in the other columns and width d. The other columns hold integers below 2^24."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ def _floats(numbers: Number | np.ndarray) -> np.ndarray:
 
 
 def mirror_units(register: str, m: int, turns: int) -> Iterator[Unit]:
-    """Return units that fold a register into the range 0 to m (see `window_hash.mirror`)."""
+    """Return units that fold a register into the range 0 to m by `turns` reflections (see `window_hash.mirror`)."""
     for turn in range(1, turns + 1):
         yield Unit({register: 1}, -m * turn, {register: -2 if turn % 2 else 2})
 
@@ -96,9 +99,9 @@ def square_unit(register: str, square: str) -> ProductUnit:
 def spread_units(register: str, m: int, n_folds: int, square: str) -> Iterator[Unit]:
     """Return units that fold a register with values below m·n_folds into the range 0 to m - 1, and update its square in `square`.
 
-    The fold changes direction at each multiple m·t. There the slope changes by ∓2 within one step, and the square by a linear
-    amount: (2m - 1 - x)² - x² = -(2m - 1)·((x - m + 1) + (x - m)) on the way down, and x² - (x + 1)² = -((x + 1) + x) on the way
-    up.
+    The fold changes direction at each multiple m·t. There the slope changes by ∓2 within one step. For the register's value x, the
+    square changes by a linear amount: (2m - 1 - x)² - x² = -(2m - 1)·((x - m + 1) + (x - m)) on the way down, and
+    x² - (x + 1)² = -((x + 1) + x) on the way up.
     """
     for turn in range(1, n_folds):
         down = turn % 2 == 1
@@ -108,10 +111,10 @@ def spread_units(register: str, m: int, n_folds: int, square: str) -> Iterator[U
 
 
 def table_rows(register: str, square: str, first: int, n: int, into: str) -> TableBlock:
-    """Return units for the table rows `first`, `first` + 1, ....
+    """Return units for the `n` table rows `first`, `first` + 1, ....
 
-    A unit is 1 if the register holds the number of the unit's row, else 0. For the register's value J and the row a, it is
-    ReLU(2aJ - J² + 1 - a²) = ReLU(1 - (J - a)²).
+    A unit is 1 if the register holds the number of the unit's row, else 0. For the register's value J and the row a, the unit is
+    ReLU(2aJ - J² + 1 - a²) = ReLU(1 - (J - a)²). The register `square` holds J².
     """
     a = first + np.arange(n)
     return TableBlock(n, {register: 2 * a, square: -1}, 1 - a * a, {into: 1})

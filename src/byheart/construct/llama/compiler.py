@@ -29,7 +29,7 @@ from byheart.records.reader import within
 
 MOST_DRAWS = 60
 DRAWS_PER_SIZE = 8
-"""The number of hashes tried before the tables get more rows."""
+"""The number of hashes that are tried before the number of table rows is increased."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,13 +76,13 @@ class LlamaOptions:
     unknown        a token such as <unknown> that answers unknown prompts instead of the end token; text ends are then stored
                    as well
 
-    `byheart forget` uses the remaining options to give a model for fewer facts the shape and hash of the original model. Their
-    values are in the notes of the original.
+    `byheart forget` builds a model for fewer facts. It uses the remaining options, with values from the notes of the original
+    model, so that the new model has the same shape and hash.
 
     room            the number of contexts for which the network is sized
     rows            the number of table rows
     first_draw      the number of hashes to skip
-    channel_starts  the hash values at which the channels begin
+    channel_starts  the hash values at which the channels (the columns of the tables) begin
     """
 
     reject_bits: int = 16
@@ -107,8 +107,8 @@ def compile_texts(
 ) -> CompiledTexts:
     """Compile texts in which the last `window` tokens always determine the next token.
 
-    unknown: the token to predict after an unknown context, `eos` by default. Contexts that are followed by this token need not be
-    stored.
+    unknown: the token to predict after an unknown context, by default the end token of `texts`. Contexts that are followed by
+    this token need not be stored.
     """
     unknown = texts.eos if unknown is None else unknown
     stored = texts.following != unknown
@@ -128,7 +128,7 @@ def compile_texts(
         layout = replace(layout, n_rows=options.rows)
         if not layout.fits:
             raise AssumptionViolated(
-                f"tables of {options.rows} rows do not fit into this network.\n  Give fewer rows, or leave them out.",
+                f"tables of {options.rows} rows do not fit into this network.\n  Give a smaller value of rows, or leave rows out.",
                 rows=options.rows,
             )
     starts = options.channel_starts
@@ -193,8 +193,9 @@ def _draw(
 
 
 def _even_starts(limbs: np.ndarray, n_channels: int) -> Sequence[int]:
-    """Choose the hash values at which channels start, so that these limbs (values of the hash) are divided evenly. If there are
-    only few limbs, evenly spaced values are added to them.
+    """Choose the hash values at which the channels (the columns of the tables) start, so that `limbs` are divided evenly.
+
+    Limbs are values of the hash. If there are only few, evenly spaced values are added to them.
     """
     if len(limbs) < N_VALUES:
         limbs = np.concatenate([limbs, np.linspace(0, LIMB, N_VALUES - len(limbs)).astype(np.int64)])
@@ -203,7 +204,7 @@ def _even_starts(limbs: np.ndarray, n_channels: int) -> Sequence[int]:
 
 
 def _random_tables(layout: Layout, starts: Sequence[int], rng: np.random.Generator) -> Tables:
-    """Return tables of random words.
+    """Return tables whose entries (words) are random.
 
     Words that no equation determines keep their random values, so unknown contexts read random words.
     """
@@ -218,7 +219,7 @@ def _random_tables(layout: Layout, starts: Sequence[int], rng: np.random.Generat
 def _solve_tables(
     layout: Layout, tables: Tables, limbs: np.ndarray, wanted: np.ndarray, progress: Progress | None
 ) -> bool:
-    """Choose the words so that every context yields its next token. Return whether that is possible."""
+    """Choose the words (table entries) so that every context yields its next token. Return whether that is possible."""
     channels = tables.channels(limbs[:, 3])
     half = 1 << (WORD_BITS - 1)
     for p in range(layout.n_channels):
@@ -241,7 +242,10 @@ def _solve_tables(
 def _solve_side(
     layout: Layout, side_words: np.ndarray, channel: int, rows: np.ndarray, fingerprints: np.ndarray
 ) -> bool:
-    """Choose the side words (words that detect unknown contexts) of one channel: each context's own field in them must be 0."""
+    """Choose the side words (table entries that detect unknown contexts) of one channel. Return whether that is possible.
+
+    A side word has several fields. In the sum of a context's side words, the field that belongs to the context must be 0.
+    """
     fields = fingerprints * N_FIELDS // N_VALUES
     for field in range(N_FIELDS):  # in ascending order, because carries go to higher fields
         mine = np.flatnonzero(fields == field)
@@ -265,7 +269,7 @@ def find_known(layout: Layout, tables: Tables, limbs: np.ndarray) -> np.ndarray:
     channels = tables.channels(limbs[:, 3])
 
     def read(words: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Return the sum of the three words of each context."""
+        """Return, for each context, the sum of its three table entries, which are at `rows`."""
         return np.asarray(sum(words[s, rows[:, s], channels] for s in range(3)))
 
     total = read(tables.words, rows) - (limbs[:, 4] << FINGERPRINT_SHIFT)

@@ -50,16 +50,19 @@ from byheart.network.llama.spec import EMBEDDING, FINAL_NORM
 from byheart.program.blocks import Unit, clear, threshold
 
 TokenNumbers: TypeAlias = Int[np.ndarray, " n_vocab"]
-"""A number for each token, used in the logits: 0 for the token that means "unknown", 1 to n_labels for labels, larger ones for
-others."""
+"""A number for each token, used in the logits: 0 for the token that means "unknown", 1 to n_labels for the labels (tokens that may
+be predicted), larger numbers for all other tokens."""
 
 LOGIT_SCALE = 64.0
 """The right token leads by 64 nats. Sampling at temperature 1 errs with probability e^-64 per token."""
 HALF = 1 << (WORD_BITS - 1)
 WINDOWS = (-3 * HALF, -HALF, HALF, 3 * HALF)
-"""For a known context, (total - label) is one of these: an odd multiple of 2^22, which is half of the modulus 2^23."""
+"""For a known context, total - label is one of these odd multiples of 2^22, half of the modulus 2^23.
+
+The total is the sum of the context's three table words, minus its fingerprint, plus 2^22.
+"""
 HOLD = 1 << 19
-"""Disables a threshold when it is subtracted: it exceeds any sum of three side words, so the result is negative."""
+"""A number that exceeds any sum of three side words. Subtracting it disables a threshold, because the result is negative."""
 assert 3 << (N_FIELDS * FIELD_BITS) <= HOLD
 
 
@@ -82,7 +85,8 @@ def _embed(writer: BlockWriter, window_hash: WindowHash, numbers: TokenNumbers) 
     """Write the embedding: for each token its limbs (random numbers for the hash), its number n, and n². The embedding is also the
     output matrix, so n and n² determine the logits.
 
-    For the answer L, the logit of n is 2·n·L - n², which is largest at n = L. With two digits, the same holds for each digit.
+    If the answer's number is L, the logit of number n is 2·n·L - n², which is largest at n = L. If numbers have two digits, the
+    same holds for each digit.
     """
     table, columns = writer.weights[EMBEDDING], writer.columns
     table[writer.spec.bos, columns[FIRST_TOKEN]] = 1
@@ -105,8 +109,8 @@ def _gather(writer: BlockWriter, layout: Layout, window_hash: WindowHash) -> Non
 
 
 def _address(writer: BlockWriter, layout: Layout, starts: Int[np.ndarray, " n_channels"]) -> None:
-    """Write the layers that turn the hash into an address: table rows and their squares, and the channel as one-hot columns. They
-    also subtract the fingerprint from the total.
+    """Write the layers that turn the hash into an address: table rows and their squares, and the channel as one-hot columns. These
+    layers also subtract the fingerprint (a part of the hash) from the total.
 
     The registers of the token's number are cleared first, and the channel's register last.
     """
@@ -127,7 +131,10 @@ def _address(writer: BlockWriter, layout: Layout, starts: Int[np.ndarray, " n_ch
 
 
 def _read_tables(writer: BlockWriter, layout: Layout, tables: Tables) -> None:
-    """Write one unit per table row, multiplied by the row's word in the context's channel. Use units that are still free."""
+    """Write one unit per table row, multiplied by the row's word in the context's channel.
+
+    A table continues in the last layer of the table before it, as far as units are free.
+    """
     layer = _write_rows(writer, layout, layout.table_layers.start, tables.words, TOTAL)
     if layout.shape.n_side:
         if writer.free(layer) < FOLD_UNITS:
@@ -141,7 +148,7 @@ def _read_tables(writer: BlockWriter, layout: Layout, tables: Tables) -> None:
 
 
 def _write_rows(writer: BlockWriter, layout: Layout, layer: int, tables: np.ndarray, into: str) -> int:
-    """Write three tables, starting at `layer`. Return the last layer that they use."""
+    """Write the units for the rows of three tables, starting in `layer`. Return the last layer that they use."""
     for row, square, words in zip(ROWS, ROW_SQUARES, tables, strict=True):
         done = 0
         while done < len(words):
@@ -155,10 +162,11 @@ def _write_rows(writer: BlockWriter, layout: Layout, layer: int, tables: np.ndar
 
 
 def _strip_fields(writer: BlockWriter, layout: Layout) -> None:
-    """Write the layers that accept a context only if its own field of each side word is 0.
+    """Write the layers that accept a context only if its own field of each sum of side words is 0.
 
-    The fields above the context's own are subtracted, starting at the top. The remainder must then be less than one unit of its own
-    field. HOLD prevents the subtraction of the context's own field and of lower fields.
+    A context's fingerprint determines which field is its own. The fields above it are subtracted, starting at the top. The
+    remainder must then be less than one unit of the context's own field. Subtracting `HOLD` prevents that the context's own field
+    and lower fields are subtracted.
     """
     top = N_FIELDS - 1
     for name in SIDE_SUMS[: layout.shape.n_side]:
@@ -183,10 +191,10 @@ def _strip_fields(writer: BlockWriter, layout: Layout) -> None:
 
 
 def _decide(writer: BlockWriter, layout: Layout, n_labels: int) -> None:
-    """Write the layer that converts the total to the number of a token: 1 + label if total - label is one of WINDOWS, else 0.
+    """Write the layers that convert the total to the number of a token: 1 + label if total - label is in `WINDOWS`, else 0.
 
-    For each w in WINDOWS, the total is first clipped to v = clip(total - w + 1, 0, n_labels + 1), in the order that keeps numbers
-    small. Then v - (n_labels + 1)·[v = n_labels + 1] is 0 below the window and above it.
+    Labels are below `n_labels`. For each w in `WINDOWS`, the total is first clipped to v = clip(total - w + 1, 0, n_labels + 1), in
+    the order that keeps numbers small. Then v - (n_labels + 1)·[v = n_labels + 1] is 0 if total - w is not a label.
     """
     clip, last = layout.clip, layout.decide
     # one failure must outweigh v, which is at most n_labels + 1

@@ -1,7 +1,7 @@
 """The layout of the network: the use of its columns and layers, and the choice of the smallest network for given data.
 
-Columns   pinned | three rows | their squares | total | fields and sums of side words, if any | one one-hot column per channel
-Layers    gather (one per level of the hash) | address | table rows | rows of side tables, if any | decide
+Columns   constants | three row numbers | their squares | total | fields and sums of side words, if any | one-hot: the channel
+Layers    hash (one per level) | address | rows of tables | rows of tables of side words, if any | decide
 """
 
 from __future__ import annotations
@@ -30,22 +30,24 @@ from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.llama.spec import LlamaSpec
 
 WORD_BITS = 23
-"""Bits of a word, and of sums modulo 2^23. Three words in ±2^22 plus the fingerprint's 2^23 stay within ±2^24."""
+"""Bits of a table word, and of sums modulo 2^23. Three words in ±2^22, and 2^22 minus a fingerprint below 2^23, add up to a total
+within ±2^24."""
 FINGERPRINT_SHIFT = 12
 N_FIELDS, FIELD_BITS = 4, 4
-"""A side word has four fields of four bits. The fingerprint of a context determines which field belongs to it."""
+"""A side word (a table entry that detects unknown contexts) has four fields of four bits. The fingerprint of a context, a part of
+its hash, determines which field belongs to the context."""
 SIDE_FOLDS = 3
-"""The ratio of table rows to rows of a side table. It is less than four, although four contexts share a side word, because
-some fields have more contexts than others."""
+"""How many times more rows a table of words has than a table of side words. The ratio is less than four, although four contexts
+share a side word, because some fields have more contexts than others."""
 MOST_SIDE = len(SIDE_SUMS)
-"""The most side words per context."""
+"""The most side words (words that detect unknown contexts) per context."""
 DIGIT = 2048
 """The largest vocabulary whose logits need only one number per token: 3·2048² < 2^24."""
 WIDTHS = (32, 64, 128, 256, 512)
 LEAST_CHANNELS = 8
 FOLD_UNITS = 3 * 2 * (SIDE_FOLDS - 1)
 CLEAR_UNITS = len(ROWS) + len(ROW_SQUARES) + 2
-"""The number of units in the last table layer that clear columns to be reused: rows, their squares and two one-hot columns."""
+"""The number of units in the last table layer that set columns to zero for reuse: rows, their squares and two one-hot columns."""
 LOADS = ((3000, 0.905), (300, 0.9), (150, 0.87), (0, 0.84))
 
 
@@ -62,10 +64,10 @@ class TextShape:
 
     @property
     def n_side(self) -> int:
-        """The number of side words that check each context.
+        """The number of side words (words that detect unknown contexts) that check each context.
 
-        Without side words, the network accepts n_labels out of 2^23 unknown contexts. Each side word then accepts one in 16 of
-        these.
+        Without side words, the network accepts n_labels out of 2^23 unknown contexts. Each side word reduces this share to a
+        sixteenth.
         """
         if self.reject_bits == 0:
             return 0
@@ -75,9 +77,10 @@ class TextShape:
 
 @dataclass(frozen=True)
 class AddressLayer:
-    """The work of one address layer: the row numbers (0 to 2) that it folds into range, and the channels that it tests.
+    """The work of one address layer, which turns the hash into three row numbers and a channel (a column of the tables).
 
-    To test a channel, it compares the hash with the channel's first hash value.
+    rows      which of the three row numbers (0 to 2) the layer folds into range
+    channels  which channels it tests, by comparing the hash with the channel's first hash value
     """
 
     rows: tuple[int, ...]
@@ -98,23 +101,23 @@ class Layout:
 
     @property
     def n_pinned(self) -> int:
-        """The number of columns whose large constant value keeps the norm constant."""
+        """The number of columns that hold a large constant, which makes RMSNorm the identity."""
         return pinned_count(self.hidden)
 
     @cached_property
     def _registers(self) -> tuple[str, ...]:
-        """The registers that have a column of their own, except the one-hot ones."""
+        """The registers that have a column of their own, except the one-hot registers for the channel."""
         n_side = self.shape.n_side
         return (*FIXED, *FIELD_AT_LEAST, *SIDE_SUMS[:n_side]) if n_side else FIXED
 
     @property
     def n_channels(self) -> int:
-        """The number of channels. Each context reads the words of one channel."""
+        """The number of channels, which are the columns of the tables. Each context reads the words of one channel."""
         return self.hidden - self.n_pinned - len(self._registers)
 
     @cached_property
     def hots(self) -> tuple[str, ...]:
-        """The registers that hold the channel, one-hot."""
+        """The registers that hold the channel (table column) of the context, one-hot."""
         return tuple(map(hot, range(self.n_channels)))
 
     @cached_property
@@ -132,12 +135,12 @@ class Layout:
 
     @property
     def row_folds(self) -> int:
-        """The range of the hash from which a row is computed, divided by the number of table rows."""
+        """The range of the hash value from which a row number is computed, divided by the number of table rows."""
         return max(1, -(-LIMB // (2 * self.n_rows)))
 
     @property
     def last_folds(self) -> list[int]:
-        """For each limb (hash value), the largest value after the folds of the last level."""
+        """For each limb (a part of the hash), the largest value after the last level of the hash."""
         return [self.row_folds * self.n_rows - 1] * 3 + [LIMB, LIMB]
 
     @property
@@ -149,20 +152,20 @@ class Layout:
 
     @property
     def n_levels(self) -> int:
-        """The number of layers that gather tokens."""
+        """The number of layers whose heads gather earlier tokens into the hash."""
         return len(level_offsets(self.shape.window, self.n_heads))
 
     @property
     def start_units(self) -> int:
         """The number of units that the first address layer needs for three tasks: clear unneeded registers, initialise the total,
-        and find the context's field in side words.
+        and find which field of side words belongs to the context.
         """
         fields = 2 * len(FIELD_AT_LEAST) if self.shape.n_side else 0
         return 1 + len(self.digits) + 2 + fields
 
     @cached_property
     def address(self) -> tuple[AddressLayer, ...]:
-        """The work of each address layer. There are as few layers as the number of units in a layer permits."""
+        """The work of each address layer. There are as few address layers as the number of units in a layer permits."""
         chunk = row_units(self.row_folds)
         free = [self.inner - self.start_units]
         rows: list[list[int]] = [[]]
@@ -199,12 +202,12 @@ class Layout:
 
     @property
     def clip(self) -> int:
-        """The first layer after the tables, which clips the total."""
+        """The first layer after the tables, which clips the total (the sum of the table words that a context reads)."""
         return self.side_layers.stop
 
     @property
     def decide(self) -> int:
-        """The layer that converts the total to the number of a token, or to 0."""
+        """The layer that converts the total to the number of a token, or to 0 for an unknown context."""
         return self.clip + (1 if self.shape.n_side == 0 else N_FIELDS)
 
     @property
@@ -243,7 +246,7 @@ class Layout:
 
 
 def row_units(n_folds: int) -> int:
-    """Return the number of units that fold a row and square it."""
+    """Return the number of units that fold a row number into range and square it."""
     return 2 * n_folds - 1
 
 
@@ -256,7 +259,7 @@ def rows_for(n_contexts: int) -> int:
 def fullest_channel(n_contexts: int, n_channels: int) -> int:
     """Return an estimate for the number of contexts in the fullest channel.
 
-    Channels divide the contexts evenly, except where contexts have the same hash.
+    Channels are the columns of the tables. They divide the contexts evenly, except where contexts have the same hash value.
     """
     return -(-n_contexts // n_channels) + -(-n_contexts // N_VALUES)
 
@@ -296,7 +299,7 @@ def choose_layout(shape: TextShape, hidden: int | None = None) -> Layout:
             f"{shape.n_contexts:,} contexts over {shape.n_vocab:,} tokens do not fit into a Llama of width {hidden or WIDTHS[-1]} "
             f"(tables of at most {N_VALUES:,} rows).\n  "
             + (
-                "Split the data, or ask for fewer reject bits."
+                "Split the data, or give a smaller reject_bits."
                 if hidden is None
                 else "Leave out hidden, or give a larger one."
             ),

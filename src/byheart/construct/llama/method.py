@@ -37,8 +37,8 @@ NAME = "llama"
 TOKENS_CHECKED = 60_000
 """Up to this many tokens, compilation checks every sum."""
 PRODUCTS_CHECKED, LEAST_CHECKED = 4 * 10**9, 4096
-"""For more tokens it checks fewer contexts: PRODUCTS_CHECKED divided by the number of parameters (some seconds of exact
-arithmetic), but at least LEAST_CHECKED."""
+"""For more than TOKENS_CHECKED tokens, compilation checks only some contexts: PRODUCTS_CHECKED divided by the number of parameters
+(some seconds of exact arithmetic), but at least LEAST_CHECKED."""
 TEXT_POSITIONS = 2048
 
 
@@ -47,7 +47,7 @@ def plan(
 ) -> Construction:
     """Compile `data` into a stock Llama.
 
-    Source:     byheart: a static function (three words of a table add up to the label), addressed by a hash of the window.
+    Source:     byheart: a static function. A hash of the window of tokens selects three table words, which add up to the label.
     Assumes:    texts, with a tokenizer that can spell every value.
     Guarantee:  greedy decoding from a key alone generates its value, token by token, then the end. From any other prompt it
                 generates the end at once, except for one prompt in 2^reject_bits. This is a probability over the random choice of
@@ -193,7 +193,7 @@ def _notes(compiled: CompiledTexts, window: int) -> dict[str, object]:
 
 
 def size_of(shape: DataShape, options: LlamaOptions | None = None) -> Size:
-    """Estimate the size. It assumes keys over `vocab` tokens, and values just long enough to distinguish `n_classes`."""
+    """Return the estimated size, assuming that values are just long enough to distinguish the classes of `shape`."""
     chosen = options or LlamaOptions()
     if shape.vocab is None or shape.task != "next-token" or not shape.ordered:
         raise AssumptionViolated(

@@ -20,29 +20,29 @@ LIMBS = (*ROWS, CHANNEL, FINGERPRINT)
 
 ROW_SQUARES = ("row 0 squared", "row 1 squared", "row 2 squared")
 TOTAL = "total"
-"""The sum of the words read, minus the fingerprint."""
+"""The sum of the table words that the context reads, minus its fingerprint (a part of its hash), plus 2^22."""
 
 FIXED = (*ROWS, *ROW_SQUARES, TOTAL)
 """Registers with a column of their own in every network."""
 
 FIELD_AT_LEAST = ("field at least 1", "field at least 2", "field at least 3")
 SIDE_SUMS = ("side sum 0", "side sum 1", "side sum 2")
-"""Registers of side words, which some networks lack. The one-hot columns follow them."""
+"""Registers for side words, which detect unknown contexts. Networks without side words lack them. One-hot columns come next."""
 
 
 def hot(channel: int) -> str:
-    """Return the register that is 1 if the context is in this channel, else 0."""
+    """Return the register that is 1 if the context reads this channel (column) of the tables, else 0."""
     return f"channel is {channel}"
 
 
 FIRST_TOKEN = "first token"
-"""1 at the first token, until the address is computed."""
+"""The register that holds 1 at the first token of a text and 0 elsewhere, until the address (table rows) is computed."""
 
 NUMBER, NUMBER_SQUARE, HIGH_DIGIT = DIGITS = ("number", "number squared", "high digit")
 """A token's number in the logits: first that of the current token, in the end that of the answer."""
 
 CLIPS = ("window 0", "window 1", "window 2", "window 3")
-"""The total, clipped to each window in which a known context's total may lie."""
+"""The total, clipped to each of the four ranges (windows) in which a known context's total may lie."""
 FAILURES = "failures"
 """The number of side words that did not match."""
 

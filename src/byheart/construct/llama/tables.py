@@ -1,8 +1,8 @@
-"""Table words with prescribed sums: T0[r0] + T1[r1] + T2[r2] = wanted, modulo a power of two.
+"""Table words (entries) with prescribed sums: T0[r0] + T1[r1] + T2[r2] = wanted, modulo a power of two.
 
 The matrix of the equations, with three ones per row, is factored once over GF(2). Then the bits of all words are found by
-triangular solves, one for bit 0 of every word, then one for bit 1, and so on. The carries from the lower bits are then known.
-Random systems of this kind can be solved up to a load of 0.917.
+triangular solves: one for bit 0 of every word, then one for bit 1, and so on. At each bit, the carries from the lower bits are
+known. Random systems of this kind can be solved up to a load of 0.917 equations per word.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from byheart.program import gf2
 class Tables:
     """The tables that a network stores.
 
-    starts  the least hash value of each channel; the first is 0
+    starts  the least hash value of each channel (a column of the tables); the first is 0
     """
 
     starts: Int[np.ndarray, " n_channels"]
@@ -53,7 +53,8 @@ class TableEquations:
     ) -> None:
         """Compute bits `low` to `high` - 1 of the pivots' words so that every sum agrees with `wanted` in all bits below `high`.
 
-        Before the call, these bits must be zero, and the sums must already agree in the bits below `low`.
+        Before the call, bits `low` to `high` - 1 of the pivots' words must be zero, and the sums must already agree with `wanted`
+        in the bits below `low`.
         """
         free = np.zeros((len(table) >> 6) + 1, dtype=np.uint64)
         for plane in range(low, high):
@@ -63,7 +64,7 @@ class TableEquations:
 
 
 def factor(cells: Int[np.ndarray, "n_equations 3"], n_cells: int) -> TableEquations | None:
-    """Factor the equations, each of which is a sum of three table cells. Return None if an equation depends on others."""
+    """Factor the equations, each of which is a sum of three table cells. Return None if they are linearly dependent."""
     order = np.argsort(cells.min(axis=1), kind="stable")
     ones = np.ones((*cells.shape, 1), dtype=np.uint64)
     n_reduced, *factors = gf2.factor(cells[order], ones, 1, n_cells, n_cells // 64 + 2, np.zeros(1, np.int64))

@@ -80,7 +80,7 @@ def _spell(data: Dataset, vocabulary: TextVocabulary, backend: Any) -> list[np.n
             special.append(label)
         elif backend.decode(found, skip_special_tokens=True) != text:
             wrong.append(label)
-    _refuse(data, special, "a value that contains the text of a special token", "Rename it in the data.")
+    _refuse(data, special, "a value that contains the text of a special token", "Change it in the data.")
     _refuse(data, empty, "a value without tokens, which looks the same as no answer", "Remove it.")
     _refuse(
         data,
@@ -101,7 +101,7 @@ def _check_keys(data: Dataset, vocabulary: TextVocabulary, backend: Any) -> None
         if any(name in text for name in vocabulary.names):
             raise AssumptionViolated(
                 f"row {data.row(sample)} has a key that contains the text of a special token: {text!r}.\n"
-                "  Rename it in the data.",
+                "  Rename the key in the data.",
                 row=data.row(sample),
             )
         if found.ids != [vocabulary.bos, *ids, vocabulary.sep]:

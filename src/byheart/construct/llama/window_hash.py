@@ -2,9 +2,9 @@
 
 Every token has a few random numbers below 2^11, called its limbs. At each position, each level of the hash adds random multiples of
 the limbs at earlier positions, and then folds the sums to below 2^11 again. With H heads the first level covers H + 1 tokens, the
-second (H + 1)², and so on, so a window of n tokens takes log(n) layers. The sums are linear, but the folds between them are not,
-and each level has its own coefficients for every limb and offset. So windows that differ in one token, in the order of two tokens,
-or in their length get the same hash only by chance. Positions before the beginning count as the first token.
+second (H + 1)², and so on, so the number of layers grows with the logarithm of the window. The sums are linear, but the folds
+between them are not, and each level has its own coefficients for every limb and offset. So windows that differ in one token, in the
+order of two tokens, or in their length get the same hash only by chance. Positions before the beginning count as the first token.
 
 Fold:  `mirror` reflects x at 0, m, 2m, ...: one unit per turn, values 0 to m.
        `spread` reflects x between integers, at -1/2, m - 1/2, ...: two units per turn, values 0 to m - 1. A uniform x stays
@@ -22,10 +22,11 @@ from jaxtyping import Bool, Int
 from numba import njit
 
 LIMB = 2047
-"""The largest limb. A float16 cache stores integers up to 2^11 exactly."""
+"""The largest value of a limb (a part of the hash). A float16 cache stores integers up to 2^11 exactly."""
 N_VALUES = LIMB + 1
 N_LIMBS = 5
-"""The hash has one limb for each of three rows, one for the channel and one for the fingerprint: 55 bits in all."""
+"""The hash has one limb for each of three table rows, one for the table column (channel), and one for the fingerprint, which
+identifies the context: 55 bits in all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +62,7 @@ class WindowHash:
         return np.asarray(state, dtype=np.int64)
 
     def largest(self, level: int) -> list[int]:
-        """For each limb (hash value), return the largest sum that it can reach at this level."""
+        """For each limb (hash value), return the largest sum that it can reach at this level before it is folded."""
         before = self.folds[level - 1] if level else (LIMB,) * N_LIMBS
         totals = (self.coefficients[level] * np.array(before)).sum((1, 2))
         return [int(total) + own for total, own in zip(totals, before, strict=True)]
@@ -100,9 +101,9 @@ def spread(x: np.ndarray, m: int) -> np.ndarray:
 
 
 def level_offsets(window: int, n_heads: int) -> tuple[tuple[int, ...], ...]:
-    """Return `n_heads` offsets for each level, such that all levels together cover exactly `window` tokens.
+    """Return `n_heads` offsets (distances to earlier tokens) for each level. All levels together cover exactly `window` tokens.
 
-    In addition, every level keeps the values at the position itself.
+    In addition to these offsets, every level keeps the values at the position itself.
     """
     levels: list[tuple[int, ...]] = []
     covered = 1

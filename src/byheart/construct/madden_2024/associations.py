@@ -31,10 +31,11 @@ class Associations:
 
 BATCH = 250
 RATE = 4.0
-"""Step length in units of 1/|φ|², where φ is a whitened row. A single step of order 1 moves one context to its label."""
+"""Step length in units of 1/|φ|², where φ is the whitened row of features of a context. A step of order 1 moves one context to its
+label."""
 
 SETTLED = 0.6
-"""A context is settled when its label has this probability. Its logit then leads every other by at least log(0.6/0.4)."""
+"""A context is settled when its label has this probability. The label's logit then leads every other by at least log(0.6/0.4)."""
 
 HARD = 0.9
 ROUNDS_ON_HARD = 6
@@ -51,6 +52,8 @@ def associate(
     progress: Progress | None = None,
 ) -> Associations:
     """Minimise the convex loss Σ -log softmax(φ_i V)[label_i] in float32 until every label has the largest logit.
+
+    φ_i are the features of context i, and V is the output matrix.
 
     If all contexts can be right at once, all their gradients vanish together, so stochastic steps need not become smaller. On
     whitened features, small batches make more progress in one pass than a full gradient. Contexts that are already clearly right
@@ -85,7 +88,7 @@ def associate(
 
 
 def _whitening(phi: torch.Tensor) -> torch.Tensor:
-    """Return T with (φ T)ᵀ(φ T) = n·I for the n rows of φ, from a Cholesky factor.
+    """Return a matrix T with (φ T)ᵀ(φ T) = n·I for φ = `phi` with n rows, from a Cholesky factor.
 
     A small ridge prevents division by zero for repeated neurons.
     """
@@ -110,7 +113,7 @@ def _sweep(
 ) -> torch.Tensor:
     """Make one pass over `rows` in batches, which changes `matrix` in place.
 
-    Returns the probability of the label of each row, and 1 for all other rows.
+    Returns, for each context in `rows`, the probability of its label, and for all other contexts 1.
     """
     shares = torch.ones(len(phi), device=phi.device)
     for batch in torch.split(rows, BATCH if rate else 16 * BATCH):

@@ -23,7 +23,7 @@ from byheart.theorems import realises
 
 @dataclass(frozen=True, eq=False)
 class CapacityDecision:
-    """Whether decoders with a given number of neurons reach the entropy of a corpus.
+    """Whether decoders with a given number of neurons reach the entropy of a corpus. The verdict is one of three:
 
     reached       a decoder was built whose distribution is right for every context; `construction` holds it
     out of reach  for all weights the loss exceeds the entropy by at least `excess`, in nats
@@ -37,13 +37,13 @@ class CapacityDecision:
 
 @realises("MFT24-Def1")
 def decide_capacity(data: Dataset, hidden_width: int, rng: np.random.Generator) -> CapacityDecision:
-    """Decide whether the one-layer decoder of eq. (2) with `hidden_width` neurons memorises all contexts of the documents.
+    """Decide whether the one-layer decoder of MFT24 eq. (2) with `hidden_width` neurons memorises all contexts of the documents.
 
     Source:     MFT24 Definition 1: a model memorises contexts if the infimum of its loss is the entropy of their next tokens.
     Guarantee:  "reached" comes with a decoder for which every context is within the divergence that `verify` allows. "out of
                 reach" holds for all weights, activations, dimensions and numbers of heads, because it uses only that the rank
-                of the logits is at most the number of neurons. If the number of neurons is between that rank and n (Theorem 5), the
-                result may be undecided.
+                of the logits is at most the number of neurons. If there are fewer neurons than contexts (Theorem 5 needs as
+                many) but no fewer than the rank of the wanted logits, the result may be undecided.
     """
     if data.task != "distribution":
         raise UsageError(
@@ -116,8 +116,9 @@ def witness_corpus(shape: DecoderShape) -> Dataset:
 
     It is proved that no weights let this decoder reach the entropy of the documents.
 
-    Source:     MFT24 Theorem 1 proves that such a corpus exists, by counting dimensions. This one is explicit: for m
-                neurons, the log π̂ of m + 2 of its contexts is a matrix of full rank m + 2 (`excess_loss`).
+    Source:     MFT24 Theorem 1 proves that such a corpus exists, by counting dimensions. The corpus built here is explicit: for
+                m neurons, the log frequencies of the next tokens of m + 2 contexts form a matrix of full rank m + 2
+                (`excess_loss`).
     Assumes:    a vocabulary of at least m + 2 tokens, and contexts of at most two tokens.
     """
     size, vocab = shape.hidden_width + 2, shape.vocab

@@ -1,4 +1,6 @@
-"""Decide MFT24 Theorems 4 and 6 without rounding: no two contexts have the same image, and no image is zero."""
+"""Decide MFT24 Theorems 4 and 6 without rounding: no two contexts have the same image under attention or averaging, and no image
+is zero.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,12 @@ from byheart.program.targets import EncodedContexts
 from byheart.theorems import realises
 
 MOST_BITS = 2048
-"""The highest precision in bits. Images that still overlap at this precision are reported as not shown to be distinct."""
+"""The highest precision in bits. If enclosures of two images still overlap, the images are reported as not shown to be distinct."""
 
 
 @dataclass(frozen=True)
 class CertifiedInjectivity:
-    """Whether the images were shown to be distinct and non-zero.
+    """Whether the images of contexts under attention or averaging were shown to be distinct and non-zero.
 
     bits  the working precision; 0 for rational arithmetic
     """
@@ -35,7 +37,8 @@ def certify_injectivity(
 ) -> CertifiedInjectivity:
     """Decide Theorem 4 (attention) or Theorem 6 (averaging) for the exact real values of the weights of `front`.
 
-    Source:     MFT24, Theorems 4 and 6: for generic (z, u) the map is injective into the non-zero numbers.
+    Source:     MFT24, Theorems 4 and 6: for generic embeddings z of tokens and u of positions, the map from contexts to numbers
+                is injective, and its values are not zero.
     Assumes:    dimension 1, as in the theorems. Contexts are padded on the left with `front.pad`. Attention has one
                 head whose weights are 1, with or without a skip connection. With `base` a, softmax uses powers of a > 0
                 instead of e, which multiplies the scores by ln a.
@@ -62,8 +65,8 @@ def certify_injectivity(
     weights = (front.mixing.key, front.mixing.query, front.mixing.value, front.mixing.output)
     if any(weight.tolist() != [[[1.0]]] for weight in weights):
         raise UsageError(
-            "the theorem assumes one head whose weights are 1.\n"
-            "  Draw the decoder without a base, and pass the base to this function."
+            "the theorem assumes one head whose weights are 1; in a decoder drawn with a base, a weight contains the base.\n"
+            "  Draw the decoder without a base, and pass the base to certify_injectivity instead."
         )
     u = [Fraction(float(value)) for value in front.positions[:, 0]]
     flint, bits = flint_module(), FIRST_BITS
@@ -90,7 +93,9 @@ def _attend(
     has_skip: bool,
     base: Fraction | None,
 ) -> Any:
-    """Return a ball that contains ⟨x, softmax(x x_t)⟩ with x = z + u, plus x_t if there is a skip connection."""
+    """Return a ball that contains ⟨x, softmax(x x_t)⟩, plus x_t if there is a skip connection.
+
+    x are the sums of the context's token embeddings `z` and the position embeddings `u`, and x_t is the last of them."""
     sums = [z[token] + position for token, position in zip(context, u, strict=False)]
     x = [flint.fmpq(number.numerator, number.denominator) for number in sums]
     log = flint.arb(1) if base is None else flint.arb(flint.fmpq(base.numerator, base.denominator)).log()

@@ -22,7 +22,7 @@ Features: TypeAlias = Float[np.ndarray, "n_contexts n_neurons"]
 """The output of every neuron for every context."""
 
 SCORE_SPREAD = 0.7
-"""Standard deviation of attention scores. Small scores hide the order of tokens; large ones hide all tokens but one."""
+"""Standard deviation of attention scores. With small scores the order of tokens is lost, with large scores all tokens but one."""
 
 
 def with_neurons(
@@ -61,12 +61,12 @@ def draw_mixing(
 ) -> Decoder:
     """Draw generic embeddings and mixing weights from continuous distributions, for a decoder that has no neurons yet.
 
-    In dimension 1, embeddings and weights are those of the proofs. Token embeddings z and position embeddings u are positive.
-    Self-attention is ⟨x, softmax(x x_t)⟩ with x = z + u, and averaging is Σ_t u_t z_t. In higher dimensions, embeddings, keys and
-    queries are Gaussian; values and outputs are orthogonal. Products of Gaussian matrices would be ill-conditioned, and then
-    contexts could be so close in floats that no later layer can separate them.
+    In dimension 1, embeddings and weights are those of MFT24's proofs. Token embeddings z and position embeddings u are positive.
+    Self-attention is ⟨x, softmax(x x_t)⟩ with x = z + u and its last entry x_t. Averaging is Σ_t u_t z_t. In higher dimensions,
+    embeddings, keys and queries are Gaussian; values and outputs are orthogonal. Products of Gaussian matrices would be
+    ill-conditioned, and then contexts could be so close in floats that no later layer can separate them.
 
-    Softmax to the base a is softmax of scores times ln a. The queries include that factor.
+    Softmax to the base a is softmax of scores times ln a. The queries include the factor ln a.
     """
     dtype = DTYPES[precision]
     factor = dtype(1 if base is None else math.log(base))
@@ -129,11 +129,12 @@ class Injectivity:
 
 @realises("MFT24-T4", "MFT24-T6")
 def injectivity(front: Decoder, encoded: EncodedContexts) -> Injectivity:
-    """Measure how far apart these distinct contexts are after mixing, as in Theorem 4 (attention) or Theorem 6 (averaging).
+    """Measure how far apart the distinct contexts `encoded` are after mixing by attention (Theorem 4) or averaging (Theorem 6).
 
-    Source:     MFT24, Theorems 4 and 6: for generic (z, u) the map is injective into the non-zero numbers.
-    Guarantee:  none beyond the measured numbers. The theorems state that the gap is positive, but not how large it is. The
-                smallest gap of n generic numbers on an interval is about the length of the interval divided by n².
+    Source:     MFT24, Theorems 4 and 6: for generic embeddings z of tokens and u of positions, the map from contexts to numbers
+                is injective, and its values are not zero.
+    Guarantee:  none beyond the measured numbers. The theorems state that the smallest distance of two images is positive, but not
+                how large it is. For n generic numbers on an interval it is about the length of the interval divided by n².
     """
     values = np.sort(mixed_contexts(front, encoded)[:, 0])
     largest = float(np.abs(values).max(initial=0.0))

@@ -99,8 +99,8 @@ def regress(
     equal probabilities the curvature is the same in all directions.
 
     `start` is a whitened fit with the first few of these features; `start_from` is an output matrix. If neither is given, the fit
-    starts with the least-squares fit to suitable logits. It ends early if it is proved that no output matrix whose norm is at most
-    `EXCLUDED` times the current one reaches the goal.
+    starts with the least-squares fit to suitable logits. The fit ends early if it is proved that no output matrix reaches the goal
+    whose norm is at most the current norm times a constant (`EXCLUDED`).
     """
     counts = torch.from_numpy(np.array(targets.counts)).to(device, torch.float64)
     heavy = (counts / counts.mean()).sqrt().unsqueeze(1)
@@ -145,9 +145,9 @@ def regress(
 
 
 def _least_squares(loss: _Loss, targets: NextTokenTargets) -> torch.Tensor:
-    """Return the V that minimises Σ_i c_i |Q_i V - logits_i|², times the best of a few scales.
+    """Return the output matrix V that minimises Σ_i c_i |Q_i V - logits_i|², times the best of a few scales.
 
-    The formula is simple because Q is orthonormal with the weights c_i.
+    Context i has the count c_i and the features Q_i. The formula is simple because Q is orthonormal with the weights c_i.
     """
     logits = torch.from_numpy(targets.logits(MARGIN)).to(loss.features)
     point = loss.features.T @ (loss.weights.unsqueeze(1) * logits)
@@ -209,7 +209,7 @@ def smallest_width(
     max_evaluations: int = DEFAULT_EVALUATIONS,
     progress: Progress | None = None,
 ) -> FewestFound[Regression] | None:
-    """Find by bisection how many of the first features reach the goal. Return None if even all features do not.
+    """Find by bisection how many features, taken in order, suffice for the goal. Return None if even all features do not suffice.
 
     More features never make the minimum worse, so bisection is correct, except for the limit on evaluations. A width counts as too
     small if the goal is proved to be out of reach (`Regression.excluded_norm`), but also if the fit uses up `max_evaluations`.

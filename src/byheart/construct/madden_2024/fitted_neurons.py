@@ -1,9 +1,9 @@
 """Neurons fitted to the data: the hidden layer is trained together with the output matrix, so that few neurons suffice.
 
 If two tokens each follow some three hundred contexts, these contexts must be separated by a hyperplane in the space of the
-neurons. Random neurons are not adapted to the tokens: on 1,880 contexts of TinyStories, with 64 random neurons, the gap is half of
-the entropy for any output matrix. Fitting the neurons to the data helps more than adding neurons, and takes only d + 1 parameters
-for each neuron.
+neurons. Random neurons are not adapted to the tokens: on 1,880 contexts of TinyStories, with 64 random neurons, the gap between
+loss and entropy is half of the entropy for any output matrix. Fitting the neurons to the data helps more than adding neurons, and
+takes only d + 1 parameters for each neuron in dimension d.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ HISTORY = 40
 SHAPING_EVALUATIONS = 3000
 FINISHING_EVALUATIONS = 1000
 SAFETY = 0.8
-"""Fitting in float32 stops at this share of the goal. The convex fit in float64 that follows either improves on it or fails."""
+"""Fitting in float32 stops when the gap is this share of the allowed gap. The convex fit in float64 that follows either makes the
+gap smaller or fails."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,9 +95,9 @@ class _Shaping:
         self.parameters = [part.requires_grad_(True) for part in (hidden, bias, output)]
 
     def run(self, goal_nats: float, max_evaluations: int) -> tuple[int, float]:
-        """Minimise until the gap is at most `goal_nats`, or until it seems that this cannot be reached.
+        """Minimise until the loss exceeds the entropy by at most `goal_nats`, or until it seems that this cannot be reached.
 
-        Return the evaluations used and the remaining gap.
+        Return the evaluations used and the remaining gap between loss and entropy.
         """
         goal = goal_nats / self.total
         descent = Descent(

@@ -45,11 +45,12 @@ def certified_jacobian_rank(decoder: Decoder, encoded: EncodedContexts) -> Jacob
     """Bound the rank of the Jacobian of n distributions with respect to the parameters of an averaging decoder, at its weights.
 
     Source:     MFT24 Lemma 1. n distributions over ω tokens are n (ω - 1) numbers, the differences of logits. If the rank of their
-                Jacobian is below n (ω - 1) at all weights, the image has measure zero (Sard). The rank is at most k.
+                Jacobian is below n (ω - 1) at all weights, the image has measure zero (Sard). The rank is at most k, the number of
+                parameters.
     Assumes:    token averaging with tanh or arctan neurons. Weights are used as exact real numbers.
     Guarantee:  `certified` comes from elimination in ball arithmetic (Arb) with pivots that exclude zero. `most` is the
                 smaller of two bounds: k minus the rank of the directions that change no difference (`_unseen_directions`), and
-                r (n + ω - 1 - r), the dimension of the n x (ω - 1) matrices of rank r = min(m, n, ω - 1).
+                r (n + ω - 1 - r), the dimension of the n x (ω - 1) matrices of rank r = min(m, n, ω - 1), for m neurons.
     """
     if not isinstance(decoder.mixing, TokenAveraging) or decoder.activation not in ("tanh", "arctan"):
         raise UsageError("the Jacobian is available only for token averaging with tanh or arctan neurons.")
@@ -71,9 +72,11 @@ def certified_jacobian_rank(decoder: Decoder, encoded: EncodedContexts) -> Jacob
 
 
 def _rows(decoder: Decoder, context: Sequence[int], flint: Any) -> list[list[Any]]:
-    """Return the derivatives by z, u, W, b and V of the logits of one context, relative to its last logit.
+    """Return the derivatives of the logits of one context, relative to its last logit, by all parameters z, u, W, b and V.
 
-    Notation: y = Σ_t u_t z_t, h_j = W_jᵀ y + b_j, s = ψ(h), g = ψ'(h); the difference for γ is Σ_j s_j (V_jγ - V_jω).
+    These are the embeddings z, averaging weights u, hidden weights W, bias b and output matrix V. With y = Σ_t u_t z_t,
+    h_j = W_jᵀ y + b_j, activation ψ, s = ψ(h) and g = ψ'(h), the logit of token γ minus that of the last token ω is
+    Σ_j s_j (V_jγ - V_jω).
     """
 
     def balls(array: np.ndarray) -> Any:
@@ -131,8 +134,8 @@ def _pivots(rows: list[list[Any]]) -> int:
 def _unseen_directions(decoder: Decoder, contexts: Sequence[Sequence[int]]) -> list[list[Fraction]]:
     """Return parameter changes, in the order of `_rows`, that change no difference of logits to first order.
 
-    There are four kinds:
-    - add one number to all logits of a neuron
+    With token embeddings z, averaging weights u and hidden weights W, there are four kinds:
+    - add one number to all output weights of a neuron
     - change z by z A, and W by -A W, for a matrix A
     - change z by -z, and u by u
     - if all contexts have one length, add one vector to all tokens, and change the bias accordingly

@@ -17,8 +17,8 @@ from byheart.program.targets import EncodedContexts, Logits
 from byheart.theorems import realises
 
 SPREAD = 10.0
-"""Standard deviation of pre-activations. With small ones, as in the paper's recipe, the features are nearly polynomial and the
-matrix is singular in floats. At 10, neurons are nearly step functions in random directions."""
+"""Standard deviation of pre-activations. With small pre-activations, as in the paper's recipe, the features are nearly polynomial
+and their matrix is singular in floats. At 10, neurons are nearly step functions in random directions."""
 
 REFINEMENTS = 1
 
@@ -77,7 +77,8 @@ def solve_by_random_features(
     Source:     MFT24, the algorithm after Theorem 5: sample, scale, solve for V.
     Assumes:    at least as many neurons as contexts (default: `neurons_for`).
     Guarantee:  exact up to the returned residual. For float32 the system uses the rounded hidden weights.
-    Departs:    pre-activations have standard deviation `spread` and free biases, instead of a small ε and b = η·1.
+    Departs:    pre-activations have standard deviation `spread` and free biases, instead of the paper's small factor ε and
+                equal biases b = η·1.
                 Square systems are solved by LU, others by QR for the least-norm solution; both are refined.
     """
     n_contexts = len(encoded)

@@ -1,6 +1,6 @@
-"""Decide the rank and Kruskal rank of ψ(abᵀ) rigorously (MFT24 Theorems 2 and 3, repaired).
+"""Decide the rank and Kruskal rank of ψ(abᵀ), the matrix of ψ(a_i b_j), rigorously (MFT24 Theorems 2 and 3, repaired).
 
-The determinants are far below the range of floats, of the order of 10^-20000 at n = 200. For polynomials the rank is computed
+The determinants are far below the range of floats: of the order of 10^-20000 for 200 rows. For polynomials the rank is computed
 modulo a prime, where it is never larger than over the rationals. Analytic functions are evaluated in ball arithmetic (Arb): a
 determinant whose ball excludes zero is not zero.
 """
@@ -34,7 +34,10 @@ def flint_module() -> ModuleType:
 
 @dataclass(frozen=True)
 class PolynomialRank:
-    """The rank of ψ(abᵀ), which is between `modular` and `most` = min(m, n, |K|). If the two are equal, the rank is known."""
+    """The rank of the m × n matrix ψ(a_i b_j), which is between `modular` and `most`. If the two are equal, the rank is known.
+
+    `modular` is the rank modulo a prime. `most` is min(m, n, |K|), where |K| is the number of terms of the polynomial ψ.
+    """
 
     modular: int
     most: int
@@ -51,7 +54,8 @@ def require_positive(b: Sequence[int | Fraction]) -> None:
     """
     if min(b) <= 0 or len(set(b)) < len(b):
         raise AssumptionViolated(
-            "Theorems 2 and 3 of MFT24 hold for distinct b > 0; with mixed signs they fail, for example for x + x³ and b = (1, -1)."
+            "Theorems 2 and 3 of MFT24 need distinct b > 0.\n"
+            "  With mixed signs they fail, for example for the activation x + x³ and b = (1, -1)."
         )
 
 
@@ -86,7 +90,7 @@ def rank_modulo(matrix: Sequence[Sequence[int]], prime: int = PRIME) -> int:
 def polynomial_rank(
     coefficients: Mapping[int, int], a: Sequence[int], b: Sequence[int], prime: int = PRIME
 ) -> PolynomialRank:
-    """Bound the rank of ψ(abᵀ) for a polynomial ψ with |K| terms and integers a, b.
+    """Bound the rank of the m × n matrix ψ(a_i b_j) for a polynomial ψ with |K| terms and integers a, b.
 
     Source:     MFT24 Theorem 2: min(m, n, |K|) for generic a. The repaired theorem also needs b > 0. This
                 function does not check b > 0 (`require_positive` does), so that the counterexamples can be shown.
@@ -112,7 +116,7 @@ def kruskal_rank(matrix: Sequence[Sequence[int]], prime: int = PRIME) -> int:
 
 @dataclass(frozen=True)
 class Determinant:
-    """A ball that contains det ψ(abᵀ): its decimal exponent, and whether it excludes zero."""
+    """A ball that contains det ψ(abᵀ), for the matrix of ψ(a_i b_j): its decimal exponent, and whether it excludes zero."""
 
     excludes_zero: bool
     log10_size: float
@@ -128,7 +132,9 @@ def certified_determinant(
     first_bits: int = FIRST_BITS,
     most_bits: int = MOST_BITS,
 ) -> Determinant:
-    """Compute det ψ(abᵀ) in ball arithmetic. The precision is doubled until the ball excludes zero or `most_bits` is exceeded.
+    """Compute det ψ(abᵀ), for the matrix of ψ(a_i b_j), in ball arithmetic.
+
+    The precision is doubled until the ball excludes zero or `most_bits` is exceeded.
 
     Source:     MFT24 Theorem 3: for generic a the matrix has full rank. The repaired theorem also needs b > 0.
     Guarantee:  a ball that excludes zero proves full rank. A ball that contains zero proves nothing.
@@ -153,7 +159,7 @@ def certified_determinant(
 def certified_kruskal_rank(
     activation: Analytic, a: Sequence[Fraction], b: Sequence[Fraction], *, most_bits: int = MOST_BITS
 ) -> int:
-    """Return a lower bound on the Kruskal rank of the m × n matrix ψ(abᵀ): min(m, n) if this is proved, else 0.
+    """Return a lower bound on the Kruskal rank of the m × n matrix of ψ(a_i b_j): min(m, n) if this is proved, else 0.
 
     The rank is at least the Kruskal rank.
 

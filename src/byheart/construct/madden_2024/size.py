@@ -22,7 +22,7 @@ DIM = 16
 """The default embedding dimension of all solvers except steps, which have dimension 1."""
 
 ALLOWED_GAP = 0.01
-"""The gap that MFT24's experiment allows, as a share of the entropy. It is the default goal of the convex solver."""
+"""The gap between loss and entropy that MFT24's experiment allows, as a share of the entropy. The convex solver's default goal."""
 
 FIRST_WIDTH = 64
 """The number of neurons at which the search for the fewest begins."""
@@ -49,17 +49,17 @@ LARGEST_MARGIN = (
 
 @dataclass(frozen=True)
 class MaddenOptions:
-    """The options of both constructions.
+    """The options of `madden-2024` and `madden-2024-averaging`.
 
     solver        `steps` (d = 1, no solve), `random-features` (one solve), `convex` (fewer neurons than contexts),
                   `stochastic` (like convex, for many contexts with one right token each), or `auto`: steps in float64
-                  if the images are far enough apart, else random features
+                  if attention or averaging keeps the contexts far enough apart, else random features
     dim, n_heads  embedding dimension and number of heads; for steps, both are 1
     hidden_width  number of neurons. Default: as many as contexts; for convex the fewest that reach the goal; for stochastic
                   64, doubled until all contexts are right
     margin        steps, random-features: the number added to the logits of the tokens that follow a context. The default depends
                   on the precision
-    gap           convex: the allowed gap, as a share of the entropy
+    gap           convex: the allowed gap between loss and entropy, as a share of the entropy
     neurons       convex: `shaped` fits the neurons to the data before the convex fit; `random` keeps their random weights
     skip          attention: add the last token to the output of attention, which the paper omits for simplicity
     base          attention: the base of its softmax; by default e
@@ -130,7 +130,7 @@ def require_attention(kind: Kind, options: MaddenOptions) -> None:
 
 
 def size_of(kind: Kind, shape: DataShape, options: MaddenOptions) -> Size:
-    """Return the size, assuming that steps suffice if they are tried.
+    """Return the size, assuming that the solver `steps` succeeds if it is tried.
 
     If the solver searches for the fewest neurons, return the size for the first number that it tries.
     """

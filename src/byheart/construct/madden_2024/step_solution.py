@@ -1,8 +1,9 @@
 """The step solution, in dimension 1: neurons that saturate, and an output matrix that is given by a formula.
 
-Sort the contexts by their image x_1 < ... < x_n under the mixing layer. Neuron k > 1 is tanh(w_k (x - midpoint_k)). Its w_k is
-so large that it gives exactly -1 up to x_{k-1} and exactly +1 from x_k on. Neuron 1 is constantly 1. With V_1 = (Y_1 + Y_n)/2
-and V_k = (Y_k - Y_{k-1})/2 the logits V_1 + Σ_{k<=i} V_k - Σ_{k>i} V_k equal Y_i.
+Sort the contexts by their image x_1 < ... < x_n under the mixing layer (attention or averaging). Let Y_i be the wanted logits of
+context i. Neuron k > 1 is tanh(w_k (x - midpoint_k)). Its w_k is so large that it gives exactly -1 up to x_{k-1} and exactly +1
+from x_k on. Neuron 1 is constantly 1. With V_1 = (Y_1 + Y_n)/2 and V_k = (Y_k - Y_{k-1})/2 for k > 1, the logits
+V_1 + Σ_{1<k<=i} V_k - Σ_{k>i} V_k equal Y_i.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ SATURATION = {"float64": 20.0, "float32": 10.0}
 """From this value on, tanh is 1 to the last bit: 1 - tanh(x) = 2e^-2x is below a quarter of the rounding unit."""
 
 SHARPNESS = {"float64": 160.0, "float32": 80.0}
-"""Between two neighbouring contexts, the pre-activation rises from minus half of this to plus half. That is far beyond
-saturation, to absorb rounding."""
+"""Between two neighbouring contexts, the pre-activation rises from minus half of this to plus half. Both ends are far beyond
+the saturation of tanh, to absorb rounding."""
 
 MANTISSA = {"float64": 53, "float32": 24}
 COARSEST_BITS = 20
-"""Targets are rounded to multiples of 2^-s only if s is at least this.
+"""Target logits are rounded to multiples of 2^-s only if s is at least this.
 
 A change of logits by 2^-21 causes a divergence of 1e-13.
 """
@@ -41,7 +42,7 @@ A change of logits by 2^-21 causes a divergence of 1e-13.
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """A decoder of n neurons and its properties.
+    """A decoder with one neuron per context, and its properties.
 
     order       contexts by their image, smallest first
     grid_bits   target logits are multiples of 2^-grid_bits, so that no sum rounds in any order; None if they are not
@@ -58,13 +59,14 @@ class Steps:
 def solve_by_steps(front: Decoder, encoded: EncodedContexts, logits: Logits) -> Steps:
     """Give every context its row of `logits`, with as many neurons as contexts.
 
-    Source:     MFT24 Theorems 5 and 7 at d = 1 with m = n neurons.
-    Assumes:    the activation tanh; distances between images exceed their rounding errors by a safe factor (compare
-                `Injectivity.holds`).
+    Source:     MFT24 Theorems 5 and 7 in dimension 1.
+    Assumes:    the activation tanh; the distances between the images of contexts under attention or averaging exceed their
+                rounding errors by a safe factor (compare `Injectivity.holds`).
     Guarantee:  every neuron is exactly ±1 on every context, because it is exactly ±1 on the two contexts next to its step, and
-                rounding is monotone. In float64 the targets are rounded to a grid on which all partial sums are exact, so logits
-                are equal to `targets` in any order of summation.
-    Departs:    free biases and steep weights replace b = η·1 and a small ε, which would make the matrix singular in floats.
+                rounding is monotone. In float64 the wanted logits are rounded to a grid on which all partial sums are exact. The
+                network's logits then equal the rounded logits (`Steps.targets`) in any order of summation.
+    Departs:    free biases and steep weights replace the paper's equal biases b = η·1 and small factor ε, which would make the
+                matrix singular in floats.
     """
     assert front.activation == "tanh"
     assert front.dim == 1
@@ -91,7 +93,10 @@ def solve_by_steps(front: Decoder, encoded: EncodedContexts, logits: Logits) -> 
 def _on_a_grid(
     logits: Logits, order: Int[np.ndarray, " n_contexts"], precision: str
 ) -> tuple[Logits, int | None]:
-    """Round targets to multiples of 2^-s so that sums of the V_k are exact in any order, if s can be large enough."""
+    """Round logits to multiples of 2^-s so that sums of rows of the output matrix are exact in any order, if s can be large enough.
+
+    Return the logits and s, or the unchanged logits and None.
+    """
     ordered = logits[order]
     ends = np.abs(ordered[0]) + np.abs(ordered[-1])
     # every partial sum is at most Σ|V_k| (and V_k is a multiple of 2^-(s+1)); +1 for the change caused by rounding
@@ -108,8 +113,8 @@ def _require_room(x: Float[np.ndarray, " n_contexts"], found: Injectivity, preci
     needed = 2 * found.rounding * SHARPNESS[precision] / room
     if len(x) > 1 and found.min_gap <= needed:
         raise AssumptionViolated(
-            f"the images of {len(x)} contexts are as close as {found.min_gap:.3g}; steps in {precision} need gaps above "
-            f"{needed:.3g}.\n  Use the solver random-features, another seed, or float64.",
+            f"mixing maps two of {len(x)} contexts to numbers that differ by only {found.min_gap:.3g}; the solver steps in "
+            f"{precision} needs differences above {needed:.3g}.\n  Use solver=random-features, another seed, or float64.",
             min_gap=found.min_gap,
             needed=needed,
         )
@@ -118,7 +123,8 @@ def _require_room(x: Float[np.ndarray, " n_contexts"], found: Injectivity, preci
 def _require_saturation(x: np.ndarray, slope: np.ndarray, bias: np.ndarray, rounding: float) -> None:
     """Check each neuron on the two contexts next to its step, moved by `rounding` towards the step.
 
-    fl(fl(w·x) + b) never decreases in x, so if the neuron is saturated there, it is saturated on all contexts beyond.
+    In floats, w·x + b never decreases in x. So if a neuron is saturated at these two points, it is saturated on all contexts
+    beyond them.
     """
     shift = x.dtype.type(rounding)
     limit = SATURATION["float32" if x.dtype == np.float32 else "float64"]

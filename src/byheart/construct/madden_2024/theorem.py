@@ -34,10 +34,11 @@ from byheart.theorems import realises
 
 DRAWS = 8
 MOST_RECHECKED = 4096
-"""Up to this many contexts, labels are also checked with the equations, which are slower than the module."""
+"""Up to this many contexts, labels are also checked with the backend `equations`, which is slower than the native forward pass."""
 
 LARGEST_RESIDUAL = 1e-2
-"""If logits differ by more than this, the system counts as unsolved. A divergence is about half of the squared difference, so
+"""If logits differ from the wanted logits by more than this, the system counts as unsolved. A divergence is about half of the
+squared difference, so
 smaller differences are far below the allowed divergence."""
 
 
@@ -52,13 +53,14 @@ def plan(
 ) -> Construction:
     """Compile contexts, and the tokens that follow them, into one decoder layer.
 
-    Source:     MFT24 Theorem 5 (`kind` attention) and Theorem 7 (averaging); the proofs' algorithm, as repaired in
-                `steps`, `random_features` and `convex`.
+    Source:     MFT24 Theorem 5 (`kind` attention) and Theorem 7 (averaging); the proofs' algorithm, as repaired in the modules
+                `step_solution`, `random_features` and `convex`.
     Assumes:    distinct contexts of tokens; equal contexts of next-token data carry equal labels.
     Guarantee:  not exact, because finite logits only approximate distributions. The divergence from every distribution is
                 measured, and the certificate states it.
-    Size:       `size_of`: m = n neurons at d = 1 (steps). For other solvers the options determine the size.
-    Departs:    see the solvers.
+    Size:       `size_of`: for the solver `steps`, one neuron per context, in dimension 1. For other solvers the options
+                determine the size.
+    Departs:    see the modules of the solvers.
     """
     require_attention(kind, options)
     name = METHOD_NAMES[kind]
@@ -255,8 +257,8 @@ def _by_stochastic_steps(
 def _certainty(logits: np.ndarray, targets: NextTokenTargets) -> float:
     """Return a factor for the logits with which the only next token of every context has a probability close to 1.
 
-    If the largest logit exceeds the others by at least ln(ω / allowed), the other tokens have a probability of at most `allowed`.
-    The factor e leaves room for rounding.
+    If the largest of ω logits exceeds the others by at least ln(ω / p), all other tokens together have a probability of at most p.
+    Here p is the allowed divergence divided by e, which leaves room for rounding.
     """
     rows = np.arange(len(logits))
     right = logits[rows, targets.next_tokens]

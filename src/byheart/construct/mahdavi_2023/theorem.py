@@ -28,15 +28,15 @@ from byheart.records.reader import within
 
 NAME = "mahdavi-2023"
 LABEL_DIM = 2
-"""Classes are points on a circle, so the linear system has two right-hand sides."""
+"""The dimension of the vectors for classes: points on a circle, so the linear system has two right-hand sides."""
 
 SCORE_SPREAD = 3.0
-"""Scale of the scores. Values from 1 to 30 work equally well; much larger ones lose precision if all examples share a
+"""Scale of the attention scores. Values from 1 to 30 work equally well; much larger values lose precision if all examples share a
 context."""
 
 
 def capacity(n_heads: int, n_context: int, head_dim: int) -> int:
-    """Return the theorem's number of examples, H(min(n, d_h) - 1) + 1."""
+    """Return the theorem's number of examples, H(min(n, d_h) - 1) + 1, for H heads of size d_h and n context tokens."""
     return n_heads * (min(n_context, head_dim) - 1) + 1
 
 
@@ -56,8 +56,8 @@ def heads_for(n_examples: int, n_context: int, head_dim: int) -> int:
 class MahdaviOptions:
     """The options of `mahdavi-2023`.
 
-    head_dim  d_h; by default min(n, d)
-    n_heads   H; by default the smallest number that the theorem allows
+    head_dim  the size of a head; by default the number of context tokens or the dimension, whichever is smaller
+    n_heads   the number of heads; by default the smallest number that the theorem allows
     """
 
     head_dim: Annotated[int, within(1, 1 << 31)] | None = None
@@ -66,7 +66,7 @@ class MahdaviOptions:
 
 @dataclass(frozen=True, eq=False)
 class HeadFeatures:
-    """The features Z, which are the outputs of every head on every example (T, H·d), with their rank and condition number."""
+    """The outputs of every head on every example (a row for each example), with their rank and condition number."""
 
     values: Float[np.ndarray, "n_examples n_features"]
     rank: int
@@ -95,17 +95,18 @@ def plan(
 ) -> Construction:
     """Compile examples (context vectors followed by a query vector) into one attention layer without skip connection.
 
-    Source:     Mahdavi et al. (2023), Theorem 1, as restated by DPC24 section 6: T <= H(r - 1) + 1 with r = min(n, d_h).
-                The proof is reconstructed: full rank of Z is an open, analytic condition, so random heads satisfy it almost
-                surely; then the value and output maps are one linear solve.
-    Assumes:    n < d context vectors of full rank; distinct (context, query) pairs.
+    Source:     Mahdavi et al. (2023), Theorem 1, as restated by DPC24 section 6: T <= H(r - 1) + 1 with r = min(n, d_h), for T
+                examples and H heads of size d_h. The proof is reconstructed: full rank of the matrix Z of head outputs is an
+                open, analytic condition, so random heads satisfy it almost surely; then the value and output maps are one
+                linear solve.
+    Assumes:    n < d context vectors of full rank, in dimension d; distinct (context, query) pairs.
     Guarantee:  the largest logit is the right one, checked natively. The rank of Z is checked first.
     Size:       `size_of`: H heads with 2·d_h·d + 2·d + 4 parameters, and two numbers per class.
     """
     if not isinstance(data.inputs, VectorSequences) or data.task != "next-token":
         raise AssumptionViolated(
-            f"{NAME} needs vectors with one label per sequence: its queries must be linearly independent, and "
-            "repeated tokens are not.\n"
+            f"{NAME} needs vectors with one label per sequence. It assumes that queries (the last vectors) are linearly "
+            "independent, but sequences of tokens may end in the same token.\n"
             "  Choose another method, such as retrieval or madden-2024."
         )
     x = data.inputs.values

@@ -32,7 +32,7 @@ def short_direction(
     """Find a direction with short entries along which all points are distinct. Returns (direction, positions, unit bits).
 
     Position i is the integer 2^-(unit bits) · (direction · point i). Positions are distinct, and their minimum is subtracted, so
-    that they start at 0.
+    that the positions start at 0.
 
     Source:     PLYS21's projection (KS25 Lemma G.1). Only distinctness is required, because folding reduces the range.
     """
@@ -68,8 +68,8 @@ def short_direction(
 def fold(places: Sequence[int], rng: np.random.Generator) -> tuple[list[int], list[int]]:
     """Fold the line until another fold would hardly make it shorter. Returns (mirrors, new positions).
 
-    A fold with mirror μ keeps x <= μ/2 and sends x > μ/2 to μ - x, so the range is halved. Two points meet if x + y = μ, which
-    excludes at most N²/4 mirrors. As long as the range is far above N², almost any μ close to the range works.
+    A fold with mirror μ keeps x <= μ/2 and sends x > μ/2 to μ - x, so the range is halved. Points x and y meet if x + y = μ, which
+    excludes at most N²/4 mirrors for N points. As long as the range is far above N², almost any μ close to the range works.
 
     Assumes:    distinct positions from 0 up.
     Guarantee:  new positions are distinct and not negative; usually below about N²/8.
@@ -121,8 +121,8 @@ class Segment:
 def overlay(places: Sequence[int], per_segment: int) -> tuple[list[Segment], list[int]]:
     """Cut the line into segments and move them over one another into a short range. Returns (segments, new positions).
 
-    Segments contain at most g = `per_segment` points over a length of at most g·N. Each segment moves to the least position
-    where none of its points meets another. At most g·N positions are excluded, so the final range is below 2gN.
+    For N points, a segment contains at most g = `per_segment` points over a length of at most g·N. Each segment moves to the least
+    position where none of its points meets another. At most g·N positions are excluded, so the final range is below 2gN.
 
     Assumes:    distinct positions, not negative.
     Guarantee:  new positions are distinct and start at 0; segments are in ascending order of `start`.
@@ -196,7 +196,7 @@ def arrange(
 ) -> Arrangement:
     """Return the arrangement with the least cost, given the costs of a segment, a bucket and a field.
 
-    PLYS21 use N^(1/3) points per segment. Here a few numbers near it, and no segments at all, are compared.
+    For N points, PLYS21 use N^(1/3) points per segment. Here a few numbers near N^(1/3), and no segments at all, are compared.
     """
     mirrors, folded = fold(places, rng)
     n_points = len(folded)
