@@ -110,7 +110,7 @@ class LookupSize:
 def lookup_size(points: Points, n_stored: int, n_values: int) -> LookupSize:
     """Return the size of the lookup in Lemma C.1: its width is 12, its depth is given by eq. (110), and its bits by eq. (111).
 
-    The lookup is right on `n_stored` of the points and 0 on the others.
+    The lookup returns the right values for `n_stored` of the points and 0 for the others.
     """
     return _size(points, n_stored, n_values, n_stored)
 

@@ -57,7 +57,7 @@ def table_1(n_samples: int, seq_len: int, dim: int, vocab: int) -> tuple[Order, 
 def park_2021(n_samples: int, radius: Fraction | int, separation: Fraction | int) -> Order:
     """By Park et al. 2021, O(N^(2/3) + log(r/δ)) parameters suffice for a feed-forward network.
 
-    It memorises N = `n_samples` points with norm at most r = `radius`, at least δ = `separation` apart.
+    The network memorises N = `n_samples` points with norm at most r = `radius`, at least δ = `separation` apart.
     """
     ratio = Fraction(radius) / Fraction(separation)
     value = _cube_root(n_samples**2) + max(0, floor_log2(max(ratio, Fraction(1))))
@@ -73,11 +73,11 @@ def _cube_root(value: int) -> int:
 
 @takes_numbers
 def fixed_precision(n_samples: int) -> tuple[Order, Order]:
-    """By Yu, Gao & Zhang 2025, Θ(N) parameters are necessary and sufficient, up to logarithms.
+    """By Yu, Gao & Zhang 2025, Θ(N) parameters are necessary and sufficient for N = `n_samples`, up to logarithms.
 
     This holds if every weight has a fixed number of bits, with or without chain of thought. The paper's constants cannot be
-    evaluated. `pigeonhole.parameter_floor` gives the lower bound with its constant, N·log2(C) bits divided by the bits of a weight.
-    The construction `retrieval` builds networks whose size is close to this bound.
+    evaluated. `pigeonhole.parameter_floor` gives the lower bound with its constant: for C classes, N·log2(C) bits divided by
+    the bits of a weight. The construction `retrieval` builds networks whose size is close to this bound.
     """
     source = "Yu, Gao & Zhang 2025, Analyzing the power of chain of thought through memorization capabilities"
     setting, expression = "autoregressive, fixed precision", "N up to logarithms"
@@ -137,7 +137,7 @@ def section_6(n_sequences: int, n_tokens: int, seq_len: int, dim: int) -> tuple[
     """Return the number of parameters for each construction that Dana, Pydi & Chevaleyre 2024 compare in section 6.
 
     The networks memorise T₀ = `n_sequences` associations of S = `seq_len` tokens from a dictionary of N = `n_tokens`. For
-    Corollary 1, the numbers are 2S + 4N + 8T₀ parameters up to a constant. The others are only orders of growth.
+    Corollary 1, the number is 2S + 4N + 8T₀ up to a constant. The others are only orders of growth.
     """
     t, n, s, d = n_sequences, n_tokens, seq_len, dim
     deep = s + n + isqrt(t * max(1, floor_log2(max(t, 2))))

@@ -116,7 +116,10 @@ def _needed_for_blocks(n_blocks: int, choices: int, cost: Fraction) -> int:
 
 @takes_numbers
 def baum_1988(n_samples: int, input_dim: int) -> Bound:
-    """ceil(N / D) threshold units memorise any labelling with two classes of N points in general position in D dimensions."""
+    """ceil(N / D) threshold units memorise any labelling with two classes of N points in general position.
+
+    N = `n_samples`, and D = `input_dim` is the dimension of the points.
+    """
     units = ceil_fraction(Fraction(n_samples, input_dim))
     assumptions = ("two classes", GENERAL_POSITION, "threshold units", FLAT, REAL)
     return _sufficient(BAUM, units * (input_dim + 2) + 1, assumptions)
@@ -124,7 +127,10 @@ def baum_1988(n_samples: int, input_dim: int) -> Bound:
 
 @takes_numbers
 def bubeck_2020(n_samples: int, input_dim: int) -> Bound:
-    """4 ceil(N / D) ReLU units with real outputs fit any labels of N points in general position in D dimensions."""
+    """4 ceil(N / D) ReLU units with real outputs fit any labels of N points in general position.
+
+    N = `n_samples`, and D = `input_dim` is the dimension of the points.
+    """
     units = 4 * ceil_fraction(Fraction(n_samples, input_dim))
     return _sufficient(BUBECK, units * (input_dim + 2), (GENERAL_POSITION, FLAT, REAL))
 
@@ -174,7 +180,8 @@ def vardi_2022_size(
 def kajitsuka_sato_2023_size(n_samples: int, seq_len: int, dim: int, head_size: int = 1) -> TheoremSize:
     """Return the size that suffices by Corollary 1 of Kajitsuka & Sato 2023, with 4(s + d) + d(2nN + d) parameters.
 
-    The network is one layer with one softmax head of size s, for N samples of n tokens of dimension d.
+    The network is one layer with one softmax head of size s = `head_size`, for N = `n_samples` samples of n = `seq_len` tokens
+    of dimension d = `dim`.
     """
     n_tokens = n_samples * seq_len
     return TheoremSize(
@@ -190,7 +197,9 @@ def kajitsuka_sato_2023_size(n_samples: int, seq_len: int, dim: int, head_size: 
 @realises("DPC24-S6")
 @takes_numbers
 def mahdavi_2023(n_heads: int, head_dim: int, seq_len: int) -> Bound:
-    """One layer of H heads of size d_h can memorise H (min(n, d_h) - 1) + 1 examples of n tokens."""
+    """One layer of H = `n_heads` heads of size d_h = `head_dim` can memorise H (min(n, d_h) - 1) + 1 examples of n = `seq_len`
+    tokens.
+    """
     value = n_heads * (min(seq_len, head_dim) - 1) + 1
     sentence = f"One layer of {spell(n_heads)} heads memorises any {spell(value)} such examples."
     return MAHDAVI.bound("samples", "lower", value, (*_LINEARLY_INDEPENDENT, REAL), sentence)
@@ -201,12 +210,12 @@ def mahdavi_2023_parameters(n_samples: int, seq_len: int, dim: int) -> Bound:
     """Return the number of parameters that suffice by Theorem 1 of Mahdavi et al. 2023, with ceil((N - 1)/(n - 1)) heads of
     size n.
 
-    There are N samples of n tokens of dimension d, with 2 <= n <= d. A head has 2dn + 2d² parameters: keys and queries are d x n,
-    value and output d x d. The output vector has d more.
+    There are N = `n_samples` samples of n = `seq_len` tokens of dimension d = `dim`, with 2 <= n <= d. A head has 2dn + 2d²
+    parameters: keys and queries are d x n, value and output d x d. The output vector has d more.
     """
     if not 2 <= seq_len <= dim:
         raise ImpossibleSize(
-            f"MLT23 needs 2 <= seq_len <= dim, not seq_len = {seq_len} and dim = {dim}",
+            f"Theorem 1 of Mahdavi et al. 2023 needs 2 <= seq_len <= dim, not seq_len = {seq_len} and dim = {dim}",
             seq_len=seq_len,
             dim=dim,
         )

@@ -169,7 +169,7 @@ def _no_shattering(shape: DataShape) -> str:
 
 
 def _constant_sequences(shape: DataShape) -> int:
-    """Return the largest number of different sequences in data of this shape that consist of one repeated token."""
+    """Return how many different sequences of one repeated token there can be, at most, in data of this shape."""
     contexts = min(shape.n_samples, shape.context_count)
     if shape.vocab is not None:
         return min(contexts, shape.vocab)

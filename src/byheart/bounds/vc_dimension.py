@@ -26,7 +26,8 @@ def log2_sign_patterns(n_polynomials: int, degree: int, n_variables: int) -> Fra
     """Return an upper bound on log2 of the number of sign vectors of polynomials in real variables.
 
     Source:   Goldberg & Jerrum (1995), Corollary 2.1, as quoted in KS25 Lemma B.4: at most (8 e M D / W)^W
-              vectors over {-1, 0, 1} for M polynomials of degree at most D in W <= M variables.
+              vectors over {-1, 0, 1} for M = `n_polynomials` of degree at most D = `degree` in W = `n_variables` <= M
+              variables.
     Departs:  the lemma does not cover M < W; the trivial bound 3^M is then returned.
     """
     if n_polynomials < 0 or degree < 1 or n_variables < 0:
