@@ -1,4 +1,5 @@
-"""Sums of all logits after a prompt. They check every row of a large output head, which the tokens that an engine chooses cannot.
+"""Sums of all logits after a prompt. They check every row of a large output head. Comparing only the tokens that an engine chooses
+could not do this.
 
 A row of the output head affects a choice only if the token of this row wins or nearly wins. Checking a vocabulary of 70,000 tokens
 in this way would take about 70,000 prompts. A sum of all logits, each with a fixed sign, depends on every row. Rounding to float32
@@ -33,7 +34,7 @@ def signs(vocab: int) -> Tensor:
 
 
 def with_logit_sums(shape: Shape, weights: dict[str, Tensor], found: Sequence[Case]) -> list[Case]:
-    """Return the cases, and add sums of their logits to up to `N_SUMMED` of them."""
+    """Return the cases, up to `N_SUMMED` of them with sums of their logits."""
     chosen = {case.name for case in spread(found, N_SUMMED)}
     table = signs(shape.vocab)
     made = []

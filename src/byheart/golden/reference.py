@@ -21,9 +21,8 @@ from byheart.golden.shape import EMBEDDING, EOS, FINAL_NORM, HEAD, Shape
 class Way:
     """A way of running an engine. Except with beam search, the answer must not depend on it.
 
-    The first `reused` tokens of the prompt are in the cache from another request. `drafted` tokens at a time are
-    guessed and then checked together. If `beams` is above 1, the answer is the likeliest one that a search with this many beams
-    finds.
+    The first `reused` tokens of the prompt are in the cache from an earlier request. `drafted` tokens at a time are guessed and
+    then checked together. If `beams` is above 1, the answer is the likeliest one that a search with this many beams finds.
     """
 
     name: str

@@ -40,7 +40,7 @@ class Report:
         return bool(self.outcomes) and not self.wrong
 
     def rows(self) -> list[tuple[str, str, int, int]]:
-        """Return rows of (checkpoint, way, number of cases, number of wrong cases)."""
+        """Return rows of (checkpoint, way of running, number of cases, number of wrong cases)."""
         counts: dict[tuple[str, str], list[int]] = {}
         for outcome in self.outcomes:
             count = counts.setdefault((outcome.case.checkpoint, outcome.way), [0, 0])

@@ -1,4 +1,4 @@
-"""Search for prompts whose answers have small margins, but cannot be changed by rounding.
+"""Search for prompts for which a right token leads by little, but rounding cannot change the answer.
 
 The reference engine continues many prompts. A decision is the choice of one token, and its gap is the lead of the right token over
 the next. A prompt is kept if its answer contains a decision whose gap is just above the error bound of `golden.rounding`. For
@@ -24,7 +24,7 @@ from byheart.golden.shape import BOS, N_SPECIAL, Shape
 from byheart.golden.weights import fillers
 
 N_TEXTS, MOST_LAST = 1_920, 120
-"""The number of prompts in one block, and the maximum number of last tokens that are tried after one beginning."""
+"""The number of prompts in one block, and the maximum number of last tokens that are tried after one beginning of a prompt."""
 
 LENGTHS = (5, 9, 14, 14, 21, 21, 30, 30, 30, 47, 47, 90)
 """The lengths of the prompts in tokens. All prompts of a block have the same length."""
@@ -171,8 +171,8 @@ def _keep(
 ) -> list[Case]:
     """Return up to `count` cases, chosen from the candidates of all blocks.
 
-    A gap is the lead of the right token. For each step of the answer, this function takes some candidates whose smallest gap is at
-    this step. It chooses those with the smallest gaps that rounding cannot close.
+    A gap is the lead of the right token. For each step of the answer, some candidates are tried whose smallest gap is at this step.
+    Of these, the function keeps those with the smallest gaps that rounding cannot close.
 
     The error bound differs between texts, so the search starts at gaps of about the typical bound of the block.
     """
@@ -235,7 +235,7 @@ def case_of(
 
 
 LONG = {4_000: 6, 32_000: 3}
-"""The number of long cases for each distance. Distance means: how many tokens lie between the first needles (tokens that decide the
+"""Maps a distance to the number of cases. The distance is the number of tokens between the first needles (tokens that decide the
 answer) and the end of the prompt.
 """
 

@@ -1,4 +1,4 @@
-"""Compute the wrong answer that each known fault gives to each case. Failing engines are compared with this table."""
+"""Compute the wrong answers that each known fault gives to the cases. A failing engine's answers are compared with these."""
 
 from __future__ import annotations
 

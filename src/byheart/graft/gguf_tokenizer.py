@@ -26,7 +26,7 @@ ORDINARY, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5  # kinds of tokens, by thei
 
 
 def cutting_rule(document: Mapping[str, Any]) -> str | None:
-    """Return the name that llama.cpp has for the splitting rules of a tokenizer.json, or None if it does not have these rules."""
+    """Return the name that llama.cpp has for the splitting rules of a tokenizer.json, or None if llama.cpp does not have them."""
     model, normalizer = document.get("model") or {}, document.get("normalizer")
     if model.get("type") != "BPE" or model.get("byte_fallback") or model.get("dropout"):
         return None
@@ -71,7 +71,7 @@ def write_tokenizer_of_gguf(writer: Any, source: Path) -> None:
 def write_tokenizer_of_folder(writer: Any, folder: Path, tokenizer: Any, config: Mapping[str, Any]) -> None:
     """Convert the tokenizer.json of a folder to the GGUF fields that llama.cpp reads.
 
-    Raise `UsageError` if it splits texts by rules that llama.cpp lacks.
+    Raise `UsageError` if the tokenizer splits texts by rules that llama.cpp lacks.
     """
     file = folder / "tokenizer.json"
     document = Fields(read_json(file), file).values if file.is_file() else {}

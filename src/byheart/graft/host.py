@@ -57,7 +57,7 @@ class Host(Protocol):
         ...
 
     def files(self) -> list[Path]:
-        """Return every file of the host, for `graft --remove`."""
+        """Return every file of the host, for `byheart graft --remove`."""
         ...
 
     @property

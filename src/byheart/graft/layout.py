@@ -4,7 +4,7 @@ d is the width of the host, W the number of tokens in the longest context, and S
 integer vector. The memory is the layers that are added before the host's own.
 
 0 .. d-1        the host's own stream, which the memory's layers do not change
-pins            constants whose squares sum to width·SCALE², so that RMSNorm divides by exactly SCALE
+pins            constants whose squares sum to SCALE² times the grafted width, so that RMSNorm divides by exactly SCALE
 token           the code of the token at this position, which layer 0 moves to `got 0`; from layer 1 on, the answer's code
 got 0 .. W-1    the codes of the last W tokens, newest first
 spare           zero everywhere

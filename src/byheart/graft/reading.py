@@ -33,7 +33,7 @@ PER_MULTIPLE = 128
 """A unit's threshold is the sum of a multiple of this number and a remainder. These are stored as its weights for the first and the
 second pin (constant column).
 
-Both are exact in bfloat16.
+Both weights are exact in bfloat16.
 """
 
 Tokens = tuple[int, ...]

@@ -28,7 +28,9 @@ from byheart.program.lookup import KEYS_HIGH, X
 def locate_in_lookups(
     memoriser: Memoriser, record: Mapping[str, Any], encoded: np.ndarray, names: Sequence[str], n_asked: int
 ) -> Locations:
-    """Find the layer with the words of each fact's group, and the layers that extract its entry."""
+    """Find the layer with the words (packed keys and labels) of each fact's group, and the layers that extract the entry of the
+    fact.
+    """
     network = memoriser.network
     assert isinstance(network, Transformer)
     groups, entries = _last_lookup(stages_of(network, record))
@@ -81,7 +83,9 @@ def _last_lookup(stages: Sequence[Stage]) -> tuple[Stage, list[Stage]]:
     """Return the stage that finds the group of a question, and the stages that extract one entry each."""
     found = [at for at, stage in enumerate(stages) if stage.kind == "lookup"]
     if not found:
-        raise UsageError("the record of this model does not say which layers implement which lemma.")
+        raise UsageError(
+            "the record of this model does not say which layers implement which lemma, so facts cannot be located."
+        )
     return stages[found[-1]], [stage for stage in stages[found[-1] :] if stage.kind == "extract"]
 
 

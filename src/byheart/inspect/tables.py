@@ -257,7 +257,7 @@ class TableReads:
         )
 
     def _cell_numbers(self, segment: int, tokens: np.ndarray, registers: np.ndarray) -> np.ndarray:
-        """Return a number for each pair of an input and a word, which no other such pair has."""
+        """Return a number for each pair of an input and a word. Different pairs get different numbers."""
         table = self.words(segment)
         words = self.rows[tokens, segment] * table.shape[1] + registers
         return np.asarray(self.samples[tokens] * table.size + words)

@@ -1,4 +1,4 @@
-"""The model families of the papers. Their weights have a leading axis, so that many models train at once."""
+"""The model families of the papers. Their weights have a leading axis of models, so that many models train at once."""
 
 from __future__ import annotations
 
