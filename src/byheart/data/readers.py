@@ -194,9 +194,7 @@ def _require_rows(path: Path, rows: Sequence[Any]) -> None:
 
 @contextmanager
 def naming(path: Path, *kinds: type[UsageError] | type[DataError]) -> Iterator[None]:
-    """Add the file name to errors about the file's content. A `UsageError` that is raised in the block becomes an error about the
-    file.
-    """
+    """Add the file name to errors of the types `kinds` that are raised in the block. A `UsageError` becomes a `MalformedFile`."""
     try:
         yield
     except kinds as error:
@@ -209,7 +207,7 @@ def _plain_label(value: Any, row: int, task: Task) -> Any:
 
 
 def _plain(value: Any, row: int, lists: bool) -> Any:
-    """Return a cell as a text. If `lists` are expected, return it as a list of ids or texts."""
+    """Return a cell as a text. If `lists` is true, a cell that holds a list is returned as a list of ids or texts."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):

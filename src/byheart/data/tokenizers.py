@@ -301,7 +301,7 @@ class FileTokenizer(Tokenizer):
         return tuple(words)
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of `text` according to the rules of the file. These also decide what happens to unknown characters."""
+        """Return the ids of `text` according to the rules of the file, which also decide what happens to unknown characters."""
         try:
             return self._backend.encode([text])[0]
         except RefusedText as error:

@@ -53,7 +53,7 @@ def locate_facts(model: Model, facts: Sequence[str], data: str | Path | None = N
 
 
 def as_inputs(model: Model, texts: Sequence[str]) -> list[Any]:
-    """Return the inputs for the model: the texts or, if it has no tokenizer, the token ids that the texts list."""
+    """Return the texts as inputs for the model. If the model has no tokenizer, each text lists token ids, which are parsed."""
     if model.memoriser.tokenizer is not None:
         return list(texts)
     if not model.network.takes_ids:

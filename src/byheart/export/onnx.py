@@ -91,7 +91,7 @@ class _Graph(GraphBuilder):
         return self.finish(network.takes_ids, shape, [n_answers, int(network.w_out.shape[0])])
 
     def _enter(self) -> str:
-        """Add the nodes for embedding, positions, the extra token and the input map of the residual stream."""
+        """Add the nodes for embedding, positions, the extra first token (if there is one) and the matrix `w_in`."""
         network, vectors = self.network, "inputs"
         if network.embedding is not None:
             table = self.weight("embedding.tokens", np.asarray(network.embedding.tokens))

@@ -193,7 +193,7 @@ N_DRAWN, N_KEPT = 400, 12
 def find_exact_cases(
     shape: Shape, weights: dict[str, Tensor], n_drawn: int = N_DRAWN, n_kept: int = N_KEPT
 ) -> list[Case]:
-    """Find random prompts with their answers and the exact logits of the first decision.
+    """Find random prompts with their answers and the exact logits of the first token of each answer.
 
     The sign of each sum T (see the module) is one bit of an answer. If T is 1 or -1, even a small change of any of its terms
     changes the logits. A prompt covers the code entries on which its sums T of 1 or -1 depend. For each length, prompts are chosen

@@ -28,9 +28,9 @@ class LlamaCppEngine:
     def __init__(self, cache: NumberType = "float16", flash: bool = True) -> None:
         if cache == "bfloat16":
             raise UsageError(
-                "llama.cpp cannot be checked in this number type, because the GGUF files have float32 "
+                "llama.cpp cannot be checked in bfloat16, because the GGUF files have float32 "
                 "weights.\n"
-                "  Use --number-type float16 (for the cache) or float32."
+                "  Use --number-type float32, or float16, which applies to the cache alone."
             )
         require_extra("xllamacpp", "llama-cpp", "the engine llama.cpp")
         self.number_type: NumberType = "float16" if flash else cache
