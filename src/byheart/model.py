@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from byheart.inspect.trace import Trace
 
 Answer: TypeAlias = Label | list[Label | None] | None
-"""A label in its original type, or None for "unknown". For seq-to-seq, a list with one of these per token."""
+"""A label in its original type, or None for "unknown". For seq-to-seq, a list with a label or None for every token."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -64,7 +64,7 @@ class Model:
         return self._asked(inputs, reader_of(self.memoriser.label_type))
 
     def predict_names(self, inputs: Any) -> Any:
-        """Like `predict`, but return the names of classes, which are texts, as the command line prints them."""
+        """Answer inputs as `predict` does, but return the name of each class, which is a text, as the command line prints it."""
         return self._asked(inputs, str)
 
     def _asked(self, inputs: Any, label_of: Callable[[str], Label]) -> Any:
@@ -91,7 +91,7 @@ class Model:
         return column_like(column, answers, reading.get("label"))
 
     def _is_one_sample(self, inputs: Any) -> bool:
-        """Return whether these numbers are a single sequence of token ids or a single sample of vectors."""
+        """Return whether `inputs` is a single sequence of token ids or a single sample of vectors."""
         array = None if any(isinstance(item, str) for item in inputs) else _as_array(inputs)
         if array is None or array.dtype.kind not in "iuf" or not array.size:
             return False
@@ -271,7 +271,7 @@ class Model:
 
     @property
     def label_bits(self) -> float | None:
-        """Bits of information if labels are arbitrary: the number of distinct contexts times log2(n_classes).
+        """Bits of information in arbitrary labels: the number of distinct contexts times log2(n_classes).
 
         None if no data set is recorded.
         """

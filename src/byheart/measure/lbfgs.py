@@ -151,7 +151,7 @@ class StackedLBFGS:
 
     def _two_loops(self) -> Tensor:
         """Return the new search directions, by algorithm 7.4 (the two-loop recursion). If the history of a model is shorter than
-        others, the missing entries have no effect, because `inverse` is zero there.
+        those of others, the missing entries have no effect, because `inverse` is zero there.
         """
         q = self.grad.clone()
         weights = []

@@ -97,7 +97,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Specification:
-    """A checked specification. `points` are the settings of the grid, without seeds."""
+    """A checked specification. `points` are the points of the grid, each of which is trained with every seed."""
 
     name: str
     seeds: tuple[int, ...]
@@ -162,7 +162,7 @@ def specification_of(
         if not isinstance(table.get(section), Mapping):
             raise UsageError(f"a specification needs the section [{section}].", section=section)
     if "family" not in table["model"]:
-        raise UsageError("[model] needs `family`.", section="model")
+        raise UsageError("the section [model] needs `family`.", section="model")
     _require_known("[training]", table["training"], [f.name for f in fields(Training) if f.name != "stop"])
     rule, stops = _rule(table.get("pass"))
     search = _search(table.get("search"))

@@ -73,9 +73,10 @@ def train(
 ) -> list[Outcome]:
     """Train every model of `stack`. `on_finish(model, outcome)` is called as soon as a model ends.
 
-    Models may differ in learning rate, warm-up, weight decay and pass rule; all other options must be equal. On a
-    CPU, the step uses `n_threads` threads. With small matrices, a second thread costs more time than it saves, especially on a busy
-    machine. To use more cores, run several processes that share one store.
+    Models may differ in learning rate, warm-up, weight decay and pass rule; all other options must be equal.
+
+    On a CPU, each step uses `n_threads` threads. With small matrices, a second thread costs more time than it saves, especially on
+    a busy machine. To use more cores, run several processes that share one store.
     """
     if len({t.stack_key for t in trainings}) != 1:
         raise UsageError(
@@ -85,7 +86,7 @@ def train(
     if plan.batch and stack.targets.labels is None:
         raise UsageError(
             "random batches need data in which every input has one answer and all inputs are equally frequent; "
-            "set batch = 0.",
+            "set batch = 0 in [training].",
             batch=plan.batch,
         )
     before = torch.get_num_threads()

@@ -46,8 +46,8 @@ def measure(
     own = {point["model"]["family"] for point in specification.points if not _is_stacked(point)}
     if own and (workers > 1 or cluster is not None):
         raise UsageError(
-            f"models of {', '.join(sorted(own))} train one at a time, in this process: leave out workers "
-            "and cluster.",
+            f"models of {', '.join(sorted(own))} train one at a time, in this process: leave out `workers` "
+            "and `cluster`.",
             families=sorted(own),
         )
     with _opened(store) as opened:

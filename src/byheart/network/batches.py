@@ -24,10 +24,10 @@ NUMBERS_AT_ONCE = 2**24
 """Maximum number of entries in the largest array of one batch: 128 MiB in float64."""
 
 ON_DEVICE = 2**27
-"""Maximum number of entries in the largest array of a batch on a GPU, 1 GiB in float64. Smaller batches leave it idle."""
+"""Maximum number of entries in the largest array of a batch on a GPU (1 GiB in float64). Smaller batches would leave it idle."""
 
 IN_CACHE = 3 << 20
-"""Maximum number of entries in the largest array of a batch on a CPU, 24 MiB in float64, so that the array stays in cache. Larger
+"""Maximum number of entries in the largest array of a batch on a CPU (24 MiB in float64). The array then stays in cache. Larger
 blocks of memory would be allocated anew for every layer."""
 
 SMALL = 100_000_000

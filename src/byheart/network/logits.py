@@ -62,7 +62,7 @@ class AnswersWithLogits(Network):
     def compute_logits(
         self, encoded: np.ndarray, *, device: str = "cpu", progress: Progress | None = None
     ) -> np.ndarray:
-        """Return the logits (n_samples, n_outputs) of the native forward pass."""
+        """Return the logits (n_samples, n_outputs), computed by PyTorch in the network's own float type."""
         from byheart.network.batches import run_in_batches
 
         module = self.module().to(device).eval()

@@ -145,7 +145,7 @@ class NetworkSpec(Protocol):
         """Yield name and shape of every weight array, in the order of `Network.parameters`. An exact bias has the shape (n, 1)."""
 
     def build(self, weights: Iterator[Weights], files: Mapping[str, bytes]) -> Network:
-        """Build the network from weights in the order of `shapes()` and the files of its folder."""
+        """Build the network from its weights, which come in the order of `shapes()`, and from the files of its folder."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the entries of model.json."""

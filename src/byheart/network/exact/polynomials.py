@@ -73,7 +73,7 @@ def _divisor(left: Polynomial, right: Polynomial) -> Polynomial:
 def _primitive(values: Polynomial) -> Polynomial:
     """Multiply by a positive number so that the coefficients are integers without a common factor.
 
-    Without this, numerators and denominators would grow in each step.
+    Without this, numerators and denominators would grow in each step of Euclid's algorithm and of a Sturm chain.
     """
     if not values:
         return values
@@ -144,7 +144,7 @@ class Root:
 
 
 def _count_roots(chain: Sequence[Polynomial], low: Fraction, high: Fraction) -> int:
-    """Return the number of roots in (low, high] of `chain[0]`, which is a square-free polynomial."""
+    """Return the number of roots in (low, high] of a square-free polynomial with the Sturm chain `chain`."""
     return _changes(chain, low) - _changes(chain, high)
 
 
@@ -198,8 +198,8 @@ def sign_vectors(polynomials: Sequence[Polynomial]) -> list[tuple[int, ...]]:
     """Return the signs of all polynomials along the real line, from left to right: between roots, and at every root.
 
     Source:     KS25 Lemma B.4, eq. (67), for W = 1 variable.
-    Guarantee:  exact. All roots are isolated, and no sign changes between them. The number of different sign vectors is the K of
-                the lemma.
+    Guarantee:  exact. All roots are isolated, and between neighbouring roots no sign changes. The number of different sign
+                vectors is the K of the lemma.
     """
     roots = roots_of_all(polynomials)
     vectors = []

@@ -1,4 +1,6 @@
-"""Open a checkpoint from another source with transformers, without running its code, reading pickles or using the network."""
+"""Use transformers to open a checkpoint from another source. This runs no code of the checkpoint, reads no pickles and downloads
+nothing.
+"""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def _extend(tokenizer: Tokenizer, words: Sequence[str], mode: Mode, unknown: str
 
 
 def _more_words(tokenizer: Tokenizer, values: Sequence[str]) -> list[str]:
-    """If the tokenizer is a list of tokens, return the tokens that occur in values but in no key."""
+    """If the tokenizer is a list of tokens, return the tokens that occur in `values` (answers) but in no key (question)."""
     if not isinstance(tokenizer, CharTokenizer | WordTokenizer):
         return []
     return sorted({piece for value in values for piece in tokenizer.cut(value)} - set(tokenizer.vocabulary))
