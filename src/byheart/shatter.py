@@ -22,7 +22,7 @@ from byheart.process.progress import Progress
 from byheart.verify.verifier import verify
 
 MOST_POINTS = 20
-"""For 20 points, 2^20 networks are built and verified. More points would take days."""
+"""The largest number of points. For 20 points, 2^20 networks are built and verified. More points would take days."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,8 @@ def shatter(
             architecture = network.spec
         elif network.spec != architecture:
             raise DoesNotHold(
-                f"{method} builds different architectures for labellings {number} and 0.",
+                f"{method} builds different architectures for labellings 0 and {number} of the points, so no single architecture "
+                "shatters them.",
                 method=method,
                 number=number,
             )
@@ -121,7 +122,9 @@ def vc_dimension_at_most(network: Transformer) -> int:
     count as one linear map each.
     """
     if any(isinstance(layer, Attention) and layer.kind != "uniform" for layer in network.layers):
-        raise UsageError("the bound needs uniform attention, which is linear; this network has another kind.")
+        raise UsageError(
+            "the bound needs uniform attention, which is linear; this network has another kind of attention."
+        )
     n_maps = 2 + 2 * sum(isinstance(layer, FeedForward | Attention) for layer in network.layers)
     return depth_limited_vc_dimension(
         size_of_network(network).parameters_dense, n_maps, n_tokens=network.seq_len

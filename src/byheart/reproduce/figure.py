@@ -56,7 +56,7 @@ class Series:
     def __post_init__(self) -> None:
         lengths = {len(self.x), len(self.y), len(self.low) or len(self.x), len(self.high) or len(self.x)}
         if len(lengths) > 1 or bool(self.low) != bool(self.high):
-            raise ValueError(f"x, y, low and high of {self.label!r} have different lengths")
+            raise ValueError(f"x, y, low and high of the series {self.label!r} have different lengths")
 
 
 def series_of(label: str, style: Style, points: Iterable[tuple[float, float]]) -> Series:
@@ -82,7 +82,7 @@ class Panel:
 
     def __post_init__(self) -> None:
         if {len(row) for row in self.cells} - {len(self.columns)} or len(self.cells) != len(self.rows):
-            raise ValueError(f"the number of cells of {self.title!r} does not match its rows and columns")
+            raise ValueError(f"the panel {self.title!r} does not have one cell for each row and column")
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Table:
 
     def __post_init__(self) -> None:
         if {len(row) for row in self.rows} - {len(self.heads)}:
-            raise ValueError(f"rows of {self.title!r} do not have as many cells as the header")
+            raise ValueError(f"a row of the table {self.title!r} does not have as many cells as the header")
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ def as_svg(record: FigureRecord) -> str:
 
 
 def _settings(record: FigureRecord) -> Any:
-    """Return settings under which the same record gives the same SVG file."""
+    """Return settings of matplotlib with which the same record always gives the same SVG file."""
     mpl = import_extra("matplotlib", "figures", "Drawing a figure")
     return mpl.rc_context({**SETTINGS, "svg.hashsalt": record.figure})
 

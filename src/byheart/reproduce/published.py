@@ -11,7 +11,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class StoredAccuracy:
-    """One point of DPC24's figures: mean training accuracy over two seeds, 50 tokens (Figure 4: three seeds, 10 tokens)."""
+    """One point of DPC24's figures: the training accuracy, averaged over two seeds, with a vocabulary of 50 tokens.
+
+    In Figure 4, there are three seeds and 10 tokens.
+    """
 
     figure: str
     dim: int
@@ -51,7 +54,7 @@ def dana_2024(figure: str) -> tuple[StoredAccuracy, ...]:
 
 
 def madden_2024() -> tuple[StoredCapacity, ...]:
-    """Return the stored capacities of MFT24."""
+    """Return the points of MFT24's Figure 1, right, which its authors stored."""
     return tuple(StoredCapacity(**row) for row in stored_tables()["madden_2024_capacity"])
 
 

@@ -1,6 +1,4 @@
-"""Prepare the texts of the papers, from local files or the Hugging Face hub, as a small file of token ids that runs
-train on.
-"""
+"""Prepare the texts of the papers, from local files or the Hugging Face hub, as a small file of token ids for training runs."""
 
 from __future__ import annotations
 

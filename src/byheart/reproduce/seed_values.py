@@ -43,7 +43,7 @@ class SeedValues:
 
     @property
     def flat(self) -> tuple[list[float], list[float]]:
-        """All values, each with its x, for fits."""
+        """Two lists for fits: the x of every value, and the values."""
         pairs = [(x, value) for x, at in zip(self.x, self.values, strict=True) for value in at]
         return [x for x, _ in pairs], [value for _, value in pairs]
 

@@ -89,9 +89,7 @@ def read_again(model: Checkable, path: str | Path, **changed: Any) -> Dataset:
 
 
 def _kept_labels(model: Checkable, source: DataSource) -> str:
-    """Return the recorded rule for empty labels. If this rule leaves out rows, return "error"; if no rule is recorded, return
-    "keep".
-    """
+    """Return the recorded rule for empty labels, but "error" if this rule leaves out rows, and "keep" if no rule is recorded."""
     if "empty_labels" not in (model.record.get("reading") or {}):
         return "keep"
     return "error" if source.empty_labels == "drop" else source.empty_labels

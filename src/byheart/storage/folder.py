@@ -1,4 +1,4 @@
-"""Save and load a model as a folder of three files. It is written atomically. When it is read, everything in it is checked.
+"""Save and load a model as a folder of three files, which is written atomically and checked completely when it is read.
 
 model.safetensors   the weights: exact weights in the format of `sparse_weights`, floats as tensors under their names,
                     and int8 weights as whole numbers with exponents

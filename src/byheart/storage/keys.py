@@ -38,7 +38,7 @@ def read_private_key(path: Path) -> Any:
             ) from None
         raise _refusal(path, "the file holds no private key") from None
     if not isinstance(key, _ed25519().Ed25519PrivateKey):
-        raise _refusal(path, f"the key is of another kind ({type(key).__name__})")
+        raise _refusal(path, f"the key is not an Ed25519 private key, but of type {type(key).__name__}")
     return key
 
 
@@ -60,7 +60,7 @@ def read_public_key(given: str | Path) -> bytes:
     except Exception:  # OpenSSL raises many types of exceptions
         raise _refusal(path, "the file holds no public key") from None
     if not isinstance(key, _ed25519().Ed25519PublicKey):
-        raise _refusal(path, f"the key is of another kind ({type(key).__name__})")
+        raise _refusal(path, f"the key is not an Ed25519 public key, but of type {type(key).__name__}")
     return bytes(key.public_bytes_raw())
 
 

@@ -1,8 +1,8 @@
 """Read safetensors files, which may come from anyone. The whole header is checked before any tensor is read.
 
 The format has three parts: the length of the header, as 8 little-endian bytes; the header, a JSON object with the
-    dtype, shape and place of each tensor; and the tensors, without gaps. The safetensors package writes the files.
-    They are read here so that an error can name the tensor and the sizes that disagree.
+    dtype, shape and place of each tensor; and the tensors, without gaps. The safetensors package writes the files,
+    but this module reads them itself, so that an error can name the tensor and the sizes that disagree.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _read_entry(fields: Fields, name: str, first: int, path: Path) -> StoredTens
 
 
 def _check_no_holes(tensors: Mapping[str, StoredTensor], first: int, n_file: int, path: Path) -> None:
-    """Check that the tensors fill the rest of the file without gaps, so that none is larger than the file."""
+    """Check that the tensors fill the rest of the file without gaps, so that no tensor is larger than the file."""
     end = first
     for name, tensor in sorted(tensors.items(), key=lambda item: (item[1].start, item[1].n_bytes)):
         if tensor.start != end:
@@ -146,7 +146,7 @@ def _check_no_holes(tensors: Mapping[str, StoredTensor], first: int, n_file: int
 
 
 def read_tensor(path: Path, stored: StoredTensor) -> np.ndarray:
-    """Read the tensor at this place, in the byte order of the machine."""
+    """Read the tensor at the place `stored`, in the byte order of the machine."""
     n_items = math.prod(stored.shape)
     with _opened(path) as file:
         flat = np.fromfile(file, dtype=DTYPES[stored.dtype], count=n_items, offset=stored.start)

@@ -110,7 +110,7 @@ class Distributional:
 class Findings:
     """The findings of one check: how many samples were checked and how many are wrong, the first wrong ones, and other problems.
 
-    Wrong samples are counted and not listed among the problems. `fitted` is None unless the total gap was requested.
+    Wrong samples are counted and not listed among the problems. `fitted` is None unless the rule `total-gap` was requested.
     """
 
     checked: int
@@ -129,7 +129,7 @@ class Certificate:
     holds     every row of the data set (with `sampled`, every row of the sample) got its right label; the second evaluator agreed
               wherever it was used; and the data, weights and model are those in an earlier certificate, if there is one. For
               distributions, every context must be within the allowed divergence. `problems` describes what does not hold.
-    fitted    the loss is within the allowed share of the entropy. None unless the caller requested the total gap.
+    fitted    the loss exceeds the entropy by at most the allowed share. None unless the caller requested the rule `total-gap`.
 
     The four fields listed in `UNCHECKED` repeat what the record of the model says.
     """

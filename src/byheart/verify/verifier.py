@@ -215,7 +215,7 @@ def _settings(network: Network, backend: Backend) -> dict[str, str]:
 def _check_labels(
     memoriser: Memoriser, dataset: Dataset, how: Evaluation, n_rechecked: int, is_drawn: ForEachSample
 ) -> Findings:
-    """Check one label per sample, or one per token, of the samples that were drawn."""
+    """Check the samples marked in `is_drawn`, which have one label each or one label per token."""
     steps = Steps(how.progress, _CHECKING_LLAMA if memoriser.network.spec.family == "llama" else _CHECKING)
     steps.begin("encode")
     asked = encode_inputs(memoriser, dataset.inputs, dataset.tokenizer)
@@ -245,7 +245,7 @@ def _check_labels(
 def _check_pieces(
     memoriser: Memoriser, dataset: DatasetPieces, how: Evaluation, n_rechecked: int, is_drawn: ForEachSample
 ) -> Findings:
-    """Check one piece after the other. The second evaluator checks samples of the first piece."""
+    """Check one piece of the data set after the other. The second evaluator checks only samples of the first piece."""
     total = Findings(0, 0, (), (), 0)
     n_before = 0
     for number, piece in enumerate(dataset.pieces()):
@@ -379,7 +379,7 @@ def _flat_answers(
 
 
 def _owners(dataset: Dataset) -> ForEachLabel:
-    """Return the sample to which each label belongs."""
+    """Return, for each label, the index of its sample."""
     if dataset.task == "seq-to-seq":
         return np.repeat(np.arange(dataset.n_samples), dataset.lengths)
     return np.arange(dataset.n_samples)

@@ -80,7 +80,7 @@ def make_router(
 
     @api.post("/jobs", tags=["jobs"], status_code=201, openapi_extra=body_schema(*JOBS.values()))
     def start_job(body: JsonBody) -> Document:
-        """Queue a job, which runs in a worker process. Request the job by its number to see its progress."""
+        """Queue a job, which runs in a worker process. To see its progress, request the job by its id."""
         request = read_job(body)
         understood = asked(request)
         if isinstance(request, Examine):
@@ -173,7 +173,7 @@ def make_router(
 
     @api.get("/exports/{name}", tags=["models"])
     def download_export(name: str) -> FileResponse:
-        """Return a model in another format, which an export job wrote."""
+        """Return a file that an export job wrote: a model in another format."""
         return FileResponse(folders.export_path(name), media_type="application/octet-stream", filename=name)
 
     @api.post("/models/{name}/predict", tags=["models"], openapi_extra=body_schema(Question))

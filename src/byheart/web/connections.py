@@ -7,7 +7,7 @@ import asyncio
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_SECONDS = 10.0
-"""The time limit for the head of a request, from the opening of the connection or the first byte after an answer."""
+"""The time limit for the head of a request. The time starts when the connection opens; for later requests, at their first byte."""
 
 MOST_WAITING = 400
 """The maximum number of connections that have not sent a complete request. With one more, the oldest is closed."""

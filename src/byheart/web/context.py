@@ -17,7 +17,7 @@ MODELS_KEPT = 4
 
 @dataclass(frozen=True)
 class Context:
-    """The context of one running request, through which it reports progress."""
+    """The context of one running task. Through it, the task reports its progress."""
 
     progress: Progress
 
@@ -28,5 +28,5 @@ def _load_version(path: str, version: int) -> Model:
 
 
 def open_model(path: str) -> Model:
-    """Return the model at `path`. It is read again only if its folder has changed."""
+    """Return the model at `path`. The model is read again only if its folder has changed."""
     return _load_version(path, Path(path, "model.json").stat().st_mtime_ns)

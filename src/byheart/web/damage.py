@@ -24,7 +24,7 @@ MOST_LISTED = 400  # the maximum number of changed weights that are listed
 
 
 def break_model(context: Context, model: str, data: str, changes: list[dict[str, Any]]) -> Document:
-    """Change weights, verify every sample again, and list the facts that broke."""
+    """Change weights, verify every sample again, and list the facts that the changed model answers wrongly."""
     whole = open_model(model)
     dataset = read_again(whole, data)
     memoriser, done = change_weights(whole.memoriser, changes)
@@ -67,7 +67,10 @@ def n_weights(model: Model, name: str) -> int:
 
 
 def _broken_facts(model: Model, data: Dataset) -> list[Document]:
-    """List every wrong sample: the question, the correct answer and the model's answer."""
+    """List the first `MOST_NAMED` wrong samples: the question, the correct answer and the model's answer.
+
+    The list is empty if the samples have one label per token.
+    """
     memoriser = model.memoriser
     expected = memoriser.expected_labels(data)
     # with one label per token, the certificate names only the first few wrong samples

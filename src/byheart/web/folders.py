@@ -26,7 +26,7 @@ File systems allow 255, and a number may be appended.
 """
 
 DATA_MARK = ".data"
-"""The data file of a model `NAME` that was compiled here is stored beside it, as `NAME.data.csv`."""
+"""Part of a file name. For a model `NAME` that was compiled on the page, the data file is stored beside it, as `NAME.data.csv`."""
 
 
 class UnknownName(UsageError):
@@ -161,7 +161,7 @@ class Folders:
         path = self.exports / name
         if MODEL_NAME.fullmatch(name) and path.is_file() and path.resolve().parent == self.exports.resolve():
             return path
-        raise UnknownName(f"there is no export {name!r}.", name=name)
+        raise UnknownName(f"there is no exported file {name!r}.\n  Export the model again.", name=name)
 
     # --- figures ----------------------------------------------------------------------------------------------
 

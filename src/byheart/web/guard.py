@@ -23,7 +23,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 COOKIE = "byheart_token"
 UPLOAD_PATH = "/api/data"
 BODY_SECONDS, BODY_BYTES_PER_SECOND = 20.0, 1000
-"""The time limit for a request body: a constant, plus the time that the bytes received so far take at this minimum speed."""
+"""The time limit for a request body: `BODY_SECONDS`, plus the time that the bytes received so far take at the minimum speed."""
 
 SAFE_METHODS = ("GET", "HEAD")
 

@@ -20,7 +20,7 @@ LEAVE_SECONDS = 10.0
 
 
 class Janitor:
-    """The object by which the server controls the process."""
+    """The object by which the server controls the process that cleans up."""
 
     def __init__(self, folder: Path) -> None:
         """Start the process, which will remove `folder`."""
@@ -49,7 +49,7 @@ class Janitor:
 
 
 def clean_up() -> None:
-    """Read a folder and process numbers from standard input until it closes; then end the processes and remove the folder."""
+    """Read a folder and process ids from standard input until it closes; then end the processes and remove the folder."""
     folder, *lines = sys.stdin.read().splitlines() or [""]
     if not folder:  # the server ended before it sent the name of a folder
         return

@@ -26,7 +26,7 @@ class TooManyJobs(ByheartError):
 
 
 class UnknownJob(ByheartError):
-    """There is no job with this number, or the job is no longer stored."""
+    """There is no job with this id, or the job is no longer stored."""
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Job:
     error: dict[str, Any] | None = None
 
     def to_json(self, *, with_result: bool = True) -> dict[str, Any]:
-        """Return a dictionary that can be written as JSON. It leaves out paths of this machine."""
+        """Return the job as a dictionary that can be written as JSON, without its arguments, which hold paths of this machine."""
         names = ("id", "task", "title", "request", "created", "state", "started", "ended", "error")
         document = {name: getattr(self, name) for name in names}
         document["progress"] = {"stage": self.stage, "done": self.done, "total": self.total}

@@ -18,7 +18,7 @@ def _half_of_memory() -> int:
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits. A request beyond a limit is refused with a message.
+    """The limits on what the page may use. A request beyond a limit is refused with a message.
 
     upload_bytes      size of one uploaded file
     request_bytes     size of any other request body

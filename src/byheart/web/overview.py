@@ -1,4 +1,4 @@
-"""Return plans with their curves, and the runs of the store."""
+"""Tasks that return overviews for the page: size plans with their curves, and the runs of the store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CURVE_POWERS = tuple(range(2, 13))
 
 
 def plan_facts(context: Context, facts: int, value_bits: int, vocab: int, seq_len: int) -> Document:
-    """Return the document of `byheart plan --json`, and the curves of its figure."""
+    """Return the document of `byheart plan --json`, with the curves that the page draws: sizes by number of facts."""
     numbers = sorted({10**power for power in CURVE_POWERS} | {facts})
     plans = {n: _plan(n, value_bits, vocab, seq_len) for n in numbers}
     lines = [asdict(curve) for curve in curves(list(plans.values()))]

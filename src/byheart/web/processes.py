@@ -13,7 +13,7 @@ from byheart.process.progress import Progress
 from byheart.web.limits import Limits
 
 Started = Callable[[int], None]
-"""A function that is called with the number of each new process."""
+"""A function that is called with the process id of each new process."""
 
 
 def ignore(pid: int) -> None:
@@ -37,7 +37,7 @@ class WorkerProcess(JsonChild):
     """A process that answers one request at a time. `kill` may be called from another thread."""
 
     def __init__(self, command: Sequence[str], started: Started = ignore) -> None:
-        """Start the process with this command line, and call `started` with its number."""
+        """Start the process with this command line, and call `started` with its process id."""
         super().__init__(command)
         started(self.pid)
 

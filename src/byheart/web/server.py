@@ -1,4 +1,4 @@
-"""The server: the API and the files of the page, behind the guard."""
+"""The server of the API and of the page's files. Every request first passes `Guard`, which refuses unsafe requests."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def serve(settings: Settings, token: str | None) -> None:
 
 
 def _page() -> FileResponse:
-    """Return the page, which shows the view that the address names."""
+    """Return the HTML file of the page, which shows the view that the URL names."""
     return FileResponse(STATIC / "index.html")
 
 

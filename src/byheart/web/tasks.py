@@ -33,7 +33,7 @@ def compile_data_file(
 ) -> Document:
     """Return the document of `byheart compile --json`.
 
-    The data are stored beside the model, so that it can be verified again.
+    The data are stored beside the model, so that the model can be verified again.
     """
     found = compile_file(Path(path), Path(model), reading=reading, progress=context.progress, **options)
     shutil.copyfile(path, keep_data)

@@ -61,7 +61,7 @@ def draw_trace(model: Model, text: str) -> dict[str, Any]:
 
 
 def _number(value: Any) -> float | str | None:
-    """Convert a number for JSON: to a text if no float equals it, and to None if it is not finite."""
+    """Convert a number to a JSON value: a text if no float equals the number, and None if the number is not finite."""
     if isinstance(value, Fraction):
         try:
             near = float(value)
@@ -96,7 +96,10 @@ def _details(model: Model, found: Trace, stage: Stage) -> dict[str, Any]:
 
 
 def _lookup(model: Model, found: Trace, stage: Stage) -> dict[str, Any]:
-    """Return x, the interval where each bump function is 1, and the index of the bump function that is active at x."""
+    """Return x, the number that the network computed from the question, and the bump functions of the layers of this stage.
+
+    For each bump function, return the interval where it is 1. Also return the index of the bump function that is active at x.
+    """
     network, layers = model.network, range(stage.first, stage.last + 1)
     assert isinstance(network, Transformer)
     intervals = [[_number(end) for end in bump_interval(network, layer)] for layer in layers]
@@ -110,9 +113,9 @@ def _lookup(model: Model, found: Trace, stage: Stage) -> dict[str, Any]:
 
 
 def _extraction(found: Trace, stage: Stage) -> dict[str, Any]:
-    """Return the triangle waves that are computed for one entry.
+    """Return the values of the triangle waves that unpack one (key, label) entry from packed numbers.
 
-    Also return the key and the label that are read from the entry, and whether the question has this key.
+    Also return the key and the label of this entry, and whether the question has this key.
     """
     read = found.state(stage.last - 2)  # the layer before the two blocks that compare and answer
     waves = {
@@ -129,7 +132,10 @@ def _extraction(found: Trace, stage: Stage) -> dict[str, Any]:
 
 
 def _label_bits(found: Trace, stage: Stage) -> list[int]:
-    """Return the bits that each reading layer added to the answer. The last layer also adds 1, since 0 means "unknown"."""
+    """Return the bit that each layer of this stage added to the label.
+
+    The last layer of the network also adds 1, since 0 means "unknown". This 1 is not counted.
+    """
     labels = found.values(LABEL)  # before the first of these layers, then after each layer
     bits = []
     for layer in range(stage.first, stage.last + 1):

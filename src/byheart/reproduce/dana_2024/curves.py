@@ -103,7 +103,7 @@ def bounds(
 ) -> tuple[fig.Series, fig.Series]:
     """Return two lower bounds on the accuracy for each value `x` of the size called `name`.
 
-    The first is Corollary 2 of DPC24 (repaired). The second is that of Mahdavi, Liao & Thrampoulidis (2023).
+    The first is Corollary 2 of DPC24, as byheart corrects it. The second is that of Mahdavi, Liao & Thrampoulidis (2023).
     """
     # not available on a machine that only trains
     from byheart.bounds.dana_2024 import AttentionOnlyShape, corollary_2

@@ -31,8 +31,9 @@ from byheart.theorems import realises
 
 @dataclass(frozen=True)
 class SizeSweep:
-    """A figure in which one size of the model, named `x`, varies, and the other `sizes` are fixed. `judge` is the rule that decides
-    whether the curve supports the claim.
+    """A figure in which one size of the model varies. `x` is the name of this size, and `sizes` has the other sizes.
+
+    `judge` is the rule that decides whether the curve supports the claim.
     """
 
     name: str

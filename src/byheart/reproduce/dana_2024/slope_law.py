@@ -44,9 +44,9 @@ LOCAL = ((3, 7), (7, 10), (10, 13))  # ranges of d for local exponents; two valu
 
 
 def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
-    """Return the stages: several numbers of heads for every d = d_h.
+    """Return the stages: several numbers of heads for every model width, which equals the head width.
 
-    They use every version of the code, and the model as the paper writes it. Some train for 4 and 16 times the steps.
+    There are models of every version of the code, and models as the paper writes them. Some train for 4 and 16 times the steps.
     """
 
     def at(dims: Sequence[int]) -> Callable[[runs.Variant, runs.How, int], list[Run]]:

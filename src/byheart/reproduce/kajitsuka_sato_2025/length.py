@@ -22,7 +22,7 @@ N_SAMPLES: dict[fig.Scale, int] = {"smoke": 12, "laptop": 200, "paper": 500}
 
 @dataclass(frozen=True)
 class LengthPart:
-    """The models for one sequence length. Longer sequences have fewer models: at n = 10,000 a model takes gigabytes."""
+    """The models for one sequence length. Long sequences have fewer models, because at length 10,000 a model takes gigabytes."""
 
     seq_len: int
     blocks: tuple[int, ...]

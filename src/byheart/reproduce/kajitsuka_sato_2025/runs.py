@@ -79,7 +79,7 @@ CURVE_STYLES: tuple[Style, ...] = (
 
 
 def seeds(scale: Scale) -> range:
-    """Return the seeds to train at a scale. The sample, the weights and, for `frozen`, the table are drawn with the seed."""
+    """Return the seeds to train at a scale. The seed determines the sample, the initial weights and the frozen word embeddings."""
     return range(N_SEEDS[scale])
 
 
@@ -176,7 +176,7 @@ def rates_of(scale: Scale) -> tuple[float, ...]:
 
 
 def is_likely(one: Observation) -> bool:
-    """Return whether a run belongs to the paper's likely reading, which has BERT-style initial weights."""
+    """Return whether a run belongs to the likely reading of the paper, in which the initial weights are BERT-style."""
     return bool(one.config["options"].get("initialisation", "framework") == BERT)
 
 
@@ -185,7 +185,7 @@ def rate_of(one: Observation) -> float:
 
 
 def likely_up_to(rate: float) -> str:
-    """Describe the paper's likely reading with learning rates up to `rate`."""
+    """Describe the likely reading of the paper, with learning rates up to `rate`."""
     return f"BERT-style weights, rates up to {rate:g}"
 
 

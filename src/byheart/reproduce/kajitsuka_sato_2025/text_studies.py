@@ -144,8 +144,10 @@ def compute(
 
 
 def _judge(accuracy: SeedValues, losses: SeedValues) -> tuple[bool | None, str]:
-    """Decide whether more blocks help: the largest number must be better than one block by more than the intervals, and some number
-    must reach an accuracy near 1.
+    """Decide whether more blocks help.
+
+    The interval of the accuracy with most blocks must be above that with one block, and some number of blocks must reach an
+    accuracy near 1 and a small loss.
     """
     if accuracy.x[0] != 1 or len(accuracy.x) < 2 or accuracy.n_seeds < 2:
         return None, "too few numbers of blocks, or seeds"

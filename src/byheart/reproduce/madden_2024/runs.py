@@ -45,8 +45,9 @@ def run(
 
 
 def stages(scale: Scale, samples: Samples | None) -> list[TrainingStage]:
-    """Return the stages: the paper's grid, the variant with a frozen embedding and head, and the finer search. Models of similar
-    sizes train in one stack.
+    """Return the stages: the paper's grid, the variant with a frozen embedding and head, and the search on a finer grid.
+
+    Models of similar sizes train together.
     """
     assert samples is not None
     if scale != "paper":
