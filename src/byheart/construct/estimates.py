@@ -54,8 +54,8 @@ def size_on(
 def usual_estimate(
     method: Method, shape: DataShape, precision: Precision | None = None
 ) -> tuple[Size, dict[str, object]]:
-    """Return the estimated size of the network that `compile --method` would build for data of this shape, with the options that it
-    would choose.
+    """Return the estimated size of the network that `compile --method` would build for data of this shape, and the options that
+    this command would choose.
     """
     chosen = precision or method.precisions[0]
     return method.first_that_fits(lambda options: method.estimate(shape, options, precision=chosen), chosen)
@@ -95,7 +95,7 @@ def estimates_for_plan(shape: DataShape) -> Iterator[Estimate | NotApplicable]:
     """Yield estimates like `estimates_for_shape`, with a second one for each construction that chooses its own options.
 
     The second estimate is for the last options that the construction would try. The last options of `retrieval` have no reject
-    bits, so its second estimate is its smallest size.
+    bits, so the second estimate of `retrieval` is its smallest size.
     """
     for found in estimates_for_shape(shape):
         yield found

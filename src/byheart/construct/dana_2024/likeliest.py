@@ -38,8 +38,9 @@ def likeliest_sequences(weights: Shares, epsilon: float) -> Int[np.ndarray, " n_
 class LikeliestMemory:
     """A network that has the encoder's logits on the sequences `kept`, and measurements of it on all sequences.
 
-    divergence          E KL(π ‖ network), measured by the native forward pass
-    encoder_divergence  E KL(π ‖ encoder)
+    divergence          the mean of KL(π ‖ network) over sequences by their weights, measured by the native forward pass; π are
+                        the distributions of the data
+    encoder_divergence  the same mean of KL(π ‖ encoder)
     constant            C of Theorem 1: twice the largest difference between the logits of network and encoder on a sequence
                         left out, divided by ‖WE‖
     scale               ‖WE‖: the largest absolute value of the encoder's logits

@@ -77,6 +77,6 @@ def memorise_in_part(
     raise AssumptionViolated(
         f"the best of {ATTEMPTS} draws of {n_heads} heads is right on {best.accuracy:.2%} of the sequences; Corollary 2 gives "
         f"{float(bound.value):.2%} in expectation over the labels that are not memorised.\n"
-        "  Give another seed or more heads.",
+        "  Pass a generator with another seed, or a larger n_heads.",
         accuracy=best.accuracy,
     )

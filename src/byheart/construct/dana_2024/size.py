@@ -31,14 +31,14 @@ def heads_needed(n_sequences: int, dim: int, head_dim: int, n_last_tokens: int |
 
 @dataclass(frozen=True)
 class DanaOptions:
-    """The options of `dana-2024`.
+    """The options of `dana-2024`, for T contexts over N tokens, and H heads of size d_h in dimension d.
 
     mode      `theorem`: enough heads for H·d_h + d >= T; one linear solve gives their output matrices. `compact`: all
               weights are fitted, and bisection finds the fewest heads
-    dim       d. Default: 2 for associations (Corollary 1), min(N - 1, T) for distributions after T contexts (Proposition 2),
-              10 for compact
+    dim       d. Default: 2 for associations (Corollary 1), min(N - 1, T) for distributions (Proposition 2), 10 for compact
     head_dim  d_h. Default: d but at most 4; d for compact
-    key_dim   only for mode theorem: the rank of W_QK. Default: d_h. Rank 1 suffices for Lemma 2 and takes the fewest parameters
+    key_dim   only for mode theorem: the rank of the query-key matrix. Default: d_h. Rank 1 suffices for Lemma 2 and takes the
+              fewest parameters
     n_heads   only for mode compact: the number of heads to fit. Default: the fewest that are found to suffice
     """
 

@@ -124,7 +124,7 @@ def _theorem(
 
 def _encoder(targets: NextTokenTargets, data: Dataset, dim: int, precision: str) -> SequenceEncoder:
     """Return the encoder. For labels, it consists of points on a circle. For distributions, it consists of their logits, in
-    dimension min(N - 1, T) (Proposition 2).
+    dimension min(N - 1, T), for T sequences and N tokens (DPC24 Proposition 2).
     """
     if data.task == "next-token":
         return association_encoder(targets.next_tokens, targets.n_outputs, dim)

@@ -62,8 +62,8 @@ def memorise_by_one_head(
     label.
 
     Source:     Kajitsuka & Sato (2023), Theorem 2 and Corollary 1: one layer, one head with weight matrices
-                of rank 1, separation by the Boltzmann operator; 4(s + d) + d(2nN + d) parameters for
-                sequences without repeated tokens.
+                of rank 1, separation by the Boltzmann operator; 4(s + d) + d(2nN + d) parameters for N
+                sequences of n tokens without repetition, in dimension d with head size s.
     Assumes:    equal contexts carry equal labels; float64 can distinguish the contexts (measured, see below).
     Guarantee:  at every labelled token the output equals label + 1 exactly, run natively in float64, in any
                 order of summation. The gap between ids is compared with a bound on their rounding error. The hidden layer's

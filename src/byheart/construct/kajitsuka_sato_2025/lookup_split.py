@@ -19,8 +19,8 @@ table    tokens are ids; their values and φ are columns of the embedding table 
 """
 
 AttentionForm = Literal["uniform", "softmax", "sparse"]
-"""How the sum over the sequence is computed: by uniform attention, by softmax with zero keys (eqs. 2 and 39), or through an
-extra token."""
+"""How the sum over the sequence is computed: by uniform attention, by softmax with zero keys (KS25 eqs. 2 and 39), or through
+an extra token."""
 
 MODEL_WIDTH = len(LOOKUP) + 1
 """The number of registers: those of a lookup, and one for the sum over the sequence."""

@@ -1,4 +1,4 @@
-"""Sort the tokens of a sequence by hard attention in 2n attention layers, then look up the context."""
+"""Sort the n tokens of a sequence by hard attention in 2n attention layers, then look up the context."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def erasing_block(above_all: int) -> Block:
 
 
 def context_block(line: LineMap) -> Block:
-    """Map the context (string id, token value) to its own number on the line."""
+    """Return the block that maps each context (string id, token value) to its own number on a line."""
     return Block((line.unit((STRING_ID, X), X), *clear(X, STRING_ID, IS_LARGEST)))
 
 

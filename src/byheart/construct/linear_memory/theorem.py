@@ -77,7 +77,8 @@ def plan(
     if n_wrong:
         raise AssumptionViolated(
             f"a {dim} × {dim} matrix found by {rule} gives wrong labels for {n_wrong} of {n_items} associations.\n"
-            f"  Give dim={n_items}, where the pseudo-inverse is exact, or rule=regression.",
+            f"  Leave out dim and rule to get dim={n_items} and the pseudo-inverse, which is exact"
+            f"{'' if rule == 'regression' else ', or use rule=regression'}.",
             wrong=n_wrong,
         )
     return Construction(

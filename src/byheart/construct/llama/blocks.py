@@ -59,8 +59,8 @@ class BlockWriter:
     def add_table(
         self, layer: int, block: TableBlock, times: str | Mapping[str, np.ndarray] | None = None
     ) -> None:
-        """Write many units at once. The output of each is multiplied by a register, or by a weighted sum of registers whose weights
-        differ from unit to unit.
+        """Write many units at once. If `times` is given, the output of each unit is multiplied by this register, or by a weighted
+        sum of registers whose weights differ from unit to unit.
 
         SiLU(128·z)/128 equals ReLU(z) for integers z, in the floats of the checkpoint. Constants come from the pinned column, which
         always has the same value.

@@ -35,7 +35,7 @@ class CertifiedInjectivity:
 def certify_injectivity(
     front: Decoder, encoded: EncodedContexts, *, base: Fraction | None = None
 ) -> CertifiedInjectivity:
-    """Decide Theorem 4 (attention) or Theorem 6 (averaging) for the exact real values of the weights of `front`.
+    """Decide MFT24 Theorem 4 (attention) or 6 (averaging) for the exact real values of the weights of `front`.
 
     Source:     MFT24, Theorems 4 and 6: for generic embeddings z of tokens and u of positions, the map from contexts to numbers
                 is injective, and its values are not zero.

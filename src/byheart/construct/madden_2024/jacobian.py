@@ -36,7 +36,8 @@ class JacobianRank:
 
     @property
     def is_free(self) -> bool:
-        """Whether all n distributions can be changed in every direction near these weights, as memory capacity requires."""
+        """Whether the distributions of all contexts can be changed in every direction near these weights, as memory capacity
+        requires."""
         return self.certified == self.n_wanted
 
 

@@ -50,7 +50,7 @@ class PolynomialRank:
 def require_positive(b: Sequence[int | Fraction]) -> None:
     """Raise `AssumptionViolated` unless the entries of b are positive and distinct, as the repaired theorems require.
 
-    The paper's "nonzero and distinct" is not enough: x + x³ with b = (1, -1) has rank 1.
+    The paper's "nonzero and distinct" is not enough: for the activation x + x³ and b = (1, -1), the matrix has rank 1.
     """
     if min(b) <= 0 or len(set(b)) < len(b):
         raise AssumptionViolated(

@@ -38,8 +38,7 @@ MOST_RECHECKED = 4096
 
 LARGEST_RESIDUAL = 1e-2
 """If logits differ from the wanted logits by more than this, the system counts as unsolved. A divergence is about half of the
-squared difference, so
-smaller differences are far below the allowed divergence."""
+squared difference, so the divergence for smaller differences is far below the allowed divergence."""
 
 
 @realises("MFT24-T5", "MFT24-T7", "MFT24-Def1", "MFT24-skip", "MFT24-base")
@@ -201,7 +200,7 @@ def _by_random_features(problem: _Problem) -> tuple[Decoder, dict[str, Any]]:
 
 
 def _by_steps(problem: _Problem) -> tuple[Decoder, dict[str, Any]]:
-    """Draw embeddings until the images of all contexts are far enough apart. The gap depends on the draw."""
+    """Draw embeddings until attention or averaging maps all contexts to numbers that are far enough apart."""
     for draw in range(DRAWS):
         front, encoded = problem.draw_front(dim=1)
         try:

@@ -41,7 +41,7 @@ def capacity(n_heads: int, n_context: int, head_dim: int) -> int:
 
 
 def heads_for(n_examples: int, n_context: int, head_dim: int) -> int:
-    """Return the smallest number of heads that the theorem allows."""
+    """Return the smallest number of heads that, by the theorem, memorise `n_examples` examples."""
     step = min(n_context, head_dim) - 1
     if step < 1:
         raise AssumptionViolated(
@@ -184,7 +184,7 @@ def _check_assumptions(x: Float[np.ndarray, "n_examples seq_len dim"], n_context
 
 
 def size_of(shape: DataShape, options: MahdaviOptions) -> Size:
-    """Return the size: H heads with 2·d_h·d + 2·d + 4 parameters, and two numbers per class."""
+    """Return the size: 2·d_h·d + 2·d + 4 parameters for each head of size d_h in dimension d, and two numbers per class."""
     if shape.dim is None or shape.seq_len < 3 or shape.seq_len - 1 >= shape.dim:
         raise AssumptionViolated(
             f"{NAME} needs vectors: n context vectors with 2 <= n < d, then a query, and one label per sequence."
