@@ -43,7 +43,7 @@ def read_pieces(path: Path, n_known: int, **options: Unpack[TableOptions]) -> It
     kind = kind_of(path)
     if kind not in KINDS:
         raise UsageError(
-            f"{path}: a .{kind} file cannot be read in pieces. Convert it to one of .{', .'.join(KINDS)}.",
+            f"{path}: a .{kind} file cannot be read in pieces (--shards). Convert it to one of .{', .'.join(KINDS)}.",
             path=str(path),
         )
     require_content(path)

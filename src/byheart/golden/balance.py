@@ -48,7 +48,8 @@ N_COLUMNS = 32
 
 @dataclass(frozen=True)
 class System:
-    """The columns of one system of loud and quiet tokens: one that says whether a token is loud, and four that hold values.
+    """The columns of one system, in which a token is loud (it has a key) or quiet (its key is 0). One column says whether a token
+    is loud, and four columns hold values.
 
     The two loud values are equal in loud tokens and cancel in quiet tokens. The two quiet values are equal in quiet tokens and
     cancel in loud tokens.
@@ -242,7 +243,7 @@ def tips() -> dict[str, Change]:
 class Batch:
     """How to search for cases of one length: at most `n_drawn` random prompts are drawn.
 
-    `loud` gives the share of loud tokens in each system. The search ends when each fault named in `tips` changes the answers of
+    `loud` gives the share of loud tokens in each `System`. The search ends when each fault named in `tips` changes the answers of
     `n_times` cases.
     """
 
@@ -287,7 +288,7 @@ def find_balance_cases(
 
 
 def _prompts(engine: ReferenceEngine, batch: Batch, rng: np.random.Generator) -> Tensor:
-    """Draw random prompts. In each system, a token is loud with the probability given by the batch."""
+    """Draw random prompts. In each `System`, a token is loud with the probability in `batch.loud`."""
     codes = engine.weight(f"{EMBEDDING}.weight")[:, [SCALE.loud, ROPE.loud]] > 0
     kind = (codes.long() @ torch.tensor([2, 1]))[N_SPECIAL:]
     tokens = [N_SPECIAL + (kind == each).nonzero().flatten().numpy() for each in range(4)]

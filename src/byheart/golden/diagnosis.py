@@ -37,8 +37,8 @@ BY_WAY = {
     LOGIT_SUMS: "number type",
 }
 PLAIN_WAYS = ("one by one", "as given", "server")
-"""The ways that run each prompt alone. The table of faults has wrong answers for the first way only, with which every one of these
-ways is compared.
+"""The ways that run each prompt alone. The table of faults has wrong answers for the first way only; the other ways are
+compared with the same answers.
 """
 
 LEAST_LIKENESS = 0.12
