@@ -18,9 +18,12 @@ from byheart.records.refusals import corrupt
 SCHEMA = 1
 
 DistributionRule = Literal["contexts", "total-gap"]
-"""The rule for distributions. contexts: each context must be right by itself, which is the meaning of `holds`. total-gap: the
-loss over all contexts must be near the entropy (MFT24's own rule), which is the meaning of `fitted`; it implies nothing about
-a single context."""
+"""The rule by which next-token distributions are judged.
+
+contexts: each context must be right by itself, which is the meaning of `holds`.
+total-gap: the loss over all contexts must be near the entropy, which is the meaning of `fitted`. This is the rule of the paper
+    MFT24; it implies nothing about a single context.
+"""
 
 Verdict = Literal["holds", "fitted", "DOES NOT HOLD"]
 

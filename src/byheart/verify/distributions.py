@@ -17,7 +17,7 @@ ALLOWED_DIVERGENCE = 1e-3
 """The largest divergence, in nats, for which a context counts as right."""
 
 ALLOWED_GAP = 0.01
-"""How far the loss may exceed the entropy, as a share of the entropy: MFT24's own rule."""
+"""How far the loss may exceed the entropy, as a share of the entropy. This limit is that of the paper MFT24."""
 
 N_RECHECKED_CONTEXTS = 8
 """The number of contexts that a second, independent evaluator checks again."""

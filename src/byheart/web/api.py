@@ -183,7 +183,7 @@ def make_router(
 
     @api.get("/models/{name}/examples", tags=["models"])
     def examples(name: str) -> Document:
-        """Return a few questions that the model knows."""
+        """Return a few questions that the model can answer."""
         return ask("examples", name, data=kept_data(name))
 
     @api.post("/models/{name}/trace", tags=["models"], openapi_extra=body_schema(TraceRequest))

@@ -62,7 +62,7 @@ class WorkerProcess(JsonChild):
 
 
 class Questions:
-    """A worker that keeps recently used models in memory. If it dies, the next question starts another."""
+    """A worker process that keeps recently used models in memory. If the worker dies, the next question starts another one."""
 
     def __init__(self, command: Sequence[str], limits: Limits, started: Started = ignore) -> None:
         """Start the worker now, so that the first question does not have to wait."""

@@ -69,7 +69,7 @@ def capacity(context: Context, config: Document) -> Document:
 
 
 def list_examples(context: Context, model: str, data: str | None) -> Document:
-    """Return a few questions that the model knows, from its data file."""
+    """Return a few questions that the model can answer, taken from its data file."""
     rows = [] if data is None else examination.preview(Path(data))["rows"]
     return {"schema": 1, "questions": [row[0] for row in rows if row]}
 

@@ -1,1 +1,1 @@
-"""The figures of Dana, Pydi & Chevaleyre (2024)."""
+"""The figures of Dana, Pydi & Chevaleyre (2024), in short DPC24."""

@@ -51,7 +51,7 @@ def stored_heads(dim: int) -> tuple[int, ...]:
 
 
 def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
-    """Return the stages.
+    """Return the stages of training.
 
     The first stages train heads and MLPs with the authors' sizes, each in the version of the code that the authors used. The
     others train both in the same version, with equal numbers of parameters, and some of them for 4 and 16 times the steps.
@@ -185,7 +185,7 @@ def _heads(one: Observation) -> int:
 def _is_mlp(one: Observation, dim: int, *, is_stored: bool) -> bool:
     """Return whether the model of a run has an MLP.
 
-    With `is_stored`, return whether it has one head and one of the authors' MLP widths, which include 0 at d = 7.
+    With `is_stored`, return whether the model has one head and an MLP width of the authors, which may be 0 for d = 7.
     """
     width, heads = one.sizes["mlp_width"], one.sizes["n_heads"]
     if is_stored:

@@ -1,1 +1,1 @@
-"""The figures of Kajitsuka & Sato (2025)."""
+"""The figures of Kajitsuka & Sato (2025), in short KS25."""

@@ -1,1 +1,1 @@
-"""The figure of Madden, Fox & Thrampoulidis (2024)."""
+"""The figure of Madden, Fox & Thrampoulidis (2024), in short MFT24."""
