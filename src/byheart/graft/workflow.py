@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any
 
@@ -13,7 +14,14 @@ import torch
 from byheart.errors import CorruptModel, UsageError
 from byheart.files.atomic_folder import replaced_folder
 from byheart.graft.contexts import Fact, merge_contexts
-from byheart.graft.folder import PRECISIONS, check_target, default_precision, read_record, write_graft
+from byheart.graft.folder import (
+    PRECISIONS,
+    TOKENIZER_FILES,
+    check_target,
+    default_precision,
+    read_record,
+    write_graft,
+)
 from byheart.graft.forgetting import Forgotten, copy_folder, forget_facts
 from byheart.graft.grafting import GraftPlan, plan_graft
 from byheart.graft.host import FolderHost, digest_of, open_host
@@ -149,21 +157,26 @@ def asking_of(folder: Path) -> Asking:
 def tokenizer_faults(folder: Path, host: Path, tokenizer: Any) -> list[str]:
     """Return a fault for each tokenizer file that differs from the host's.
 
-    For a GGUF host, which has no such files, compare the tokenizers and their chat templates instead.
+    A GGUF host has no such files. For such a host, the files must be those that transformers writes for its tokenizer.
     """
-    from byheart.graft.folder import TOKENIZER_FILES
-
     if host.is_dir():
-        return [
-            f"{name}: it differs from the host's file"
-            for name in TOKENIZER_FILES
-            if (folder / name).is_file() != (host / name).is_file()
-            or ((host / name).is_file() and digest_of(folder / name) != digest_of(host / name))
-        ]
-    own = load_tokenizer(folder)
-    same = own.backend_tokenizer.to_str() == tokenizer.backend_tokenizer.to_str()
-    same = same and own.chat_template == tokenizer.chat_template
-    return [] if same else ["tokenizer.json: it differs from the tokenizer in the host's file"]
+        return _different_files(folder, host, "the host's file")
+    import transformers
+
+    with TemporaryDirectory() as saved:
+        tokenizer.save_pretrained(saved)
+        what = f"the file that transformers {transformers.__version__} writes for the host's tokenizer"
+        return _different_files(folder, Path(saved), what)
+
+
+def _different_files(folder: Path, other: Path, what: str) -> list[str]:
+    """Return a fault for each tokenizer file that is in one of the folders only, or that differs between them."""
+    return [
+        f"{name}: it differs from {what}"
+        for name in TOKENIZER_FILES
+        if (folder / name).is_file() != (other / name).is_file()
+        or ((other / name).is_file() and digest_of(folder / name) != digest_of(other / name))
+    ]
 
 
 def detect(folder: Path, progress: Progress = silent) -> Reading | None:

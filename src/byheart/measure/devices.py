@@ -12,9 +12,9 @@ from torch import Tensor
 from byheart.errors import UsageError
 from byheart.measure.draws import draw_places
 from byheart.measure.families import ModelConfig, complete_model, family_of
-from byheart.measure.objective import training_losses, uses_counts
+from byheart.measure.objective import Reduction, training_losses, uses_counts
 from byheart.measure.recipe import Training
-from byheart.measure.stack import make_stack
+from byheart.measure.stack import Stack, make_stack
 from byheart.measure.training_set import TrainingSet
 from byheart.process.memory_limit import require_memory
 
@@ -28,6 +28,8 @@ SHARE_OF_FREE_MEMORY = {"cpu": 0.5, "cuda": 0.8}
 OPTIMISER_COPIES = 7
 # Memory for saved activations and their gradients, as a multiple of the activations. Measured peaks stay below this factor.
 ACTIVATION_COPIES = 3.0
+# A step that reads at most this many numbers of the data is measured without estimating its size first.
+FEW_INPUTS = 2**18
 
 
 def choose_device(name: str = "auto") -> torch.device:
@@ -81,6 +83,31 @@ def bytes_per_model(
     require_memory("training one model of this size", 8 * (n_weights + n_outputs))
     stack = make_stack([model], [training_set], [0], dtype=dtype)
     flat = stack.initial().requires_grad_()
+    counts = device is not None and uses_counts(device, training_set.n_rows, training.batch)
+    n_drawn = 0 if counts else training.batch
+    _require_step(stack, flat, training.reduction, n_drawn or training_set.n_rows)
+    saved = _saved_bytes(stack, flat, training.reduction, n_drawn)
+    copies = OPTIMISER_COPIES + (2 * training.history if training.optimiser == "lbfgs" else 0)
+    held = flat.numel() * flat.element_size() * copies
+    held += sum(table.untyped_storage().nbytes() for table in (*stack.fixed.values(), *stack.tables.values()))
+    return int(held + ACTIVATION_COPIES * saved)
+
+
+def _require_step(stack: Stack, flat: Tensor, reduction: Reduction, n_rows: int) -> None:
+    """Raise `OverMemoryLimit` if the arrays that one forward pass on `n_rows` rows saves would exceed the memory limit.
+
+    Their size is affine in the number of rows, so it follows from passes on one row and on two rows.
+    """
+    of_a_row = sum(table.numel() for table in stack.tables.values()) // max(
+        int(stack.targets.n_rows.max()), 1
+    )
+    if n_rows * of_a_row > FEW_INPUTS and stack.targets.labels is not None:
+        one, two = (_saved_bytes(stack, flat, reduction, n_drawn) for n_drawn in (1, 2))
+        require_memory("one training step of one model", one + (n_rows - 1) * (two - one))
+
+
+def _saved_bytes(stack: Stack, flat: Tensor, reduction: Reduction, n_drawn: int) -> int:
+    """Return the bytes of the arrays that one forward pass saves: on `n_drawn` rows, or on all rows if this number is 0."""
     saved: dict[int, int] = {}
 
     def note(tensor: Tensor) -> Tensor:
@@ -90,11 +117,5 @@ def bytes_per_model(
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
         seeds, step = torch.zeros(1, 1, dtype=torch.int64), torch.zeros((), dtype=torch.int64)
-        counts = device is not None and uses_counts(device, training_set.n_rows, training.batch)
-        places = None if counts or not training.batch else draw_places(training.batch)
-        training_losses(stack, flat, seeds, step, places, training.reduction)
-    copies = OPTIMISER_COPIES + (2 * training.history if training.optimiser == "lbfgs" else 0)
-    held = flat.numel() * flat.element_size() * copies
-    held += sum(table.untyped_storage().nbytes() for table in stack.fixed.values())
-    inputs = sum(table.untyped_storage().nbytes() for table in stack.tables.values())
-    return int(held + inputs + ACTIVATION_COPIES * sum(saved.values()))
+        training_losses(stack, flat, seeds, step, draw_places(n_drawn) if n_drawn else None, reduction)
+    return sum(saved.values())

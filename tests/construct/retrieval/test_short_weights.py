@@ -13,6 +13,7 @@ from byheart import compile as compile_data
 from byheart import load
 from byheart.construct.registry import get
 from byheart.construct.retrieval.dual_table import split_limbs
+from byheart.construct.retrieval.size import RetrievalOptions, layout_of
 from byheart.data.dataset import Dataset
 from byheart.data.generators import grid_vectors, random_tokens, uniform_vectors
 from byheart.data.shape import DataShape
@@ -145,6 +146,15 @@ def test_labels_of_more_bits_than_two_weights() -> None:
     data = random_tokens(60, 4, 30, 1 << 17, seed=10)
     built = _build(data, "int8")
     assert built.notes["parts"] > 1
+    assert (_outputs(built, data) == data.labels + 1).all()
+
+
+def test_a_limb_may_hold_nothing() -> None:
+    """With few keys, two limbs for each word are smaller: their registers are needed when the sequence enters."""
+    data = random_tokens(10, 3, 5, 10, seed=0)
+    built = _build(data, "bfloat16")
+    layout = layout_of(DataShape.of(data), RetrievalOptions(precision="bfloat16", reject_bits=0))
+    assert (layout.n_limbs, layout.word_bits) == (2, built.notes["word_bits"]) == (2, 4)
     assert (_outputs(built, data) == data.labels + 1).all()
 
 

@@ -319,15 +319,16 @@ class DualTable(RetrievalLayout):
 
     @property
     def _limb_masks(self) -> list[int]:
-        """For each limb (8-bit piece) of a word, the amount to subtract to disable a channel: the least power of two that no such
-        limb exceeds.
+        """For each limb (8-bit piece) of a word, the amount to subtract to disable a channel: a power of two that no such limb
+        exceeds.
 
-        The limb's offset minus this amount is also a power of two, or has few bits, so a bfloat16 weight can hold it.
+        It is at least the place value of the limb, even if words are so short that the limb is always 0. Then the offset minus this
+        amount has at most 8 bits, so a bfloat16 weight can hold it.
         """
         if not self.stored:
             return [WORD_SCALE << self.word_bits]
-        ends = [LIMB_BITS * (limb + 1) for limb in range(self.n_limbs)]
-        return [WORD_SCALE << min(self.word_bits, end) for end in ends]
+        starts = [LIMB_BITS * limb for limb in range(self.n_limbs)]
+        return [WORD_SCALE << max(start, min(self.word_bits, start + LIMB_BITS)) for start in starts]
 
     @property
     def _all_groups(self) -> tuple[tuple[int, ...]]:
