@@ -222,7 +222,7 @@ class Dataset(Content):
         return contexts_of(self.inputs)
 
     def resolved(self, on_conflict: OnConflict, known: Known = NOTHING) -> Dataset:
-        """Return the data set without conflicting labels.
+        """Return the data set without conflicting labels. The value of `on_conflict` decides how.
 
         `error` raises `ConflictingLabels` if there are any.
         `first`, `last` and `majority` choose one label for each context and drop the samples with another label.

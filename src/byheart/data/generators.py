@@ -92,7 +92,7 @@ def associations(n_vocab: int = 50, seq_len: int = 2, *, seed: int) -> Dataset:
 def zipf_documents(n_documents: int, n_tokens: int = 10, n_vocab: int = 500, *, seed: int) -> Dataset:
     """Generate documents with common prefixes, like stories (similar to the data of MFT24 section 7).
 
-    The next token is the one with rank k with probability proportional to 1/k². The ranking of the vocabulary is shifted
+    The token with rank k comes next with probability proportional to 1/k². The ranking of the vocabulary is shifted
     by a number that depends on the previous token. Many documents therefore begin alike, and every context has only a few
     likely next tokens.
     """

@@ -39,7 +39,7 @@ def read_content(
     progress: Progress | None = None,
     **options: Unpack[TableOptions],
 ) -> Content:
-    """Read a data file of the given kind, by default the kind of its suffix; see `Dataset.read`.
+    """Read a data file of the given kind, by default the kind that its suffix names; see `Dataset.read`.
 
     Faulty rows are reported to `check`.
     """

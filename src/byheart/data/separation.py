@@ -70,8 +70,8 @@ class Separation:
 def separation_of(inputs: Sequences, ordered: bool) -> Separation:
     """Measure the largest norm and the smallest distance of the tokens of a data set.
 
-    Vectors are measured as points. Token ids are measured as numbers. If positions matter, they are measured as points (id,
-    position), both counted from 0.
+    Vectors are measured as points. Token ids are measured as numbers or, if positions matter, as points (id, position), both
+    counted from 0.
     """
     if isinstance(inputs, VectorSequences):
         inputs.require_finite()

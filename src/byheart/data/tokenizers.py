@@ -347,7 +347,8 @@ _TABLES: dict[Any, type[CharTokenizer] | type[WordTokenizer] | type[IdTokenizer]
 def make_tokenizer(choice: str | Path | Tokenizer, texts: Sequence[str]) -> Tokenizer:
     """Return the tokenizer that a user chose.
 
-    The choice is `char` or `word`, whose vocabulary is taken from `texts`, or `bytes`, the path of a file, or a `Tokenizer`.
+    `choice` is a `Tokenizer`, the path of a tokenizer.json, `bytes`, `char` or `word`. The vocabulary of `char` and `word` is taken
+    from `texts`.
     """
     if isinstance(choice, Tokenizer):
         return choice

@@ -17,9 +17,9 @@ are the inputs of the softmax of attention.
 3. Each of the 8 heads decides one bit of the answer: the sign of its output, times a bit of the last token. The feed-forward part
    computes this product with numbers above 2^16, which float16 cannot represent.
 
-Layer 2 has random weights (see `_generic`), and its outputs are a third as large as those of layer 1. Cases are found by trying
-random prompts, as in the module `selection`. The bound on rounding in bfloat16 comes from the module `trials`, because the
-analysis in `rounding` assigns an error even to steps that are exact here.
+Layer 2 has random weights (see `_generic`), and its feed-forward outputs are about a third as large as those of layer 1. Cases are
+found by trying random prompts, as in the module `selection`. The bound on rounding in bfloat16 comes from the module `trials`,
+because the analysis in `rounding` assigns an error even to steps that are exact here.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class System:
     """The columns of one system, in which a token is loud (it has a key) or quiet (its key is 0). One column says whether a token
     is loud, and four columns hold values.
 
-    The two loud values are equal in loud tokens and cancel in quiet tokens. The two quiet values are equal in quiet tokens and
-    cancel in loud tokens.
+    Two of these four, the loud values, are equal in loud tokens and cancel in quiet tokens. The other two, the quiet values, are
+    equal in quiet tokens and cancel in loud tokens.
     """
 
     loud: int

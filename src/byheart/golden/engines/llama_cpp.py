@@ -20,7 +20,7 @@ class LlamaCppEngine:
     """llama.cpp with its cache in float16 (the default) or float32, and with flash attention on or off.
 
     With flash attention and a float32 cache, llama.cpp failed float32 cases that it passes without flash attention;
-    it seems to cast keys and values. With flash attention, llama.cpp is therefore checked as a float16 engine.
+    it seems to cast keys and values to float16. With flash attention, llama.cpp is therefore checked as a float16 engine.
     """
 
     name = "llama.cpp"
