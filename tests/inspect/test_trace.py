@@ -51,6 +51,23 @@ def test_numbers_of_every_precision_are_read_as_an_answer(precision: Precision) 
     assert [model.trace(question).answer for question, _ in FACTS] == [answer for _, answer in FACTS]
 
 
+def test_a_token_has_no_values_after_it_is_dropped(model: Model) -> None:
+    found = model.trace("capital of Japan")
+    n_tokens, last = len(found.tokens), len(found.layers) - 1
+    n_whole = sum(len(each.stream) == n_tokens for each in (found.entrance, *found.layers))
+    assert 1 < n_whole <= last
+    register = found.registers[0].name
+    assert found.values(register, n_tokens - 1) == found.values(register)
+    assert len(found.values(register)) == last + 2
+    for token in (0, -2):
+        assert len(found.values(register, token)) == n_whole
+        with refused(UsageError, layer=last, token=token):
+            found.state(last, token)
+    for token in (n_tokens, -n_tokens - 1):
+        with refused(UsageError, token=token, n_tokens=n_tokens):
+            found.values(register, token)
+
+
 def test_the_stages_cover_every_layer_once(model: Model) -> None:
     assert isinstance(model.network, Transformer)
     stages = stages_of(model.network, model.record)

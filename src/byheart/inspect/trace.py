@@ -74,7 +74,7 @@ class Trace:
     def values(self, register: str, token: int = -1) -> list[Any]:
         """Return the values that one register of one token has before the first layer and after each layer.
 
-        A token is dropped from the stream once no later layer reads it. The last token (-1) is never dropped.
+        Once no later layer reads any other token, only the last one (-1) is kept. For any other token, the list ends there.
         """
         if register not in self.channels:
             raise UsageError(
@@ -83,11 +83,19 @@ class Trace:
                 channels=self.channels,
             )
         channel = self.channels[register]
-        return [snapshot.stream[token, channel] for snapshot in (self.entrance, *self.layers)]
+        rows = [_row_of(self, snapshot, token) for snapshot in (self.entrance, *self.layers)]
+        return [row[channel] for row in rows if row is not None]
 
     def state(self, layer: int, token: int = -1) -> dict[str, Any]:
         """Return the values of all registers of one token after a layer, by the name of the register."""
-        row = self.behind(layer).stream[token]
+        row = _row_of(self, self.behind(layer), token)
+        if row is None:
+            raise UsageError(
+                f"after layer {layer}, only the last token is kept, because no later layer reads the others. "
+                "Ask for token -1, or for an earlier layer.",
+                layer=layer,
+                token=token,
+            )
         return {register.name: value for register, value in zip(self.registers, row, strict=True)}
 
     def __repr__(self) -> str:
@@ -97,6 +105,18 @@ class Trace:
             "registers; "
             f"answer {self.answer!r}>"
         )
+
+
+def _row_of(found: Trace, snapshot: Snapshot, token: int) -> np.ndarray | None:
+    """Return the row of a token in the stream, or None if only the last token is kept and this is another one."""
+    n_tokens = len(found.entrance.stream)
+    place = token if token >= 0 else n_tokens + token
+    if not 0 <= place < n_tokens:
+        raise UsageError(
+            f"there is no token {token}; the trace has {n_tokens} tokens.", token=token, n_tokens=n_tokens
+        )
+    n_dropped = n_tokens - len(snapshot.stream)
+    return None if place < n_dropped else np.asarray(snapshot.stream[place - n_dropped])
 
 
 def trace(memoriser: Memoriser, record: Mapping[str, Any], text: str) -> Trace:
