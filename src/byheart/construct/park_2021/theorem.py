@@ -33,8 +33,9 @@ def memorise_without_keys(
 ) -> ProgramPlan:
     """Compile single vectors into a feed-forward network: project, fold, overlay, cut into buckets, read the field.
 
-    Source:     Park, Lee, Yun & Shin (2021): O(N^(2/3) log C + log Δ + d) parameters. The four phases are
-                theirs; this explicit form in integers is reconstructed.
+    Source:     Park, Lee, Yun & Shin (2021): O(N^(2/3) log C + log Δ + d) parameters for N samples of C classes and dimension d,
+                where Δ is the largest distance of two samples divided by the smallest. The four phases are theirs; this explicit
+                form in integers is reconstructed.
     Assumes:    one vector per sample; equal samples carry equal labels.
     Guarantee:  the output equals label + 1 exactly on every sample, over the rationals. No key is stored, so
                 any other vector may get any label.
@@ -76,7 +77,7 @@ def memorise_without_keys(
 
 
 def field_bits_of(n_classes: int) -> int:
-    """Return ⌈log2 C⌉, at least 1. Fields hold class numbers from 0, because no value is needed for "no label"."""
+    """Return ⌈log2(n_classes)⌉, at least 1. Fields hold class numbers from 0, because no value is needed for "no label"."""
     return max(1, (n_classes - 1).bit_length())
 
 

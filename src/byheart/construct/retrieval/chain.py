@@ -136,8 +136,8 @@ class Chain(RetrievalLayout):
     def pool(
         self, own: common.TokenFields, extra: common.ExtraFields, last_only: bool
     ) -> common.LabelledFields:
-        """Return the fields `own` of each labelled token plus `sum_factor` times their sum over all tokens. For the task `set`,
-        return only the sum; for sequences of one token, only `own`.
+        """Return the fields `own` of each labelled token plus `sum_factor` times the sum of `own` over all tokens. For the task
+        `set`, return only the sum; for sequences of one token, only `own`.
 
         `extra` is not used, because the chain has no extra token.
         """

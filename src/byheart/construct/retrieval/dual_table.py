@@ -177,8 +177,8 @@ class DualTable(RetrievalLayout):
 
     @property
     def gate(self) -> int:
-        """Γ, an upper bound on the absolute sum of the words that any token selects in the table's input weights. If limbs (the
-        8-bit pieces of a word) use all their bits, a word may slightly exceed half of 2^word_bits.
+        """Γ, an upper bound on the absolute value of the sum of the words that a token selects in the input weights of the table.
+        If limbs (the 8-bit pieces of a word) use all their bits, a word may slightly exceed half of 2^word_bits.
         """
         largest = self.n_groups << (self.word_bits - 1)
         if self.n_limbs > 1 and self.word_bits == self.n_limbs * LIMB_BITS:

@@ -2,7 +2,7 @@
 
 A float type with an M-bit mantissa holds every multiple of u up to 2^M·u. If all terms of a sum are multiples of u, and no
 partial sum in any order exceeds 2^M·u, then every partial sum is exact on every device. `margins` lists the unit u and the
-largest partial sum of every kind of sum. A network is built only if all of them fit.
+largest partial sum of every kind of sum. A network is built only if all these sums fit into the mantissa.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Margin:
 
 
 def centre_of(layout: RetrievalLayout, sums: Shaped[np.ndarray, " n_keys"]) -> int:
-    """Return the integer c such that c·2^word_bits is the multiple of 2^word_bits closest to the middle of the sums."""
+    """Return the integer c for which c·2^word_bits is closest to the middle of the sums."""
     if len(sums) == 0:
         return 0
     twice = int(sums.min()) + int(sums.max())

@@ -23,9 +23,7 @@ HALF = Fraction(1, 2)
 
 
 def reflect_above(register: str, first: int) -> Unit:
-    """Return a unit that maps the integer z in `register` to 2·first - 1 - z if z >= first, else to z: a reflection between first
-    - 1 and first.
-    """
+    """Return a unit that maps the integer z in `register` to 2·first - 1 - z if z >= first, else to z."""
     return Unit({register: 1}, HALF - first, {register: -2})
 
 

@@ -86,9 +86,10 @@ def find_layout(
                 ranked.append(rank(coded, [n_planes], channels, _GROUPS))
     found = _smallest(None, ranked, prune)
     if found is None:
+        easier = "precision float64, " * (mantissa_bits < 53) + "fewer reject bits, " * (reject_bits > 0)
         raise AssumptionViolated(
             f"no layout fits {n_keys} labels of {field_bits} bits into a mantissa of {mantissa_bits} bits for sequences of "
-            f"{entrance.seq_len} tokens.\n  Use precision float64, fewer reject bits, or the method kajitsuka-sato-2025.",
+            f"{entrance.seq_len} tokens.\n  Use {easier}{'or ' * bool(easier)}the method kajitsuka-sato-2025.",
             n_keys=n_keys,
             field_bits=field_bits,
         )

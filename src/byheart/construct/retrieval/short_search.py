@@ -69,7 +69,7 @@ def find_short_layout(
     if not candidates:
         raise AssumptionViolated(
             f"no layout fits {n_keys} labels of {field_bits} bits into weights stored as {stored}, for sequences of "
-            f"{entrance.seq_len} tokens.\n  Use precision float32 or float64, or fewer reject bits.",
+            f"{entrance.seq_len} tokens.\n  Use precision float32 or float64{', or fewer reject bits' * (reject_bits > 0)}.",
             n_keys=n_keys,
             field_bits=field_bits,
         )
