@@ -124,7 +124,9 @@ class DualTable(RetrievalLayout):
 
     @cached_property
     def shares_window(self) -> bool:
-        """Whether the labelled token's pattern shares a field with the step to the second row and the plane."""
+        """Whether the labelled token's pattern (its choice of channels) shares a hashed field with the step to the second row and
+        the plane.
+        """
         if self.entrance.least_fields > 3:
             return False
         field = self.make_field(Z, prod(self.choices) * self.n_places << self.step_bits)
@@ -135,12 +137,13 @@ class DualTable(RetrievalLayout):
 
     @property
     def pattern_register(self) -> str:
-        """The register that holds the labelled token's pattern."""
+        """The register that holds the labelled token's pattern (its choice of channels)."""
         return Z if self.shares_window else PATTERN
 
     @cached_property
     def hashed_fields(self) -> tuple[HashedField, ...]:
-        """The fields for the row, the pattern of the extra token, the pattern of the labelled token, and the step with the plane.
+        """The hashed fields: for the row, for the patterns (choices of channels) of the extra and of the labelled token, and for
+        the step between rows with the plane.
 
         The last two may share one field.
         """

@@ -113,7 +113,7 @@ class HashedField:
 
     register    its register after pooling
     base        the number of its values after folding
-    n_values    the number of values of one token before pooling, after the token's folds
+    n_values    the number of values that one token can have before pooling, after its own reflections
     n_folds     reflections after pooling that bring the sum into [0, base)
     """
 
@@ -335,12 +335,13 @@ class RetrievalLayout:
         return prod(2.0**w / (1 + 2.0**w / (2 * self.shard_rows)) for w in self.windows)
 
     def make_field(self, register: str, base: int) -> HashedField:
-        """Return the field with `base` values. A token has so many values that the folded sum is nearly uniform.
+        """Return a hashed field with `base` values B. Each token may have so many values R that their sum, reflected into [0, B),
+        is nearly uniform.
 
         λ (`sum_factor`) times the sum of n uniform numbers on [0, R) has standard deviation λ·R·√(n/12). Reflected into [0, B),
-        where B is `base`, its density differs from uniform by less than 2·exp(-π²/2 · (deviation/B)²). With R >= 4.95·B/(λ·√n)
-        this difference is less than 10^-4. (The labelled token counts once more, which fills the gaps between multiples of λ.) A
-        single number that is uniform on [0, 6B) is uniform after reflection.
+        its density differs from uniform by less than 2·exp(-π²/2 · (deviation/B)²). With R >= 4.95·B/(λ·√n) this difference is
+        less than 10^-4. (The labelled token counts once more, which fills the gaps between multiples of λ.) A single number that
+        is uniform on [0, 6B) is uniform after reflection.
         """
         n = self.entrance.n_varied
         n_values = 6 * base if n == 1 else max(int(4.95 * base / (self.sum_factor * n**0.5)), base // 2) + 1

@@ -84,7 +84,7 @@ def plan(
                 them get "unknown".
     In floats:  exact; `exactness.margins` is the proof, which is checked before a network is built. With precision exact, the
                 length of words is chosen to make the network smallest, or so that numbers have at most `word_bits` bits.
-    Size:       `size_of`; the layout search knows the size of every layout before building it.
+    Size:       see `size_of`; the layout search knows the size of every layout before building it.
     Departs:    randomised: a draw of the hash fails with a known probability and is repeated with the next random numbers of the
                 same seed.
     """

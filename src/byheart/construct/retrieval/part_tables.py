@@ -113,8 +113,8 @@ class PartTables(DualTable):
 
     @cached_property
     def hashed_fields(self) -> tuple[HashedField, ...]:
-        """The fields for the row, the pattern of the extra token, the pattern of the labelled token, and the step with the
-        plane.
+        """The hashed fields: for the row, for the patterns (choices of channels) of the extra and of the labelled token, and for
+        the step between rows with the plane.
         """
         bases = [prod(self.choices[group] for group in groups) for groups in self.pattern_groups]
         last = [self.choice_registers[groups[-1]] for groups in self.pattern_groups if groups]
@@ -169,7 +169,9 @@ class PartTables(DualTable):
 
     @property
     def largest_part_sum(self) -> int:
-        """An upper bound on the partial sums of a part: what both tokens add (Γ and words), and the constant that centres it."""
+        """An upper bound on the partial sums of a part: what the two tokens add (Γ and words), and the constant that centres the
+        sum.
+        """
         return self.sum_offset + WORD_SCALE * (2 * self.n_groups << self.word_bits) + WORD_SCALE * self.gate
 
     def lookup_steps(self, words: Shaped[np.ndarray, " n_columns"] | None) -> Iterator[Step]:

@@ -104,7 +104,7 @@ def quantising_blocks(
 
     These blocks leave zero in the channels.
 
-    Each projection takes two channels: one for the part of it that is not read yet, and one for the bit that is being read.
+    Each projection takes two channels: one for the part of it that is not read yet, and one that helps to read the next bit.
     Without a quantiser, the blocks can be counted but not built.
     """
     n, n_bits = entrance.n_projections, entrance.n_bits
