@@ -13,8 +13,8 @@ therefore 2^38, and RMSNorm is a multiplication by a power of two.
    The product is silu(128 n) c / 128, because silu(128 n) is 128 n for n > 0 and 0 otherwise. R is the difference of two such
    products, an integer from -18 to 18.
 3. Layer 2 reads R from seven other distances. It computes T, which is one entry of a code plus twice the sum of these seven
-numbers.
-   T is odd and at most 253 in magnitude, so it is never 0. If T is 1 or -1, a change by one unit towards 0 changes the result.
+   numbers. T is odd and at most 253 in magnitude, so it is never 0. If T is 1 or -1, a change by one unit towards 0 changes the
+   result.
 4. The feed-forward part of layer 2 computes the sign of T as max(T + 1, 0) - max(T - 1, 0) - 1. The output head
    selects the token whose code has these 8 signs. The logit of a token is 8 minus twice the number of signs in which
    its code differs.
