@@ -216,7 +216,7 @@ class Dataset(Content):
         """Return the distinct contexts of the documents, and the tokens that follow each (task `distribution`)."""
         if self.task != "distribution" or not isinstance(self.inputs, TokenSequences):
             raise UsageError(
-                f"contexts() is for documents (task distribution); the task of this data set is {self.task}.",
+                f"contexts() is for documents (task `distribution`); the task of this data set is `{self.task}`.",
                 task=self.task,
             )
         return contexts_of(self.inputs)

@@ -50,7 +50,7 @@ def read_content(
         return read_documents(path, kind, **options)
     if kind == "txt":
         raise UsageError(
-            f"{path} contains documents, which can be read only for the task distribution, not {task}.",
+            f"{path} contains documents, which can be read only for the task `distribution`, not for `{task}`.",
             path=str(path),
         )
     if kind == "npz":

@@ -144,11 +144,11 @@ def _nearest_distances(scaled: Points) -> Float[np.ndarray, " n_points"]:
 def _closest_among_tiny(points: Points, scaled: Points) -> Fraction:
     """Find the closest pair when its distance, compared with the largest coordinate, is too small to be squared in floats.
 
-    `_FLOOR` is a distance whose square does not underflow. Floats near x differ by more than 2^-54·x. Two coordinates that are
-    less than _FLOOR apart are therefore equal, or both are below 2^60·_FLOOR. It follows that the two points of the closest pair
-    agree in every coordinate that is 2^60·_FLOOR or larger. Points that agree in these large coordinates form a group. In each
-    group, these coordinates are set to zero, and the closest pair is found at the scale of the group, which is at least 2^900
-    times finer.
+    `_FLOOR` is a distance whose square does not underflow, and the points of the closest pair are less than _FLOOR apart. Floats
+    near x differ by more than 2^-54·x. Two coordinates that are less than _FLOOR apart are therefore equal, or both are below
+    2^60·_FLOOR. So the two points of the closest pair agree in every coordinate that is 2^60·_FLOOR or larger. Points that agree in
+    these large coordinates form a group. In each group, these coordinates are set to zero, and the closest pair is found after
+    scaling the group anew. The other coordinates are so small that this makes them at least 2^900 times larger.
     """
     large = np.abs(scaled) >= _FLOOR * 2.0**60
     groups = _number_rows(np.where(large, points, 0.0))

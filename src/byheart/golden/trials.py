@@ -3,9 +3,9 @@ mostly exact in bfloat16.
 
 The analysis of `rounding` assigns an error to every step, even to steps that do not round. This module runs trial engines instead.
 Whenever a trial engine stores a number, it picks at random one of the two neighbouring numbers of the number type. The nearer one
-is more likely, and exact numbers do not change. Some real engines compute certain steps in float32. In each trial, each such step
-is therefore rounded or not, at random. The variance of such an error is twice that of rounding to nearest, so the bound is `LAMBDA`
-(see `rounding`) times the root mean square of the observed errors, divided by the square root of 2.
+is more likely, and exact numbers do not change. The error of this random choice has twice the variance of rounding to nearest, so
+the bound is `LAMBDA` (see `rounding`) times the root mean square of the observed errors, divided by the square root of 2. Some real
+engines compute certain steps in float32, so each trial decides at random, for each of these steps, whether to round.
 """
 
 from __future__ import annotations

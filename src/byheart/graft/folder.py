@@ -150,8 +150,8 @@ def _write_shards(
 def _keep_host(kept: Path, host: Host, dtype: torch.dtype, progress: Progress) -> None:
     """Store what is needed to remove the graft later.
 
-    Files are copied. But if the graft contains the tensors of a weight file bit for bit, only this file's header and norms are
-    stored.
+    Files are copied, except weight files whose tensors can be read back from the graft. Of such a file, only the header is stored,
+    with the tensors that the graft rescales (the weights of the norms) or does not use.
     """
     from safetensors.torch import save_file
 

@@ -131,8 +131,8 @@ def trace(memoriser: Memoriser, record: Mapping[str, Any], text: str) -> Trace:
         return trace_checkpoint(memoriser, record, text)
     if not isinstance(network, Transformer):
         raise UsageError(
-            "only models of the family of KS25 and of `llama` can be traced; this one is of the family "
-            f"{network.spec.family}.",
+            "only models of the families `transformer` and `llama` can be traced; this one is of the family "
+            f"`{network.spec.family}`.",
             family=network.spec.family,
         )
     encoded = encode_question(memoriser, text)

@@ -108,8 +108,9 @@ def sample_texts(
 ) -> tuple[np.ndarray, np.ndarray, Prepared]:
     """Return the token ids (n_samples, n_tokens) and labels of shuffled texts, and how many texts were left out.
 
-    Models with averaging attention see only the first token of a labelled text and the multiset of the others. Texts that such a
-    model cannot distinguish are left out if their labels differ, because they cannot be memorised, and otherwise used once.
+    Models with averaging attention see only the first token of a labelled text and the multiset of the others. Of texts that such a
+    model cannot distinguish, one is used if their labels are equal. If their labels differ, all of them are left out, because no
+    such model can memorise them.
     """
     if collection.whole_only and any("whole" in row for row in rows):
         rows = [row for row in rows if row.get("whole")]

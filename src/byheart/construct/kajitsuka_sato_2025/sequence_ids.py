@@ -90,7 +90,9 @@ def sequence_weights(
             sum_of[new] = start + count * weight
             used.add(sum_of[new])
     if classes.n_classes < len(multisets):
-        raise AssumptionViolated("two sequences have equal counts of every distinguishing token.")
+        raise AssumptionViolated(
+            "two sequences contain each of the chosen tokens equally often, so these tokens do not distinguish them."
+        )
     return weights
 
 

@@ -111,9 +111,11 @@ def mixed_contexts(front: Decoder, encoded: EncodedContexts) -> Float[np.ndarray
 
 @dataclass(frozen=True)
 class Injectivity:
-    """The smallest distance between the images of two contexts after mixing in dimension 1, and between an image and zero.
+    """How far apart attention or averaging in dimension 1 keeps the contexts. It maps each context to a number, its image.
 
-    `rounding` is the largest change that the order of summation can cause in the float type used.
+    min_gap   the smallest distance between the images of two contexts
+    min_abs   the smallest distance between an image and zero
+    rounding  the largest change that the order of summation can cause in the float type used
     """
 
     min_gap: float

@@ -52,8 +52,9 @@ class MaddenOptions:
     """The options of `madden-2024` and `madden-2024-averaging`.
 
     solver        `steps` (d = 1, no solve), `random-features` (one solve), `convex` (fewer neurons than contexts),
-                  `stochastic` (like convex, for many contexts with one right token each), or `auto`: steps in float64
-                  if attention or averaging keeps the contexts far enough apart, else random features
+                  `stochastic` (like convex, for many contexts with one right token each), or `auto`: `steps` if
+                  the precision is float64 and attention or averaging keeps the contexts far enough apart, else
+                  `random-features`
     dim, n_heads  embedding dimension and number of heads; for steps, both are 1
     hidden_width  number of neurons. Default: as many as contexts; for convex the fewest that reach the goal; for stochastic
                   64, doubled until all contexts are right

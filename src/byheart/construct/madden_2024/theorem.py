@@ -311,7 +311,8 @@ def _with_shaped_neurons(problem: _Problem, front: Decoder, encoded: np.ndarray,
         search = find_fewest(fit, lambda each: each.fit.reached, min(FIRST_WIDTH, len(targets)), most=most)
         if search is None:
             raise AssumptionViolated(
-                f"{most} neurons do not reach a gap of {goal:.4g} nats.\n  Allow a larger gap, or choose another solver.",
+                f"with {most} neurons, the gap is still larger than {goal:.4g} nats.\n"
+                "  Allow a larger gap, or choose another solver.",
                 most=most,
                 goal=goal,
             )

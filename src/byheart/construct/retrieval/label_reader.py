@@ -157,11 +157,11 @@ def _lowest_place(layout: RetrievalLayout, kind: int) -> int:
 
 
 def _place_units(layout: RetrievalLayout, kind: int) -> Sequence[Unit]:
-    """Return units that change t, the power of two at which a plane is read, from its value for plane 0 to that for plane p, the
-    highest digit of z: 2^(start + p·n_bits + 1).
+    """Return units that set t, the power of two at which a plane is read, to 2^(start + p·n_bits + 1) for plane p.
 
-    t is convex in p, so it equals t(0) + Σ_i (second difference) · ReLU(p - i). Every term is positive, so no partial sum exceeds
-    t itself. If lower digits follow, thresholds extract p from z.
+    At the start, t has the value for plane 0. The plane number p is the highest digit of the register z. t is convex in p, so it
+    equals t(0) + Σ_i (second difference) · ReLU(p - i). Every term is positive, so no partial sum exceeds t itself. If lower digits
+    follow, thresholds extract p from z.
     """
     field = layout.label_fields[kind]
     if field.below > 1:

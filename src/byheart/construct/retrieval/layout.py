@@ -467,8 +467,8 @@ def split_evenly(total: int, n_parts: int) -> tuple[int, ...]:
 def largest_digit_sum(choices: tuple[int, ...]) -> int:
     """Return a bound on the partial sums when digits with these bases are extracted from a number.
 
-    A digit with place value H is removed as H·(ramp − ramp). In units of the power of two in H, its terms are below 2 · base · (odd
-    part of H).
+    A digit with place value H is removed by subtracting H times the difference of two ReLU ramps. Divided by the largest power of
+    two that divides H, both terms of this product are below 2 · (product of all bases) · (odd part of H).
     """
     weight = base = prod(choices)
     largest = 0

@@ -175,7 +175,7 @@ class Search:
 
     @property
     def n_open(self) -> int:
-        """Number of searches in which no number of blocks sufficed, so the fewest blocks are more than were tried."""
+        """Number of searches in which none of the tried numbers of blocks sufficed, so more blocks are needed."""
         return sum(blocks is None for blocks in self.found.values())
 
     @property
