@@ -36,8 +36,8 @@ def excess_loss(counts: Sequence[Sequence[int]], totals: Sequence[int]) -> Bound
     """Return a lower bound on loss - entropy, in nats, for every model whose logits have rank at most m.
 
     `counts[i][j]` is how often the j-th of m + 2 tokens follows the i-th of m + 2 contexts, and `totals[i]` is how often any
-    token follows the i-th context. The bound is zero if the logarithms of these frequencies do not have full rank, or if the
-    intervals are too wide to prove it.
+    token follows the i-th context. The bound is zero if the matrix of the logarithms of these frequencies does not have full
+    rank, or if interval arithmetic is not precise enough to prove that it has.
     """
     size = len(counts)
     if size < 2 or any(len(row) != size for row in counts) or len(totals) != size:

@@ -300,7 +300,9 @@ def _prompts(engine: ReferenceEngine, batch: Batch, rng: np.random.Generator) ->
 
 
 def _rows_of(engine: ReferenceEngine, batch: Batch, prompts: Tensor) -> tuple[list[list[int]], list[float]]:
-    """Return prompts with their answers, and the margin of each answer in bfloat16: its smallest gap divided by the error bound."""
+    """Return prompts with their answers, and the margin of each answer in bfloat16: the smallest lead of its tokens' logits,
+    divided by the bound on rounding errors.
+    """
     shape, weights = engine.shape, engine.weights
     faulty = {name: ReferenceEngine(shape, weights) for name in batch.tips}
     for name, change in tips().items():

@@ -197,8 +197,9 @@ def find_exact_cases(
     """Find random prompts with their answers and the exact logits of the first token of each answer.
 
     The sign of each sum T (see the module) is one bit of an answer. If T is 1 or -1, even a small change of any of its terms
-    changes the logits. A prompt covers the code entries on which its sums T of 1 or -1 depend. For each length, prompts are chosen
-    one after the other from random prompts. The next prompt is always the one that covers the most entries not covered yet.
+    changes the logits. A prompt covers the entries of token codes on which its sums T of 1 or -1 depend. For each
+    length, prompts are chosen one after the other from random prompts. The next prompt is always the one that covers the most
+    entries not covered yet.
     """
     rng = np.random.default_rng([shape.seed, 79])
     engine = ReferenceEngine(shape, weights)

@@ -67,9 +67,9 @@ def twin_contexts(
 ) -> list[dict[int, Context]]:
     """Return the groups of contexts that could share a unit. Each group maps first tokens to contexts.
 
-    The contexts of a group differ only in their first token, add and subtract the same answers, and belong to the same rows, so
-    that they are forgotten together. Contexts with two equal tokens in a row are left out: at the beginning of a text, a head may
-    read a mixture of tokens (see `check_beginnings`), and a unit for two contexts might accept this mixture.
+    The contexts of a group differ only in their first token, add and subtract the same answers, and belong to the same rows of
+    the data, so that they are forgotten together. Contexts with two equal tokens in a row are left out: at the beginning of a text,
+    a head may read a mixture of tokens (see `check_beginnings`), and a unit for two contexts might accept this mixture.
     """
     rows: dict[Context, set[int]] = {}
     for fact in facts:

@@ -134,7 +134,7 @@ def plan_layout(
     """Find the smallest network with `n_units` units that match contexts of up to `window` tokens, and with codes for `n_codes`
     tokens.
 
-    It tries all possible codes, one to six additional key heads, and several numbers of memory layers.
+    It tries all possible codes, one to six additional key-value heads, and several numbers of memory layers.
     """
     if window > MOST_WINDOW:
         raise AssumptionViolated(

@@ -1,8 +1,9 @@
 """Compute the correct value of every entry in the queries of the memory's heads, from the other weights that were read.
 
-A head works if the right distance scores much more than every other. If its entries also equal those computed here, none of them
-was changed. All heads use the same amplitude; with it, the right distance scores `NATS` more than any other before rounding. This
-module shares no code with the module that writes the queries.
+Each head must read the token at one distance. It does so if its attention score at this distance is much larger than at any other.
+If its query also equals the one computed here, no entry of it was changed. All heads use the same amplitude. Before rounding,
+it makes the score at the right distance larger by `NATS` than at any other. This module shares no code with the module that writes
+the queries.
 """
 
 from __future__ import annotations

@@ -250,10 +250,10 @@ class _Follower:
             self.offset[column], self.coordinate[column] = offset, coordinate
 
     def _distance(self, query: np.ndarray, key: np.ndarray, head: int) -> int:
-        """Return the distance of the token that a head reads. Record a fault if its lead is below `LEAST_NATS`.
+        """Return how many tokens back a head reads. Record a fault if the lead of this distance is below `LEAST_NATS`.
 
-        The lead is how much the score at this distance exceeds those at all other distances. The score at the next smaller
-        distance must exceed those at all smaller ones by at least as much.
+        The lead is how much the score at this distance exceeds the scores at all other distances. The score at the next smaller
+        distance must also exceed the scores at all distances below it by at least `LEAST_NATS`.
         """
         if not (self._only_first_pin(query).all() and self._only_first_pin(key).all()):
             self.fault("self_attn.q_proj.weight", f"head {head} depends on more than the distance")

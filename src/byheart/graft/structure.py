@@ -95,7 +95,7 @@ def _context_faults(reading: Reading, wanted: Mapping[Tokens, int]) -> Iterator[
 
 
 class _Comparison:
-    """Compares host and graft one tensor at a time, and collects the norms that bound the host's last state."""
+    """Compares host and graft one tensor at a time, and collects norms of the host's weights, which bound its logits."""
 
     def __init__(self, grafted: FolderHost, host: Host, reading: Reading) -> None:
         self.grafted, self.host, self.reading = grafted, host, reading

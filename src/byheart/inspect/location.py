@@ -152,8 +152,8 @@ class Locations(Sequence[Location]):
 
     @cached_property
     def _groups(self) -> tuple[np.ndarray, list[tuple[int, ...]]]:
-        """Number the distinct locations. Return the number of each location and, for each number, the facts at this location, in
-        order.
+        """Number the distinct locations. Return the number of each item's location and, for each number, the facts at this
+        location, in order.
         """
         key = self.place.copy()
         for axis in self.cells.T:

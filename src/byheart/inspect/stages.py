@@ -234,8 +234,8 @@ def _kajitsuka_sato(network: Transformer, notes: Mapping[str, Any]) -> list[Stag
 def _lookup(n_groups: int, size: int, start: int, stop: int, what: str, stages: list[Stage]) -> bool:
     """Append the stages of one lookup to `stages`. Return False if layers `start` to `stop` do not fit these sizes.
 
-    A lookup first finds the group and opens its words. Then, for each entry, it extracts the key and the label, compares the key
-    with x, and adds the label if they are equal.
+    A lookup first finds the group of the input and copies the group's words (numbers that pack keys and labels). Then, for each
+    entry, it extracts the key and the label, compares the key with the input, and adds the label if they are equal.
     """
     if n_groups == 0:
         return start == stop

@@ -61,7 +61,7 @@ class TableShape:
     n_limbs  number of registers that hold a word; more than one only if weights are stored in few bits
     parts    the layers of the tables if each part of a label has its own table; all these tables have the same rows and channels
     n_constants
-             registers before the words that hold a constant
+             number of registers that hold a constant; they come before the registers of the words
     """
 
     tables: tuple[int, ...]

@@ -1,6 +1,6 @@
 """The storage formats of the arrays of an int8 network, in which each array has its own format.
 
-The arrays of a layer are stored in the fewest bits that hold them exactly; arrays that the block lists as `wide` are stored as
+The arrays of a layer are stored in the fewest bits that hold them exactly; arrays that are named in `Block.wide` are stored as
 float32. In a table, there is one exponent for each channel. The arrays before and after the layers are float32. Formats never
 depend on the data, so a program that is only counted has the same formats as the network that is built.
 """

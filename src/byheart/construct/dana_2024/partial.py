@@ -1,4 +1,4 @@
-"""DPC24 Corollary 2: with fewer heads than the sequences need, reach at least the accuracy of the bound."""
+"""DPC24 Corollary 2: with fewer heads than all sequences need, reach an accuracy at least as high as the corollary's bound."""
 
 from __future__ import annotations
 

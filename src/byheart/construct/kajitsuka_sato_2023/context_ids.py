@@ -121,7 +121,8 @@ def theorem_beta(places: TokenPlaces) -> float:
 
 
 def ids_for(places: TokenPlaces, samples: Indices, columns: Indices, beta: float, angle: float) -> SoftmaxIds:
-    """Return the ids of the contexts at (samples, columns), for one sharpness. `columns` are positions in the samples.
+    """Return the ids of the contexts at (samples, columns), for the sharpness `beta` of attention. `columns` are positions in the
+    samples.
 
     `angle` sets the weights of the token's value and of the attention output in the id.
     """

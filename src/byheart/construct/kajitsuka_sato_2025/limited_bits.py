@@ -1,4 +1,6 @@
-"""Lemma F.1 and Theorem F.1: the networks of `theorem` with more but shorter weights, which may even fit into floats."""
+"""Lemma F.1 and Theorem F.1: the networks of the module `theorem`, with more but shorter weights, which may even fit
+into floats.
+"""
 
 from __future__ import annotations
 

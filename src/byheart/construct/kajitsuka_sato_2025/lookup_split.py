@@ -101,10 +101,10 @@ class LookupSplit:
 
 
 def split_lookups(shape: DataShape, numbers: MappingNumbers, plan: Planner) -> LookupSplit:
-    """Return how tokens enter, and the plans of both lookups.
+    """Return how tokens enter the network, and the plans of both lookups.
 
-    For token ids without positions, token weights come from a column of the table or from a network, whichever has fewer
-    parameters.
+    For token ids without positions, the weights of tokens come from a column of the embedding table or from a lookup network,
+    whichever has fewer parameters.
     """
     first = None
     if numbers.n_weights:

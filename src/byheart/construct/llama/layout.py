@@ -165,7 +165,9 @@ class Layout:
 
     @cached_property
     def address(self) -> tuple[AddressLayer, ...]:
-        """The work of each address layer. There are as few address layers as the number of units in a layer permits."""
+        """The work of each address layer (a layer that turns the hash into table rows and a channel). There are as few of these
+        layers as the number of units in a layer permits.
+        """
         chunk = row_units(self.row_folds)
         free = [self.inner - self.start_units]
         rows: list[list[int]] = [[]]

@@ -8,6 +8,9 @@ A column is reused when its value is no longer needed, so it may have several na
     total                                                    total                total
     fields, side sums                                        fields, side sums    fields, side sums
     one-hot columns     channel, fingerprint, first token    one-hot channel      window 3, failures
+
+The total is a sum of table words, from which the answer is read. Windows 0 to 3 are the total, clipped to each of four ranges.
+Fields, side sums and failures serve to detect unknown contexts.
 """
 
 from __future__ import annotations

@@ -51,10 +51,11 @@ class TableEquations:
         low: int,
         high: int,
     ) -> None:
-        """Compute bits `low` to `high` - 1 of the pivots' words so that every sum agrees with `wanted` in all bits below `high`.
+        """Compute bits `low` to `high` - 1 of the words in the cells `pivots`, so that the sum of the three words of each equation
+        agrees with `wanted` in all bits below `high`.
 
-        Before the call, bits `low` to `high` - 1 of the pivots' words must be zero, and the sums must already agree with `wanted`
-        in the bits below `low`.
+        Before the call, these bits of the words in `pivots` must be zero, and the sums must already agree with `wanted` in the bits
+        below `low`.
         """
         free = np.zeros((len(table) >> 6) + 1, dtype=np.uint64)
         for plane in range(low, high):

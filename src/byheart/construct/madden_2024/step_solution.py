@@ -44,7 +44,7 @@ A change of logits by 2^-21 causes a divergence of 1e-13.
 class Steps:
     """A decoder with one neuron per context, and its properties.
 
-    order       contexts by their image, smallest first
+    order       indices of the contexts, sorted by the number to which the mixing layer maps each context
     grid_bits   target logits are multiples of 2^-grid_bits, so that no sum rounds in any order; None if they are not
     """
 

@@ -93,7 +93,7 @@ def head_features(
 def plan(
     data: Dataset, options: MahdaviOptions, rng: np.random.Generator, progress: Progress | None = None
 ) -> Construction:
-    """Compile examples (context vectors followed by a query vector) into one attention layer without skip connection.
+    """Compile examples (n context vectors followed by a query vector) into one attention layer without skip connection.
 
     Source:     Mahdavi et al. (2023), Theorem 1, as restated by DPC24 section 6: T <= H(r - 1) + 1 with r = min(n, d_h), for T
                 examples and H heads of size d_h. The proof is reconstructed: full rank of the matrix Z of head outputs is an

@@ -166,7 +166,7 @@ def _first_fit(taken: np.ndarray, inside: np.ndarray) -> int:
 
 
 def bucket_starts(places: Sequence[int], width: int) -> list[int]:
-    """Return the starts of buckets [start, start + width) that cover all positions. Each bucket begins at a point."""
+    """Return the starts of buckets [start, start + width) that cover all positions. Each bucket begins at one of the positions."""
     ordered = np.sort(np.array(places, dtype=np.int64))
     starts, at = [], 0
     while at < len(ordered):

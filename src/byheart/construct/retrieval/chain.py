@@ -112,7 +112,9 @@ class Chain(RetrievalLayout):
 
     @property
     def n_addresses(self) -> float:
-        """The number of different addresses: combinations of rows, steps between rows, channels and planes."""
+        """The number of different addresses: combinations of rows, steps between rows, channels and planes (bit fields of a
+        word).
+        """
         return self.n_rows * self.n_ways * self.n_planes * float(prod(self.choices))
 
     @cached_property

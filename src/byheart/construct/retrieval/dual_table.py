@@ -84,8 +84,8 @@ class DualTable(RetrievalLayout):
 
     @cached_property
     def slots(self) -> tuple[str, ...]:
-        """The registers that come before those of the words: x, role or square, y, z, the digits of the row except the last, the
-        pattern if it has its own register, and a constant 1 if it is needed.
+        """The registers that come before those of the words: x, the role (1 for the extra token; later a sum of squares), y, z, the
+        digits of the row except the last, the pattern if it has its own register, and a constant 1 if it is needed.
         """
         constant = (ONE,) if self.stored == "bfloat16" else ()
         return (X, SQUARE, Y, Z, *self.digits[:-1], *(() if self.shares_window else (PATTERN,)), *constant)
@@ -119,13 +119,13 @@ class DualTable(RetrievalLayout):
 
     @property
     def sum_width(self) -> int:
-        """The largest possible value after pooling, divided by the largest possible value of one token."""
+        """The largest possible value of a hashed field after pooling, divided by its largest possible value for one token."""
         return self.n_tokens + self.keeps_own
 
     @cached_property
     def shares_window(self) -> bool:
-        """Whether the labelled token's pattern (its choice of channels) shares a hashed field with the step to the second row and
-        the plane.
+        """Whether one hashed field holds both the labelled token's pattern (its choice of channels) and the number that encodes the
+        plane and the step to the second row.
         """
         if self.entrance.least_fields > 3:
             return False
@@ -227,7 +227,9 @@ class DualTable(RetrievalLayout):
 
     @property
     def n_addresses(self) -> float:
-        """The number of different addresses: combinations of rows, steps between rows, planes and two independent patterns."""
+        """The number of different addresses: combinations of rows, steps between rows, planes (bit fields of a word) and two
+        independent patterns (choices of channels).
+        """
         return self.n_first_rows * self.n_ways * self.n_planes * float(prod(self.choices)) ** 2
 
     def pool(

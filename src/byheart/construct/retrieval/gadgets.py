@@ -77,8 +77,8 @@ def _pattern_unit(
     steps: Sequence[int],
     at: int,
 ) -> Unit:
-    """Return hidden unit number `at` of a block of `pattern_blocks`. There are two units for each non-zero value of each digit in
-    `digits`, given as (group, register, place value).
+    """Return hidden unit number `at` of a block of `pattern_blocks`. Each digit in `digits` is given as (group, register, place
+    value), and has two units for each of its non-zero values.
     """
     number = 0
     while at >= 2 * (choices[digits[number][0]] - 1):

@@ -177,7 +177,7 @@ def evaluate_fields(
     inputs: Int[np.ndarray, "n_samples seq_len *dim"],
     last_only: bool,
 ) -> Int[np.ndarray, "n_keys n_fields"]:
-    """Compute the fields of every token, or with `last_only` of the last token of each sequence, as the network does."""
+    """Compute the hashed fields of every token, or with `last_only` of the last token of each sequence, as the network does."""
     seq_len = layout.entrance.seq_len
     pieces = []
     step = max(1, _CHUNK_TOKENS // seq_len)

@@ -130,7 +130,7 @@ def _find_quantiser(
             if int(context_ids(points, data.task, False).max(initial=-1)) + 1 == n_contexts:
                 return quantiser
     raise AssumptionViolated(
-        "the vectors are not on a grid, and no way of rounding them to one was found that keeps different inputs apart in floats.\n"
+        "the vectors are not on a grid, and no rounding to a grid was found that keeps different inputs apart in floats.\n"
         f"  {'Use precision float64, round' if mantissa_bits < 53 else 'Round'} the values to fewer digits, or use the exact "
         "method kajitsuka-sato-2025.",
         mantissa_bits=mantissa_bits,

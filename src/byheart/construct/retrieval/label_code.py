@@ -37,7 +37,8 @@ RareFields = tuple[RareField, ...]
 
 @dataclass(frozen=True)
 class LabelField:
-    """One kind of field in a word: `n_planes` planes of `n_bits` bits each, starting at bit `start`.
+    """One kind of field in a word: `n_planes` planes (bit fields) of `n_bits` bits each, starting at bit `start`. Each key
+    stores its label in one plane.
 
     below  the number of combinations of planes of all lower kinds. One number encodes a plane of each kind; the digit with place
            value `below` is the plane of this kind
@@ -148,7 +149,9 @@ def _codes(label_counts: tuple[int, ...], n_planes: int) -> tuple[tuple[int, Rar
 
 
 class _Beyond:
-    """The number of keys whose label is at least a given number, and how many planes these keys need."""
+    """The number of keys whose label is at least a given number, and how many planes (bit fields of a word) these keys
+    need.
+    """
 
     def __init__(self, label_counts: tuple[int, ...], room: float) -> None:
         self.n_classes = len(label_counts)

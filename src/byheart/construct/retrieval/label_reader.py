@@ -36,7 +36,8 @@ WORD_SCALE = 4
 
 
 def label_steps(layout: RetrievalLayout, centres: Sequence[int] | None) -> Iterator[Step]:
-    """Yield the circuit that computes label + 1. At the start, x is 1, z is the plane, and the words are in their registers.
+    """Yield the circuit that computes label + 1. At the start, the register x holds 1, z the number of the key's plane (bit field
+    of a word), and the word registers hold the words.
 
     centres: for each part of the label, the number c such that c·2^word_bits is about the middle of the sums of its words. Without
     them, the circuit can be counted but not built.

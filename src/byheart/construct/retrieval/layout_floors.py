@@ -182,8 +182,8 @@ def _least_step_bits(
 
 
 def _least_folds(start: RetrievalLayout, base_bits: np.ndarray) -> np.ndarray:
-    """Return a lower bound on the number of reflections of a field whose base has at least `base_bits` bits (see
-    `RetrievalLayout.make_field`).
+    """Return a lower bound on the number of reflections that bring a hashed field into its range [0, B), where B has at least
+    `base_bits` bits (see `RetrievalLayout.make_field`).
     """
     n = start.entrance.n_varied
     ratio = 6.0 if n == 1 else max(4.95 / (start.sum_factor * n**0.5), 0.5)

@@ -169,8 +169,8 @@ class PartTables(DualTable):
 
     @property
     def largest_part_sum(self) -> int:
-        """An upper bound on the partial sums of a part: what the two tokens add (Γ and words), and the constant that centres the
-        sum.
+        """An upper bound on every partial sum of one part of the label. The sum consists of `sum_offset`, the words that the
+        labelled and the extra token read, and a constant that centres it.
         """
         return self.sum_offset + WORD_SCALE * (2 * self.n_groups << self.word_bits) + WORD_SCALE * self.gate
 

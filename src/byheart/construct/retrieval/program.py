@@ -111,8 +111,8 @@ def _steps(layout: RetrievalLayout, contents: Contents | None) -> Iterator[Step]
 
 
 def _parts_of_fields(layout: RetrievalLayout) -> tuple[str, ...]:
-    """Return the registers into which coordinates are written: those of the fields, then one for each further part of a
-    coefficient.
+    """Return the registers to which the coordinates of a vector are added, times coefficients: one for each hashed field. If the
+    coefficients are split into parts, the registers for the first parts are followed by those for the further parts.
     """
     n_fields = len(layout.hashed_fields)
     return (*layout.entry_registers, *layout.word_registers[n_fields : n_fields * layout.n_entering_parts])

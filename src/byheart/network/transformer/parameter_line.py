@@ -92,8 +92,8 @@ class LayerCount:
 
 @dataclass(frozen=True)
 class LineCount:
-    """The cells of the last layer, the counts of each layer, and the sign vectors of all outputs. The number of sign vectors is K
-    in KS25 eq. (70).
+    """The counts after each layer, the largest degree of the network's outputs as polynomials, and all sign vectors of the outputs.
+    The number of sign vectors is K in KS25 eq. (70).
     """
 
     layers: tuple[LayerCount, ...]

@@ -1,4 +1,6 @@
-"""KS25's study of the sequence length: find the smallest number of blocks for n = 10 to 10,000 at N = 500."""
+"""KS25's study of the sequence length: find the smallest number of blocks that memorises 500 sequences of 10 to
+10,000 tokens.
+"""
 
 from __future__ import annotations
 
