@@ -156,6 +156,51 @@ CASES: dict[str, tuple[str, ...]] = {
         "data/test_hostile.py::test_long_cells_are_read",
         "attacks/test_small_inputs.py::test_the_runs_of_a_read_only_store",
     ),
+    "forgetting obeys options of a record that was tampered with": (
+        "attacks/test_tampered_record.py::test_what_forgetting_writes_was_verified",
+        "attacks/test_tampered_record.py::test_forgetting_refuses_options_that_compile_does_not_record",
+        "attacks/test_tampered_record.py::test_forgetting_refuses_a_method_that_nobody_offers",
+    ),
+    "a store with a trigger of its own": (
+        "measure/test_store.py::test_tables_that_are_not_ours_are_refused",
+    ),
+    "a cluster of this machine listens on all interfaces": (
+        "process/test_ray_addresses.py::test_a_cluster_of_this_machine_listens_on_the_loopback_address",
+    ),
+    "a small archive grows": (
+        "files/test_npz_archive.py::test_a_bomb_in_the_directory_is_refused",
+        "files/test_npz_archive.py::test_nothing_is_packed_more_densely_than_deflate_can",
+        "files/test_npz_archive.py::test_other_ways_to_pack_are_refused",
+    ),
+    "a short value holds a worker of the page": ("web/test_server.py::test_a_short_value_holds_no_worker",),
+    "slow connections keep others out": (
+        "web/test_connections.py::test_an_unfinished_request_is_ended_and_a_finished_one_answered",
+        "web/test_server.py::test_three_hundred_slow_connections_keep_nobody_out",
+    ),
+    "a download follows a link": ("web/test_server.py::test_a_download_follows_no_link",),
+    "a killed server leaves processes and folders": (
+        "web/test_janitor.py::test_a_killed_server_leaves_no_process_and_no_folder",
+    ),
+    "a command whose streams are closed ends without a word": (
+        "cli/test_closed_streams.py::test_a_closed_stream",
+    ),
+    "an output replaces an input or a file of a model": (
+        "attacks/test_places.py::test_no_export_into_the_folder_of_a_model",
+        "attacks/test_places.py::test_answers_do_not_replace_their_questions",
+        "attacks/test_places.py::test_forgetting_does_not_replace_the_model_that_it_reads",
+    ),
+    "two programs work in one folder": (
+        "files/test_work_folder.py::test_a_folder_in_use_is_refused_and_names_the_process",
+    ),
+    "a value of a store is too large to be read": (
+        "measure/test_store.py::test_a_value_that_is_too_large_is_not_read",
+    ),
+    "a tokenizer beside a GGUF host is changed where transformers does not look": (
+        "graft/test_export.py::test_a_changed_tokenizer_beside_a_gguf_host_is_found",
+    ),
+    "a training step larger than memory is run to measure it": (
+        "measure/test_devices.py::test_a_step_over_the_memory_limit_is_refused_before_it_runs",
+    ),
     "guards that no test would have missed": (
         "verify/test_distributions.py::test_a_successor_that_the_model_has_no_name_for_is_wrong",
         "attacks/test_guards.py::test_logits_that_are_not_finite_answer_nothing",
