@@ -128,7 +128,7 @@ def _closest_squared(points: Points) -> Fraction:
 
 
 def _nearest_distances(scaled: Points) -> Float[np.ndarray, " n_points"]:
-    """For each point, return the distance to the nearest other point, or infinity if some other pair is certainly closer."""
+    """For each point, return the distance to the nearest other point, or infinity if two other points are certainly closer."""
     from scipy.spatial import cKDTree
 
     bound = math.inf

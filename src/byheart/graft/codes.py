@@ -44,8 +44,8 @@ def neighbours(vectors: np.ndarray) -> list[tuple[int, int]]:
 
     Two rows are neighbours if exchanging two entries that differ by 1 turns one row into the other.
 
-    Let ρ be the squared norm of all vectors, u and v neighbours, and s = u + v. Then s·u = s·v = 2ρ - 1, and s·x <= 2ρ - 2 for
-    every other vector x of the code. Proof: if s·x >= 2ρ - 1, then |x - s/2|² <= 1/2. Two coordinates of s/2 lie halfway between
+    Let ρ be the squared norm that all rows share, u and v two neighbours, and s = u + v. Then s·u = s·v = 2ρ - 1, and s·x <= 2ρ - 2
+    for every other row x. Proof: if s·x >= 2ρ - 1, then |x - s/2|² <= 1/2. Two coordinates of s/2 lie halfway between
     whole numbers, so each of them adds at least 1/4. Hence x equals u in all other coordinates. In these two, x equals u or v,
     because otherwise |x|² would not be ρ.
     """

@@ -53,8 +53,8 @@ class Kernel:
 
 
 def choose_kernel(frequencies: np.ndarray, max_positions: int, longest: int) -> Kernel:
-    """Choose the number of rotary pairs with which the right position has the largest lead, for texts of `max_positions` tokens and
-    heads that read up to `longest` tokens back.
+    """Choose how many rotary pairs the heads use, so that the score of the position that a head must read leads by as much as
+    possible. Texts have up to `max_positions` tokens, and heads read up to `longest` tokens back.
     """
     distances = np.arange(max(max_positions, longest + 2))
     total = np.zeros(len(distances))

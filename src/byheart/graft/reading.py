@@ -288,8 +288,8 @@ class _Follower:
         return best
 
     def _check_queries(self) -> None:
-        """Compare the queries and keys of all heads, and the norms of queries and keys, with the values that they must have, entry
-        by entry.
+        """Compare the queries and keys of all heads, entry by entry, with the values that they must have. Do the same with the
+        weights of `q_norm` and `k_norm`, if the model has these.
         """
         size, n_pairs = self.shape.head_dim, 0
         if self.heads:

@@ -148,7 +148,10 @@ class _Comparison:
             yield f"{name}{place}: it is {new[at].item()!r}, not {wanted[at].item()!r}"
 
     def lead_faults(self) -> Iterator[str]:
-        """Check that the lead of the answer exceeds a bound on the host's logits, computed from norms of weights alone."""
+        """Yield a fault unless the memory adds so much to the logit of an answer that the host's logits cannot change the answer.
+
+        The host's logits are bounded from the norms of its weight matrices alone.
+        """
         shape, norms = self.host.shape, self.norms
         state, root = norms["model.embed_tokens.weight"], sqrt(shape.width)
         for layer in range(shape.n_layers):

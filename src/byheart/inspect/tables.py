@@ -195,7 +195,10 @@ class TableReads:
         registers: Int[np.ndarray, " n"],
         classes: Int[np.ndarray, " n"],
     ) -> Int[np.ndarray, "n n_kinds 2"]:
-        """Like `bits`, but return exponents of 2 in the weights of a segment (table): bit b of a word has value 2^b / scale."""
+        """Return the bits that hold each token's label, as `bits` does, but as exponents of 2 in the weights of a segment (table).
+
+        In these weights, bit b of a word has the value 2^b / scale. The ranges are empty if scale is not a power of two.
+        """
         scale = self.shape.scale(segment)
         shift = scale.numerator.bit_length() - scale.denominator.bit_length()
         if scale != Fraction(2) ** shift:  # the bits of the word are not bits of the weight

@@ -163,7 +163,9 @@ class Store:
 
     @_explain
     def add(self, record: Record) -> bool:
-        """Store a record, and delete the claim on its run. If the run already has a record, keep that one and return False."""
+        """Store a record, and delete the claim on its run (the entry which says that a process trains it). If the run already has a
+        record, keep that one and return False.
+        """
         if _file_at(self.path) != self._file:  # SQLite would continue to write to the deleted file
             raise StoreStopped(
                 f"the run store {self.path} was removed or replaced while it was in use; its records are "

@@ -150,9 +150,9 @@ def project_tokens(tokens: DistinctTokens, rng: np.random.Generator, factor_bits
 
 
 def assume_contexts(data: Dataset, n_contexts: int) -> tuple[Assumption, Assumption]:
-    """Return two assumptions of every construction for sequences, with the values found in the data.
+    """Return the two assumptions that every construction for sequences makes, with the values found in the data.
 
-    They are that inputs are finite, and that equal contexts have equal labels.
+    The first is that inputs are finite, the second that equal contexts have equal labels.
     """
     return (
         Assumption("inputs are finite", True, f"{data.n_samples} sequences of at most {data.seq_len} tokens"),

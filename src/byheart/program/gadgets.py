@@ -1,7 +1,7 @@
 """Lemmas G.2 to G.6 of KS25 as residual programs: bumps, subset lookup, bit extraction and keyed extraction.
 
-In KS25, BIN_{i:j}(x) is the number formed by bits i to j of x, counted from the left of a word of fixed width. Leading zeros are
-kept: with the paper's variable width the fields would be shifted.
+Here, BIN_{i:j}(x) is the number formed by bits i to j of x, counted from the left of a word of fixed width, so leading zeros count.
+With the variable width of KS25, the fields would be shifted.
 """
 
 from __future__ import annotations

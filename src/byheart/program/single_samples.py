@@ -19,7 +19,7 @@ TASKS: tuple[Task, ...] = ("next-token", "set")
 
 @dataclass(frozen=True, eq=False)
 class LabelledVectors:
-    """The distinct samples of a data set, and the label of each, from 1 to C."""
+    """The distinct samples of a data set, and the label of each: its class number plus 1."""
 
     tokens: DistinctTokens
     labels: tuple[int, ...]

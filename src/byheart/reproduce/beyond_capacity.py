@@ -215,9 +215,10 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
 def _gpt_values(
     observations: Sequence[Observation], numbers: dict[str, Any]
 ) -> tuple[SeedValues, SeedValues]:
-    """For each width and seed, return the bits per parameter in two ways: by the search, and by the most bits saved.
+    """For each width and seed, return two measures of the bits per parameter. The first counts the most samples with which the
+    capacity search passed, the second the most bits that any run memorised.
 
-    On the x axis, the values of a width are placed at the mean over seeds of the bits that it memorised.
+    On the x axis, the values of a width are placed at the mean over seeds of the bits that were memorised.
     """
     recalled: list[tuple[float, float]] = []
     saved: list[tuple[float, float]] = []

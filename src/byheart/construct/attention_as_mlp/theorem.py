@@ -111,7 +111,9 @@ def network_of_heads(
     n_vocab: int,
     points: Float[np.ndarray, "n_outputs label_dim"],
 ) -> AttentionOnly:
-    """Build the network in which token t is the vector (t, 1). The score is v·x for the token itself and 0 for the zero vector."""
+    """Build the network in which token t is the vector x = (t, 1). A head with the direction v gives the score v·x to the token
+    itself, and the score 0 to the zero vector to which the token also attends.
+    """
     places = np.stack([np.arange(n_vocab, dtype=np.float64), np.ones(n_vocab)], axis=1)
     asked, constant = directions[:, None, :], np.tile([[[0.0, 1.0]]], (len(directions), 1, 1))
     embedding = Embedding(places, np.zeros((1, DIM)))

@@ -51,7 +51,7 @@ def contextual_mapping(
     """Assign a number to every token, every sequence and every context (KS25 Definition 4.1).
 
     Assumes:    `data` is finite and consistently labelled.
-    Guarantee:  different contexts are at least 2 apart on the line, whether or not their labels differ. The mapping is a
+    Guarantee:  the numbers of different contexts are at least 2 apart, whether or not their labels differ. The mapping is a
                 contextual mapping in the sense of the definition with δ = 2.
     """
 

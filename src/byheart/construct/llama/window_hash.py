@@ -101,9 +101,10 @@ def spread(x: np.ndarray, m: int) -> np.ndarray:
 
 
 def level_offsets(window: int, n_heads: int) -> tuple[tuple[int, ...], ...]:
-    """Return `n_heads` offsets (distances to earlier tokens) for each level. All levels together cover exactly `window` tokens.
+    """For each level (round) of the hash, return `n_heads` offsets: the distances to the earlier tokens whose values it adds. All
+    levels together cover exactly `window` tokens.
 
-    In addition to these offsets, every level keeps the values at the position itself.
+    In addition, every level keeps each token's own value (offset 0).
     """
     levels: list[tuple[int, ...]] = []
     covered = 1

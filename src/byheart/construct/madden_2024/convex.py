@@ -145,9 +145,10 @@ def regress(
 
 
 def _least_squares(loss: _Loss, targets: NextTokenTargets) -> torch.Tensor:
-    """Return the output matrix V that minimises Σ_i c_i |Q_i V - logits_i|², times the best of a few scales.
+    """Return the output matrix V that minimises Σ_i c_i |Q_i V - L_i|², multiplied by the best of a few scales.
 
-    Context i has the count c_i and the features Q_i. The formula is simple because Q is orthonormal with the weights c_i.
+    Context i has the share c_i of all predictions, the features Q_i and the target logits L_i. The columns of Q are orthonormal
+    with the weights c_i, so V is simply Σ_i c_i Q_iᵀ L_i.
     """
     logits = torch.from_numpy(targets.logits(MARGIN)).to(loss.features)
     point = loss.features.T @ (loss.weights.unsqueeze(1) * logits)

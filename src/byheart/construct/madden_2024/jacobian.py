@@ -75,9 +75,9 @@ def certified_jacobian_rank(decoder: Decoder, encoded: EncodedContexts) -> Jacob
 def _rows(decoder: Decoder, context: Sequence[int], flint: Any) -> list[list[Any]]:
     """Return the derivatives of the logits of one context, relative to its last logit, by all parameters z, u, W, b and V.
 
-    These are the embeddings z, averaging weights u, hidden weights W, bias b and output matrix V. With y = Σ_t u_t z_t,
-    h_j = W_jᵀ y + b_j, activation ψ, s = ψ(h) and g = ψ'(h), the logit of token γ minus that of the last token ω is
-    Σ_j s_j (V_jγ - V_jω).
+    The parameters are the embeddings z, averaging weights u, hidden weights W, bias b and output matrix V. With y = Σ_t u_t z_t,
+    h_j = W_jᵀ y + b_j, the activation function ψ and s = ψ(h), the logit of token γ minus that of the last token ω is
+    Σ_j s_j (V_jγ - V_jω). In the code, g is the derivative ψ'(h).
     """
 
     def balls(array: np.ndarray) -> Any:

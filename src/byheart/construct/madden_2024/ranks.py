@@ -68,7 +68,8 @@ def polynomial_matrix(
 
 
 def _product(coefficients: Mapping[int, int], a: Sequence[int], b: Sequence[int], prime: int) -> Any:
-    """Return the matrix of `polynomial_matrix`, as the product of (c_k a_i^k) and (b_j^k).
+    """Return the matrix with the entries Σ_k c_k (a_i b_j)^k mod `prime`, computed as the product of the matrices (c_k a_i^k) and
+    (b_j^k). The c_k are the `coefficients`.
 
     This form shows that the rank is at most the number of terms.
     """

@@ -113,8 +113,9 @@ def _require_room(x: Float[np.ndarray, " n_contexts"], found: Injectivity, preci
     needed = 2 * found.rounding * SHARPNESS[precision] / room
     if len(x) > 1 and found.min_gap <= needed:
         raise AssumptionViolated(
-            f"mixing maps two of {len(x)} contexts to numbers that differ by only {found.min_gap:.3g}; the solver steps in "
-            f"{precision} needs differences above {needed:.3g}.\n  Use solver=random-features, another seed, or float64.",
+            f"mixing maps two of {len(x)} contexts to numbers that differ by only {found.min_gap:.3g}; in "
+            f"{precision}, the solver `steps` needs differences above {needed:.3g}.\n"
+            "  Use solver=random-features, another seed, or float64.",
             min_gap=found.min_gap,
             needed=needed,
         )

@@ -62,9 +62,9 @@ def segment_blocks(segments: Sequence[Segment], extent: int) -> Blocks:
 def bucket_blocks(starts: Sequence[int], packed: Sequence[int], n_fields: int, base: int) -> Blocks:
     """Return blocks that find the bucket of a point, the highest bucket first.
 
-    For a point in a bucket, they subtract the bucket's start and n_fields from its position, and add the bucket's packed fields to
-    the register `packed`. `base` is the least threshold: 0, or -extent if the points have been moved by `segment_blocks`. A point
-    whose bucket has been found is below `base`.
+    If the point's bucket begins at s, they subtract s + n_fields from the point's position, and add the packed fields of the bucket
+    to the register `packed`. `base` is the least threshold: 0, or -extent if the points have been moved by `segment_blocks`. A
+    point whose bucket has been found is below `base`.
     """
     return tuple(
         Block(threshold(PLACE, start + base, {PLACE: -start - n_fields, PACKED: fields}))

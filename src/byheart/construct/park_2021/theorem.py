@@ -34,8 +34,8 @@ def memorise_without_keys(
     """Compile single vectors into a feed-forward network: project, fold, overlay, cut into buckets, read the field.
 
     Source:     Park, Lee, Yun & Shin (2021): O(N^(2/3) log C + log Δ + d) parameters for N samples of C classes and dimension d,
-                where Δ is the largest distance of two samples divided by the smallest. The four phases are theirs; this explicit
-                form in integers is reconstructed.
+                where Δ is the largest distance of two samples divided by the smallest. The phases are theirs; this explicit form in
+                integers is reconstructed.
     Assumes:    one vector per sample; equal samples carry equal labels.
     Guarantee:  the output equals label + 1 exactly on every sample, over the rationals. No key is stored, so
                 any other vector may get any label.

@@ -78,8 +78,8 @@ class Chain(RetrievalLayout):
 
     @cached_property
     def hashed_fields(self) -> tuple[HashedField, ...]:
-        """The hashed fields: the row (with the pattern if it fits), up to two fields for the pattern (the choice of channels), and
-        one for the steps between rows with the plane.
+        """The hashed fields: one for the row, up to two for the pattern (the choice of channels), and one for both the steps
+        between rows and the plane (bit field). If the pattern fits, it shares the field of the row.
         """
         later = self.make_field(Z, self.n_places << self.step_bits)
         if self.shares_row:
@@ -150,8 +150,8 @@ class Chain(RetrievalLayout):
         return np.asarray(kept if self.n_tokens == 1 else kept + self.sum_factor * total)
 
     def pooling_steps(self) -> Iterator[blocks.Step]:
-        """Yield the step that sums the fields over the n tokens: one attention head, which computes a mean and whose output weight
-        therefore includes the factor n. For the task `set` it is a plain sum.
+        """Yield the step that sums each hashed field over the n tokens: one attention head. A head computes a mean, so its output
+        weight includes the factor n. For the task `set`, the step is a plain sum.
         """
         if self.entrance.pooling == "sum":
             yield SumPool()

@@ -56,9 +56,10 @@ def rows_needed(layout: RetrievalLayout, windows: tuple[int, ...], has_margins: 
 
     There is one equation for each key and one unknown, or column, for each word. Equations are sorted by row, and each takes its
     pivot within a window of A columns. With a share ε of spare columns, the queue of equations that wait for a pivot exceeds A with
-    probability e^(-2εA) at each row. Each key reads every table once. Because of this dependency, all tables but one need an extra
-    row of columns. At the two edges of a shard, fewer rows remain, so the queue must be shorter. Therefore there are either more
-    columns everywhere, or margins: rows at the edges in which no key starts (`margins_needed`). Margins are not counted here.
+    probability e^(-2εA) at each row. Every key reads one row of every table, so the columns of different tables are not
+    independent, and all tables but one need an extra row of columns. At the two edges of a shard, fewer rows remain, so the queue
+    must be shorter. For this, there are either more columns everywhere, or margins: rows at the edges in which no key starts
+    (`margins_needed`). Margins are not counted here.
     """
     k, n_channels = layout.n_segments, layout.n_channels
     columns = max(_columns_for_all(layout), _columns_for_single_channels(layout))
@@ -95,8 +96,8 @@ def _queue_at_an_edge(layout: RetrievalLayout) -> float:
 
 
 def _n_systems(layout: RetrievalLayout) -> int:
-    """Return the number of systems of equations that must have full rank. With shards, where a failure is more expensive, it is
-    increased.
+    """Return the number of systems of equations that must have full rank, multiplied by the factor `_care`, because with shards a
+    failure is more expensive.
     """
     return layout.n_planes * layout.n_shards * _care(layout.n_shards)
 

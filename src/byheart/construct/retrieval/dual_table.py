@@ -255,7 +255,7 @@ class DualTable(RetrievalLayout):
         return self.n_rows - 2 * self.margin_rows * self.n_shards
 
     def addresses(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Addresses:
-        """Extract rows, channels and plane from the fields, as the network does."""
+        """Extract each key's rows, channels and plane (bit field) from its hashed fields, as the network does."""
         rest, places = np.divmod(fields[:, -1], self.n_places)
         step = rest // prod(self.choices) if self.shares_window else rest
         first = self.first_rows(fields)
@@ -274,7 +274,9 @@ class DualTable(RetrievalLayout):
         return [patterns.bits(each, range(self.n_groups)) for each in (fields[:, 1], own)]
 
     def pooling_steps(self) -> Iterator[Step]:
-        """Yield the steps that sum the fields over the tokens into their registers, and clear those in which they entered."""
+        """Yield the steps that sum each hashed field over the tokens. The sums get registers of their own, and the registers that
+        held the fields of single tokens are cleared.
+        """
         values = [{register: 1} for register in self.entry_registers]
         factors: list[Number] = [self.n_tokens]
         if self.stored == "bfloat16":
@@ -371,11 +373,12 @@ class DualTable(RetrievalLayout):
 
     def _table(self, words: Shaped[np.ndarray, "n_rows 2 n_channels"] | None) -> TableBlock:
         """Build the table. Unit a reads Γ·(1 - 2·Σ (J_i - a_i)²) + V[a]·φ, and writes the words Z[a] and its own value. J_i and
-        a_i are the centred digits of the token's row and of row a, φ is the pattern of the extra token, and V and Z are `words`.
+        a_i are the centred digits of the token's row and of row a, φ is the pattern of the extra token, V and Z are `words`, and
+        the constant Γ is `gate`.
 
         In the labelled token, the unit that fires has the value Γ, so it can also clear the digits and the sum of their squares.
-        (The extra token no longer needs its digits.) Short weights cannot hold this sum, so with them it is cleared when the words
-        are summed.
+        (The digits of the extra token need not be cleared.) If weights are short, they cannot hold this sum of squares. Then it is
+        cleared later, by the block that sums the words.
         """
         gate = self.gate
         numbers = self._typical_numbers() if words is None else self._numbers(words)

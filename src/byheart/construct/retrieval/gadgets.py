@@ -96,11 +96,11 @@ def _pattern_unit(
 
 
 def window_blocks(weight: int, window_bits: int, n_rows: int, hold: Mapping[str, Number]) -> Iterator[Block]:
-    """Extract the top digit (in base 2^window_bits) from z, bit by bit, and add it, less half of the base, to x. Then reflect x
-    into [0, n_rows).
+    """Yield blocks that move the row number x to a nearby row, by a step that is the top digit of the register z.
 
-    z has `weight` possible values. `hold` is a linear form that is added to z; where its value is sufficiently negative, no digit
-    is extracted. If window_bits is 0, no blocks are needed.
+    The digit has base B = 2^window_bits. It is removed from z bit by bit, and digit - B/2 is added to x, which is then reflected
+    into [0, n_rows). z has `weight` possible values. `hold` is a linear form that is added to z; where its value is sufficiently
+    negative, no digit is removed. If window_bits is 0, no blocks are needed.
     """
     if not window_bits:
         return

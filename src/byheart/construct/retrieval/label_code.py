@@ -67,7 +67,7 @@ def label_fields(field_bits: int, n_planes: int, rare: RareFields) -> tuple[Labe
 def planes_of(
     fields: Sequence[LabelField], places: Int[np.ndarray, " n_keys"]
 ) -> Int[np.ndarray, "n_keys n_kinds"]:
-    """Decode each number into one plane of each kind (see `LabelField.below`)."""
+    """Decode each of the numbers `places` into one plane (bit field of a word) of each kind. See `LabelField.below`."""
     return np.stack([places // field.below % field.n_planes for field in fields], axis=1)
 
 

@@ -108,11 +108,11 @@ def _rare_registers(layout: RetrievalLayout) -> tuple[str, ...]:
 
 
 def _rare_steps(register: str, field: RareField, is_last: bool) -> Iterator[Block]:
-    """Yield blocks that replace every label >= `first` by label + (label - first)·(2^n_bits - 1) + v, where v is the number in
-    `register`.
+    """Yield blocks that replace every label >= first by label + (label - first)·(2^n_bits - 1) + v, where v is the number in
+    `register`, and `first` and `n_bits` are those of `field`.
 
-    v has been read from the field of rare labels and is below 2^n_bits. For labels below `first`, `register` becomes negative, so
-    ReLU adds nothing.
+    v has been read from the bits of the words that belong to `field`, and is below 2^n_bits. For labels below first, `register`
+    becomes negative, so ReLU adds nothing.
     """
     goes_on = Unit({LABEL: 1}, 1 - field.first, {register: 2**field.n_bits})
     beyond = Unit({LABEL: 1}, -field.first, {register: -(2**field.n_bits), LABEL: 2**field.n_bits - 1})
@@ -145,8 +145,8 @@ def _sum_block(layout: RetrievalLayout, part: int, centre: int | None, is_first:
 
 
 def _word_unit(channels: Sequence[str], rare: Sequence[str], at: int) -> Unit:
-    """Return the hidden unit that adds word `at` to x. It also clears the word's register if the register is needed for another
-    value.
+    """Return the hidden unit that adds word number `at` to the register x. It also clears the word's own register if that register
+    is needed for another value.
     """
     register = channels[at]
     return Unit({register: 1}, 0, {X: 1, register: -1} if register in rare else {X: 1})
@@ -180,5 +180,5 @@ def _plane_threshold(field: LabelField, p: int) -> tuple[Unit, Unit]:
 
 
 def _rise(field: LabelField, p: int) -> int:
-    """Return the difference between the powers of two at which planes p + 1 and p are read."""
+    """Return the difference between the powers of two at which planes (bit fields) p + 1 and p are read."""
     return int(2 ** (field.start + p * field.n_bits + 1) * (2**field.n_bits - 1))

@@ -241,7 +241,9 @@ class RetrievalLayout:
 
     @property
     def sum_offset(self) -> int:
-        """The constant by which the sum of a part's registers exceeds WORD_SCALE times the sum of its words."""
+        """For each part of a label: the constant by which the sum of the part's registers exceeds WORD_SCALE times the sum of the
+        words that a key reads.
+        """
         return 0
 
     @property

@@ -105,7 +105,9 @@ def _least_sizes(
 
 
 def _row_bits(start: RetrievalLayout, rows: np.ndarray, gate_bits: np.ndarray) -> np.ndarray:
-    """Return a lower bound on the bits of the sums that select one of `rows` rows."""
+    """Return a lower bound on the bits of the sums that select one of `rows` rows. `gate_bits` are those of the constant that keeps
+    the units of other rows at zero.
+    """
     if not isinstance(start, DualTable):
         return np.asarray(np.floor(3 + 2 * np.log2(rows)))
     half = np.ceil(rows ** (1 / start.n_digits) * (1 - 1e-12)) // 2

@@ -234,8 +234,8 @@ class PartTables(DualTable):
         return [size + 1 for size in self.groups]
 
     def _units_of_channels(self, make: Callable[[int, int], Unit], n_more: int) -> Joined:
-        """Return the units that `make` makes for all groups. Each group has one unit for every channel, and `n_more` further
-        units.
+        """Return the units that `make` makes for all groups of channels. Each group has one unit for every channel, and `n_more`
+        further units.
         """
         return Joined(
             *(LazyUnits(size + n_more, partial(make, group)) for group, size in enumerate(self.groups))
@@ -243,7 +243,7 @@ class PartTables(DualTable):
 
     def _open_unit(self, group: int, at: int) -> Unit:
         """Return the unit of a ReLU ramp that starts at `at`. Together, these ramps write 1 to the channels that the extra token
-        selects.
+        (one that is added to every sequence) selects.
         """
         return Unit({self.choice_registers[group]: 1}, -at, self._ramp_writes(group, at, 1))
 
@@ -272,8 +272,8 @@ class PartTables(DualTable):
         return WORD_SCALE << LIMB_BITS
 
     def _part_table(self, part: int, words: Shaped[np.ndarray, "n_rows 2 n_channels"] | None) -> TableBlock:
-        """Build the table of one part, as `DualTable._table` does: unit a reads Γ·(1 - 2·Σ (J_i - a_i)²) + V[a]·φ, and writes the
-        words Z[a] and its own value.
+        """Build the table of one part. As in `DualTable._table`, which explains the symbols, unit a reads
+        Γ·(1 - 2·Σ (J_i - a_i)²) + V[a]·φ, and writes the words Z[a] and its own value.
 
         The digits of the row and the sum of their squares are not cleared, because the next table needs them.
         """

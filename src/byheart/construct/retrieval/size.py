@@ -50,7 +50,7 @@ hashed fields. With float32, larger numbers of both may be needed.
 class RetrievalOptions:
     """The options of `retrieval`.
 
-    reject_bits  f: all but a share of about 2^-f of unknown inputs get "unknown"
+    reject_bits  f: about one in 2^f unknown inputs gets an answer other than "unknown"
     shards       number of ranges of rows that are solved separately, each with its own random bits; together they form one
                  network
     word_bits    only for precision exact: the bits of the longest number; by default the value that makes the network smallest
@@ -150,7 +150,7 @@ def _short_layout(
     found: Tokens,
     n_keys: int | None,
 ) -> RetrievalLayout:
-    """Return the smallest layout whose weights are stored as int8 or bfloat16. It is always a dual table, or one table per part."""
+    """Return the smallest layout whose weights are stored as int8 or bfloat16. It is always a `DualTable` or `PartTables`."""
     if shape.task == "seq-to-seq" or found.n_projections:
         what = "a label for each token" if shape.task == "seq-to-seq" else "vectors that are not on a grid"
         raise AssumptionViolated(

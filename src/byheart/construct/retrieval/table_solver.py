@@ -239,5 +239,5 @@ def _planes(layout: RetrievalLayout, where: Addresses, labels: Int[np.ndarray, "
 def read_labels(
     layout: RetrievalLayout, where: Addresses, sums: Shaped[np.ndarray, " n_keys"]
 ) -> Int[np.ndarray, " n_keys"]:
-    """Return the labels that the reading circuit reads from sums of words."""
+    """Return each key's label, as the last layers of the network read it from the sum of the key's words."""
     return join_labels(read_numbers(layout.label_fields, where.planes, sums), layout.rare_fields)

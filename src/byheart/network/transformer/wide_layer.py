@@ -39,7 +39,9 @@ class WideLayer:
         w2: torch.Tensor,
         b2: torch.Tensor,
     ) -> None:
-        """Prepare the layer. `reads` and `writes` are the channels whose columns of W1 and rows of W2 or b2 are not zero."""
+        """Prepare the layer. It reads the channels `reads` (those with non-zero columns of W1), and adds to the channels `writes`
+        (those with non-zero rows of W2 or b2).
+        """
         self.writes = writes
         strength = w1[:, reads].abs().amax(dim=0)
         order = torch.argsort(strength, descending=True, stable=True)
@@ -136,7 +138,10 @@ class WideLayer:
         return self._tests_of_units[n_strong]
 
     def _bounds(self, read: torch.Tensor, n_strong: int) -> torch.Tensor:
-        """Return the matrix (n_columns, n_strong + 3) that is multiplied by the matrix of `_test`."""
+        """Return the matrix (n_columns, n_strong + 3) that is multiplied by the matrix of `_test`.
+
+        For each column it holds the values of the strong channels, 1, the sum of the other magnitudes, and a bound on rounding.
+        """
         sizes = read.abs()
         rest = sizes[n_strong:].sum(dim=0, keepdim=True)
         margin = (sizes.sum(dim=0, keepdim=True) + 1) * self._margin
@@ -218,7 +223,9 @@ class _KnownColumns:
         return missing[np.unique(hashes[missing], return_index=True)[1]]
 
     def with_columns(self, strong: np.ndarray, units: np.ndarray, counts: np.ndarray) -> _KnownColumns:
-        """Return a cache with additional columns. `counts` holds the number of units of each."""
+        """Return a cache with additional columns. `strong` holds the values of their strong channels. `units` lists the units that
+        may fire, column by column, and `counts` how many there are in each column.
+        """
         hashes = np.concatenate([self.hashes, _hashes(strong)])
         firsts = np.concatenate([self.firsts, len(self.units) + np.cumsum(counts) - counts])
         order = np.argsort(hashes, kind="stable")

@@ -1,4 +1,4 @@
-"""KS25 Figure 3: find the smallest number of blocks that memorises MultiNLI, for N = 600 to 1700."""
+"""KS25 Figure 3: find the fewest blocks with which a Transformer memorises N samples of MultiNLI, for N = 600 to 1700."""
 
 from __future__ import annotations
 
@@ -187,7 +187,8 @@ class Search:
     def exponent(self) -> Fit | None:
         """The exponent of a power law through the fewest blocks of all searches.
 
-        It is None if in some search no number of blocks was enough, or one block was. Such searches would distort the exponent.
+        It is None if some search ended without an exact number: no number of blocks was enough, or one block was already enough.
+        Such searches would distort the exponent.
         """
         return None if self.n_open or self.n_floors else try_fit(self.by_size, "power")
 
