@@ -148,9 +148,9 @@ def theorem_d_1(
 ) -> TheoremSize:
     """Return the size that Theorem D.1 guarantees for deep sets, which compute ρ(Σ φ(x)). The width is 12.
 
-    The depth is the sum of the depths of the network φ (equations 33 and 34) and the network ρ (R = 80 M N⁵ π, equation 120).
-    Here N is `n_samples`, and M = `seq_len` is the largest number of elements of a set. The parameters are those of dense 12 x
-    12 layers with bias for both networks, with their input maps and output rows.
+    The depth is the sum of the depths of the network φ (equations 33 and 34) and the network ρ (equation 120). In ρ, the range of
+    the projected sums is R = 80 M N⁵ π, where N is `n_samples`, and M = `seq_len` is the largest number of elements of a set. The
+    parameters are those of dense 12 x 12 layers with bias for both networks, with their input maps and output rows.
     """
     _check(n_samples=n_samples, seq_len=seq_len, n_classes=n_classes, dim=dim)
     r, delta = normalise(radius, separation)
@@ -175,8 +175,8 @@ def theorem_e_1(n_samples: int, seq_len: int, n_classes: int, vocab: int) -> The
     of width 12 follows.
 
     The embedding of token x is (f(x), x, 0), so contexts have norm at most 2⌈4N²√π min(ω, N)⌉ + ω and differ by at least 1/n,
-    where N = `n_samples` and n = `seq_len`. Departs: the R in the theorem uses r and δ, which token ids do not have. Here R is
-    taken from the proof.
+    where N = `n_samples` and n = `seq_len`. Departs: the theorem states R, the range of the projected contexts, with r and δ, which
+    token ids do not have. Here R is taken from the proof.
     """
     _check(n_samples=n_samples, seq_len=seq_len, n_classes=n_classes, vocab=vocab)
     n_weights = RootOfPi(Fraction(16 * n_samples**4 * min(vocab, n_samples) ** 2), 1).ceil()

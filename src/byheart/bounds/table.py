@@ -203,8 +203,9 @@ def _madden(shape: DataShape) -> Iterator[Entry]:
 
 
 def _unmet_by_single_labels(shape: DataShape, also: str) -> str:
-    """Return why a theorem for the task next-token or the task `also` does not apply to these data, or an empty string if it
-    applies.
+    """Return why a theorem that covers only the task `next-token` and the task named by `also` does not apply to these data.
+
+    Return an empty string if it applies.
     """
     if shape.task not in ("next-token", also):
         return f"it is about next-token prediction, but the task is {shape.task}"

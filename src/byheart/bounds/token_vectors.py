@@ -56,10 +56,9 @@ def tokens_as_vectors(shape: DataShape) -> VectorView | None:
 
 
 def shape_of(dataset: Dataset | DatasetPieces) -> DataShape:
-    """Return the sizes of a data set, with the norm and distance of its tokens measured exactly.
+    """Return the sizes of a data set, with the largest norm and the smallest distance of its tokens measured exactly.
 
-    The norm and the distance are not measured if the tokens are vectors and the data set is read in pieces, because it may not
-    fit into memory.
+    If the tokens are vectors and the data set is read in pieces, neither is measured, because the vectors may not fit into memory.
     """
     if isinstance(dataset, DatasetPieces):
         if dataset.dim is not None:

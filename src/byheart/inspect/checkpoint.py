@@ -1,9 +1,9 @@
 """Find the weights that hold the facts of a `llama` model, with the tensor names of its checkpoint.
 
 At each token of an answer, a few units of the table layers are active. An active unit multiplies its gate by the product of its
-weights and the residual stream. A weight of an active unit is therefore read if its column of the stream is not zero; such a weight
-is called a word. Then the layers after the tables run again, each time with one word set to zero. The words whose absence changes
-the next token hold the fact.
+weights and the residual stream. So a weight of an active unit matters only if the channel of the stream that it multiplies is not
+zero; such a weight is called a word. Then the layers after the tables run again, each time with one word set to zero. The words
+whose absence changes the next token hold the fact.
 """
 
 from __future__ import annotations

@@ -28,8 +28,9 @@ from byheart.program.lookup import KEYS_HIGH, X
 def locate_in_lookups(
     memoriser: Memoriser, record: Mapping[str, Any], encoded: np.ndarray, names: Sequence[str], n_asked: int
 ) -> Locations:
-    """Find the layer with the words (packed keys and labels) of each fact's group, and the layers that extract the entry of the
-    fact.
+    """Find the layer that holds the packed keys and labels of each fact's group, and the layers that extract the fact's entry.
+
+    A group is the facts whose keys are packed into one number, and whose labels are packed into another.
     """
     network = memoriser.network
     assert isinstance(network, Transformer)

@@ -105,7 +105,7 @@ class TableShape:
         return self.tables[0] == self.tables[-1] and len(self.tables) > 1
 
     def matrix(self, segment: int) -> str:
-        """Return the name of the weight matrix that holds the words of a segment."""
+        """Return the name of the weight matrix that holds the words of a segment (table)."""
         return "w1" if self.is_dual and segment == 0 else "w2"
 
     def scale(self, segment: int) -> Fraction:
@@ -231,7 +231,9 @@ class TableReads:
         registers: Int[np.ndarray, " n"],
         label_names: Sequence[str],
     ) -> Int[np.ndarray, " n"]:
-        """Return the class that each of `tokens` would get if one of its words were zero."""
+        """Return the class that each of `tokens` would get if one of the words that it reads in a segment (table) were zero: the
+        word of its row with the number given by `registers`.
+        """
 
         def one_word(here: slice) -> Zeroed:
             mask = np.zeros((len(registers[here]), self.words(segment).shape[1]), dtype=bool)

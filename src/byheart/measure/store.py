@@ -236,7 +236,7 @@ class Store:
 
     @_explain
     def renew(self, owner: str | None = None) -> None:
-        """Record that the owner is alive, which keeps its claims valid."""
+        """Record that the owner is alive, which keeps its claims on runs valid."""
         expires = time.time() + LEASE_SECONDS
         self.connection.execute(
             "UPDATE claims SET expires = ? WHERE owner = ?", (expires, owner or this_process())

@@ -114,7 +114,9 @@ class Sweep:
         return SweepReport(len(self.by_key), n_found, self.n_trained, seconds, not pending)
 
     def _bytes(self, run: Run) -> int:
-        """Return the memory that a run takes. It is cached, because it is needed again whenever runs are claimed."""
+        """Return the memory that a run takes. It is cached, because it is needed each time that a process chooses the next runs to
+        train.
+        """
         if run.key not in self.bytes:
             self.bytes[run.key] = bytes_per_model(
                 run.model, training_set_of(run.data), run.training, self.place

@@ -153,7 +153,9 @@ def best_encoder(
 
 
 def _agree(values: list[float]) -> bool:
-    """Whether three starts reached the lowest value, which is then probably not a shallow minimum."""
+    """Whether at least three of the `values`, one for each start of the search, equal the lowest. The search then probably did not
+    stop at a shallow local minimum.
+    """
     return sum(value - min(values) < 1e-7 for value in values) >= 3
 
 

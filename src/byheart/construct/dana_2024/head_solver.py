@@ -124,7 +124,9 @@ def solve_for_outputs(
 def _best_spread(
     encoded: np.ndarray, spec: AttentionOnlySpec, spreads: Sequence[float], rng: np.random.Generator
 ) -> float:
-    """Compare the heads on a sample of the sequences. Return the scale at which they are furthest from linearly dependent."""
+    """Draw heads with each of `spreads`, the standard deviations of attention scores, and evaluate them on some of the sequences.
+    Return the spread at which the outputs of the heads are furthest from linearly dependent.
+    """
     if len(spreads) == 1:
         return spreads[0]
     sample = encoded[rng.permutation(len(encoded))[:PROBE]]

@@ -49,8 +49,8 @@ def memorise_in_part(
                 answer is right with probability 1/N, for N tokens.
     Assumes:    distinct sequences over `n_tokens` tokens; labels are tokens too (Assumption 1).
     Guarantee:  the native forward pass measures the accuracy, and a network is returned only if it reaches the bound. The paper's
-                bound holds in expectation over the labels that are not memorised, not for every data set. For some data sets, no
-                random draw may reach it.
+                bound holds in expectation over the labels that are not memorised, not for every data set. For some data sets,
+                perhaps no random draw reaches it.
     Departs:    the sequences to memorise are those whose features are furthest from linearly dependent. Heads are drawn again until
                 the other sequences are answered correctly as often as expected by chance.
     """

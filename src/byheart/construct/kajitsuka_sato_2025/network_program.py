@@ -157,7 +157,7 @@ def network_program(mapping: ContextualMapping, data: Dataset, split: LookupSpli
 
 
 def extra_token(line: Projection) -> tuple[int, ...]:
-    """Return a vector whose value exceeds every point of the line by at least 2, so that its token weight is 0 (Lemma C.1).
+    """Return a vector that `line` maps to a number above all of its values by at least 2. Its token weight is then 0 (Lemma C.1).
 
     If there is only one distinct token, the line has no direction. Counts of one token distinguish no sequences, so all token
     weights are 0, and any vector works.

@@ -73,7 +73,8 @@ def memorise_seq_to_seq(
     Assumes:    finite inputs; equal contexts carry equal labels, where a context is a token with the multiset of all tokens of
                 its sequence (with their positions, where order matters).
     Guarantee:  for every token of every sample the output equals its label + 1 exactly.
-    Size:       that of `memorise_next_token`, but F2 looks up as many as nN contexts, for N samples of n tokens.
+    Size:       that of `memorise_next_token`, but F2, which looks up the labels, has as many as nN contexts to look up, for N
+                samples of n tokens.
     Departs:    see `memorise_next_token`. Padding tokens of short sequences have no label, and their outputs have no meaning.
     """
     return _plan(data, rng, progress, tuning, "KS25 Corollary 4.1, repaired", corollary_4_1)

@@ -119,8 +119,8 @@ def memorise_by_sorting(
 def size_of(shape: DataShape, options: NoOptions) -> Size:
     """Return the estimated size for data of this shape.
 
-    The bits of tokens and contexts are those expected for random data. The non-zero count assumes that no entry of a
-    projection is zero. The bits assume that every packed number and interval end has its full length.
+    The numbers to which tokens and contexts are mapped are assumed to have as many bits as expected for random data. Every packed
+    number and interval end is assumed to have its full length. The non-zero count assumes that no entry of a projection is zero.
     """
     n, table = shape.seq_len, table_of_shape(shape)
     key_bits = 2 * shape.context_count.bit_length() + 1

@@ -164,9 +164,9 @@ def _write_rows(writer: BlockWriter, layout: Layout, layer: int, tables: np.ndar
 def _strip_fields(writer: BlockWriter, layout: Layout) -> None:
     """Write the layers that accept a context only if its own field of each sum of side words is 0.
 
-    A context's fingerprint determines which field is its own. The fields above it are subtracted, starting at the top. The
-    remainder must then be less than one unit of the context's own field. Subtracting `HOLD` prevents that the context's own field
-    and lower fields are subtracted.
+    Side words are table entries that detect unknown contexts. Each has several bit fields, and a context's fingerprint determines
+    which field is its own. The fields above it are subtracted, starting at the top. The remainder must then be less than one unit
+    of the context's own field. `HOLD` disables the thresholds that would subtract the context's own field or a lower one.
     """
     top = N_FIELDS - 1
     for name in SIDE_SUMS[: layout.shape.n_side]:

@@ -248,7 +248,7 @@ class Layout:
 
 
 def row_units(n_folds: int) -> int:
-    """Return the number of units that fold a row number into range and square it."""
+    """Return the number of units that bring a row number into the range of rows, by reflections (folds), and update its square."""
     return 2 * n_folds - 1
 
 

@@ -31,8 +31,12 @@ identifies the context: 55 bits in all."""
 
 @dataclass(frozen=True, eq=False)
 class WindowHash:
-    """The random choices of a hash: the limbs (random numbers) of each token, the offsets and coefficients of each level, and the
-    fold of each limb.
+    """The random choices of a hash.
+
+    codes         the limbs of each token, which are random numbers
+    offsets       for each level of the hash, the distances of the earlier positions that it adds
+    coefficients  for each level, the factors of the limbs at these positions
+    folds         for each level, the largest value of each limb after its sum is folded into range
     """
 
     codes: Int[np.ndarray, "n_vocab n_limbs"]

@@ -22,7 +22,7 @@ from byheart.theorems import realises
 class JacobianRank:
     """Bounds on the rank of a Jacobian: it is at least `certified` and at most `most`.
 
-    The Jacobian has the derivatives of n (ω - 1) logit differences by k parameters, for n contexts and ω tokens.
+    The Jacobian has the derivatives of n (ω - 1) logit differences with respect to k parameters, for n contexts and ω tokens.
     """
 
     certified: int

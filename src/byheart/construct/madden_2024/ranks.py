@@ -164,8 +164,9 @@ def certified_kruskal_rank(
 
     The rank is at least the Kruskal rank.
 
-    min(m, n) columns are independent if the minor of their first rows is not zero. All sets of columns are tried, so this is
-    meant for matrices with few more columns than rows. Repaired: b > 0 (`require_positive`).
+    A set of min(m, n) columns is independent if the minor of its first rows is not zero. All sets of columns are tried, so this is
+    meant for matrices with few more columns than rows. Theorem 3 needs b > 0, which the paper does not state. This function does
+    not check it; `require_positive` does.
     """
     size = min(len(a), len(b))
     minors = (

@@ -53,8 +53,8 @@ class MaddenOptions:
 
     solver        `steps` (d = 1, no solve), `random-features` (one solve), `convex` (fewer neurons than contexts),
                   `stochastic` (like convex, for many contexts with one right token each), or `auto`: `steps` if
-                  the precision is float64 and attention or averaging keeps the contexts far enough apart, else
-                  `random-features`
+                  the precision is float64, attention or averaging keeps the contexts far enough apart, and activation,
+                  dim, n_heads and hidden_width have their defaults, else `random-features`
     dim, n_heads  embedding dimension and number of heads; for steps, both are 1
     hidden_width  number of neurons. Default: as many as contexts; for convex the fewest that reach the goal; for stochastic
                   64, doubled until all contexts are right

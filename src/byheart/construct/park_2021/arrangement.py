@@ -179,8 +179,8 @@ def bucket_starts(places: Sequence[int], width: int) -> list[int]:
 class Arrangement:
     """All moves of the points, and the final place of each point, which is its bucket and its field in this bucket.
 
-    `segments` is empty if overlaying would not save parameters. `extent` is the range of the positions that are cut into
-    buckets.
+    `segments` is empty if laying segments over one another would not save parameters. The positions that are divided into buckets
+    are below `extent`.
     """
 
     mirrors: list[int]

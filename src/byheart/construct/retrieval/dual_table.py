@@ -8,18 +8,20 @@ reads the first token, which is the extra one, and this adds V·φ to the labell
 that its own pattern selects. Because W1 stores words too, this is the smaller layout for large data sets.
 
 Registers: x (row, then its last digit); the role (1 for the extra token, else 0), later Σ J_i² for the digits J_i of the row; y
-(pattern of the extra token, then V·φ, then the label); z (step to the second row, pattern of the labelled token, plane); the other
-digits of the row; then the words, which first hold the entering fields. A pattern that is too long to share a field with the step
-and the plane has its own register.
+(pattern of the extra token, then V·φ, then the label); z (one number for the step from the extra token's row to the labelled
+token's row, the pattern of the labelled token, and the plane, which is the range of bits that holds the label in a word); the other
+digits of the row; then the words, which first hold the hashed fields of the input. A pattern that is too long to share a number
+with the step and the plane has its own register.
 
-In floats: unit a of the table is ReLU(Γ·(1 - 2·Σ_i (J_i - a_i)²) + V[a]·φ) with |V[a]·φ| <= Γ, so for wrong rows the argument is
-at most -Γ + Γ = 0. The digits J_i are centred, |J_i| <= h_i, so no partial sum exceeds (8·Σ h_i² + 2)·Γ. The words V are signed:
-a word of 2^(word_bits - 1) or more is stored minus 2^word_bits. This changes none of the bits that are read, and halves Γ.
+In floats: unit a of the table is ReLU(Γ·(1 - 2·Σ_i (J_i - a_i)²) + V[a]·φ) with |V[a]·φ| <= Γ, so for wrong rows the argument is at
+most -Γ + Γ = 0. The digits J_i are centred, |J_i| <= h_i, so no partial sum exceeds (8·Σ h_i² + 2)·Γ. The words V are signed:
+2^word_bits is subtracted from a word of 2^(word_bits - 1) or more before it is stored. This changes none of the bits that are read,
+and halves Γ.
 
 Short weights: a weight stored as int8 or bfloat16 is an 8-bit integer times a power of two, which is the same for a whole channel.
-A word of up to 8 bits is one weight of W1 or W2. A longer word consists of several limbs, in channels whose powers of two differ by
-8 and whose patterns are equal. All other weights are powers of two or short; for this, the number of choices in each group and the
-bases of all digits but the highest are powers of two.
+A word of up to 8 bits is one weight of W1 or W2. A longer word consists of several limbs (pieces of 8 bits), in channels whose
+powers of two have exponents that differ by 8 and whose patterns are equal. All other weights are powers of two or short; for this,
+the number of choices in each group and the bases of all digits but the highest are powers of two.
 """
 
 from __future__ import annotations

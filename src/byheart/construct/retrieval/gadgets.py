@@ -118,8 +118,8 @@ def within_shards(
 ) -> Iterator[Block]:
     """Wrap `steps` so that they see the number of the row within its shard.
 
-    During the steps the register `kept` holds the shard's first row. It is zero before and after. Before the steps, row numbers
-    skip the margins (the `margin_rows` at each edge of a shard); afterwards they include them.
+    During the steps, the register `kept` holds the shard's first row. Before and after them, it is zero. Before the steps, row
+    numbers skip the margins (the `margin_rows` at each edge of a shard); afterwards they include them.
     """
     if n_shards > 1:
         make = partial(_shard_unit, shard_rows - 2 * margin_rows, shard_rows, kept)

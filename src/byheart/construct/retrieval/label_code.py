@@ -5,7 +5,8 @@ first. The codes of the rarer labels, `first` and above, continue in a field of 
 determines which field of each kind it reads. So a word has fields of each kind in proportion to the keys that use them: if a share
 s of the keys have codes that continue, then K₁ fields of the first kind are as full as s·K₁ fields of the second.
 
-Let L₁ be the number in the first field, and v the number in a field of the second kind. The label is
+Let L₁ be the number in the field of the first kind, and v the number in the field of the second kind, which has n_bits bits. The
+label is
     L₂ = L₁ for L₁ < first, else first + (L₁ - first)·2^n_bits + v.
 """
 

@@ -196,8 +196,8 @@ class RetrievalLayout:
 
     @abstractmethod
     def lookup_steps(self, words: Shaped[np.ndarray, " n_columns"] | None) -> Iterator[Step]:
-        """Yield the steps from the folded fields of a key to the words that it reads, with all other words masked. Without
-        `words`, the steps can be counted but not built.
+        """Yield the steps that start from the hashed fields of a key, already folded into their ranges, and end with the words
+        that it reads, with all other words masked. Without `words`, the steps can be counted but not built.
         """
 
     @property
@@ -405,8 +405,8 @@ class RetrievalLayout:
 
     @property
     def largest_shard_sum(self) -> int:
-        """An upper bound on every partial sum when a number among Q rows is split into one of S shards and a row of it: S - 1
-        ramps, each at most Q, times Q/S.
+        """An upper bound on every partial sum when the number of one of Q rows is split into the number of its shard, one of S,
+        and a row within the shard. The sum has S - 1 ramps, each at most Q, with the factor Q/S.
         """
         return self.n_rows**2 if self.n_shards > 1 else 1
 

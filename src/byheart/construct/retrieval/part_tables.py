@@ -248,8 +248,9 @@ class PartTables(DualTable):
         return Unit({self.choice_registers[group]: 1}, -at, self._ramp_writes(group, at, 1))
 
     def _choose_unit(self, group: int, at: int) -> Unit:
-        """Return the unit of a ReLU ramp that starts at `at`, above the numbers of the extra token's channels. Together, these
-        ramps add CHOSEN to the channels that the labelled token selects.
+        """Return the unit of a ReLU ramp that starts at `at` plus `_beyond`, the amount by which the channel numbers of the
+        labelled token exceed those of the extra token. Together, these ramps add CHOSEN to the channels that the labelled token
+        selects.
         """
         bias = -at - self._beyond[group]
         return Unit({self.choice_registers[group]: 1}, bias, self._ramp_writes(group, at, CHOSEN))

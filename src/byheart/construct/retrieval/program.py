@@ -164,9 +164,9 @@ def _typical_columns(fields: Sequence[HashedField], n_rows: int) -> list[Numbers
 
 
 def _entrance_blocks(layout: RetrievalLayout, hashed: KeyHash | None) -> Iterator[Block]:
-    """Yield the reflections before pooling.
+    """Yield the blocks that reflect every field at some centre, before the fields are summed over the tokens (pooling).
 
-    The first one also makes every field non-negative and distinguishes the extra token from the others.
+    The first block also makes every field non-negative and distinguishes the extra token from the others.
     """
     n_fields = len(layout.hashed_fields)
     offsets = [0] * n_fields

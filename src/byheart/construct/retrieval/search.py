@@ -114,8 +114,8 @@ def _most_planes(n_keys: int, field_bits: int, mantissa_bits: int) -> int:
 
 
 def _coded(start: RetrievalLayout, label_counts: tuple[int, ...]) -> Iterator[tuple[RetrievalLayout, int]]:
-    """Yield variants of the layout with different codes for the labels, each with the number of planes that its code was chosen
-    for.
+    """Yield variants of the layout with different codes for the labels, each with the number of planes (bit fields of a word) for
+    which its code was chosen.
     """
     for n_planes in range(1, min(start.mantissa_bits - 2, 2 + isqrt(start.n_keys) // 4)):
         for first_bits, rare_fields in codes_worth_trying(label_counts, n_planes):

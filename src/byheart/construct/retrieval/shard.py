@@ -26,7 +26,8 @@ FAILURES: tuple[Failure, ...] = ("equal addresses", "dependent equations", "head
 
 @dataclass(frozen=True, eq=False)
 class SolvedShard:
-    """The words of one range of rows, and the least and largest sum of each part of the label.
+    """The words of one range of rows. For each part of the label, also the least and the largest of the sums that encode it: each
+    key has one, the sum of the words that it reads.
 
     Each row holds the words of the first part, then those of the next part, and so on.
     """

@@ -6,8 +6,8 @@ solved from the lowest bit up. The planes of rare labels come last, and only key
 is solved, all lower bits are known, so the sum of the words so far gives y_{b-1} and the carry into bit b. The remaining condition
 is linear over GF(2): the parity of bit b over the words read is label_i xor y_{b-1} xor carry.
 
-During solving, words are split into limbs of 52 bits, so that words of any length can be added in machine integers. Words of
-floats have one limb.
+During solving, words are split into limbs of 52 bits, so that words of any length can be added in machine integers. In a network
+that computes in floats, a word has one limb.
 """
 
 from __future__ import annotations

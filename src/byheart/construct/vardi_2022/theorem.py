@@ -85,9 +85,10 @@ def _plan_groups(n_points: int, key_bits: int, n_classes: int) -> LookupPlan:
 
 
 def _program(table: TokenTable | None, line: LineMap, lookup: tuple[Step, ...]) -> Program:
-    """Project the vector, add the offset to x, and look up the label. After the offset x >= 2 on the data.
+    """Return the program that projects the vector to a number, adds an offset to it, and looks up its label.
 
-    The input map of a program is linear, so a block adds the offset.
+    With the offset, the number is at least 2 for each vector of the data. The input map of a program is linear, so a block adds the
+    offset.
     """
     # the bias of the second layer adds the offset; the unit without effect is there because a block must have a hidden unit
     shift = Block((Unit({}, 0, {}),), {X: line.offset})

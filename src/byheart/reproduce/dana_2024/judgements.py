@@ -1,5 +1,5 @@
-"""Decide whether our runs support the laws that DPC24 reads from its curves: straight lines or parabolas (compared by AICc), bends,
-and rates.
+"""Decide whether our runs support what DPC24 concludes from its curves of accuracy: which of them are straight lines and which are
+parabolas (compared by AICc), where one of them bends, and how many pairs each head memorises.
 """
 
 from __future__ import annotations

@@ -159,8 +159,8 @@ def stages(
 
     A run belongs to the first stage that lists it.
 
-    At laptop scale, only the versions that stored the authors' points are trained. Models are trained for 4 and 16 times the
-    steps only at the paper's scale.
+    At laptop scale, only those variants are trained with which the authors computed the points of their figures. Only at the
+    paper's scale are models also trained for 4 and 16 times as many steps.
     """
     found, seen = [], set[str]()
     for variant, how in ways:

@@ -190,8 +190,9 @@ def likely_up_to(rate: float) -> str:
 
 
 def readings(observations: Sequence[Observation], ends: Sequence[float]) -> dict[str, list[Observation]]:
-    """Return the runs of every reading of the paper, by name: first the likely reading, for learning rates up to each of `ends`,
-    and then the variations.
+    """Return the runs by reading of the paper, that is, by the choices made where its text leaves them open.
+
+    First come the runs of the likely reading, one entry for learning rates up to each of `ends`, and then those of the variations.
     """
     found = {
         likely_up_to(end): [

@@ -94,8 +94,9 @@ class TextStudy:
 def compute(
     study: TextStudy, scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts
 ) -> fig.Computed:
-    """For every reading of the paper, compute the training curves of the first seed's best trials, and the final loss and accuracy
-    for each number of blocks.
+    """Compute the training curves of the first seed's best trials, and the final loss and accuracy for each number of blocks.
+
+    This is done for every reading of the paper: every set of choices that its text leaves open.
     """
     panels, trials, checks, rows = [], [], [], []
     numbers: dict[str, Any] = {}
