@@ -240,7 +240,7 @@ def _flat_labels(labels: np.ndarray, sequences: Sequences, task: Task | None) ->
     rectangle = (len(sequences), int(sequences.lengths.max(initial=0)))
     if labels.ndim == 2 and (labels.shape != rectangle or task != "seq-to-seq"):
         raise UsageError(
-            f"labels of shape {labels.shape} do not fit task {task} on inputs of {rectangle[0]} sequences of "
+            f"labels of shape {labels.shape} do not fit the task `{task}` with inputs of {rectangle[0]} sequences of "
             f"{rectangle[1]} tokens.",
             shape=labels.shape,
         )

@@ -34,7 +34,7 @@ def dataset_of(given: Any, labels: Any = None, **reading: Any) -> Dataset:
         task = options.pop("task", given.task)
         if task != given.task:
             raise UsageError(
-                f"the data set is for the task {given.task}, not {task}; leave out the option task.",
+                f"the data set is for the task `{given.task}`, not `{task}`; leave out the option `task`.",
                 task=task,
             )
         if options:

@@ -181,7 +181,7 @@ def spool(path: Path, folder: Path, **options: Unpack[TableOptions]) -> DatasetP
             )
     if options.get("task") not in (None, "next-token", "set"):
         raise UsageError(
-            f"only data for the tasks next-token and set can be read in pieces (--shards), not {options.get('task')}.",
+            f"only data for the tasks `next-token` and `set` can be read in pieces (--shards), not `{options.get('task')}`.",
             task=options["task"],
         )
     chosen = options.get("tokenizer", "char")
@@ -213,7 +213,7 @@ def _write_piece(folder: Path, number: int, content: Content) -> None:
     inputs, tokenizer = content.inputs, content.tokenizer
     if content.task not in ("next-token", "set"):
         raise UsageError(
-            f"only data for the tasks next-token and set can be read in pieces (--shards), not {content.task}.",
+            f"only data for the tasks `next-token` and `set` can be read in pieces (--shards), not `{content.task}`.",
             task=content.task,
         )
     if isinstance(tokenizer, IdTokenizer):

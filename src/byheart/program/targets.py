@@ -96,7 +96,7 @@ def targets_of(data: Dataset) -> NextTokenTargets:
         )
     if data.task != "next-token":
         raise UsageError(
-            f"this construction is for the tasks next-token and distribution, not for {data.task}.",
+            f"this construction is for the tasks `next-token` and `distribution`, not for `{data.task}`.",
             task=data.task,
         )
     data.require_consistent()
