@@ -432,7 +432,8 @@ def table_shape(network: Transformer, notes: Mapping[str, object]) -> TableShape
         or network.model_width < len(SLOTS) + read.parts * read.channels * n_limbs
     ):
         raise UsageError(
-            "the notes in the record of this model do not belong to its network, because it lacks the tables that they describe."
+            "the notes in the record of this model do not belong to its network, because the network lacks the tables that the"
+            " notes describe."
         )
     layer = network.layers[read.tables[0]]
     assert isinstance(layer, FeedForward)
