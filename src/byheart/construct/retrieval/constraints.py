@@ -44,8 +44,8 @@ def max_duplicates(n_keys: int) -> float:
 def addresses_needed(n_keys: int, reject_bits: int, n_shards: int = 1) -> float:
     """Return the number of addresses that a layout needs.
 
-    With that many addresses, few pairs of keys share an address, and an unknown input has the address of a key with a
-    probability below 2^-reject_bits / 16.
+    An address is where a key finds its label: rows, channels and a field of bits. With that many addresses, few pairs of keys share
+    one. The probability that an unknown input has the address of some key is below 2^-reject_bits / 16.
     """
     for_keys = n_keys * (n_keys - 1) / 2 / max_duplicates(n_keys) * _care(n_shards)
     return max(for_keys, 16.0 * n_keys * 2**reject_bits) if reject_bits else for_keys

@@ -144,8 +144,8 @@ class DualTable(RetrievalLayout):
 
     @cached_property
     def hashed_fields(self) -> tuple[HashedField, ...]:
-        """The hashed fields: for the row, for the patterns (choices of channels) of the extra and of the labelled token, and for
-        the step between rows with the plane.
+        """The hashed fields, in this order: the row, the pattern (choice of channels) of the extra token, the pattern of the
+        labelled token, and a number that encodes both the step between rows and the plane (bit field).
 
         The last two may share one field.
         """
@@ -331,8 +331,8 @@ class DualTable(RetrievalLayout):
         """For each limb (8-bit piece) of a word, the amount to subtract to disable a channel: a power of two that no such limb
         exceeds.
 
-        It is at least the place value of the limb, even if words are so short that the limb is always 0. Then the offset minus this
-        amount has at most 8 bits, so a bfloat16 weight can hold it.
+        The amount is at least the place value of the limb, even if words are so short that the limb is always 0. For this reason,
+        the limb's entry of `_limb_offsets` minus this amount has at most 8 bits, so a bfloat16 weight can hold the difference.
         """
         if not self.stored:
             return [WORD_SCALE << self.word_bits]

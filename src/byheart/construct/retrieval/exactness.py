@@ -108,7 +108,7 @@ def _table_margins(layout: RetrievalLayout, words: Shaped[np.ndarray, " n_column
 
 
 def require_exact(found: tuple[Margin, ...], mantissa_bits: int) -> None:
-    """Raise `NotExactInFloats` unless every margin fits into the mantissa."""
+    """Raise `NotExactInFloats` unless the mantissa can hold every partial sum of these kinds of sums."""
     for margin in found:
         if margin.bits > mantissa_bits:
             raise NotExactInFloats(

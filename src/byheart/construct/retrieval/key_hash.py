@@ -29,8 +29,8 @@ class KeyHash:
     offsets    number added to each field, so that it is never negative
     centres    the first value that each reflection changes, for each reflection and field
     extra      the input of the extra token: the values of its fields (for token ids), or its coordinates (for vectors)
-    role_from  a threshold: the first field of the extra token is at least this number when it enters, that of any other token is
-               less
+    role_from  a threshold: when tokens enter, the first field of the extra token is at least this number, and the first field of
+               any other token is less
     """
 
     tokens: Int[np.ndarray, "n_rows n_fields"]

@@ -52,7 +52,7 @@ class LabelField:
 
     @property
     def stop(self) -> int:
-        """The number of the first bit above all planes of this kind."""
+        """The number of the first bit of the word above all planes (fields) of this kind."""
         return self.start + self.n_planes * self.n_bits
 
 

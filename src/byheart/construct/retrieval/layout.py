@@ -188,7 +188,9 @@ class RetrievalLayout:
 
     @abstractmethod
     def addresses(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Addresses:
-        """Extract each key's rows, channels and plane (bit field) from its folded fields, as the network does."""
+        """Extract each key's rows, channels and plane (bit field) from its hashed fields after all reflections, as the network
+        does.
+        """
 
     @abstractmethod
     def pooling_steps(self) -> Iterator[Step]:

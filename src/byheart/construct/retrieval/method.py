@@ -54,7 +54,8 @@ factor for the table size, and the number of draws."""
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """A random hash for which every label could be stored, with the words of the tables and their centres.
+    """A random hash for which every label could be stored, with the words of the tables and the centres of their sums (one centre
+    for each part of the label).
 
     Each row of `words` holds the words of the first part of the label, then those of the next part, and so on.
     """

@@ -63,8 +63,8 @@ class PartTables(DualTable):
 
     @cached_property
     def slots(self) -> tuple[str, ...]:
-        """The registers that come before those of the words: those of a dual table, the numbers of the selected channels, and the
-        sums.
+        """The registers that come before those of the words: the registers of a dual table, the numbers of the selected channels,
+        and the sum of each part.
         """
         constant = (ONE,) if self.stored == "bfloat16" else ()
         return (X, SQUARE, Y, Z, *self.digits[:-1], *self.choice_registers[:-1], *self.sums, *constant)
@@ -162,8 +162,8 @@ class PartTables(DualTable):
 
     @property
     def sum_offset(self) -> int:
-        """By how much a part's sum exceeds WORD_SCALE times its words: Γ from the labelled token, and WORD_SCALE·Γ from the extra
-        token.
+        """By how much a part's sum exceeds WORD_SCALE times its words. The labelled token adds the constant Γ (`gate`), and the
+        extra token adds WORD_SCALE·Γ.
         """
         return (WORD_SCALE + 1) * self.gate
 
@@ -256,8 +256,8 @@ class PartTables(DualTable):
         return Unit({self.choice_registers[group]: 1}, bias, self._ramp_writes(group, at, CHOSEN))
 
     def _ramp_writes(self, group: int, at: int, step: int) -> dict[str, Number]:
-        """Return what the ramp that starts at `at` writes to the channels with the numbers `at` + 1, `at` and `at` - 1 (of those
-        that exist). The first channel of a group has number 1.
+        """Return what the ramp ReLU(p - at) of the channel number p writes to the channels `at` + 1, `at` and `at` - 1, if they
+        exist. The first channel of a group has number 1.
         """
         first, size = sum(self.groups[:group]), self.groups[group]
         factors = {at: step, at - 1: -2 * step, at - 2: step}

@@ -125,7 +125,9 @@ def _coded(start: RetrievalLayout, label_counts: tuple[int, ...]) -> Iterator[tu
 
 
 def _plane_counts(most: int) -> list[int]:
-    """Return the numbers of planes up to `most` that are worth trying: all small numbers, and larger ones with growing gaps."""
+    """Return the numbers of planes (bit fields of a word) up to `most` that are worth trying: all small numbers, and larger ones
+    with growing gaps.
+    """
     return sorted(
         {*range(1, min(most, 32) + 1), *(int(32 * _RATIO**i) for i in range(200))} & {*range(most + 1)}
     )

@@ -177,7 +177,8 @@ class _Sum:
         self._below = np.zeros(len(rows), dtype=np.int64)
 
     def bits_at(self, bit: int) -> Int[np.ndarray, " n_keys"]:
-        """Return y_{bit-1} xor the carry into bit `bit`, where y is the sum of the words that a key reads.
+        """Return, for each key, bit number `bit` - 1 of y, xor the carry into bit number `bit`. Here y is the sum of the words that
+        the key reads.
 
         Together with the parity of bit `bit` over these words, this determines the label's bit.
         """
