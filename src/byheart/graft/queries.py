@@ -51,8 +51,8 @@ class Amplitude:
     def query(self, distance: int, length: int, qk_norm: bool) -> np.ndarray:
         """Return the query of a head that reads `distance` tokens back.
 
-        `length` is the size of a head. If the model normalises queries (`qk_norm`), the weights of the norms contain the amplitude,
-        and the query does not.
+        `length` is the size of a head. If the model normalises queries (`qk_norm`), the weights of the normalisation contain the
+        amplitude, and the query does not.
         """
         angles, n = self.frequencies * distance, len(self.frequencies)
         wanted = np.zeros(length)
@@ -60,7 +60,9 @@ class Amplitude:
         return wanted if qk_norm else self.size * wanted
 
     def norm_weight(self, length: int) -> float:
-        """Return the number that every weight of the norms of queries and keys must equal. `length` is the size of a head."""
+        """Return the number that all weights of the layers that normalise queries and keys must equal. `length` is the size of a
+        head.
+        """
         return sqrt(self.size * len(self.frequencies) / length)
 
 

@@ -24,7 +24,7 @@ SHORT_BITS = 8
 def short_parts(number: Number, n_parts: int) -> list[Fraction]:
     """Split `number` into `n_parts` summands.
 
-    Each summand is the short number closest to what remains; the last one is all that remains.
+    Each summand is the short number (at most 8 significant bits) closest to what remains; the last one is all that remains.
     """
     rest, found = Fraction(Dyadic.of(number).fraction), []
     for _ in range(n_parts - 1):
@@ -46,13 +46,13 @@ def split_column(numbers: np.ndarray, n_parts: int) -> list[np.ndarray]:
 
 
 def short_at_least(number: int) -> int:
-    """Return the smallest short integer >= `number`. `number` must not be negative."""
+    """Return the smallest short integer (at most 8 significant bits) >= `number`. `number` must not be negative."""
     spare = max(0, number.bit_length() - SHORT_BITS)
     return -(-number >> spare) << spare
 
 
 def short_at_most(number: int) -> int:
-    """Return the largest short integer <= `number`. `number` must not be negative."""
+    """Return the largest short integer (at most 8 significant bits) <= `number`. `number` must not be negative."""
     spare = max(0, number.bit_length() - SHORT_BITS)
     return number >> spare << spare
 

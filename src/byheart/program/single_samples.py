@@ -73,9 +73,10 @@ def outline_table(method: str, shape: DataShape) -> TokenTable | None:
 
 
 def expected_line_bits(shape: DataShape) -> int:
-    """Return the expected number of bits of the largest value on the line.
+    """Return the expected number of bits of the largest value, once every sample is mapped to a number.
 
-    If samples are token ids, the values are those of `line_table`. For N random points in space, the largest value is about N².
+    If samples are token ids, the numbers are those of `line_table`. For N random points, which are projected to a line, the largest
+    number is about N².
     """
     if shape.vocab is not None:
         return (2 * shape.vocab).bit_length()

@@ -128,8 +128,8 @@ def _tensors(network: Network) -> dict[str, np.ndarray]:
 def load_folder(path: str | Path) -> tuple[Memoriser, dict[str, Any], Certificate | None]:
     """Load the memoriser, record and certificate that were saved at `path`.
 
-    Raise `UsageError` if there is no model folder, and `CorruptModel`, naming the file and the fault, if
-    `save_folder` could not have written it. Sizes are checked before memory is allocated. If the folder is replaced
+    Raise `UsageError` if there is no model folder. Raise `CorruptModel`, which names the file and the fault, if
+    `save_folder` could not have written the folder. Sizes are checked before memory is allocated. If the folder is replaced
     during reading, either the old or the new folder is read.
     """
     folder = as_path(path)

@@ -111,15 +111,15 @@ def best_encoder(
     n_random_starts: int = 3,
     max_evaluations: int = 2000,
 ) -> BestEncoder:
-    """Search for the encoder of rank d = `dim` with the least divergence, by L-BFGS on E and W jointly, with analytic
-    gradients.
+    """Search for the encoder of rank d = `dim` with the least divergence, by L-BFGS on embeddings E and unembedding W
+    jointly, with analytic gradients.
 
     Source:     DPC24 Lemma 1: under full support (Assumption 2) the minimum exists.
     Guarantee:  the result is only an upper bound on the least divergence, because the problem is not convex.
 
-    The search starts from the best rank-d approximation of the centred log π, and from random points. Unless these starting
-    points give the same result, the search then makes random hops from the best encoder so far: long hops to leave shallow
-    minima, and short ones to leave flat regions.
+    The search starts from the best rank-d approximation of the centred log π, for probabilities π, and from random points.
+    Unless these starting points give the same result, the search then makes random hops from the best encoder so far: long hops
+    to leave shallow minima, and short ones to leave flat regions.
     """
     require_full_support(probabilities)
     # equal rows have equal best embeddings

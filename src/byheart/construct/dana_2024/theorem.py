@@ -123,8 +123,8 @@ def _theorem(
 
 
 def _encoder(targets: NextTokenTargets, data: Dataset, dim: int, precision: str) -> SequenceEncoder:
-    """Return the encoder. For labels, it consists of points on a circle. For distributions, it consists of their logits, in
-    dimension min(N - 1, T), for T sequences and N tokens (DPC24 Proposition 2).
+    """Return the encoder, which assigns a vector to every sequence. For labels, the vectors are points on a circle. For
+    distributions, they encode the logits in dimension min(N - 1, T), for T sequences and N tokens (DPC24 Proposition 2).
     """
     if data.task == "next-token":
         return association_encoder(targets.next_tokens, targets.n_outputs, dim)

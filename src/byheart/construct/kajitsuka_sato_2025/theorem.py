@@ -56,9 +56,9 @@ def memorise_next_token(
     Size:       for N samples about 2·√(N·bits) blocks with skip connections; residual width 10, hidden width at most 8.
     Departs:    feed-forward blocks are residual, as in the paper's architecture (erratum 6). One block replaces two or three
                 of the proof's plain layers, so the width is 10 instead of 14. W_O·W_V is scaled by n, so that means become
-                sums and all numbers stay dyadic (erratum 8). The proof's F is the projection of Stage I itself, which stays in
-                its register. Projections are found by search instead of being computed for the worst case; group sizes minimise
-                the number of parameters.
+                sums and all numbers stay dyadic (erratum 8). The projection of Stage I stays in its register, and also serves as
+                the proof's function F. Projections are found by search instead of being computed for the worst case; group sizes
+                minimise the number of parameters.
     """
     return _plan(data, rng, progress, tuning, "KS25 Theorem 4.1 (B.1 in full), repaired", theorem_4_1)
 

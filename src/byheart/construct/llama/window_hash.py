@@ -122,7 +122,10 @@ def level_offsets(window: int, n_heads: int) -> tuple[tuple[int, ...], ...]:
 def draw_hash(
     n_vocab: int, window: int, n_heads: int, n_units: int, last_folds: Sequence[int], rng: np.random.Generator
 ) -> WindowHash:
-    """Draw a hash in which every level needs at most `n_units` units for its folds."""
+    """Draw a hash in which every level (a mixing of tokens, then folds) needs at most `n_units` units for its folds.
+
+    A fold reduces a sum to the range of a limb. `last_folds` holds the largest value of each limb after the last level.
+    """
     offsets = level_offsets(window, n_heads)
     coefficients, folds = [], []
     before: Sequence[int] = (LIMB,) * N_LIMBS

@@ -98,9 +98,9 @@ def regress(
     float64. Each context is weighted by how often it occurs. Features are made orthonormal (QR) with these weights, so that at
     equal probabilities the curvature is the same in all directions.
 
-    `start` is a whitened fit with the first few of these features; `start_from` is an output matrix. If neither is given, the fit
-    starts with the least-squares fit to suitable logits. The fit ends early if it is proved that no output matrix reaches the goal
-    whose norm is at most the current norm times a constant (`EXCLUDED`).
+    `start` is a fit for the first few of these features in orthonormal form (`Regression.whitened`); `start_from` is an output
+    matrix. If neither is given, the fit starts with the least-squares fit to suitable logits. The fit ends early once it is proved
+    that every output matrix that reaches the goal has a norm of more than `EXCLUDED` times the current norm.
     """
     counts = torch.from_numpy(np.array(targets.counts)).to(device, torch.float64)
     heavy = (counts / counts.mean()).sqrt().unsqueeze(1)

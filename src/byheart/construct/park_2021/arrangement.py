@@ -34,7 +34,8 @@ def short_direction(
     Position i is the integer 2^-(unit bits) · (direction · point i). Positions are distinct, and their minimum is subtracted, so
     that the positions start at 0.
 
-    Source:     PLYS21's projection (KS25 Lemma G.1). Only distinctness is required, because folding reduces the range.
+    Source:     PLYS21's projection (KS25 Lemma G.1). Only distinctness is required. Folds of the line reduce the range
+                later.
     """
     dim = points.coordinates.shape[1]
     for n_bits in range(_LONGEST_DIRECTION_BITS):

@@ -35,7 +35,7 @@ class Inputs:
 
 
 def per_model(models: Sequence[ModelConfig], size: str, inputs: Inputs) -> Tensor:
-    """Return the size named `size` for every model, (n_models,), in the number type of the stack."""
+    """Return the size named `size` for every model, (n_models,), in the number type in which they train."""
     return torch.tensor([model.sizes[size] for model in models], dtype=inputs.dtype, device=inputs.device)
 
 

@@ -19,8 +19,8 @@ TOKENS = 5 << 10
 class ChainedTexts:
     """Texts of token ids, concatenated. Text i is `ids[offsets[i] : offsets[i + 1]]` and begins with `bos`.
 
-    `asked` marks the tokens after which the network must predict. The i-th marked token is the last one of window i (see
-    `chain_windows`).
+    `asked` marks the tokens after which the network must predict. The i-th marked token is the last one of window i (one of the
+    contexts that `chain_windows` joined).
     """
 
     ids: Int[np.ndarray, " n_tokens"]

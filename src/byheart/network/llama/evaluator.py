@@ -318,8 +318,8 @@ class Machine:
         )
 
     def _sum(self, stream: np.ndarray, weight: np.ndarray, where: str, clipped: bool = False) -> np.ndarray:
-        """Multiply the normalised stream by a weight matrix. Normalisation changes nothing here. The pinned columns act as one
-        constant.
+        """Multiply the normalised stream by a weight matrix. The network is built so that normalisation changes nothing. The pinned
+        columns, which always hold the same number, act as one constant.
         """
         weight = weight.astype(np.float64)
         constant = (weight[:, self.pinned.columns].sum(1) * self.pinned.value)[:, None]

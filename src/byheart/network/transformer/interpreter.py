@@ -35,7 +35,7 @@ Needs = dict[int, frozenset[int]]
 
 @dataclass(frozen=True)
 class Counts:
-    """A number for each token: `counts[k] · unit`."""
+    """A number for each token: token k has the number `counts[k] · unit`."""
 
     unit: Fraction
     counts: list[int]

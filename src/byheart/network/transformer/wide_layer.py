@@ -214,7 +214,9 @@ class _KnownColumns:
         return len(self.hashes)
 
     def find_missing(self, strong: np.ndarray) -> np.ndarray:
-        """Return one column for each combination of strong values that is not in the cache."""
+        """Return the index of one column for each combination of values that is not in the cache. A row of `strong` holds the
+        values of one column in the strong channels.
+        """
         hashes = _hashes(strong)
         at = np.searchsorted(self.hashes, hashes)
         is_known = np.append(self.hashes, np.uint64(0))[at] == hashes
@@ -239,7 +241,9 @@ class _KnownColumns:
         )
 
     def units_of(self, strong: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return the units of each column and their number, or None if two different values have the same hash."""
+        """Return the cached units of all columns, and how many of them each column has. A row of `strong` holds the values of one
+        column in the strong channels. Return None if two different rows have the same hash.
+        """
         at = np.searchsorted(self.hashes, _hashes(strong))
         if not (self.strong[at] == strong).all():
             return None

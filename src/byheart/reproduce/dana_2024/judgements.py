@@ -41,7 +41,9 @@ def _ends(found: SeedValues) -> tuple[float, float]:
 
 
 def _judge_straight(found: SeedValues, cut: CutOff, claim: str, unit: str) -> Judgement:
-    """Decide whether a parabola fits better than a straight line. Report how much lower its AICc is, and how the slope changes."""
+    """Decide whether a parabola fits better than a straight line. Report how much lower the parabola's AICc (corrected Akaike
+    criterion) is, and how its slope changes.
+    """
     line, bent = try_fit(found, "linear", cut), try_fit(found, "parabola", cut)
     if line is None or bent is None or not math.isfinite(bent.aicc):
         return Judgement(claim, None, "too few points to tell a line from a parabola")

@@ -4,12 +4,11 @@ The data are all 2,500 pairs of 50 tokens, each with one uniformly random next t
 1,024 drawn pairs, reshuffled for each of 10 epochs, by Adam at 1e-3; here every step draws a fresh batch. Accuracy is measured on
 all pairs and averaged over the last 100 steps. The labels, the weights and the batches are drawn with the seed.
 
-The authors' stored points come from two versions of their code, as its public history shows. In a figure, `as coded` means
-the version that stored the points of this figure:
-- layer-norm, 5,000 steps: Figures 1a and 2b, and the attention curves of Figure 3;
-- maps-always, 10,000 steps: Figures 1b, 2a, 4 (15,000 steps) and the MLP curves of Figure 3.
-`maps-always` has linear maps from the model width d to the head width d_h and back, which all heads share. `as-coded` is the code
-of 2025, which has no such maps if d = d_h. If d ≠ d_h, it is the same as maps-always.
+The authors' stored points come from two versions of their code, as its public history shows:
+- the variant `layer-norm`, 5,000 steps: Figures 1a and 2b, and the attention curves of Figure 3;
+- the variant `maps-always`, 10,000 steps: Figures 1b, 2a, 4 (15,000 steps) and the MLP curves of Figure 3.
+`maps-always` has linear maps from the model width d to the head width d_h and back, which all heads share. A third variant,
+`as-coded`, is the code of 2025, which has no such maps if d = d_h. If d ≠ d_h, it is the same as `maps-always`.
 """
 
 from __future__ import annotations
