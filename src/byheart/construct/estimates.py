@@ -95,7 +95,7 @@ def estimates_for_plan(shape: DataShape) -> Iterator[Estimate | NotApplicable]:
     """Yield estimates like `estimates_for_shape`, with a second one for each construction that chooses its own options.
 
     The second estimate is for the last options that the construction would try. The last options of `retrieval` have no reject
-    bits, so the second estimate of `retrieval` is its smallest size.
+    bits (bits that recognise unknown inputs), so the second estimate of `retrieval` is its smallest size.
     """
     for found in estimates_for_shape(shape):
         yield found

@@ -128,7 +128,8 @@ def _require_close(name: str, decoder: Decoder, targets: NextTokenTargets, preci
     wrong = int((~(targets.divergences(logits.astype(np.float64)) <= ALLOWED_DIVERGENCE)).sum())
     if wrong:
         raise AssumptionViolated(
-            f"rounding to {precision} changes the fit of {name} too much: {wrong} of {len(targets)} contexts diverge.\n"
+            f"rounding the weights of {name} to {precision} changes its answers too much: for {wrong} of {len(targets)} contexts, "
+            "the predicted probabilities of the next token are no longer close to those in the data.\n"
             "  Choose precision float64, a larger hidden_width, or another solver.",
             wrong=wrong,
         )

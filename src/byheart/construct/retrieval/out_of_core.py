@@ -89,7 +89,7 @@ class WholeNumbers:
 
 @dataclass(frozen=True, eq=False)
 class _Survey:
-    """A task that finds the bounds and the grid of the vectors of one piece."""
+    """A task that finds the least and largest coordinates of the vectors of one piece, and the grid on which the vectors lie."""
 
     pieces: DatasetPieces
     folder: Path
