@@ -157,7 +157,10 @@ def count_contexts(
 
 
 def _sort_piece(task: _Piece) -> None:
-    """Write the fingerprints of one piece to disk, sorted by partition, each with its label and its row."""
+    """Write the fingerprints (hashes) of the contexts in one piece to disk, sorted by partition (a range of fingerprints).
+
+    Each is stored with its label and its row.
+    """
     if task.file.exists():
         return
     data = task.pieces.piece(task.number)

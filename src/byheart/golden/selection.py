@@ -169,7 +169,7 @@ def _keep(
     number_type: NumberType,
     count: int,
 ) -> list[Case]:
-    """Return up to `count` cases, chosen from the candidates of all blocks.
+    """Return up to `count` cases, chosen from the candidates of all blocks (groups of prompts of equal length).
 
     A gap is the lead of the right token. For each step of the answer, some candidates are tried whose smallest gap is at this step.
     Of these, the function keeps those with the smallest gaps that rounding cannot close.

@@ -79,7 +79,8 @@ def _make_needles(
 ) -> None:
     """Make the keys of the fillers and of the two special tokens zero, and increase the scores of all other tokens.
 
-    Keys read only columns 0 to 7 of the residual stream. The embeddings of these tokens are zero in these columns.
+    Keys read only columns 0 to 7 of the residual stream. In these columns, the embeddings of the fillers and of the special tokens
+    are zero.
     """
     quiet = [BOS, EOS, *fillers(shape)]
     n_columns = 8

@@ -110,8 +110,9 @@ def _assigned(
     pairs: Sequence[tuple[int, int]],
     rows: Sequence[tuple[int, int]],
 ) -> np.ndarray:
-    """Return the codes of the tokens `used`. Pairs of tokens get neighbouring vectors; all other tokens get the remaining ones in
-    order.
+    """Return the code of each token in `used`, which is a row of `vectors`.
+
+    The two tokens of `pairs[i]` get the two rows `rows[i]`. All other tokens get the remaining rows, in order.
     """
     row_of = {
         token: row

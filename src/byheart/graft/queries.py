@@ -69,7 +69,7 @@ class Amplitude:
 def amplitude_of(
     frequencies: np.ndarray, scaling: float, length: int, n_positions: int, longest: int
 ) -> Amplitude:
-    """Return the amplitude for texts of `n_positions` tokens and heads that read up to `longest` tokens back.
+    """Return the amplitude of queries, for texts of `n_positions` tokens and heads that read up to `longest` tokens back.
 
     `frequencies` are the rotary frequencies in use, fastest first. `scaling` is the factor of their cosines, and `length` the size
     of a head.

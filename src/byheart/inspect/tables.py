@@ -101,7 +101,7 @@ class TableShape:
 
     @property
     def is_dual(self) -> bool:
-        """Whether the table is a dual table, whose input weights hold the first segment."""
+        """Whether the words are in a dual table: the first segment in its input weights, the second in its output weights."""
         return self.tables[0] == self.tables[-1] and len(self.tables) > 1
 
     def matrix(self, segment: int) -> str:
@@ -279,10 +279,11 @@ class TableReads:
         return np.concatenate([np.zeros(0, dtype=np.int64), *found])
 
     def _stream(self, tokens: np.ndarray, without: Zeroed) -> np.ndarray:
-        """Return the residual stream before the words are summed, with some words of each token set to zero.
+        """Return the residual stream before the layer that sums the words, with some words of each token set to zero.
 
-        In a dual table, attention has already added the words of the input weights: x holds WORD_SCALE times their sum.
-        If each part of a label has its own table, the words of a part are already summed, in a register of that part.
+        Two kinds of words have been summed by earlier layers. The words in the input weights of a dual table: register x holds
+        WORD_SCALE times their sum. All words, if each part of a label has its own table: the sum for each part is in a register
+        of that part.
         """
         shape = self.shape
         is_long = self.words(0).dtype == object

@@ -63,8 +63,8 @@ def factor(
     """Eliminate the equations in order: reduce each by the pivots of the equations before it.
 
     rows (n, k) are sorted by their minimum. patterns (n, k, ⌈n_channels/64⌉) hold the selected channels as bits. n_words is the
-    length of the window in 64-bit machine words. reached (1,) holds the number of the equation that is being reduced, so that
-    another thread can report it.
+    length of the window (the columns in which one equation has its entries) in 64-bit machine words. reached (1,) holds the number
+    of the equation that is being reduced, so that another thread can report it.
 
     Returns six values: the number of equations that were reduced before one was linearly dependent (n on success); the reduced
     equations; the machine word at which each begins; the pivot column of each; for each column, the equation whose pivot it is (-1

@@ -53,7 +53,7 @@ class NextTokenTargets:
 
         These logits are finite, and their softmax differs from π̂ by at most (ω - s)·e^-margin, where ω is the size of the
         vocabulary and s the number of tokens of positive probability. Softmax ignores a common shift, so its result is π̂, except
-        that every other token gets a share of about e^-margin.
+        that each token of probability 0 gets a share of about e^-margin.
         """
         table = np.zeros((len(self), self.n_outputs))
         table[self.rows, self.next_tokens] = np.log(self.probabilities) + margin

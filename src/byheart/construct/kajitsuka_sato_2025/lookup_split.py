@@ -44,7 +44,7 @@ class Tuning:
 
 @dataclass(frozen=True)
 class MappingNumbers:
-    """The numbers that determine the sizes of the two lookups: token weights and labels of contexts.
+    """The numbers that determine the sizes of the two lookups: that of token weights, and that of the labels of contexts.
 
     n_contexts      number of distinct labelled contexts
     n_weights       number of tokens whose counts distinguish the sequences (Lemma B.1)

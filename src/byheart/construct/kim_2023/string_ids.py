@@ -1,4 +1,4 @@
-"""String ids: one number for every sorted sequence, which is a weighted sum of the results of the sorting rounds."""
+"""String ids: one number for every sorted sequence: a weighted sum of the results of the sorting rounds."""
 
 from __future__ import annotations
 

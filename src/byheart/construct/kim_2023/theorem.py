@@ -66,7 +66,8 @@ def memorise_by_sorting(
     Guarantee:  at every labelled token the output equals label + 1 exactly, over the rationals, with hard
                 attention.
     In floats:  not meant for floats. With softmax in place of hardmax, an inverse temperature
-                β ≥ ln(2nΣw/gap) would suffice in real numbers.
+                β ≥ ln(2nΣw/gap) would suffice in real numbers, if token ids are at least 1 apart. Σw is the sum of the
+                weights in the string id, and gap is the smallest distance between two string ids.
     Size:       n rounds of two attention layers and one block, then a lookup of nN contexts. Width 9.
     Departs:    a uniform head counts how often a maximum occurs, because this number would be lost when the maximum is erased. Both
                 heads add to the string id directly. Random integer weights replace the projection lemma.

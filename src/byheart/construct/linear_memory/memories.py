@@ -37,7 +37,7 @@ def hebbian(inputs: Inputs, outputs: Outputs, labels: Labels) -> Matrix:
 def pseudo_inverse(inputs: Inputs, outputs: Outputs, labels: Labels) -> Matrix:
     """Return W = U E⁺. For each input x, E has a column e_x, its embedding, and U a column u_f(x), the embedding of its label.
 
-    If the inputs are linearly independent (so at most d of them), then W e_x = u_f(x) exactly.
+    If the inputs are linearly independent (so at most d of them, in dimension d), then W e_x = u_f(x) exactly.
     """
     return np.asarray(outputs[labels].T @ np.linalg.pinv(inputs).T)
 

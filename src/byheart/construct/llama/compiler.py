@@ -81,7 +81,7 @@ class LlamaOptions:
 
     room            the number of contexts for which the network is sized
     rows            the number of table rows
-    first_draw      the number of hashes to skip
+    first_draw      the number of random hashes to skip before the first one is tried
     channel_starts  the hash values at which the channels (the columns of the tables) begin
     """
 

@@ -131,9 +131,10 @@ def _address(writer: BlockWriter, layout: Layout, starts: Int[np.ndarray, " n_ch
 
 
 def _read_tables(writer: BlockWriter, layout: Layout, tables: Tables) -> None:
-    """Write one unit per table row, multiplied by the row's word in the context's channel.
+    """Write one unit per table row. At the context's row, the unit adds the row's word in the context's channel.
 
-    A table continues in the last layer of the table before it, as far as units are free.
+    If the last layer of a table has free units, the next table begins there. The first table of side words (words that detect
+    unknown contexts) begins in a new layer.
     """
     layer = _write_rows(writer, layout, layout.table_layers.start, tables.words, TOTAL)
     if layout.shape.n_side:

@@ -157,8 +157,8 @@ class Layout:
 
     @property
     def start_units(self) -> int:
-        """The number of units that the first address layer needs for three tasks: clear unneeded registers, initialise the total,
-        and find which field of side words belongs to the context.
+        """The number of units that the first address layer needs for three tasks: clear unneeded registers, initialise the
+        sum of the words, and find which field of the side words (words that detect unknown contexts) belongs to the context.
         """
         fields = 2 * len(FIELD_AT_LEAST) if self.shape.n_side else 0
         return 1 + len(self.digits) + 2 + fields

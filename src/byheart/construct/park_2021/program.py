@@ -77,8 +77,8 @@ def field_blocks(number: int, n_fields: int, field_bits: int, base: int) -> Bloc
 
     The highest bit is removed first.
 
-    Assumes:    the points' position is number + base - n_fields; register `packed` holds Σ field_q · 2^(q·field_bits) for all
-                fields q <= number.
+    Assumes:    these points are at position number + base - n_fields, and no point is above it; register `packed` holds
+                Σ field_q · 2^(q·field_bits) for all fields q <= number.
     Guarantee:  register `field` holds the value of field `number` if this is the point's field, else a negative number. So when
                 the blocks of the next field add ReLU(field) to the answer, they add only the value of the point's own field.
     """

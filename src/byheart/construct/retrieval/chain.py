@@ -166,7 +166,10 @@ class Chain(RetrievalLayout):
         return np.asarray(fields[:, 0] % self.n_rows)
 
     def addresses(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Addresses:
-        """Extract rows, channels and plane from the fields, as the network does. A key uses the same channels in every table."""
+        """Extract each key's rows, channels and plane (bit field of a word) from its hashed fields, as the network does.
+
+        A key uses the same channels in every table.
+        """
         patterns = ChannelPatterns(self.groups, self.choices)
         rows, held = [self.first_rows(fields)], list(fields[:, 1:-1].T)
         if self.shares_row:
@@ -183,8 +186,8 @@ class Chain(RetrievalLayout):
         return Addresses(np.stack(rows, axis=1), same, planes_of(self.label_fields, rest))
 
     def lookup_steps(self, words: Shaped[np.ndarray, " n_columns"] | None) -> Iterator[blocks.Step]:
-        """Yield the steps that mask the channels that a key does not use and then, for each table, square the row number, read the
-        words and go to the next row.
+        """Yield the steps of the lookup. The first ones mask the channels that a key does not use. Then, for each table, the steps
+        square the row number, read the words, and go to the key's row of the next table.
         """
         registers = [X] if self.shares_row else [field.register for field in self.hashed_fields[1:-1]]
         mask = WORD_SCALE << (self.word_bits + (self.n_segments - 1).bit_length())

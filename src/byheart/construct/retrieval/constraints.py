@@ -91,7 +91,9 @@ def margins_needed(layout: RetrievalLayout, windows: tuple[int, ...], rows: int)
 
 
 def _queue_at_an_edge(layout: RetrievalLayout) -> float:
-    """Return a length that the queue of equations at an edge of a shard almost never exceeds, times the share of spare columns."""
+    """Return A·ε, where ε is the share of spare columns, and A is a length that the queue of equations that wait for a pivot at
+    an edge of a shard (a range of rows) almost never exceeds.
+    """
     return log(2 * _n_systems(layout) / 0.3) / 2
 
 

@@ -395,7 +395,9 @@ class DualTable(RetrievalLayout):
         )
 
     def _typical_numbers(self) -> _TableNumbers:
-        """Return placeholder numbers, with as many bits as actual words, so that the size of the table can be counted."""
+        """Return placeholders for the numbers of the table, with as many bits as the actual numbers, so that its size can be
+        counted.
+        """
         shift = self.gate.bit_length() - 1
         bits = max(self.halves).bit_length()
         digits: Column = typical(bits + 2 + shift)

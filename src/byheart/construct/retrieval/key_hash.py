@@ -135,8 +135,9 @@ def _draw_field(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Draw one field, from its last reflection back to its inputs.
 
-    A reflection at c maps [0, R) into [0, c) if R <= 2c. Starting with c = n_values and going back, R is drawn from (1.6 c, 2
-    c]. If the numbers would then exceed the mantissa, R is drawn from (0.8 s c, s c] with s < 2.
+    A reflection at c maps [0, R) into [0, c) if R <= 2c. The last reflection has c = n_values. Each R is drawn from
+    (1.6 c, 2 c], and is the c of the reflection before. If the numbers would then exceed the mantissa, R is drawn from
+    (0.8 s c, s c] with s < 2.
     """
     entrance, is_short = layout.entrance, layout.stored == "bfloat16"
     centres = np.zeros(entrance.n_folds, dtype=np.int64)

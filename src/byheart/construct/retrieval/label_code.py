@@ -160,9 +160,9 @@ class _Beyond:
         self._room = room
 
     def planes(self, first: int) -> int:
-        """Return the number of planes needed for the keys with labels `first` and above.
+        """Return the number of planes (fields of a word) needed for the keys with labels `first` and above.
 
-        With so many planes, none of them is fuller than a plane of the kind that every label uses.
+        With so many planes, the fullest of them should hold no more keys than the fullest plane of the kind that every label uses.
         """
         n_keys = int(self._counts[first])
         n_planes = max(1, ceil(n_keys / self._room))

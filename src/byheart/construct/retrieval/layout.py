@@ -101,7 +101,7 @@ class Entrance:
     @property
     def sum_factor(self) -> int:
         """The factor λ of the sum over all tokens, which is added to each token's own value. λ = 2 distinguishes the last token
-        from the others. If positions enter, they already do that, and λ = 1 is enough.
+        from the others. If positions are part of the input, they already do that, and λ = 1 is enough.
         """
         return 1 if self.ordered or self.pooling == "sum" else 2
 
@@ -292,9 +292,9 @@ class RetrievalLayout:
 
     @cached_property
     def groups(self) -> tuple[int, ...]:
-        """The number of channels of each group. They are as equal as possible.
+        """The number of channels of each group. The groups are as equal as possible.
 
-        If weights are stored as int8 or bfloat16, each group's number of choices is a power of two.
+        If weights are stored as int8 or bfloat16, the number of choices that a group offers (see `choices`) is a power of two.
         """
         if self.group_bits:
             return tuple((1 << bits) - (g > 0) for g, bits in enumerate(self.group_bits))
@@ -309,12 +309,12 @@ class RetrievalLayout:
 
     @property
     def reading_folds(self) -> tuple[int, ...]:
-        """For each kind of field, the number of reflections that remove every bit above its lowest plane.
+        """For each kind of field in a word, the number of reflections that remove all bits above the lowest plane (field) of this
+        kind.
 
-        The highest kind is read first.
-
-        Before these reflections X < 2^e, where X is the number whose bits are read (see `label_reader`). For the highest kind e =
-        word_bits + headroom_bits + 2, for the others e = (start of the highest plane) + 1.
+        The highest kind is read first. Let X be the number whose bits are read (see `label_reader`). Before the reflections for a
+        kind, X < 2^e. For the highest kind, e = word_bits + headroom_bits + 2. For every other kind, e is 1 plus the first bit of
+        the highest plane of the kind that was read before it.
         """
         found, exponent = [], self.word_bits + self.headroom_bits + 2
         for field in reversed(self.label_fields):
@@ -388,7 +388,7 @@ class RetrievalLayout:
 
     @property
     def n_entering_values(self) -> int:
-        """The number of values of a token before its reflections, if all fields start as the same number."""
+        """If all hashed fields of a token start as the same number: how many values this number can have."""
         return int(0.9 * self.hashed_fields[0].n_values / NARROWING**self.entrance.n_folds)
 
     @property
@@ -448,9 +448,10 @@ class RetrievalLayout:
         return (largest - 1).bit_length() <= self.mantissa_bits
 
     def has_exact_pooling(self, field: HashedField) -> bool:
-        """Whether floats compute exactly the reflections before pooling, which use multiples of 1/2, and the weighted sum.
+        """Whether floats compute a field exactly up to and including pooling (the sum over the tokens).
 
-        The weight is the number of tokens times `sum_factor`. Its factors of two cost no bits.
+        The reflections before pooling use multiples of 1/2. Pooling multiplies every value by the number of tokens times
+        `sum_factor`; factors of two in this product cost no bits.
         """
         before = field.n_values << (self.entrance.n_folds + 1)
         summed = 2 * self.sum_width * field.n_values

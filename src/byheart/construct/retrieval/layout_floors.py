@@ -32,7 +32,9 @@ _MOST_STRETCH = 4  # when keys are few, at most this many times the rows that th
 
 @dataclass(frozen=True, eq=False)
 class Ranked:
-    """Candidates of one kind of layout: the numbers of planes, channels and groups of each, and a lower bound on its size."""
+    """Candidates of one kind of layout. For each: the number of planes (bit fields of a word), the number of channels (words of a
+    row), the number of groups of channels, and a lower bound on the size.
+    """
 
     start: RetrievalLayout
     planes: Int[np.ndarray, " n_candidates"]

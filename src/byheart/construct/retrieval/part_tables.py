@@ -3,8 +3,9 @@
 All tables have the same rows and are read with the same addresses, one after the other, by the extra token and by the labelled
 token as in `dual_table`. Whatever the next tables need is kept: the digits of the row and their squares, and the channel that each
 token selects in every group. For each part there is a register for its sum. After a table is read, this register holds Γ + V·φ in
-the extra token, and Γ + the selected words of Z in the labelled token (see `dual_table` for the symbols). When all tables are
-read, the second attention layer adds the extra token's sums to those of the labelled token.
+the extra token, and Γ + the selected words of Z in the labelled token. Here V and Z are the words in the table's input and output
+weights, at the row of the address; φ is 1 for each channel that the extra token selects, else 0; and Γ is a constant. When all
+tables are read, the second attention layer adds the extra token's sums to those of the labelled token.
 
 A channel is selected by ReLU ramps, which do not change the register that holds the channel's number p: for integers p and v,
 ReLU(p - v + 1) - 2·ReLU(p - v) + ReLU(p - v - 1) is 1 if p = v, else 0. Both tokens use the same registers, so the labelled
@@ -108,7 +109,7 @@ class PartTables(DualTable):
 
     @property
     def shares_window(self) -> bool:
-        """False, because the labelled token's pattern has its own fields."""
+        """False: the labelled token's pattern (its choice of channels) has hashed fields of its own."""
         return False
 
     @cached_property
@@ -127,7 +128,7 @@ class PartTables(DualTable):
 
     @property
     def own_field(self) -> int:
-        """The index of the first field for the labelled token's pattern."""
+        """The index of the first hashed field for the labelled token's pattern (its choice of channels)."""
         return 1 + self.n_pattern_fields
 
     @property
@@ -206,7 +207,8 @@ class PartTables(DualTable):
         yield from window_blocks(base, self.step_bits, self.shard_rows, {ROLE: -base})
 
     def _choice_blocks(self) -> Iterator[Block]:
-        """Yield blocks that split patterns into digits, bit by bit, and turn each digit into the number of a channel.
+        """Yield blocks that split patterns (choices of channels) into digits, bit by bit, and turn each digit into the number of a
+        channel.
 
         The last digit stays in its register. In the first group, where digit 0 also selects a channel, numbers start at 1. The
         labelled token's numbers start above those of the extra token.

@@ -55,7 +55,7 @@ def solve_shard(
     rng: np.random.Generator,
     progress: Progress | None = None,
 ) -> SolvedShard | Failure:
-    """Compute the words of one shard. `fields` are the hashed fields of its keys."""
+    """Compute the words (table entries) of one shard (a range of table rows). `fields` are the hashed fields of its keys."""
     where = layout.addresses(fields)
     where = Addresses(where.rows - shard * layout.shard_rows, where.patterns, where.planes)
     if where.n_duplicates:

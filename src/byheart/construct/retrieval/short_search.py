@@ -115,8 +115,8 @@ def _with_digits(shaped: DualTable) -> Iterator[DualTable]:
 
 
 def _least_size(layout: DualTable) -> int:
-    """Return a lower bound on the size: the weights of the table, of both tokens' patterns (choices of channels), and of the sum of
-    the words.
+    """Return a lower bound on the size: the weights of the table, of the patterns (choices of channels) of the extra token and
+    the labelled token, and of the sum of the words.
     """
     n_registers = len(layout.word_registers)
     n_units = layout.n_rows + 4 * layout.n_channels + n_registers

@@ -196,8 +196,8 @@ class _Sum:
 
 
 def _join_limbs(limbs: list[np.ndarray]) -> np.ndarray:
-    """Combine limbs (52-bit pieces), the lowest first, into numbers. A limb may be longer than 52 bits; the excess is carried
-    over.
+    """Combine limbs, the lowest first, into numbers. Each limb counts 2^52 times as much as the one before it. If a limb is 2^52
+    or more, the excess is carried to the next.
     """
     if len(limbs) == 1:
         return limbs[0]

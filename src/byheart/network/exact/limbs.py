@@ -28,7 +28,7 @@ _ROWS_WORTH_A_THREAD = 1 << 15
 
 @dataclass(frozen=True, eq=False)
 class Fixed:
-    """n integers of `limbs.shape[1]` limbs (32-bit pieces). Each integer represents the number integer · 2^-frac_bits."""
+    """n integers of `limbs.shape[1]` limbs (32-bit pieces). An integer k represents the number k · 2^-frac_bits."""
 
     limbs: np.ndarray  # uint32 (n, n_limbs), two's complement, lowest limb first
     frac_bits: int

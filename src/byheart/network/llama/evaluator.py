@@ -254,7 +254,10 @@ class Machine:
         return np.asarray(stream + self._gather(layer, heads, stream, starts))
 
     def gates(self, layer: int, stream: np.ndarray) -> Float[np.ndarray, "n_asked units"]:
-        """Return the gate of each unit of a layer. A unit is open if its gate is positive."""
+        """Return the gate of each hidden unit of a layer: the argument of SiLU, divided by `SILU_SLOPE`.
+
+        A unit is open if its gate is positive.
+        """
         weight = self.llama.weight(layer, "mlp.gate_proj")
         return self._sum(stream, weight, f"layer {layer}: gates", True) / SILU_SLOPE
 

@@ -332,7 +332,10 @@ def softmax(scores: Sequence[Fraction]) -> Vector:
 
 
 def _members(group: int, n_tokens: int) -> range:
-    """Return the tokens of a group. If a sequence has only one token, it counts as the last one."""
+    """Return the positions of the tokens in a group: the first token, the last token, or all between.
+
+    If a sequence has only one token, this token is in the group of the last one.
+    """
     if group == LAST:
         return range(n_tokens - 1, n_tokens)
     if group == FIRST:

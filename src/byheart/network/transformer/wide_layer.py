@@ -132,7 +132,7 @@ class WideLayer:
         return self._tests[n_strong]
 
     def _test_of_units(self, n_strong: int) -> torch.Tensor:
-        """Return the matrix of `_test` transposed, with one row per unit."""
+        """Return the matrix that tests which units may fire, with one row per unit. It is the transpose of that of `_test`."""
         if n_strong not in self._tests_of_units:
             self._tests_of_units[n_strong] = self._test(n_strong).T.contiguous()
         return self._tests_of_units[n_strong]
