@@ -441,7 +441,8 @@ def table_shape(network: Transformer, notes: Mapping[str, object]) -> TableShape
     gate = -Fraction(in_full(layer.b2).ravel().tolist()[SLOTS.index(LABEL)]) if is_dual else Fraction(1)
     if gate <= 0:
         raise UsageError(
-            "the notes in the record of this model do not belong to its network, because the gate of its table is not positive."
+            "the notes in the record of this model do not belong to its network, because its table has no positive constant Γ"
+            " (the output of the unit that a token selects)."
         )
     return TableShape(
         tuple(read.tables) * (2 if is_dual else 1),
@@ -470,14 +471,16 @@ def _shape_of_parts(network: Transformer, read: _Notes) -> TableShape:
     is_right &= (read.slots or 0) >= len(SLOTS) + read.parts + n_constants
     if not is_right or read.rare_fields:
         raise UsageError(
-            "the notes in the record of this model do not belong to its network: its tables cannot be found."
+            "the notes in the record of this model do not belong to its network, because the tables that they describe cannot be"
+            " found in it."
         )
     layer = layers[0]
     assert isinstance(layer, FeedForward)
     gate = -Fraction(in_full(layer.w1)[0, SLOTS.index(T)].item()) / 2  # the weight of the square of a row
     if gate <= 0:
         raise UsageError(
-            "the notes in the record of this model do not belong to its network: the gate of its table is not positive."
+            "the notes in the record of this model do not belong to its network, because its table has no positive constant Γ"
+            " (the output of the unit that a token selects)."
         )
     return TableShape(
         (read.tables[0], read.tables[0]),
