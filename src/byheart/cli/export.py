@@ -22,8 +22,11 @@ def command(folder: Path, kind: Any, output: Path | None, as_json: bool) -> None
     """Write the model in DIR for another program.
 
     gguf: a file for llama.cpp, from a graft or from a model that `llama` compiled with the tokenizer char or bytes.
-        onnx: a file for ONNX runtimes, from any float network except a Llama. transformer-lens: writes nothing, but
-        checks that TransformerLens opens DIR and computes equal logits; the folder of a Llama needs no conversion.
+
+    onnx: a file for ONNX runtimes, from any float network except a Llama.
+
+    transformer-lens: writes nothing, but checks that TransformerLens opens DIR and computes equal logits. The folder of a Llama
+    needs no conversion.
     """
     from byheart.documents.exports import export_model
 

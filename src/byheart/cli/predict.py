@@ -43,7 +43,7 @@ ANSWER = "answer"
 @click.option(
     "--input",
     metavar="COLUMN",
-    help="Column of questions in --data (default: the column of inputs that the model was compiled from, or else the column key).",
+    help="Column of questions in --data (default: the input column that the model was compiled from, or else the column `key`).",
 )
 @output_option(
     "FILE", "With --data: write its rows to FILE (.csv, .tsv or .jsonl), with an added column `answer`."

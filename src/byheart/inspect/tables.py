@@ -392,7 +392,9 @@ _NO_NOTES = "facts can be located only in a model of the method `retrieval` whos
 
 @dataclass(frozen=True)
 class _Notes:
-    """The notes of `retrieval` about its tables. Older models, and models that do not need them, lack the last fields."""
+    """The notes about the tables that the method `retrieval` left in the model's record. The fields with defaults are missing in
+    older models, and in models that do not need these fields.
+    """
 
     layout: str
     rows: int
