@@ -138,7 +138,7 @@ def theorem_3_parameters(
 def corollary_1_parameters(
     n_contexts: int, n_tokens: int, seq_len: int, n_last_tokens: int | None = None
 ) -> Bound:
-    """Return the number of parameters that suffice to memorise any T₀ associations in dimension 2: 2 (S + 2N + 4 (T₀ - min(2, L))).
+    """Return 2 (S + 2N + 4 (T₀ - min(2, L))), the number of parameters that suffice to memorise any T₀ associations in dimension 2.
 
     T₀ = `n_contexts`, S = `seq_len` and N = `n_tokens`. L is the number of distinct last tokens, `n_last_tokens`.
     """

@@ -169,7 +169,10 @@ def settle(
 
 @cache
 def ln2(bits: int = DEFAULT_BITS) -> Interval:
-    """Enclose the natural logarithm of 2, by the series of 1 / (k 2^k), whose tail is below its last term."""
+    """Enclose the natural logarithm of 2, by the first terms of Σ 1 / (k 2^k).
+
+    The other terms add up to less than the last one used.
+    """
     total, k = Fraction(0), 1
     while k <= bits + 8:
         total += Fraction(1, k << k)

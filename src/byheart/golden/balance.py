@@ -243,8 +243,8 @@ def tips() -> dict[str, Change]:
 class Batch:
     """How to search for cases of one length: at most `n_drawn` random prompts are drawn.
 
-    `loud` gives the share of loud tokens in each `System`. The search ends when each fault named in `tips` changes the answers of
-    `n_times` cases.
+    `loud` gives the share of loud tokens (those with a non-zero key) in each `System`. The search ends when
+    each fault named in `tips` changes the answers of `n_times` cases.
     """
 
     length: int
@@ -288,7 +288,7 @@ def find_balance_cases(
 
 
 def _prompts(engine: ReferenceEngine, batch: Batch, rng: np.random.Generator) -> Tensor:
-    """Draw random prompts. In each `System`, a token is loud with the probability in `batch.loud`."""
+    """Draw random prompts. In each `System`, a token is loud (its key is not 0) with the probability in `batch.loud`."""
     codes = engine.weight(f"{EMBEDDING}.weight")[:, [SCALE.loud, ROPE.loud]] > 0
     kind = (codes.long() @ torch.tensor([2, 1]))[N_SPECIAL:]
     tokens = [N_SPECIAL + (kind == each).nonzero().flatten().numpy() for each in range(4)]

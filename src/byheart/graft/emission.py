@@ -1,8 +1,8 @@
 """Compute the tensors of a grafted checkpoint, one at a time, from the tensors of the host and the stored contexts.
 
 The result is exact. The proof follows the order of the computation. The memory is the layers that are added before the host's own.
-W is the width of the grafted network, d the width of the host, and ρ the squared norm of the codes. SCALE, TINY and LEAD are powers
-of two.
+W is the width of the grafted network, and d the width of the host. A code is an integer vector that stands for a token; all codes
+have the squared norm ρ. SCALE, TINY and LEAD are powers of two.
 
 1. *Pins* are constant columns. In the memory's layers, Σ pins² = W·SCALE². All other squares are too small to change this sum: they
    are less than 2^40, the sum is about 2^80, and float32 has 24 bits. RMSNorm therefore divides by SCALE. Its weights are 1 for
@@ -13,7 +13,8 @@ of two.
 4. *Match.* Let a_j be the codes of a context of m tokens, and x_j those of the last m tokens of the text. The gate of the context
    is 256·Σ a_j·x_j - 128·(2mρ - 1): 128 if all m codes agree, and at most -128 otherwise (see `codes`). silu(-128) = 0 in float32
    and bfloat16. There is no hashing: a unit is active exactly where the text ends in its tokens. It then adds TINY times (code of
-   the next token - code of the inherited token).
+   the next token - code of the inherited token). The inherited token follows the longest stored context that is a shorter suffix
+   of this one (see `contexts`).
    A unit can also hold two contexts that differ only in their first token. Let u and v be the codes of these two tokens. For the
    first token, the gate then has 128·(u + v)·x in place of 256·a·x, and the threshold is 128·(2mρ - 2). Because the codes are
    neighbours, the gate is 128 for both contexts. For all other texts it is at most 0, and silu(0) = 0.

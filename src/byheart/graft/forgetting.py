@@ -34,7 +34,10 @@ class Forgotten:
 def forget_facts(
     checkpoint: FolderHost, reading: Reading, facts: Iterable[Fact], kept: Iterable[Fact], target: Path
 ) -> Forgotten:
-    """Write the weights without the contexts of `facts` to `target`, which is a copy of the checkpoint's folder."""
+    """Remove the contexts of `facts`, except those that `kept` needs, and write the weights to `target`.
+
+    `reading` is the memory that was read from the checkpoint. `target` is a copy of the checkpoint's folder.
+    """
     staying = {context for fact in kept for context, _ in fact.contexts()}
     going = {context for fact in facts for context, _ in fact.contexts()} - staying
     place = {unit.tokens: (unit.layer, unit.unit) for unit in reading.units}

@@ -244,7 +244,7 @@ class Store:
 
     @_explain
     def release(self, owner: str | None = None) -> None:
-        """Delete every claim of the owner, so that others may train these runs."""
+        """Delete every claim (a note that the owner trains a run), so that others may train these runs."""
         self.connection.execute("DELETE FROM claims WHERE owner = ?", (owner or this_process(),))
 
     def _drop_lost_claims(self) -> None:

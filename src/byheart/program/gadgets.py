@@ -167,7 +167,7 @@ class KeyedExtraction:
         return (*self.opening(), *mean_of_ends(0, self.n_entries - 1, self.entry))
 
     def opening(self) -> Blocks:
-        """Return the block that prepares both packed registers."""
+        """Return the block that prepares both packed registers, `keys` and `values`."""
         return side_by_side((self.keys.opening(),), (self.values.opening(),))
 
     def entry(self, number: int) -> Blocks:

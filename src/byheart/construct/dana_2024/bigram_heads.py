@@ -60,11 +60,11 @@ def bigram_heads(
 
 
 def _block_starts(lasts: Int[np.ndarray, " n_sequences"]) -> Int[np.ndarray, " n_heads"]:
-    """Return the start of each block of pairs, in the order of their keys. There is one threshold per block.
+    """Return the start of each block of pairs (a, b), in the order of their keys. There is one threshold per block.
 
     The first pair precedes the first threshold. The constant of the skip connection is chosen for this pair. Each block then has
-    two pairs. The skip connection also adds a multiple of y_b, which can be chosen for one more pair. So if the number of pairs
-    is even, one block has three pairs, and the last token must change within this block.
+    two pairs. The skip connection also adds a multiple of y_b, the value of the last token b. This multiple can be chosen for one
+    more pair. So if the number of pairs is even, one block has three pairs, and the last token must change within this block.
     """
     n_pairs = len(lasts)
     sizes = np.full(max(0, -((2 - n_pairs) // 2)), 2, dtype=np.int64)

@@ -149,7 +149,7 @@ def _mix(places: TokenPlaces, own: Numbers, contexts: Numbers, beta: float, angl
 def find_sharpness(
     candidates: list[TokenPlaces], samples: Indices, columns: Indices, rng: np.random.Generator
 ) -> SoftmaxIds:
-    """Return the ids with the largest ratio of gap to error.
+    """Return the ids with the largest ratio of gap (the smallest difference between two ids) to rounding error.
 
     The search tries many values of the sharpness β, many weights of the token's value and of the attention output in the id, and
     all `candidates`.

@@ -29,7 +29,7 @@ def random_embeddings(n_items: int, dim: int, rng: np.random.Generator) -> Float
 def hebbian(inputs: Inputs, outputs: Outputs, labels: Labels) -> Matrix:
     """Return W = Σ_x u_f(x) e_xᵀ, where e_x is the embedding of input x, and u_f(x) the embedding of its label f(x).
 
-    In dimension d, W answers all of N random pairs correctly if d² is above about 8 N ln N (reconstructed).
+    In dimension d, W answers all of N random pairs correctly if d² is above about 8 N ln N. This threshold is our own derivation.
     """
     return np.asarray(outputs[labels].T @ inputs)
 

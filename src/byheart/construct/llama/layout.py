@@ -145,7 +145,7 @@ class Layout:
 
     @property
     def side_rows(self) -> int:
-        """The number of rows in each of the three tables of side words."""
+        """The number of rows in each of the three tables of side words, which detect unknown contexts."""
         return -(-self.n_rows // SIDE_FOLDS) if self.shape.n_side else 0
 
     # layers

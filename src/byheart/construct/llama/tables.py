@@ -27,7 +27,7 @@ class Tables:
     side_words: Int[np.ndarray, "n_side 3 n_side_rows n_channels"]
 
     def channels(self, limbs: Int[np.ndarray, " n_contexts"]) -> Int[np.ndarray, " n_contexts"]:
-        """Return the channel of each context, given one limb (value) of its hash."""
+        """Return the channel of each context, given the limb (the part of its hash) that selects it."""
         return np.searchsorted(self.starts, limbs, side="right") - 1
 
 

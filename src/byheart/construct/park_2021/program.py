@@ -50,8 +50,9 @@ def _fold_block(bias: Number, shift: Number = 0) -> Block:
 
 
 def segment_blocks(segments: Sequence[Segment], extent: int) -> Blocks:
-    """Return blocks that move the points of each segment, the highest segment first. The new position of a point at x is x - start
-    + target - extent, which is negative.
+    """Return blocks that move the points of each segment, the highest segment first.
+
+    In a segment with the fields `start` and `target`, a point at x moves to x - start + target - extent, which is negative.
     """
     return tuple(
         Block(threshold(PLACE, segment.start, {PLACE: segment.target - segment.start - extent}))

@@ -2,8 +2,8 @@
 channels.
 
 The registers are x (the row, and at first also the pattern, which is the choice of channels), a copy of x, its square, z (the steps
-between rows, and the plane), and the words. A pattern too long to share a field with the row starts in the registers of the copy
-and the square. The chain supports every task and every length. For small data sets it is smaller than a dual table.
+between rows, and the plane), and the words. If the pattern is too long to share a field with the row, the registers of the copy and
+the square hold it at first. The chain supports every task and every length. For small data sets it is smaller than a dual table.
 """
 
 from __future__ import annotations

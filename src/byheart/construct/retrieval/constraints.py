@@ -35,8 +35,8 @@ SomeNumber = TypeVar("SomeNumber", float, np.ndarray)
 def max_duplicates(n_keys: int) -> float:
     """Return the limit on E, the expected number of pairs of keys with equal addresses.
 
-    A random hash gives no two keys the same address with probability e^-E. Small data sets can afford many draws of the hash, so
-    their limit may be larger.
+    With probability about e^-E, a random hash gives all keys different addresses. Small data sets can afford many draws of the
+    hash, so their limit may be larger.
     """
     return 0.3 if n_keys <= 100 else 0.8 if n_keys <= 20_000 else 0.5
 

@@ -86,7 +86,7 @@ def margins(
 
 
 def _table_margins(layout: RetrievalLayout, words: Shaped[np.ndarray, " n_columns"]) -> tuple[Margin, ...]:
-    """Return the margins of the sums in the tables and after them."""
+    """Return the margin (unit and largest partial sum) of every kind of sum that the tables compute."""
     table = words.reshape(layout.n_rows, layout.n_segments, layout.n_channels)
     if isinstance(layout, DualTable):
         fetched = layout.n_groups * int(np.abs(table[:, 0]).max(initial=0))

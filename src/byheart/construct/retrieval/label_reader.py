@@ -160,9 +160,9 @@ def _lowest_place(layout: RetrievalLayout, kind: int) -> int:
 def _place_units(layout: RetrievalLayout, kind: int) -> Sequence[Unit]:
     """Return units that set t, the power of two at which a plane is read, to 2^(start + p·n_bits + 1) for plane p.
 
-    At the start, t has the value for plane 0. The plane number p is the highest digit of the register z. t is convex in p, so it
-    equals t(0) + Σ_i (second difference) · ReLU(p - i). Every term is positive, so no partial sum exceeds t itself. If lower digits
-    follow, thresholds extract p from z.
+    The bit fields of this `kind` begin at bit `start` and have `n_bits` bits in each plane. At the start, t has the value for plane
+    0. The plane number p is the highest digit of the register z. t is convex in p, so it equals t(0) + Σ_i (second difference at i)
+    · ReLU(p - i). Every term is positive, so no partial sum exceeds t itself. If z has lower digits, thresholds extract p from z.
     """
     field = layout.label_fields[kind]
     if field.below > 1:

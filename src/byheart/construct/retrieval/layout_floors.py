@@ -119,7 +119,10 @@ def _row_bits(start: RetrievalLayout, rows: np.ndarray, gate_bits: np.ndarray) -
 def _may_be_solved(
     start: RetrievalLayout, rows: np.ndarray, channels: np.ndarray, step_bits: np.ndarray
 ) -> np.ndarray:
-    """Whether the equations of each layout can be solved quickly enough, with the narrowest windows of columns."""
+    """Whether the equations of each layout can be solved quickly enough.
+
+    This assumes that each takes its pivot from the narrowest allowed window (range) of columns.
+    """
     n_steps = start.n_segments - 1
     window_bits = np.maximum(
         step_bits // n_steps, np.where(rows >= 2**LEAST_WINDOW_BITS, LEAST_WINDOW_BITS, 0)
@@ -175,8 +178,9 @@ def _least_step_bits(
     columns: np.ndarray,
     channels: np.ndarray,
 ) -> np.ndarray:
-    """Return the least number of bits for the steps between rows that gives enough addresses, if rows are as many as possible and
-    no step is reflected.
+    """Return how many bits the steps between rows need at least, so that there are enough addresses.
+
+    This assumes as many rows as possible, and that no step is reflected at the edge of a shard.
     """
     k = start.n_segments
     rows = _MOST_STRETCH * np.ceil((columns / (1 - MOST_SPARE) / channels + k - 1) / k)

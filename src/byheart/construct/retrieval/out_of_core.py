@@ -118,7 +118,7 @@ class _Hashing:
 
 @dataclass(frozen=True, eq=False)
 class _Solving:
-    """A task that computes the words of one shard. `ranks` are the classes' ranks by frequency."""
+    """A task that computes the words (table entries) of one shard, a range of rows. `ranks` are the classes' ranks by frequency."""
 
     layout: RetrievalLayout
     ranks: Int[np.ndarray, " n_classes"]

@@ -88,7 +88,7 @@ def find_short_layout(
 
 
 def _part_counts(field_bits: int) -> list[int]:
-    """Return the numbers of parts into which labels may be divided, so that each part fits into a word of one weight."""
+    """Return the numbers of parts into which labels may be divided, so that each part fits into a word that is one weight."""
     if field_bits <= LIMB_BITS:
         return []
     return sorted({-(-field_bits // bits) for bits in range(_LEAST_PART, LIMB_BITS + 1)})

@@ -40,7 +40,7 @@ _LIMB_BITS = 52  # a sum of up to 2^11 limbs fits into a signed 64-bit integer
 
 @dataclass(frozen=True, eq=False)
 class SolvedTable:
-    """Solved words, and their sums.
+    """Solved words (table entries), and their sums.
 
     words   flattened array with the axes (row, table, channel)
     sums    y, the sum of the words, for every key

@@ -1,4 +1,4 @@
-"""MFT24's one-layer decoder: embedding, self-attention at the last token or token averaging, one hidden layer, logits."""
+"""MFT24's one-layer decoder: embedding, attention at the last token (or token averaging), one hidden layer, logits."""
 
 from __future__ import annotations
 

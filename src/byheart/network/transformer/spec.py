@@ -86,9 +86,9 @@ class LayerRun:
 
     @staticmethod
     def from_json(fields: Fields, has_formats: bool) -> LayerRun:
-        """Read a run from model.json.
+        """Read a run (consecutive layers of one kind and shape) from model.json.
 
-        Each pooling layer is listed separately, because no weights in the file would confirm how many there are.
+        Each pooling layer is a run of its own, because no weights in the file would confirm how many there are.
         """
         found = LayerRun._shape_from_json(fields)
         if not has_formats:

@@ -107,8 +107,9 @@ class WideLayer:
         return change.add_(self._b2)
 
     def _choose_strong(self, read: torch.Tensor) -> int:
-        """Return the number of strong channels for which testing and computing is cheapest on these columns (0: compute all
-        units).
+        """Return the number of strong channels (those with the largest weights) for which these columns cost least to compute.
+
+        A test on these channels finds the units that may fire. Return 0 if it is cheapest to compute all units.
         """
         n_units, n_reads = self._w1.shape
         costs = {0: float(n_units * (n_reads + self._w2.shape[1]))}

@@ -167,7 +167,7 @@ def differences(found: SeedValues, published: SeedValues) -> list[tuple[float, f
 
 
 def agreement(gaps: Sequence[tuple[str, float]], n_stored: int) -> tuple[fig.Check, fig.Table]:
-    """Return a check and a table: how many of the authors' stored points agree with ours within the tolerance, and the others.
+    """Return a check and a table. The check counts the authors' stored points that agree with ours; the table has the others.
 
     `gaps` has the name of each point and our accuracy minus the stored one.
     """

@@ -307,7 +307,7 @@ def _judge_root(search: Search) -> tuple[bool | None, str]:
 
 
 def _judge_beyond(search: Search) -> tuple[bool | None, str]:
-    """Decide whether models need more blocks beyond N = 1400 than the √N law predicts.
+    """Decide whether, for more than N = 1400 samples, models need more blocks than the √N law predicts.
 
     For each seed, the fewest blocks found are divided by the number predicted. The interval of this ratio over seeds must be
     above 1. The text gives the ratio.

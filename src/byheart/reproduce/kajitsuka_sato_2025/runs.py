@@ -220,7 +220,7 @@ def n_blocks(one: Observation) -> int:
 
 
 def nearly_all_right(one: Observation) -> bool:
-    """Return whether at some time in training, fewer than 1% of the labels were wrong.
+    """Return whether, at some time in training, fewer than 1% of the labels were wrong.
 
     The paper's "training error below 0.01" may mean this, or a mean loss below 0.01.
     """
