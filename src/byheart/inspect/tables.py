@@ -444,7 +444,7 @@ def table_shape(network: Transformer, notes: Mapping[str, object]) -> TableShape
     if gate <= 0:
         raise UsageError(
             "the notes in the record of this model do not belong to its network, because its table has no positive constant Γ"
-            " (the output of the unit that a token selects)."
+            " (the output of the unit that the labelled token selects)."
         )
     return TableShape(
         tuple(read.tables) * (2 if is_dual else 1),
@@ -482,7 +482,7 @@ def _shape_of_parts(network: Transformer, read: _Notes) -> TableShape:
     if gate <= 0:
         raise UsageError(
             "the notes in the record of this model do not belong to its network, because its table has no positive constant Γ"
-            " (the output of the unit that a token selects)."
+            " (the output of the unit that the labelled token selects)."
         )
     return TableShape(
         (read.tables[0], read.tables[0]),
