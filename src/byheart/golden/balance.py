@@ -100,7 +100,8 @@ def draw_balance_weights(shape: Shape) -> dict[str, Tensor]:
 def token_codes(shape: Shape, rng: np.random.Generator) -> Tensor:
     """Return the signs (1 or -1) of the first 32 entries of each token's embedding, `(vocabulary, 32)`.
 
-    There are entries for constants, for the bits of the id, and for two systems of loud and quiet tokens (see `System`).
+    There are entries for constants, for the bits of the id, and for two systems. In a system, a token is loud (it has a key) or
+    quiet (its key is 0); see `System`.
     """
     codes = torch.from_numpy(rng.choice((-1.0, 1.0), (shape.vocab, N_COLUMNS)))
     codes[:, list(PINS)] = 1.0

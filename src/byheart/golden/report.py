@@ -133,8 +133,8 @@ def check(
 def compare_logits(session: ShowsLogits, mine: Sequence[Case], number_type: NumberType) -> list[Outcome]:
     """Compare the logits of an engine with those of the cases.
 
-    If the logits of a case are known exactly, they must be equal to the last bit. Otherwise, their sums must be within the error
-    bounds.
+    If the logits of a case are known exactly, they must be equal to the last bit. Otherwise, the signed sums of
+    logits that the case stores must agree within its error bounds.
     """
     asked = [case for case in mine if case.logits or (case.sums and number_type == "float32")]
     made = session.logits([case.prompt for case in asked]) if asked else []

@@ -46,8 +46,8 @@ is the default of llama.cpp. `bfloat16`: every stored number is bfloat16, and su
 
 @dataclass(frozen=True)
 class Roundoff:
-    """The relative rounding error (half a unit in the last place) of values between steps, and of keys, values and
-    attention.
+    """Two relative rounding errors (half a unit in the last place): `stored` is that of values between steps, and `attention`
+    that of keys, values and attention.
     """
 
     stored: float

@@ -154,7 +154,9 @@ def _margins(
 
 @torch.no_grad()
 def smallest_gaps(shape: Shape, weights: dict[str, Tensor], rows: list[list[int]]) -> Tensor:
-    """For each row (a prompt and its answer), return the smallest lead of a right token over the next. Rows have equal length."""
+    """For each row (a prompt and its answer), return the smallest difference between the logit of a right token and the next
+    largest logit. Rows have equal length.
+    """
     ids = torch.tensor(rows)[:, :-1]
     engine = ReferenceEngine(shape, weights)
     valid = torch.ones_like(ids, dtype=torch.bool)

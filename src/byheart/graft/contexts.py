@@ -128,10 +128,11 @@ def check_beginnings(facts: Iterable[Fact]) -> None:
     Each head reads a token at a fixed distance. If this distance reaches before the beginning of the text, it reads a token of the
     text instead. Let the text be the tokens i, i + 1, ... of a fact, with i >= 1 and nothing before them. Then token i - 1 is the
     first missing token. Because the blocks of `heads.plan_gathers` begin with offset 0, some head is meant to read this token
-    directly. If the distance of this head is j, it is at position j - 1 of the text. There, its score is highest for distance j - 1
-    (see `heads.choose_kernel`), so it reads the first token of the text, which is token i. The context can therefore match only if
-    tokens i - 1 and i are equal. If they are equal, each token before token i - 1 is compared with a token of the text or with a
-    mixture of its tokens. The context still does not match if one of the tokens before token i - 1 does not occur in the text.
+    directly. If the distance of this head is j, it should do so at position j - 1 of the text. There, its score is highest
+    for distance j - 1 (see `heads.choose_kernel`), so it reads the first token of the text, which is token i. The context can
+    therefore match only if tokens i - 1 and i are equal. If they are equal, each token before token i - 1 is compared with a token
+    of the text or with a mixture of its tokens. The context still does not match if one of the tokens before token i - 1 does not
+    occur in the text.
     """
     for fact in facts:
         tokens = fact.tokens[:-1]

@@ -100,7 +100,7 @@ class Layout:
         return slice(start, start + self.code.dimension)
 
     def got_columns(self, offset: int) -> slice:
-        """Return the columns that gather the code of the token `offset` tokens back."""
+        """Return the columns that receive the code (an integer vector) of the token `offset` tokens back."""
         start = self.token_columns.stop + offset * self.code.dimension
         return slice(start, start + self.code.dimension)
 

@@ -33,7 +33,10 @@ class Step:
 
 
 def steps_of(folder: Path, facts: Sequence[str], progress: Progress = silent) -> list[Step]:
-    """Return the stored steps of each fact, for every prompt format in the record. Raise `UsageError` if a fact has none."""
+    """Return the stored steps (one for each token of an answer) of each fact, for every prompt format in the record.
+
+    Raise `UsageError` if a fact has none.
+    """
     tokenizer, asking = load_tokenizer(folder), asking_of(folder)
     kinds = (False, True) if asking.chat_column else (asking.chat,)
     formats = [

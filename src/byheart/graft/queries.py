@@ -31,7 +31,7 @@ Float64 cosines, and sums in another order, differ by less than this. A unit in 
 class HeadRead:
     """A head of the memory, as read from the checkpoint: its layer and number, its distance, and its query and key.
 
-    The query and the key are the weights of the first constant column, multiplied by that constant.
+    The query and the key are the weights for the first constant column, multiplied by the constant in this column.
     """
 
     layer: int

@@ -53,7 +53,7 @@ class StoredUnit:
 
 @dataclass
 class Reading:
-    """The memory of a checkpoint: its layers, the stored contexts, and the faults."""
+    """What was read from the memory of a checkpoint (the layers that store facts): the stored contexts, and the faults found."""
 
     n_memory_layers: int
     host_columns: np.ndarray

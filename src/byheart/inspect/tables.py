@@ -2,9 +2,9 @@
 
 A row of a table has one word in each channel, and each word has several bit fields (planes), which can hold labels. Only the shape
 of the tables is taken from the model's record. Everything else is read from the residual stream while the network runs. The active
-unit of a table shows which row is read. The word registers that are not masked before the words are summed show which channels are
-read. The last digit of the register z shows which plane holds the label. Then the layers that read the label run again, each time
-with one word set to zero. The words whose absence changes the answer hold the fact.
+unit of a table shows which row is read. Before the words are summed, all word registers except those of the channels that are read
+are masked. The last digit of the register z shows which plane holds the label. Then the layers that read the label run again, each
+time with one word set to zero. The words whose absence changes the answer hold the fact.
 
 During the first run, all words are set to zero. Nothing before the sum of the words depends on them, and every number is then exact
 in float64, even if the words of an exact model are long.
@@ -247,7 +247,8 @@ class TableReads:
     ) -> Int[np.ndarray, " n_tokens"]:
         """Return the class that each token would get if all words in `cells` that belong to its input were zero.
 
-        For each segment (table), `cells` gives words as tokens and word registers.
+        `cells` lists words for each segment (table). An array of tokens and an array of word registers give the place of each
+        word.
         """
         every, zeroed = np.arange(len(self.rows)), {}
         for segment, (tokens, registers) in cells.items():
@@ -460,7 +461,7 @@ def table_shape(network: Transformer, notes: Mapping[str, object]) -> TableShape
 
 
 def _shape_of_parts(network: Transformer, read: _Notes) -> TableShape:
-    """Like `table_shape`, for a network in which each part of a label has its own table."""
+    """Find the tables and the layers that sum their words, in a network in which each part of a label has its own table."""
     n_after = len(network.layers) - read.sum + 1
     sums = [read.sum - part * n_after for part in range(read.parts)]
     layers = [network.layers[at] if 0 <= at < len(network.layers) else None for at in (*read.tables, *sums)]

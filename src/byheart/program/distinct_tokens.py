@@ -131,7 +131,10 @@ def line_table(n_vocab: int, n_places: int | None) -> TokenTable:
 
 
 def table_of_shape(shape: DataShape) -> MaybeTable:
-    """Return the table for data of this shape, including the padding token; None for vectors."""
+    """Return the table of `line_table`, which maps each token at each position to a number, for data of this shape.
+
+    It includes the padding token if lengths differ. For vectors, the result is None.
+    """
     if shape.vocab is None:
         return None
     return line_table(shape.vocab + shape.ragged, shape.seq_len if shape.ordered else None)

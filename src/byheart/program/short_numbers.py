@@ -58,7 +58,7 @@ def short_at_most(number: int) -> int:
 
 
 def with_short_biases(steps: Sequence[Step], one: str) -> Iterator[Step]:
-    """Yield the steps with short biases.
+    """Yield the steps with short biases: numbers that bfloat16 can represent.
 
     A bias that is not short is split into a short bias and a weight on the register `one`, which always holds 1.
     """

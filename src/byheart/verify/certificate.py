@@ -290,7 +290,8 @@ class Certificate:
 def _read_total_gap(certificate: Certificate, judged: Distributional) -> Certificate:
     """Convert an older certificate for distributions to the present form.
 
-    Older certificates use "holds" for what is now called "fitted", and give another gap in percent if the entropy is 0.
+    Older certificates say "holds" for what is now called "fitted". If the entropy is 0, their `gap_percent` is not the same as
+    now, so `fitted` is decided by `gap_nats`.
     """
     is_right = not certificate.wrong and certificate.holds
     return replace(certificate, holds=is_right, fitted=certificate.holds and judged.is_within_gap)

@@ -29,7 +29,7 @@ def draw_trace(model: Model, text: str) -> dict[str, Any]:
     if not isinstance(network, Transformer):
         followed = f"  In Python: `byheart.load(DIR).trace({text!r})`." if isinstance(network, Llama) else ""
         raise UsageError(
-            "this page draws models of `retrieval` and of KS25's theorems; this model is of the family "
+            "this page draws only models of the family transformer, such as those of `retrieval`; this model is of the family "
             f"{network.spec.family}.\n{followed}".rstrip(),
             family=network.spec.family,
         )

@@ -161,7 +161,10 @@ def _with_full_skip(
 
 
 def _assemble(drawn: AttentionOnly, solution: np.ndarray, unembedding: np.ndarray) -> AttentionOnly:
-    """Split the solution [B; B W_O], and multiply by the inverse of B, so that the skip connection has weight one."""
+    """Return the network for the solution [B; B W_O]: its heads write with W_O, and B becomes a part of the unembedding.
+
+    The skip connection then has weight one.
+    """
     dim, head_dim = drawn.dim, int(drawn.value.shape[1])
     dtype = DTYPES[drawn.precision]
     skip = solution[:dim]  # Bᵀ

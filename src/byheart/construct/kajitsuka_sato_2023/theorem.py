@@ -134,7 +134,10 @@ def _context_ids(
     options: SoftmaxOptions,
     rng: np.random.Generator,
 ) -> SoftmaxIds:
-    """Return the ids with the largest ratio of gap to error, for the sharpness in `options` or the best one found."""
+    """Return the ids with the largest ratio of gap to error, where the gap is the smallest difference between two ids.
+
+    The sharpness (factor of the attention scores) is that of `options` or, if none is given, the best one found.
+    """
     if options.beta is None:
         return find_sharpness(candidates, samples, columns, rng)
     tried = []

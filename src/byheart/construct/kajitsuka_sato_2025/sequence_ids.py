@@ -140,7 +140,10 @@ class _Classes:
         return len(self.size)
 
     def parts(self, occurrences: Sequence[tuple[int, int]]) -> list[_Part]:
-        """Group the multisets that contain a token, given as (multiset, count) pairs, by class and count."""
+        """Group the multisets that contain a token by their class and by how often they contain the token.
+
+        `occurrences` are pairs of a multiset's number and the count of the token in it.
+        """
         groups: dict[tuple[int, int], list[int]] = defaultdict(list)
         for number, count in occurrences:
             groups[self.class_of[number], count].append(number)

@@ -1,4 +1,4 @@
-"""Remark 4.5: attention with O(n) connections, through one extra token."""
+"""Remark 4.5 of Kajitsuka & Sato 2025: attention with O(n) connections, through one extra token."""
 
 from __future__ import annotations
 

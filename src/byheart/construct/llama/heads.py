@@ -30,7 +30,9 @@ Rounding the keys to float16 changes a score by less than 2·n_f·2^-11 for n_f 
 
 @dataclass(frozen=True)
 class Rotation:
-    """A head size and a frequency base, the margin between scores that they achieve, and the key of the first token."""
+    """A head size and a frequency base, the margin between scores that they achieve, and the one non-zero entry of the first
+    token's key.
+    """
 
     head_dim: int
     theta: float

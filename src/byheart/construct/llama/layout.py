@@ -2,6 +2,9 @@
 
 Columns   constants | three row numbers | their squares | total | fields and sums of side words, if any | one-hot: the channel
 Layers    hash (one per level) | address | rows of tables | rows of tables of side words, if any | decide
+
+The total is the sum of the table words that a context reads, minus a part of its hash. The last layer, decide, converts it to the
+number of a token. Side words detect unknown contexts. A channel is a column of the tables.
 """
 
 from __future__ import annotations

@@ -146,8 +146,8 @@ def n_turns(largest: int, m: int) -> int:
 def _draw_level(
     n_heads: int, n_units: int, before: Sequence[int], after: Sequence[int], rng: np.random.Generator
 ) -> np.ndarray:
-    """Draw random coefficients for each limb (hash value). They are increased one by one until a fold would need more than
-    `n_units` units.
+    """Draw random coefficients for each limb (hash value). They are increased one by one until the
+    fold (the reflections that bring a sum back into range) would need more than `n_units` units.
 
     Every offset is used at least once.
     """

@@ -255,7 +255,7 @@ def _by_stochastic_steps(
 
 
 def _certainty(logits: np.ndarray, targets: NextTokenTargets) -> float:
-    """Return a factor for the logits with which the only next token of every context has a probability close to 1.
+    """Return a factor for the logits. With it, the next token of every context (there is only one) has a probability close to 1.
 
     If the largest of ω logits exceeds the others by at least ln(ω / p), all other tokens together have a probability of at most p.
     Here p is the allowed divergence divided by e, which leaves room for rounding.

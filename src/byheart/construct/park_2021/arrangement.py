@@ -89,7 +89,10 @@ def fold(places: Sequence[int], rng: np.random.Generator) -> tuple[list[int], li
 
 
 def _free_mirror(places: Sequence[int], largest: int, trials: int, rng: np.random.Generator) -> int | None:
-    """Return the first mirror found in [largest, 1.4 · largest] at which no two points meet."""
+    """Return an integer μ in [largest, 1.4 · largest] such that no two points coincide after those above μ/2 are reflected at μ/2.
+
+    Return None if none of the numbers that are tried has this property.
+    """
     slack = 2 * largest // 5
     fractions: list[int] = rng.integers(0, 1 << 40, size=min(trials, slack + 1)).tolist()
     drawn = [0, 1, *(fraction * (slack + 1) >> 40 for fraction in fractions)]

@@ -145,7 +145,13 @@ def costs_of(field_bits: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Parts:
-    """The numbers of folds, segments, buckets, and fields per bucket."""
+    """How often each part of an arrangement occurs.
+
+    n_folds     reflections of the line
+    n_segments  pieces of the line that are laid over one another
+    n_buckets   ranges of positions, each with the labels of its points packed in one number
+    n_fields    labels that such a packed number has room for
+    """
 
     n_folds: int
     n_segments: int

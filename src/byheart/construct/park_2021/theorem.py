@@ -93,8 +93,8 @@ def pack_buckets(arrangement: Arrangement, labels: Sequence[int], field_bits: in
 def size_of(shape: DataShape, options: NoOptions) -> Size:
     """Return the estimated size for data of this shape.
 
-    The numbers of folds, segments, buckets and fields are typical for random points. The non-zero count assumes that no threshold
-    and no bucket's packed fields are zero. Bits are estimates.
+    The numbers of folds, segments, buckets and fields (see `program.Parts`) are typical for random points. The non-zero count
+    assumes that no threshold is zero, and that no bucket has only zeros in its fields. Bits are estimates.
     """
     table = outline_table(NAME, shape)
     n_points, field_bits = shape.context_count, field_bits_of(shape.n_classes)

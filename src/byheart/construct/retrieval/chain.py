@@ -39,7 +39,7 @@ class Chain(RetrievalLayout):
     @property
     def slots(self) -> tuple[str, ...]:
         """The registers that come before those of the words: x (the row), its copy, its square, and z (the steps between rows, and
-        the plane).
+        the plane, which is the bit field that holds the label).
         """
         return X, COPY, SQUARE, Z
 

@@ -294,8 +294,8 @@ class DualTable(RetrievalLayout):
         yield Block(units, {}, "move")
 
     def lookup_steps(self, words: Shaped[np.ndarray, " n_columns"] | None) -> Iterator[Step]:
-        """Yield the steps that give each token its pattern and row, read the table, fetch the result of the extra token, and mask
-        the channels.
+        """Yield the steps that give each token its row and its pattern (choice of channels), read the table, fetch the result of
+        the extra token, and mask the channels that are not chosen.
         """
         yield from within_shards(
             self._pattern_and_step(), self.n_shards, self.shard_rows, self.digits[0], self.margin_rows

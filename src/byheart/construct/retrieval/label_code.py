@@ -112,7 +112,9 @@ def join_labels(
 
 
 def fullest(n_keys: int, n_planes: int, care: int = 1) -> float:
-    """Return an estimate for the number of keys in the fullest of `n_planes` planes: the mean plus a few times its square root.
+    """Return an estimate for the number of keys in the fullest of `n_planes` planes (bit fields of the words).
+
+    It is the mean plus a few times the square root of the mean.
 
     The factor of the square root is computed for `care` times as many planes, to be on the safe side.
     """

@@ -1,10 +1,10 @@
 """Compute the label from the sum of the words that a key reads, by reflections.
 
-Let y be the sum of the words, centre·2^word_bits about the middle of all such sums, and X = 4·(y - centre·2^word_bits) + 1. X is
-odd, so a reflection X ↦ 2C - X at an even number C never has X as its fixed point, and it complements every bit of X above bit 0.
-X ↦ -X does so too. The bits of X are read from the top. First |X| is computed, and then reflected at 2^e, 2^(e-1), …. The
-comparison of the absolute value with 2^b then gives X_b xor X_{b+1}, the Gray bit. X_{b+2} = y_b for b below word_bits, and X_1 =
-0, so
+Let y be the sum of the words. The number centre·2^word_bits is about the middle of all such sums. Let
+X = 4·(y - centre·2^word_bits) + 1. X is odd, so a reflection X ↦ 2C - X at an even number C never has X as its fixed point, and it
+complements every bit of X above bit 0. X ↦ -X does so too. The bits of X are read from the top. First |X| is computed, and then
+reflected at 2^e, 2^(e-1), …. The comparison of the current value with 2^b then gives X_b xor X_{b+1}, the Gray bit. X_{b+2} = y_b
+for b below word_bits, and X_1 = 0, so
     (bit seen at 2^(b+1)) = y_b xor y_{b-1},  y_{-1} = 0.
 A key in plane p (the p-th bit field of the words) needs the bits b = p·field_bits + i for i = field_bits - 1, …, 0. They are read
 by reflections at t·2^r with t = 2^(p·field_bits + 1). For r >= field_bits the reflections remove the bits above the field; after
@@ -94,9 +94,10 @@ def _silent_block(place: Number) -> Block:
 
 
 def _bit_units(i: int, register: str, half: Fraction) -> tuple[Unit, Unit]:
-    """Return units that reflect x at t·2^i, and add 2·half to `register` if x was above t·2^i.
+    """Return units that reflect x at t·2^i, and add 2·half to `register` if x was above t·2^i. The register T holds t.
 
-    x - t·2^i is odd, so ReLU(x - t·2^i + 1) - ReLU(x - t·2^i - 1) is 2 or 0, and the sum of the two is 2·ReLU(x - t·2^i).
+    The units compute ReLU(x - t·2^i + 1) and ReLU(x - t·2^i - 1). As x - t·2^i is odd, their difference is 2 or 0, and their sum
+    is 2·ReLU(x - t·2^i).
     """
     reads: dict[str, Number] = {X: 1, T: -(2**i)}
     return Unit(reads, 1, {X: -1, register: half}), Unit(reads, -1, {X: -1, register: -half})

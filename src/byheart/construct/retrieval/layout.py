@@ -339,8 +339,8 @@ class RetrievalLayout:
         return prod(2.0**w / (1 + 2.0**w / (2 * self.shard_rows)) for w in self.windows)
 
     def make_field(self, register: str, base: int) -> HashedField:
-        """Return a hashed field with `base` values B. Each token may have so many values R that their sum, reflected into [0, B),
-        is nearly uniform.
+        """Return a hashed field with B = `base` values. Before pooling, each token has one of R values. R is so large that the sum
+        over the tokens, reflected into [0, B), is nearly uniform.
 
         λ (`sum_factor`) times the sum of n uniform numbers on [0, R) has standard deviation λ·R·√(n/12). Reflected into [0, B),
         its density differs from uniform by less than 2·exp(-π²/2 · (deviation/B)²). With R >= 4.95·B/(λ·√n) this difference is

@@ -72,7 +72,7 @@ class PartTables(DualTable):
 
     @cached_property
     def choice_registers(self) -> tuple[str, ...]:
-        """For each group, the register with the number of the channel that a token selects."""
+        """For each group of channels, the register that holds the number of the channel that a token selects in it."""
         return (*(f"choice {group}" for group in range(self.n_groups - 1)), Y)
 
     @cached_property

@@ -174,8 +174,8 @@ def _smallest(found: _Found, ranked: list[Ranked], prune: bool) -> _Found:
 
 
 def fill(start: SomeLayout, n_planes: int, n_channels: int, n_groups: int) -> SomeLayout | None:
-    """Return a layout like `start` with these numbers of planes, channels and groups, and choose all its other numbers. Return
-    None if such a layout cannot hold the keys.
+    """Return a layout like `start` with these numbers of planes (bit fields of a word), channels (words of a table row) and groups
+    of channels. All its other numbers are chosen here. Return None if such a layout cannot hold the keys.
     """
     shaped = replace(start, n_planes=n_planes, n_channels=n_channels, n_groups=n_groups)
     sized = _with_rows(replace(shaped, headroom_bits=headroom_bits(shaped)))

@@ -1,8 +1,8 @@
 """The layout search for weights stored as int8 or bfloat16: find the dual table with the fewest stored bits.
 
 A weight holds 8 bits of a word in any computing precision, so rows may have many channels. Few choices remain for the search: the
-number of channels in each group (chosen so that a key has a power of two of choices), the number of digits of a row number, and
-the number of weights that form a word.
+number of channels in each group (such that the number of a key's choices is a power of two), the number of digits of a row number,
+and the number of weights that form a word.
 """
 
 from __future__ import annotations

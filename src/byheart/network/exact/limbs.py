@@ -167,7 +167,9 @@ def _equal(left: Fixed, right: Fixed) -> bool:
 
 
 def _trim(numbers: Fixed) -> Fixed:
-    """In all numbers, remove high limbs that only repeat the sign, and low limbs that are always zero."""
+    """Remove the high limbs (32-bit digits) that only repeat the sign in every number, and the low limbs that are zero in every
+    number.
+    """
     limbs = numbers.limbs
     low, high = _needed_limbs(limbs)
     if low == 0 and high == limbs.shape[1]:
@@ -326,8 +328,8 @@ def _add_segments(total: np.ndarray, limbs: np.ndarray, index: np.ndarray, segme
 
 @njit(cache=True, nogil=True)
 def _needed_limbs(limbs: np.ndarray) -> tuple[int, int]:
-    """Return (low, high) such that in every row, all limbs before `low` are zero, and the limbs from `high` on only repeat the
-    sign.
+    """In every row, the limbs (32-bit digits) before `low` are zero, and those from `high` on only repeat the sign. Return
+    (low, high).
     """
     n_rows, n_limbs = limbs.shape
     low, high = n_limbs - 1, 1

@@ -79,8 +79,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class LayerCount:
-    """Counts after one layer: the number of cells, the largest degree of the polynomials whose signs decide hardmax and ReLU, and
-    the largest degree of the outputs.
+    """Counts after one layer: the number of cells (parts of the line on which the outputs are polynomials), the largest degree of
+    the polynomials whose signs decide hardmax and ReLU, and the largest degree of the outputs.
     """
 
     kind: str
@@ -103,7 +103,8 @@ class LineCount:
 
 @realises("KS25-T4.3", "KS25-T B.3")
 def count_on_line(start: Transformer, direction: Transformer, sequences: np.ndarray) -> LineCount:
-    """Count cells, degrees and sign patterns of a network whose parameters are start + t * direction, for all real t.
+    """Let t move the parameters of a network along the line start + t * direction. Divide the real numbers t into cells on which
+    the outputs are polynomials of t, and count the cells, the degrees, and the sign patterns of the outputs.
 
     Source:   KS25 eqs. (70) to (89), restricted to a line in parameter space. The polynomials have W = 1 variable, t.
     Assumes:  two exact networks of one shape, with hard attention and feed-forward layers; `sequences` (N, n, d) of floats.

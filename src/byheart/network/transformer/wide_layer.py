@@ -65,7 +65,7 @@ class WideLayer:
         stream[self.writes] += (self._change(read) if change is None else change).T
 
     def strongest_units(self, stream: torch.Tensor) -> torch.Tensor:
-        """Return, for each column of (m, n_columns), the unit with the largest W1·x + b1, or any unit if none is positive."""
+        """For each column x of `stream`, return the unit with the largest W1·x + b1, or any unit if none is positive."""
         read = stream[self._reads]
         n_strong = self._n_strong or self._choose_strong(read[:, :: max(1, read.shape[1] // _N_TRIED)])
         found = self._units_left(read, n_strong) if n_strong else None
@@ -120,9 +120,10 @@ class WideLayer:
         return min(costs, key=lambda n_strong: costs[n_strong])
 
     def _test(self, n_strong: int) -> torch.Tensor:
-        """Return the matrix (n_strong + 3, q) that tests which units may fire.
+        """Return the matrix (n_strong + 3, q) that tests which of the q units may fire. Column i belongs to unit i.
 
-        For each unit it holds the strong columns of W1, the bias, the bound of the other columns, and the largest magnitude.
+        It holds the unit's weights for the `n_strong` strong channels (those with the largest weights), its bias, the largest
+        magnitude of its other weights, and the largest magnitude of all its weights and the bias.
         """
         if n_strong not in self._tests:
             strong, others = self._w1[:, :n_strong], self._w1[:, n_strong:].abs()

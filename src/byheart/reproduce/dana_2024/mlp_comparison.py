@@ -183,9 +183,9 @@ def _heads(one: Observation) -> int:
 
 
 def _is_mlp(one: Observation, dim: int, *, is_stored: bool) -> bool:
-    """Return whether the model of a run has an MLP.
+    """Return whether a run counts as a run of a model with an MLP.
 
-    With `is_stored`, return whether the model has one head and an MLP width of the authors, which may be 0 for d = 7.
+    With `is_stored`, this means one head and one of the authors' MLP widths. For d = 7, one of these widths is 0.
     """
     width, heads = one.sizes["mlp_width"], one.sizes["n_heads"]
     if is_stored:

@@ -195,5 +195,5 @@ def how_trained(one: Observation) -> How:
 
 
 def accuracy(one: Observation) -> float:
-    """Return the paper's accuracy: over the last 100 steps if this was recorded, otherwise at the end."""
+    """Return the accuracy as the paper defines it, over the last 100 steps. If this was not recorded, return it at the end."""
     return one.measured.get("accuracy_tail", one.measured["accuracy"])

@@ -193,7 +193,10 @@ def _row(label: str, one: Contest | None, power: Fit | None, n_dims: int) -> tup
 
 
 def _on_equal_dims(here: dict[dana.Way, SeedValues]) -> fig.Table:
-    """For every way of training, return the slopes at the values of d that all ways have, so that exponents can be compared."""
+    """Return a table with the fits of every way of training to the slopes at those values of d that all ways have.
+
+    With equal values of d, the exponents can be compared.
+    """
     shared = set.intersection(*(set(found.x) for found in here.values()))
     rows = []
     for way, found in here.items():

@@ -225,7 +225,7 @@ ENDS = (runs.SMALL_RATE, 4e-4, 6e-4, runs.LARGE_RATE)  # the upper ends of the r
 
 @realises("KS25-F3")
 def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
-    """Compute the fewest blocks for every number of samples N and every reading of the paper.
+    """Compute the fewest blocks for every number of samples N and every reading (interpretation) of the paper.
 
     Power laws are fitted to N = 600 to 1400.
     """

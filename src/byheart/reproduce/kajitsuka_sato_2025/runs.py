@@ -6,7 +6,7 @@ with full-batch AdamW for 1,000 epochs, and tunes learning rate and warm-up. It 
 `bert` is the paper's own condition, as far as its text states it:
 - An input is a class token and 7 sub-words of MultiNLI's hypotheses or IMDb's reviews. The answer is read at the class token.
 - A trained table embeds tokens directly into the stream. Weights and table are drawn from N(0, 0.02²), and biases are zero.
-- The warm-up has 50 steps. One reading has learning rates up to 3e-4, and another has learning rates up to 1e-3.
+- The warm-up has 50 steps. The learning rates end at 3e-4 in one reading of the paper, and at 1e-3 in another.
 
 The variations use the framework's initialisation, four learning rates and a warm-up of 100 steps:
 - Texts are cut to 8 words and the answer is read at the first word, or texts are split into sub-words as above.
