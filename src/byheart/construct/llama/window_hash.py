@@ -149,7 +149,7 @@ def _draw_level(
     """Draw random coefficients for each limb (hash value). They are increased one by one until the
     fold (the reflections that bring a sum back into range) would need more than `n_units` units.
 
-    Every offset is used at least once.
+    Every offset is used at least once if there are enough units. `Layout` requires at least three for each head.
     """
     chosen = np.zeros((N_LIMBS, n_heads, N_LIMBS), dtype=np.int64)
     for limb in range(N_LIMBS):
