@@ -42,7 +42,8 @@ def excess_loss(counts: Sequence[Sequence[int]], totals: Sequence[int]) -> Bound
     size = len(counts)
     if size < 2 or any(len(row) != size for row in counts) or len(totals) != size:
         raise ImpossibleSize(
-            "counts must have m + 2 contexts and as many tokens, and totals must have one number per context"
+            "counts must be a square matrix, with one row for each of at least two contexts, "
+            "and totals must have one number per context"
         )
     if any(count < 1 or count > total for row, total in zip(counts, totals, strict=True) for count in row):
         raise ImpossibleSize(
