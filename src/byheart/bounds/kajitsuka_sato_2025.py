@@ -92,9 +92,10 @@ def theorem_4_1(
     """Return the size that Theorem 4.1 (in full, B.1) guarantees for next-token prediction, with its constants.
 
     Source:   KS25 Theorem B.1. Width 14. The depth is the sum of the depths of both feed-forward parts, plus one for attention
-              (61). Equation (110) gives the depth of each part, and equation (111) its bits. The first part has R₁ = 20 r (nN)² δ⁻¹
-              √(πd) and C₁ = ⌈4N³√π⌉. The second part has R = 400 √(3d) n³ r N⁵ δ⁻¹ π and C, as in the theorem. Here N =
-              `n_samples`, n = `seq_len`, d = `dim`, r = `radius`, δ = `separation` and C = `n_classes`.
+              (equation 61). Equation (110) gives the depth of each part, and equation (111) its bits. Both equations use a range R
+              and a number C of values: R₁ = 20 r (nN)² δ⁻¹ √(πd) and C₁ = ⌈4N³√π⌉ in the first part, R₂ = 400 √(3d) n³ r N⁵ δ⁻¹ π
+              and C₂ = `n_classes` in the second. Here N = `n_samples`, n = `seq_len`, d = `dim`, r = `radius` and δ =
+              `separation`.
     Counts:   dense parameters: layers of 14 x 14 with bias (210 each), E_in (14 d), E_out (14) and the four
               14 x 14 matrices of one attention head (784).
     Assumes:  consistent labels and token-wise (r, δ)-separation. Order does not matter: a sequence is a multiset

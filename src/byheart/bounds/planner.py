@@ -137,8 +137,8 @@ def plan(
 
 
 def curves(plans: Sequence[SizePlan]) -> tuple[Curve, ...]:
-    """Return the lines of the figure, one for each name of a row. A line connects the rows of this name in all plans, in order
-    of the number of facts.
+    """Return the lines of the figure. All rows that have the same name, from all plans, form one line, in order of the number
+    of facts.
     """
     lines: dict[str, list[PlanRow]] = {}
     for one in sorted(plans, key=lambda p: p.n_facts):

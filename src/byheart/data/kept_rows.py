@@ -73,9 +73,9 @@ def _renumber(
     before: Int[np.ndarray, " n_before"],
     stays: Bool[np.ndarray, " n_names"],
 ) -> tuple[Int[np.ndarray, " n_kept"], Int[np.ndarray, " n_left"]]:
-    """Renumber `numbers` so that the values that occur only in `before` leave no gaps, except those that `stays` marks.
+    """Renumber `numbers` to close the gaps left by numbers that occur in `before` but no longer in `numbers`.
 
-    Return the new numbers, and the old number of each number that is left.
+    A number that `stays` marks counts as still in use. Return the new numbers, and the old number of each number that is left.
     """
     is_lost = np.zeros(stays.size, dtype=bool)
     is_lost[before] = True

@@ -94,10 +94,11 @@ class Growth:
         self.state += size["mlp.down_proj.weight"] * gate * up + size.get("mlp.down_proj.bias", 0)
 
     def lead(self, norm: torch.Tensor, head_rows: float, epsilon: float) -> float:
-        """Return LEAD, a power of two by which the final norm multiplies the code of the answer.
+        """Return LEAD, a power of two by which the final norm multiplies the code of the answer (a vector that identifies its
+        token).
 
-        The answer's logit leads by TINY·LEAD/rms, where rms is the root mean square of the last state. LEAD is so large that this
-        exceeds twice the largest logit of the host.
+        The last state holds TINY times this code, so the answer's logit gets a lead of at least TINY·LEAD/rms, where rms is the
+        root mean square of the last state. LEAD is so large that this lead exceeds twice the largest logit of the host.
 
         Let d and W be the widths of the host and of the graft. Then |logit| <= √d·max|norm|·|row of the head|, and rms over W
         columns is at most √(|state|²/d + ε), since W >= d.

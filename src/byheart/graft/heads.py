@@ -40,9 +40,9 @@ class Kernel:
     margin: float
 
     def amplitude(self, head_dim: int, scaling: float) -> float:
-        """Return the factor of all queries with which the right position leads by `NATS`.
+        """Return the factor of all queries that makes the score of the right position exceed every other score by `NATS`.
 
-        Attention divides scores by √head_dim, and yarn multiplies cosines by `scaling`.
+        Attention divides scores by √head_dim, and the rotary scaling method yarn multiplies both queries and keys by `scaling`.
         """
         return NATS * sqrt(head_dim) / (self.margin * len(self.frequencies) * scaling**2)
 

@@ -182,7 +182,7 @@ class _Follower:
         self._follow_units()
 
     def _constant(self, weights: np.ndarray, pin: int = 0) -> np.ndarray:
-        """Return what each of these rows of weights reads from one constant column."""
+        """For each row of `weights`, return its weight for one constant column times the value of that column."""
         return np.asarray(weights[:, self.pin_columns[pin]] * self.pin_sizes[pin])
 
     def _only_first_pin(self, weights: np.ndarray) -> np.ndarray:

@@ -69,7 +69,9 @@ def load_tokenizer(path: Path) -> Any:
 
 
 def plain_format(tokenizer: Any, template: str | None, end: bool) -> KeyFormat:
-    """Return the format for keys as plain text, or inside `template`, which must hold {input} once."""
+    """Return the format for keys (questions) that are asked as plain text. If `template` is given, it must hold {input} once, and
+    the key is put there.
+    """
     if end and tokenizer.eos_token_id is None:
         raise UsageError(
             "this host's tokenizer has no end token, so --end cannot be used.\n  Leave out --end."

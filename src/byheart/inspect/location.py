@@ -84,7 +84,7 @@ class Place:
 class Locations(Sequence[Location]):
     """A sequence of the locations of some facts, ordered by fact. A `Location` object is made when it is accessed.
 
-    facts     names of the facts; the first `n_asked` have their locations here, and the others may share them
+    facts     names of the facts. The sequence contains the locations of the first `n_asked`; the others may share these locations
     answers   the distinct labels or answer tokens; for each location, `answer` is an index into them
     places    the distinct places; for each location, `place` is an index into them
     cells     index of each weight in its tensor; -1 if there is none

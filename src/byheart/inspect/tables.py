@@ -173,8 +173,8 @@ class TableReads:
         """For each token, return the ranges of bits (upper ends exclusive) that hold its label in one word. `registers` tells which
         word.
 
-        A class may use fields of several kinds. For each kind, the range covers those bits of the field that the register holds.
-        The range may be empty.
+        A label may use fields (ranges of bits) of several kinds. For each kind, the result is the range of those bits of the field
+        that the register holds. It may be empty.
         """
         shape = self.shape
         reached = np.array([each for _, each in split_labels(classes, shape.rare)])

@@ -268,7 +268,10 @@ def this_process() -> str:
 
 
 def _has_died(owner: str) -> bool:
-    """Return whether the owner was a process of this machine that has ended. The claims of other machines expire instead."""
+    """Return whether the owner of a claim (a process that trains runs) was on this machine and has ended.
+
+    The processes of other machines are not examined; their claims expire instead.
+    """
     host, _, rest = owner.rpartition(":")[0].rpartition(":")
     started = owner.rpartition(":")[2]
     if host != socket.gethostname() or not rest.isdigit():

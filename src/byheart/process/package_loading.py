@@ -46,7 +46,7 @@ def kernels_told(progress: Progress, n_passes: int) -> Iterator[None]:
         n_done = 0
 
         def on_start(self, event: Any) -> None:
-            """Do nothing; a pass is counted when it ends."""
+            """Do nothing; a pass of the compiler is counted when it ends."""
 
         def on_end(self, event: Any) -> None:
             self.n_done += 1

@@ -16,10 +16,10 @@ from byheart.theorems import realises
 
 
 def trapezoid(reads: Mapping[str, int], low: int, high: int, writes: Form) -> tuple[Unit, ...]:
-    """Return four units that add `writes` times a function of z = Σ reads · register.
+    """Return four units of one ReLU layer that add `writes` times a function of z = Σ reads · register.
 
-    The function is 1 on [low, high] and 0 outside (low - 1/2, high + 1/2):
-    ReLU(2z - 2·low + 1) - ReLU(2z - 2·low) - ReLU(2z - 2·high) + ReLU(2z - 2·high - 1), which is one ReLU layer.
+    The function is 1 on [low, high] and 0 outside (low - 1/2, high + 1/2). It equals
+    ReLU(2z - 2·low + 1) - ReLU(2z - 2·low) - ReLU(2z - 2·high) + ReLU(2z - 2·high - 1).
     """
     doubled = {name: 2 * value for name, value in reads.items()}
     less = negate(writes)

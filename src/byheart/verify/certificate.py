@@ -105,7 +105,9 @@ class Distributional:
 
     @property
     def is_within_gap(self) -> bool:
-        """Whether the gap is within the allowed share of the entropy. If the entropy is 0, no gap is allowed."""
+        """Whether the gap (loss minus entropy) is within the allowed share of the entropy. If the entropy is 0, the gap
+        must be 0.
+        """
         return self.gap_nats <= (self.allowed_gap_percent or 0) / 100 * self.entropy_nats
 
 

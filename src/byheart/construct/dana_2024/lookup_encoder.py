@@ -91,13 +91,15 @@ def lookup_encoder(
 def approximating_encoder(probabilities: Table, delta: float) -> Table:
     """Return logits f_δ whose softmax approximates the distributions π = `probabilities` over N tokens, which may contain zeros.
 
-    For δ → 0 they are encoders that make π polynomially approximable (DPC24 Definition 2), in dimension N - 1.
+    As δ → 0, these logits show that π is polynomially approximable (DPC24 Definition 2), in dimension N - 1.
 
     f_δ = log((π + ηρ)/(1 + η)) for a distribution ρ. η is chosen so that the largest |log(π/softmax f_δ)| on the support of π is
-    exactly δ. At one entry this value is |log(1 + η) - log(1 + ηρ/π)|, which is about η|1 - ρ/π|. So it is at least a constant
-    times δ (α = 1) wherever π differs from ρ. A uniform ρ would equal π where π = 1/N, and the lower bound in (16) would fail
-    there; `_reference` chooses a ρ that differs from π everywhere. The spread of the logits is O(log 1/δ) (Lemma 4). This spread
-    determines the error of Theorem 3 on the sequences that are left out, which is of order ε log 1/ε.
+    exactly δ. At each entry of the support, |log(π/softmax f_δ)| is |log(1 + η) - log(1 + ηρ/π)|, which is about η|1 - ρ/π|. So it
+    is at least a constant times δ wherever π differs from ρ, so the α of Definition 2 is 1. A uniform ρ would equal π where π =
+    1/N, and the lower bound in equation (16) of DPC24 would fail there; `_reference` chooses a ρ that differs from π everywhere.
+
+    The spread of the logits (largest minus smallest) is O(log 1/δ) (Lemma 4). With this spread, the sequences that Theorem 3 leaves
+    out, of total weight below ε, contribute an error of order ε log 1/ε.
     """
     reference = _reference(probabilities)
     is_seen = probabilities > 0

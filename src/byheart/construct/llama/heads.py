@@ -41,7 +41,7 @@ class Rotation:
 
     @property
     def amplitude(self) -> float:
-        """The amplitude A, a power of two."""
+        """The amplitude A of the queries: a power of two that makes the margin between scores at least `NATS`."""
         return float(2.0 ** np.ceil(np.log2(NATS * self.head_dim**0.5 / self.margin)))
 
 

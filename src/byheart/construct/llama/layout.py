@@ -200,7 +200,7 @@ class Layout:
 
     @property
     def side_layers(self) -> range:
-        """The layers that hold rows of the tables of side words."""
+        """The layers that hold rows of the tables of side words, which detect unknown contexts."""
         first, n_side = self.table_layers.stop, self.shape.n_side
         units = 3 * self.side_rows * n_side + CLEAR_UNITS if n_side else 0
         return range(first, first + -(-units // self.inner))

@@ -66,7 +66,9 @@ class WindowHash:
         return np.asarray(state, dtype=np.int64)
 
     def largest(self, level: int) -> list[int]:
-        """For each limb (hash value), return the largest sum that it can reach at this level before it is folded."""
+        """For each limb (one of the numbers of a hash), return the largest sum that it can reach at this level before it is
+        folded (reflected into a smaller range).
+        """
         before = self.folds[level - 1] if level else (LIMB,) * N_LIMBS
         totals = (self.coefficients[level] * np.array(before)).sum((1, 2))
         return [int(total) + own for total, own in zip(totals, before, strict=True)]

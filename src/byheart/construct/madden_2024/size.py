@@ -107,7 +107,7 @@ class MaddenOptions:
 
     @property
     def tries_steps(self) -> bool:
-        """Whether the step solution is tried first."""
+        """Whether the solver `steps` is tried first."""
         usual = MaddenOptions(
             self.precision,
             solver=self.solver,

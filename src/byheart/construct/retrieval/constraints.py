@@ -78,8 +78,9 @@ def rows_needed(layout: RetrievalLayout, windows: tuple[int, ...], has_margins: 
 
 
 def margins_needed(layout: RetrievalLayout, windows: tuple[int, ...], rows: int) -> int:
-    """Return the number of margin rows at each edge of a shard. No key starts in a margin row. `rows` is the number of the other
-    rows.
+    """Return the number of margin rows at each edge of a shard (a range of table rows that is solved by itself).
+
+    No key starts in a margin row. `rows` is the number of the other rows. For each w in `windows`, a key steps to one of 2^w rows.
 
     An example without margins: with ten million facts in 8 shards and steps of up to 8 rows, each of 88 systems of equations failed
     at an edge with a probability of 2%, so most draws failed.
@@ -119,8 +120,9 @@ def _care(n_shards: int) -> int:
 
 
 def _fullest_system(layout: RetrievalLayout, n_patterns: int = 1) -> float:
-    """Return an estimate for the number of keys in the fullest plane (bit field) of a shard: the mean plus some standard
-    deviations.
+    """Return an estimate for the largest number of keys in one system of equations: the mean plus some standard deviations.
+
+    There is a system for each plane (bit field of the words) of each shard (range of table rows).
 
     n_patterns: the number of different choices of channels. If it is given, only keys with the same choice are counted.
     """
@@ -134,9 +136,9 @@ def _columns_for_all(layout: RetrievalLayout) -> float:
 
 
 def _columns_for_single_channels(layout: RetrievalLayout) -> float:
-    """Return the number of columns (words) needed because some keys use only one channel, which is in the first group.
+    """Return the number of columns (words) needed for keys that use only one channel. This channel is in the first group.
 
-    The keys that use only this channel must fit into its words.
+    All keys that use only the same channel must fit into the words of that channel.
     """
     n_patterns = prod(layout.choices) ** (2 if isinstance(layout, DualTable) else 1)
     n_single = _fullest_system(layout, n_patterns)

@@ -114,8 +114,9 @@ class DualTable(RetrievalLayout):
 
     @property
     def own_field(self) -> int:
-        """The index of the field for the labelled token's pattern. Only to this field is the token's own value added after
-        pooling.
+        """The index of the hashed field for the labelled token's pattern (its choice of channels).
+
+        If `keeps_own`, the labelled token's own value is added to this field, and to no other, after the sum over all tokens.
         """
         return 2
 
@@ -245,8 +246,8 @@ class DualTable(RetrievalLayout):
         return total
 
     def first_rows(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Int[np.ndarray, " n_keys"]:
-        """Return the first row of each key. It is never in a margin (an edge of a shard), so the first field counts only the other
-        rows.
+        """Return the table row at which each key starts. No key starts in a margin (the rows at an edge of a shard), so the first
+        field numbers only the rows outside the margins.
         """
         shards = fields[:, 0] // (self.n_first_rows // self.n_shards)
         return np.asarray(fields[:, 0] + self.margin_rows * (2 * shards + 1))

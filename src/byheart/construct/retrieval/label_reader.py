@@ -122,11 +122,14 @@ def _rare_steps(register: str, field: RareField, is_last: bool) -> Iterator[Bloc
 
 
 def _sum_block(layout: RetrievalLayout, part: int, centre: int | None, is_first: bool) -> Block:
-    """Return the block that adds up the words of a part that are not masked, and subtracts the centre of such sums.
+    """Return the block that adds up the words of a part that are not masked, and subtracts centre·2^word_bits, about the middle
+    of such sums.
 
-    For the first part that is read, it also converts the plane of the highest kind to the power of two t at which it is read.
+    For the first part that is read, the block also computes t, the power of two at which the plane (a range of bits of each word)
+    of the highest kind of field is read.
 
-    The result is X = 4·(sum - centre·2^word_bits) + 1. Its 1 is in x already, so all terms that are added are multiples of 4.
+    The result in register x is 4·(sum - centre·2^word_bits) + 1. At the start x is 1, so all terms that are added are multiples
+    of 4.
     """
     if centre is None:
         constant: Number = typical(layout.word_bits + 2 + layout.headroom_bits)
@@ -154,7 +157,9 @@ def _word_unit(channels: Sequence[str], rare: Sequence[str], at: int) -> Unit:
 
 
 def _lowest_place(layout: RetrievalLayout, kind: int) -> int:
-    """Return the power of two t at which plane 0 of this kind of field is read. The top of this module explains t."""
+    """Return t for the lowest plane (range of bits) of this kind of field. A field is read by reflections at t·2^r for several
+    r, as described at the top of this module.
+    """
     return int(2 ** (layout.label_fields[kind].start + 1))
 
 

@@ -169,8 +169,8 @@ class RetrievalLayout:
     @property
     @abstractmethod
     def hashed_fields(self) -> tuple[HashedField, ...]:
-        """The hashed fields: one for the row, one or more for the choices of channels, and one for the steps between rows with the
-        plane.
+        """The hashed fields: one for the row, one or more for the choices of channels, and one that holds both the steps between
+        rows and the plane (a range of bits of each word).
         """
 
     @property
@@ -250,8 +250,8 @@ class RetrievalLayout:
 
     @property
     def label_bits(self) -> int:
-        """The bits of a label, over all parts, without the reject bits. One bit may be unused if the bits do not divide evenly into
-        parts.
+        """The bits of a label, over all parts, without the bits that detect unknown inputs. One bit may be unused if
+        the bits do not divide evenly into parts.
         """
         return self.n_parts * self.field_bits - self.reject_bits
 
@@ -361,8 +361,8 @@ class RetrievalLayout:
         return HashedField(register, base, n_values, n_folds)
 
     def align_fields(self, *fields: HashedField) -> tuple[HashedField, ...]:
-        """Return the fields. If all fields start as the same number, each gets the same number of values before pooling,
-        which is large enough for every field.
+        """Return the fields. If a token's values in all fields start as one number, every field gets the same `n_values`, which is
+        large enough for each of them.
         """
         if not self.entrance.is_narrow:
             return fields

@@ -281,7 +281,9 @@ def _solve_shards(
 
 
 def _hash_piece(task: _Hashing) -> None:
-    """Write the hashed fields of one piece's keys, sorted by shard. Within a shard, keep the order of the data."""
+    """Write the hashed fields of the keys in one piece of the data, sorted by shard (range of table rows). Within a shard, keep
+    the order of the data.
+    """
     if task.file.exists():
         return
     layout, data = task.layout, task.pieces.piece(task.number)

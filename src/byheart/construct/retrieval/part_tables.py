@@ -89,7 +89,9 @@ class PartTables(DualTable):
 
     @cached_property
     def pattern_groups(self) -> tuple[range, ...]:
-        """For each hashed field of a token's pattern, the groups in which this field selects a channel."""
+        """For each hashed field that holds a part of a token's pattern (its choice of channels), the groups of channels for which
+        this field makes the choice.
+        """
         sizes = split_evenly(self.n_groups, self.n_pattern_fields)
         return tuple(range(sum(sizes[:at]), sum(sizes[: at + 1])) for at in range(len(sizes)))
 
@@ -114,8 +116,8 @@ class PartTables(DualTable):
 
     @cached_property
     def hashed_fields(self) -> tuple[HashedField, ...]:
-        """The hashed fields: for the row, for the patterns (choices of channels) of the extra and of the labelled token, and for
-        the step between rows with the plane.
+        """The hashed fields: one for the row, some for the patterns (choices of channels) of the extra and of the labelled token,
+        and one that holds both the step between rows and the plane (a range of bits of each word).
         """
         bases = [prod(self.choices[group] for group in groups) for groups in self.pattern_groups]
         last = [self.choice_registers[groups[-1]] for groups in self.pattern_groups if groups]
@@ -195,7 +197,9 @@ class PartTables(DualTable):
         yield RegisterAttention((RegisterHead(values, outputs),), pattern="scatter")
 
     def _roles_and_step(self) -> Iterator[Block]:
-        """Yield blocks that move both tokens' patterns into the same registers, and move the labelled token to its own row."""
+        """Yield blocks that move the patterns (choices of channels) of the extra token and of the labelled token into the same
+        registers, and then let the labelled token step to its own table row.
+        """
         units = [Unit({ROLE: 1}, 0, {X: self.half_window})]
         n_fields = self.n_pattern_fields
         for field, own in zip(self.hashed_fields[1:], self.sums[:n_fields], strict=False):

@@ -27,8 +27,8 @@ _DIRECTION_BITS = 10
 class Quantiser:
     """A map from real vectors to integers.
 
-    directions  coefficients of each projection, scaled so that a cell has length 1
-    lowest      number subtracted from each projection, so that it is in (0, 2^n_bits)
+    directions  coefficients of each projection, scaled so that a range of length 1 is rounded to one integer
+    lowest      number subtracted from each projection, so that the result is in (0, 2^n_bits)
     n_bits      bits of each integer
     sharpness   s, the slope of the thresholds, a power of two
     """

@@ -39,7 +39,9 @@ class Family(ABC):
         return frozenset()
 
     def for_stack(self, models: Sequence[ModelConfig], inputs: Inputs) -> Family:
-        """Return the family object to use for one stack. It is this same object unless the family stores something per stack."""
+        """Return the family object to use for one stack (models that train together). It is this same object unless the family
+        stores something per stack.
+        """
         return self
 
     @abstractmethod

@@ -192,7 +192,7 @@ def chunks(texts: ChainedTexts) -> Iterator[tuple[np.ndarray, np.ndarray, np.nda
 
 
 class Machine:
-    """Evaluates the network's layers with integer matrices. The pinned columns are combined into one column of ones."""
+    """Evaluates the network's layers with integer matrices. The pinned (constant) columns are combined into one column of ones."""
 
     def __init__(self, llama: Llama) -> None:
         self.llama, self.conditions = llama, NoRounding()

@@ -263,7 +263,9 @@ class _Attention(_Layer):
         return sum(totals, ZERO) / sum(map(self.size, groups))
 
     def _mix_by_score(self, head: _Head, rows: set[int], stream: Stream, group: int) -> dict[int, Counts]:
-        """Return these rows of W_V Z A_h, the values mixed by the scores, each with one number for every token of `group`."""
+        """Return these rows of W_V Z A, where Z is the stream and A holds the attention weights of the head. Each row has one
+        number for every token of `group`.
+        """
 
         def vectors(weights: Iterable[Row], groups: Iterable[int]) -> list[tuple[Fraction, ...]]:
             """Return W Z_k for each token k of these groups, in order."""

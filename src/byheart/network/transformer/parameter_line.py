@@ -55,7 +55,9 @@ class Cell:
     is_point: bool = False
 
     def signs(self, polynomials: Sequence[Polynomial]) -> tuple[int, ...]:
-        """Return the signs of polynomials that have no root inside the cell."""
+        """Return the sign of each polynomial on this part of the line. None may have a root inside it, unless the part is a
+        single point.
+        """
         if self.is_point:
             assert self.left is not None
             return tuple(self.left.sign_of(each) for each in polynomials)

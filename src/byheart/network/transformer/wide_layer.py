@@ -166,7 +166,8 @@ class WideLayer:
         return units, columns
 
     def _units_known(self, bounds: torch.Tensor, n_strong: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return the units that may fire, and their number for each column, from the cache. Columns that are new are added to it.
+        """Return the units that may fire, and their number for each column (token) of the stream, from the cache. Columns that the
+        cache does not have are added to it.
 
         Return None if caching does not save time.
         """
@@ -206,7 +207,7 @@ class _KnownColumns:
 
     @classmethod
     def none(cls, limits: torch.Tensor, strong: np.ndarray) -> _KnownColumns:
-        """Return an empty cache. `strong` is an array without rows, whose columns are the strong channels."""
+        """Return an empty cache. `strong` has no rows, and one column for each channel whose value identifies an entry."""
         counts = np.zeros(0, dtype=np.int64)
         return cls(limits, strong, np.zeros(0, dtype=np.uint64), counts, counts, counts)
 

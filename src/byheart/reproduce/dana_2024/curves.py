@@ -117,9 +117,9 @@ def bounds(
 
 
 def with_chance(memorised: float, n_vocab: int) -> float:
-    """Return the accuracy of a model that memorises `memorised` of all N² pairs of N = `n_vocab` tokens and guesses the others:
+    """Return the accuracy of a model that memorises `memorised` of all N² pairs of N = `n_vocab` tokens and guesses the others.
 
-    1/N + (1 - 1/N) memorised/N².
+    The accuracy is 1/N + (1 - 1/N) memorised/N².
     """
     return 1 / n_vocab + (1 - 1 / n_vocab) * min(1.0, memorised / n_vocab**2)
 

@@ -216,7 +216,8 @@ def paper_count(dim: int, n_heads: float, mlp_width: float) -> float:
 
 
 def _drawn(dim: int, heads: SeedValues, mlps: SeedValues, scale: fig.Scale) -> list[fig.Series]:
-    """Return the lines as the paper draws them: heads dashed and MLPs solid, in one colour per d.
+    """Return the lines for dimension `dim` as the paper draws them: heads dashed and MLPs solid, both in the colour of this
+    dimension.
 
     Add the authors' points if they are comparable.
     """
