@@ -71,6 +71,11 @@ def test_the_private_key_goes_where_the_public_one_cannot_be_written(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_key_needs_a_name() -> None:
+    with refused(UsageError, path="."):
+        write_new_key(Path())
+
+
 def test_private_keys_are_read_in_two_forms_and_never_with_a_passphrase(tmp_path: Path) -> None:
     path, problems = tmp_path / "key", []
     for form in (serialization.PrivateFormat.PKCS8, serialization.PrivateFormat.OpenSSH):

@@ -72,8 +72,8 @@ def write_new_key(path: Path) -> bytes:
 
     Existing files are never overwritten.
     """
-    load, public_path = _serialization(), path.with_name(path.name + SUFFIX)
     check_file_target(path)
+    load, public_path = _serialization(), path.with_name(path.name + SUFFIX)
     for each in (path, public_path):
         if each.exists() or each.is_symlink():
             raise UsageError(

@@ -26,7 +26,7 @@ from byheart.construct.dana_2024.partial import memorise_in_part
 from byheart.construct.dana_2024.size import heads_needed
 from byheart.construct.registry import get
 from byheart.data.shape import DataShape
-from byheart.errors import UsageError
+from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.attention_only.architecture import AttentionOnlySpec
 from byheart.network.size import size_of_network
 from byheart.program.fewest import find_fewest
@@ -123,6 +123,17 @@ def test_heads_needed() -> None:
 
 
 @checks("DPC24-T1")
+def test_heads_add_nothing_to_sequences_of_one_token() -> None:
+    data = bh.Dataset.from_arrays(np.arange(4).reshape(4, 1), np.array([0, 1, 0, 1]))
+    with refused(AssumptionViolated, n_sequences=4, dim=2):
+        bh.compile(data, method="dana-2024")
+    with refused(AssumptionViolated, n_sequences=4, dim=2):
+        get("dana-2024").estimate(DataShape.of(data), {})
+    certificate = bh.compile(data, method="dana-2024", dim=4).certificate
+    assert certificate is not None
+    assert certificate.holds
+
+
 def test_the_likeliest_sequences_come_first() -> None:
     weights = np.array([0.1, 0.4, 0.0, 0.2, 0.3])
     assert likeliest_sequences(weights, 0.0).tolist() == [1, 4, 3, 0]

@@ -67,12 +67,28 @@ class DanaOptions:
         return dim, self.head_dim or min(dim, HEAD_DIM)
 
 
+def require_rank(n_tokens: int, n_sequences: int, dim: int) -> None:
+    """Raise `AssumptionViolated` for sequences of one token that are more than `dim`.
+
+    With one token, a head's output is a linear function of the vector of this token, so heads add nothing to the rank.
+    """
+    if n_tokens == 1 and n_sequences > dim:
+        raise AssumptionViolated(
+            f"in sequences of one token there is nothing to attend to, so {n_sequences:,} sequences need dim = {n_sequences}.\n"
+            f"  Use dim = {n_sequences}, mode compact, or another method.",
+            n_sequences=n_sequences,
+            dim=dim,
+        )
+
+
 def size_of(shape: DataShape, options: DanaOptions) -> Size:
     """Return the size of mode `theorem`. For `compact` this is an upper bound, because that mode searches for fewer heads."""
     if shape.vocab is None:
         raise AssumptionViolated("this construction embeds token ids, but these inputs are vectors.")
     dim, head_dim = options.sizes(shape.task, shape.n_classes, shape.sequence_count)
     n_heads = heads_needed(shape.sequence_count, dim, head_dim, shape.n_last_tokens)
+    if options.mode == "theorem":
+        require_rank(shape.context_len, shape.sequence_count, dim)
     if options.mode == "compact":
         n_heads = options.n_heads or max(1, n_heads)
     key_dim = head_dim if options.mode == "compact" else options.key_dim or head_dim

@@ -11,7 +11,7 @@ from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.construct.dana_2024.compact import CompactFit, fit_compact
 from byheart.construct.dana_2024.encoders import SequenceEncoder, association_encoder, encoder_of_logits
 from byheart.construct.dana_2024.head_solver import interpolate
-from byheart.construct.dana_2024.size import NAME, DanaOptions, heads_needed
+from byheart.construct.dana_2024.size import NAME, DanaOptions, heads_needed, require_rank
 from byheart.data.assumption import Assumption
 from byheart.data.dataset import Dataset
 from byheart.data.shape import DataShape
@@ -96,6 +96,7 @@ def _theorem(
             dim=dim,
             head_dim=head_dim,
         )
+    require_rank(encoded.shape[1], len(targets), dim)
     encoder = _encoder(targets, data, dim, options.precision)
     for _attempt in range(ATTEMPTS):
         found = interpolate(
