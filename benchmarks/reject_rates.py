@@ -116,10 +116,8 @@ class RetrievalModel:
         self.n_labels = len(self.memoriser.label_names)
         self.expected = self.n_labels / 2.0 ** (self.layout.n_parts * self.layout.field_bits)
         hashed = self.found.hashed
-        self.own, self.extra = (
-            hashed.tokens[None] + hashed.positions[:, None],
-            hashed.extra,
-        )  # by position and id
+        # by position and id
+        self.own, self.extra = (hashed.tokens[None] + hashed.positions[:, None], hashed.extra)
         for centre in hashed.centres:
             self.own, self.extra = _reflect(self.own, centre), _reflect(self.extra, centre)
         words = self.found.words.reshape(-1, self.layout.n_parts, self.layout.n_channels)

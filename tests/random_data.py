@@ -25,10 +25,8 @@ def structured_data(rng: Random, task: Task) -> Dataset:
     """Data that are far easier than others of their shape: repeated documents or samples, few possible sequences, thresholds."""
     n_classes, n_times = rng.randint(2, 4), rng.randint(1, 5)
     if task == "distribution":
-        n_first, n_next = (
-            rng.randint(1, 6),
-            rng.randint(1, 4),
-        )  # the same successors after every word, again and again
+        # the same successors after every word, again and again
+        n_first, n_next = (rng.randint(1, 6), rng.randint(1, 4))
         pairs = [f"c{i} s{j}" for i in range(n_first) for j in range(n_next)]
         return Dataset.from_documents(pairs * n_times, tokenizer="word")
     if rng.random() < 0.4:  # one-dimensional thresholds

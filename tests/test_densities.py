@@ -41,9 +41,8 @@ def test_no_density_is_above_one(seed: int) -> None:
     label_bits, density = model.label_bits, model.bits_per_stored_bit
     assert label_bits == data.n_contexts * np.log2(data.n_classes)
     if density is None:
-        assert (
-            label_bits > model.size.stored_bits
-        )  # the weights are a shorter code: the labels are not arbitrary
+        # the weights are a shorter code: the labels are not arbitrary
+        assert label_bits > model.size.stored_bits
         assert model.bits_per_parameter is None
         assert is_easy
     else:
@@ -84,9 +83,8 @@ def test_repeated_documents_are_no_more_information() -> None:
 def test_stored_bits_are_those_of_the_shorter_file() -> None:
     floats = Size(100, 3, 1, 1, 64, 6400)
     assert floats.stored_bits == 6400
-    sparse = Size(
-        1000, 2, 1, 1, 7, 10
-    )  # digits, sign, length and point of 3 bits each, and a place among 1000
+    # digits, sign, length and point of 3 bits each, and a place among 1000
+    sparse = Size(1000, 2, 1, 1, 7, 10)
     assert sparse.stored_bits == 10 + 2 * (1 + 3 + 3 + 10)
     dense = Size(4, 4, 1, 1, 7, 20)
     assert dense.stored_bits == min(20 + 4 * (1 + 6 + 2), 4 * (1 + 3 + 7))

@@ -56,12 +56,8 @@ def run_python(text: str, name: str) -> list[str]:
             continue
         source = "\n" * block.line + block.body
         code = compile(source, name, "exec")
-        linecache.cache[name] = (
-            len(source),
-            None,
-            source.splitlines(keepends=True),
-            name,
-        )  # as a notebook does
+        # as a notebook does
+        linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             exec(code, names)
@@ -115,10 +111,11 @@ def test_python_blocks_run_and_print_what_they_promise(page: Path, workplace: Pa
 
 @pytest.mark.parametrize(
     "page",
+    # the one trains, the other builds every rival
     [
         pytest.param(page, marks=pytest.mark.slow if page.name in ("measure.md", "rivals.md") else [])
         for page in PAGES
-    ],  # the one trains, the other builds every rival
+    ],
     ids=lambda page: page.name,
 )
 def test_commands_succeed_and_print_what_is_shown(

@@ -29,16 +29,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("__init__",),
     ("web", "cli", "__main__"),
 )
-MODULES = {
-    "errors",
-    "theorems",
-    "model",
-    "pipeline",
-    "compare",
-    "shatter",
-    "__init__",
-    "__main__",
-}  # the rest are folders
+# the rest are folders
+MODULES = {"errors", "theorems", "model", "pipeline", "compare", "shatter", "__init__", "__main__"}
 RANK = {part: rank for rank, parts in enumerate(LAYERS) for part in parts}
 
 # Whatever their lines: the verifier judges the constructions, so it shares no code with them.

@@ -51,9 +51,8 @@ def project() -> dict[str, object]:
 def test_every_requirement_is_pinned(project: dict[str, object]) -> None:
     text = (ROOT / "constraints.txt").read_text(encoding="utf-8")
     assert unpinned(project, pins(text)) == [], "run `make lock`"
-    assert not re.search(
-        r"https?:|/", "".join(line.partition("#")[0] for line in text.splitlines())
-    )  # names alone
+    # names alone
+    assert not re.search(r"https?:|/", "".join(line.partition("#")[0] for line in text.splitlines()))
 
 
 def test_a_missing_or_wrong_pin_is_noticed(project: dict[str, object]) -> None:

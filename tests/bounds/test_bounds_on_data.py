@@ -25,9 +25,8 @@ from byheart.network.size import Size
 
 from ..random_data import TASKS, random_data, structured_data
 
-CONSTRUCTIONS = tuple(
-    name for name in names() if name != "llama"
-)  # a stock architecture, padded to its own sizes
+# a stock architecture, padded to its own sizes
+CONSTRUCTIONS = tuple(name for name in names() if name != "llama")
 SEEDS = [seed if seed < 10 else pytest.param(seed, marks=pytest.mark.slow) for seed in range(250)]
 
 

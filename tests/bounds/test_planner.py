@@ -38,10 +38,8 @@ def test_models_of_different_precisions_are_compared_by_the_bits_they_store() ->
     shares = {name: (row.bits_per_stored_bit, row.precision) for name, row in rows.items()}
     assert shares["linear"] == (40 / 128, "float64")
     assert shares["Morris et al. 2025"] == (0.225, "bfloat16")  # 3.6 bits of 16
-    assert shares["Allen-Zhu & Li 2024"] == (
-        0.25,
-        "int8",
-    )  # 2 bits of 8: the most that training was seen to reach
+    # 2 bits of 8: the most that training was seen to reach
+    assert shares["Allen-Zhu & Li 2024"] == (0.25, "int8")
     assert shares["information floor at 16 bits per parameter"] == (1.0, "16 bits")
 
 

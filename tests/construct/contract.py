@@ -291,9 +291,8 @@ def _check_refusal(method: Method, precision: str, which: str, data: Dataset, re
     assert re.search(r"\n {2,}\S", said), (
         f"{name} refuses {which} and does not say what to do instead: {said}"
     )
-    if (
-        precision == "exact" and method.statements
-    ):  # a theorem of all data; others tell what data probably take
+    # a theorem of all data; others tell what data probably take
+    if precision == "exact" and method.statements:
         assert not _takes(method, data), f"{name} refuses {which}, though it told a size for it: {said}"
 
 

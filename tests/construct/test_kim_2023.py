@@ -58,8 +58,7 @@ def test_the_interpreter_agrees(data: Dataset) -> None:
 def test_all_multisets_of_three_over_four_words() -> None:
     rows = np.array(list(combinations_with_replacement(range(4), 3)))
     rng = np.random.default_rng(0)
-    labels = np.array(
-        [[rng.integers(0, 9)] * 3 for _ in rows]
-    )  # one label a multiset: {a, a, b} is not {a, b, b}
+    # one label a multiset: {a, a, b} is not {a, b, b}
+    labels = np.array([[rng.integers(0, 9)] * 3 for _ in rows])
     data = Dataset.from_arrays(rows, labels, task="seq-to-seq", ordered=False)
     assert (answers(compiled(METHOD, data), data) == data.labels).all()

@@ -209,9 +209,8 @@ def test_contexts_that_collide_are_measured() -> None:
     network = memoriser.network
     mixing = next(at for at, layer in enumerate(network.layers) if isinstance(layer, Attention))
     blind = replace(network, layers=(*network.layers[:mixing], *network.layers[mixing + 1 :]))
-    blind = replace(
-        blind, layers=(network.layers[mixing], *blind.layers)
-    )  # attention before φ: sums of nothing
+    # attention before φ: sums of nothing
+    blind = replace(blind, layers=(network.layers[mixing], *blind.layers))
     assert measure_context_ids(memoriser, data).separation >= 2
     found = measure_context_ids(replace(memoriser, network=blind), data)
     assert found.separation == 0 or not found.is_consistent

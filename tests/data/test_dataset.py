@@ -119,9 +119,8 @@ for call in (
     assert rule == "on_conflict='newest' is not one of error, first, last, majority, drop, keep."
     assert task == "task 'summarise' is not one of next-token, seq-to-seq, set, distribution."
     assert shape.endswith("got (2, 3).")
-    assert (
-        names == "label names must be texts; got 1 among them."
-    )  # a model with it was saved, and not loaded again
+    # a model with it was saved, and not loaded again
+    assert names == "label names must be texts; got 1 among them."
 
 
 def test_data_without_content_is_refused() -> None:

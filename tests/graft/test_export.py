@@ -66,9 +66,8 @@ def test_what_llama_cpp_cannot_read_is_refused(tmp_path: Path, grafted: Path, fa
     host = save_host(tmp_path / "qwen2", "qwen2")
     graft(host, facts, tmp_path / "graft")
     with pytest.raises(UsageError):
-        export_gguf(
-            tmp_path / "graft", target
-        )  # llama.cpp takes the width of its heads for that of its stream
+        # llama.cpp takes the width of its heads for that of its stream
+        export_gguf(tmp_path / "graft", target)
     assert not target.exists()
 
 

@@ -155,9 +155,8 @@ def test_all_weights_of_a_fact_together() -> None:
 
 @pytest.mark.parametrize("data", [SEVERAL_WORDS, LABELLED_TOKENS], ids=["several words", "every token"])
 def test_all_weights_of_a_fact_of_several_words_together(data: Dataset) -> None:
-    model = ablation(
-        data, reject_bits=16
-    )  # without, a fact in which some words are zero may still read its answer by chance
+    # without, a fact in which some words are zero may still read its answer by chance
+    model = ablation(data, reject_bits=16)
     require_joint_ground_truth(model, model.some(4))
 
 

@@ -128,10 +128,8 @@ def test_every_transformer_is_followed_to_its_own_answer(name: str) -> None:
     ("notes", "before_words"),
     [
         ({"layout": "dual table", "slots": 8}, [*SLOTS, "digit 0", "digit 1", "digit 2", "digit 3"]),
-        (
-            {"layout": "dual table"},
-            [*SLOTS, "role", "digit 0", "digit 1", "digit 2"],
-        ),  # as saved before the role shared a register
+        # as saved before the role shared a register
+        ({"layout": "dual table"}, [*SLOTS, "role", "digit 0", "digit 1", "digit 2"]),
         ({"layout": "twin"}, [*SLOTS, "role", "digit 0", "digit 1", "digit 2"]),  # its name in older models
     ],
 )

@@ -82,10 +82,8 @@ def test_kill_9_in_the_middle_loses_nothing(tmp_path: Path) -> None:
     assert 8 <= len(before) < 32
     with Store(path) as store:
         again = Sweep(thirty_two(steps), store, device="cpu", most=8).run()
-    assert (again.n_found, again.n_trained) == (
-        len(before),
-        32 - len(before),
-    )  # finished ones are not trained again
+    # finished ones are not trained again
+    assert (again.n_found, again.n_trained) == (len(before), 32 - len(before))
     after = rows(path)
     assert set(after) == {run.key for run in thirty_two(steps)}
     assert len(after) == 32

@@ -150,6 +150,5 @@ def test_divergences_are_right_and_never_negative(seed: int, shift: float) -> No
     near[:, 1] += shift
     tiny = divergences(rows, columns, p[rows, columns], near)
     assert (tiny >= 0).all()
-    assert tiny == pytest.approx(
-        p[:, 1] * (1 - p[:, 1]) * shift**2 / 2, rel=1e-2, abs=1e-29
-    )  # second order in the shift
+    # second order in the shift
+    assert tiny == pytest.approx(p[:, 1] * (1 - p[:, 1]) * shift**2 / 2, rel=1e-2, abs=1e-29)

@@ -85,9 +85,8 @@ def test_every_difference_keeps_its_share_of_its_own_length(points: np.ndarray, 
 def test_a_direction_that_loses_one_length_is_noticed() -> None:
     points = IntegerPoints.from_floats(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1000.0]]))
     assert not keeps_lengths(points, (1, 0))  # distinct from the first along it, but 1000 becomes 0
-    assert not keeps_lengths(
-        points, (100_000, 1)
-    )  # all distinct, and the longest keeps a hundredth of its share
+    # all distinct, and the longest keeps a hundredth of its share
+    assert not keeps_lengths(points, (100_000, 1))
     assert keeps_lengths(points, (1, 1))
 
 

@@ -71,9 +71,8 @@ def test_the_smallest_width_is_found_on_the_papers_grid_and_on_the_finer_one(
     samples: Samples, facts: Facts
 ) -> None:
     verdict, computed = compute(RIGHT, planted_gaps(samples, 23), facts)
-    assert (
-        verdict.outcome == "does not hold as the paper has it"
-    )  # one width for all, and these words' vocabulary is full: nothing grows
+    # one width for all, and these words' vocabulary is full: nothing grows
+    assert verdict.outcome == "does not hold as the paper has it"
     assert smallest_at_100(computed) == {"the paper's widths": "32/32/32", "finer widths": "24/24/24"}
     assert computed.checks[0].holds
     _, too_wide = compute(RIGHT, planted_gaps(samples, 200), facts)

@@ -173,9 +173,8 @@ def explain_error(error: Exception) -> ByheartError | None:
 
 
 def main() -> None:
-    if (
-        sys.stdout is None
-    ):  # the caller closed standard output, so nobody can get the result: that is an error
+    # the caller closed standard output, so nobody can get the result: that is an error
+    if sys.stdout is None:
         sys.stdout = _open_stream(1, os.O_RDONLY)
     if sys.stderr is None:  # the caller closed standard error: drop progress and messages
         sys.stderr = _open_stream(2, os.O_WRONLY)

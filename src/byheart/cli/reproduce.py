@@ -148,9 +148,8 @@ def _samples(folder: Path, texts: str | None, scale: Scale) -> Samples:
     from byheart.reproduce.samples import hub_texts, local_texts, made_up_texts, prepare
 
     if texts is None and scale == "smoke" and not (folder / FILE).is_file():
-        folder = (
-            folder / "made-up"
-        )  # in a separate folder, so that no other scale uses them instead of the texts of the papers
+        # in a separate folder, so that no other scale uses them instead of the texts of the papers
+        folder = folder / "made-up"
         if not (folder / FILE).is_file():
             prepare(made_up_texts(), folder)
     elif texts is not None and not (folder / FILE).is_file():

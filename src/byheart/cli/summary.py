@@ -106,9 +106,8 @@ def show_sizes(
 
     is_said: whether the numbers of the theorem were read from a model folder rather than computed now.
     """
-    promised = {
-        name: value for name, value in (theorem or {}).items() if value
-    }  # 0 means that the theorem promises nothing
+    # 0 means that the theorem promises nothing
+    promised = {name: value for name, value in (theorem or {}).items() if value}
     if {"parameters", "weight_bits"} <= set(promised):
         promised["total_bits"] = promised["parameters"] * promised["weight_bits"]
     rows = [

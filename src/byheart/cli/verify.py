@@ -193,9 +193,8 @@ def _usual_columns(path: Path, source: DataSource) -> tuple[str, str] | None:
     names = column_names(path, kind, text_format(path, kind, source.delimiter, source.encoding))
     if "text" in names and USUAL_COLUMNS[0] not in names:
         return "text", "next token"
-    is_pair = len(names) == 2 and not set(names) & set(
-        USUAL_COLUMNS
-    )  # with only two columns, the choice is clear
+    # with only two columns, the choice is clear
+    is_pair = len(names) == 2 and not set(names) & set(USUAL_COLUMNS)
     return (names[0], names[1]) if is_pair else USUAL_COLUMNS
 
 

@@ -36,9 +36,8 @@ class DataReport:
         equals it.
         """
         data = self.data
-        if (
-            data.task == "distribution"
-        ):  # the labels of a document are its own tokens, so equal tokens imply equal labels
+        # the labels of a document are its own tokens, so equal tokens imply equal labels
+        if data.task == "distribution":
             groups = group_rows(*flat_tokens(data.inputs))
         else:
             words = np.stack([data.context_ids, data.labels], axis=1).reshape(-1)

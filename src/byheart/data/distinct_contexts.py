@@ -68,9 +68,8 @@ def _hash_contexts(
         positions = np.arange(len(words)) - np.repeat(offsets[:-1], lengths)
         terms = words + (positions.astype(np.uint64) + np.uint64(1)) * _STEP
     total = np.add.reduceat(mix(terms), offsets[:-1]) + lengths.astype(np.uint64) * _STEP
-    if (
-        not ordered and task != "set"
-    ):  # without positions, the token that carries the label is part of the context
+    # without positions, the token that carries the label is part of the context
+    if not ordered and task != "set":
         total = mix(total) + words[offsets[1:] - 1]
     return mix(total)
 

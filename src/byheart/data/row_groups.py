@@ -43,9 +43,8 @@ def group_rows(words: Words, offsets: Offsets) -> RowIds:
     if not _rows_equal(words, offsets, order[later - 1], order[later]):
         return _group_by_bytes(words, offsets)
     group_in_order = np.concatenate([[0], np.cumsum(~same_hash)])
-    first_row = order[
-        np.flatnonzero(np.concatenate([[True], ~same_hash]))
-    ]  # the sort is stable, so this is the smallest index
+    # the sort is stable, so this is the smallest index
+    first_row = order[np.flatnonzero(np.concatenate([[True], ~same_hash]))]
     rank = np.empty(first_row.size, dtype=np.int64)
     rank[np.argsort(first_row)] = np.arange(first_row.size)
     ids = np.empty(n_rows, dtype=np.int64)
@@ -58,9 +57,8 @@ def number_values(values: Int[np.ndarray, " n_values"]) -> Int[np.ndarray, " n_v
     largest = int(values.max(initial=-1))
     if largest < values.size and values.min(initial=0) >= 0:  # a table is quicker than sorting
         first_of = np.full(largest + 1, values.size)
-        first_of[values[::-1]] = np.arange(values.size)[
-            ::-1
-        ]  # for a repeated value, the last assignment stays
+        # for a repeated value, the last assignment stays
+        first_of[values[::-1]] = np.arange(values.size)[::-1]
         table = np.empty(largest + 1, dtype=np.int64)
         table[np.argsort(first_of, kind="stable")] = np.arange(largest + 1)
         return np.asarray(table[values])

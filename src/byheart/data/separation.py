@@ -28,9 +28,8 @@ Pairs = Float[np.ndarray, "n_pairs dim"]
 _SLACK = 1e-9
 _TOP = 500  # coordinates are scaled so that the largest is near 2^500, and its square does not overflow
 _FLOOR = 2.0**-480  # the square of a difference above this does not underflow
-_FLUSH = (
-    2.0**-520
-)  # scaled values below this are set to zero: they are negligible beside a difference of _FLOOR
+# scaled values below this are set to zero: they are negligible beside a difference of _FLOOR
+_FLUSH = 2.0**-520
 _SAMPLE = 20_000  # the closest pair among this many random tokens limits the search among all tokens
 
 
@@ -132,9 +131,8 @@ def _nearest_distances(scaled: Points) -> Float[np.ndarray, " n_points"]:
     from scipy.spatial import cKDTree
 
     bound = math.inf
-    if (
-        len(scaled) > 2 * _SAMPLE
-    ):  # the closest pair among some points is an upper bound for all, which prunes the search
+    # the closest pair among some points is an upper bound for all, which prunes the search
+    if len(scaled) > 2 * _SAMPLE:
         some = scaled[np.random.default_rng(0).choice(len(scaled), _SAMPLE, replace=False)]
         bound = float(cKDTree(some).query(some, k=2)[0][:, 1].min()) * (1 + _SLACK)
     distances, _ = cKDTree(scaled).query(scaled, k=2, distance_upper_bound=max(bound, _FLOOR))

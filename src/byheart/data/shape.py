@@ -191,9 +191,8 @@ class DataShape:
             return sum((n if is_each_token else 1) * int(vocab**n) for n in lengths)
         if is_set:  # multisets
             return sum(comb(vocab + n - 1, n) for n in lengths)
-        return sum(
-            vocab * comb(vocab + n - 2, n - 1) for n in lengths
-        )  # a context is one token and the multiset of the others
+        # a context is one token and the multiset of the others
+        return sum(vocab * comb(vocab + n - 2, n - 1) for n in lengths)
 
     @property
     def has_positions(self) -> bool:

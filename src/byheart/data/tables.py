@@ -176,16 +176,14 @@ def read_parquet(
         for batch in file.iter_batches(n_rows, columns=list(wanted)):
             for name in wanted:
                 cells = batch.column(name)
-                if hasattr(
-                    cells, "dictionary_decode"
-                ):  # the column stores each distinct value once, and an index for each row
+                # the column stores each distinct value once, and an index for each row
+                if hasattr(cells, "dictionary_decode"):
                     cells = cells.dictionary_decode()
                 n_bytes += cells.nbytes
                 _require_usual_growth(path, n_bytes, n_file)
                 columns[name] += cells.to_pylist()
-    for name in (
-        () if keep_malformed else (*wanted[:1], *wanted[2:])
-    ):  # labels, the second column, may be null
+    # labels, the second column, may be null
+    for name in () if keep_malformed else (*wanted[:1], *wanted[2:]):
         require_no_null(path, name, columns[name])
     return columns
 

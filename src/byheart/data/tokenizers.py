@@ -154,16 +154,14 @@ class CharTokenizer(_TableTokenizer):
     def encode_all(self, texts: Sequence[str]) -> TokenSequences:
         """Encode many texts at once, code point by code point."""
         points = _code_points("".join(texts))
-        known = _code_points(
-            "".join(self.words)
-        )  # the vocabulary may come from a file, so it may be unsorted
+        # the vocabulary may come from a file, so it may be unsorted
+        known = _code_points("".join(self.words))
         order = np.argsort(known, kind="stable")
         slot = np.searchsorted(known[order], points)
         ids = order[np.minimum(slot, order.size - 1)] if order.size else np.zeros(points.size, dtype=np.int64)
         if not (order.size and np.array_equal(known[ids], points)) and points.size:
-            return super().encode_all(
-                texts
-            )  # some character is unknown: find the first one and report its place
+            # some character is unknown: find the first one and report its place
+            return super().encode_all(texts)
         lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
         return TokenSequences(ids, offsets_of(lengths), len(self.words))
 

@@ -27,10 +27,8 @@ from byheart.process.liveness import is_running
 
 ABANDONED_SECONDS = 3600
 ATTEMPTS, ATTEMPT_SECONDS = 20, 0.05
-AT_FDCWD, RENAME_EXCHANGE = (
-    -100,
-    2,
-)  # constants of Linux: paths are relative to the current folder; exchange the two paths
+# constants of Linux: paths are relative to the current folder; exchange the two paths
+AT_FDCWD, RENAME_EXCHANGE = (-100, 2)
 
 T = TypeVar("T")
 

@@ -24,10 +24,8 @@ _MAX_DEFLATE_RATIO = 1100  # a deflate stream cannot expand further (the limit o
 _MOST_EMPTY = 2**16  # the largest axis of an array whose values take no bytes in the file
 _USUAL_RATIO = 100  # an array that expands by a larger factor may take at most _SMALL bytes of memory
 _SMALL = 2**29
-_METHODS = (
-    zipfile.ZIP_STORED,
-    zipfile.ZIP_DEFLATED,
-)  # the methods that numpy writes; bzip2 and lzma can expand without limit
+# the methods that numpy writes; bzip2 and lzma can expand without limit
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,9 +142,8 @@ def _open_entry(path: Path, archive: zipfile.ZipFile, name: str) -> StoredArray:
     claimed = math.prod(shape) * dtype.itemsize
     stored = info.file_size - header_bytes
     too_dense = info.file_size > _MAX_DEFLATE_RATIO * info.compress_size
-    many_of_nothing = (
-        claimed == 0 and max(shape, default=0) > _MOST_EMPTY
-    )  # a type without bytes in the file could still take memory when read
+    # a type without bytes in the file could still take memory when read
+    many_of_nothing = claimed == 0 and max(shape, default=0) > _MOST_EMPTY
     if min(shape, default=0) < 0 or claimed != stored or too_dense or many_of_nothing:
         raise MalformedFile(
             f"{path}: array `{name}` declares shape {shape} of {dtype}, {claimed:,} bytes, but the file "

@@ -67,10 +67,8 @@ class System:
 
 
 SCALE, ROPE = System(16), System(21)
-SCALE_NATS = (
-    42,
-    36,
-)  # the scores of loud tokens in the two scale heads; a score 0.5% larger rounds to the next bfloat16 number
+# the scores of loud tokens in the two scale heads; a score 0.5% larger rounds to the next bfloat16 number
+SCALE_NATS = (42, 36)
 BALANCED_AT = (1.0, 2.0)  # the number of loud tokens per quiet token at which both sides have equal weight
 # in the cases, both sides are nearly equal, so their difference is multiplied by this
 GAIN = 4.0
@@ -140,9 +138,8 @@ def _generic(shape: Shape, rng: np.random.Generator) -> dict[str, Tensor]:
 
 def _write_attention(shape: Shape, weights: dict[str, Tensor], rng: np.random.Generator) -> None:
     at, size, half = "model.layers.0.self_attn", shape.head_dim, shape.head_dim // 2
-    q, k, v, o = (
-        weights[f"{at}.{name}_proj.weight"].zero_() for name in "qkvo"
-    )  # o is `(hidden, heads * size)`
+    # o is `(hidden, heads * size)`
+    q, k, v, o = (weights[f"{at}.{name}_proj.weight"].zero_() for name in "qkvo")
     slow = half - 1
     pins = list(PINS)
     for group in range(shape.n_kv_heads):

@@ -75,9 +75,8 @@ def token_text(shape_vocab: int, token: int) -> str:
         return ("<s>", "</s>")[token]
     if shape_vocab <= 20_000:
         return chr(0x4E00 + token)
-    return chr(
-        0xF0000 + token + 2 * (token >= 65_534)
-    )  # the last two code points of each plane are not characters
+    # the last two code points of each plane are not characters
+    return chr(0xF0000 + token + 2 * (token >= 65_534))
 
 
 def token_of(shape_vocab: int, character: str) -> int:

@@ -116,9 +116,8 @@ class Memory:
 
     layout: Layout
     codes: np.ndarray  # the code of every token of the vocabulary, with shape (n_tokens, dimension)
-    units: tuple[
-        tuple[Context, ...], ...
-    ]  # the contexts of each unit: one, or two with a pair of first tokens
+    # the contexts of each unit: one, or two with a pair of first tokens
+    units: tuple[tuple[Context, ...], ...]
     following: Mapping[Context, int]
     inherited: Mapping[Context, int | None]
     kernel: Kernel

@@ -53,9 +53,8 @@ def host_network(host: Host, dtype: torch.dtype, device: str) -> Any:
         return opened.to(device).eval()
     values = {key: value for key, value in host.config.items() if key not in ("model_type", "dtype")}
     config = transformers.AutoConfig.for_model(host.config["model_type"], **values)
-    network = transformers.AutoModelForCausalLM.from_config(
-        config, dtype=dtype
-    )  # `.to(dtype)` would also round the rotary frequencies
+    # `.to(dtype)` would also round the rotary frequencies
+    network = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype)
     weights = {name: host.tensor(name) for name in tensor_shapes(host.shape)}
     if host.shape.tied:
         weights["lm_head.weight"] = weights["model.embed_tokens.weight"]

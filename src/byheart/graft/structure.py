@@ -48,9 +48,8 @@ def structural_faults(
             "columns, which belong to the host"
         )
         return faults
-    if (
-        grafted.shape.n_layers != host.shape.n_layers + reading.n_memory_layers
-    ):  # `_config_faults` has already reported this
+    # `_config_faults` has already reported this
+    if grafted.shape.n_layers != host.shape.n_layers + reading.n_memory_layers:
         return faults
     comparison = _Comparison(grafted, host, reading)
     for number, name in enumerate(names := comparison.names()):

@@ -579,9 +579,8 @@ def _watch(
                     first_open = stream[words, :1] > 0.5
                     channels.append(first_open.expand(-1, len(own), -1))
                 rows.append(own)
-            if (
-                shape.parts and number == shape.parts[0] + 2
-            ):  # the words are chosen here, before they are summed
+            # the words are chosen here, before they are summed
+            if shape.parts and number == shape.parts[0] + 2:
                 own_open = stream[words, labelled] >= CHOSEN
         last = stream[:, labelled]
         is_open = own_open if shape.parts else last[words] >= 0

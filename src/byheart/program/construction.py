@@ -147,9 +147,8 @@ class ProgramPlan(Plan):
         try:
             network = emit(self.program, precision)
             encoded = Memoriser.of(network, self.data).encode(self.data.inputs)
-            found = float_exactness(
-                network, encoded[:_FIRST_LOOK]
-            )  # if a number does not fit, the first few samples usually show it
+            # if a number does not fit, the first few samples usually show it
+            found = float_exactness(network, encoded[:_FIRST_LOOK])
             found = float_exactness(network, encoded) if found.holds else found
             reason = f"{found.where} needs {found.bits_needed:.0f} mantissa bits, but only {found.bits_available} are available"
         except InexactWeights as error:

@@ -55,9 +55,8 @@ def solve_least_norm(
     n_equations, n_unknowns = matrix.shape
     if n_unknowns == n_equations:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", LinAlgWarning
-            )  # singular matrices are recognised by their condition number
+            # singular matrices are recognised by their condition number
+            warnings.simplefilter("ignore", LinAlgWarning)
             factors = lu_factor(matrix, check_finite=False)
         reciprocal, _ = lapack.dgecon(factors[0], float(np.abs(matrix).sum(axis=0).max(initial=0.0)))
 

@@ -166,9 +166,8 @@ class Certificate:
     columns: tuple[str, ...] | None = field(default=None, compare=False)
     rows_left_out: int = 0  # left out by rules that the caller chose
     on_conflict: str | None = None  # the rule for conflicting labels, if it left out rows
-    left_out: Mapping[str, int] = field(
-        default_factory=dict
-    )  # rows that each rule left out; empty in older certificates
+    # rows that each rule left out; empty in older certificates
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def label_bits(self) -> float:

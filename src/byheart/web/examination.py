@@ -29,9 +29,8 @@ def examine(context: Context, path: str, reading: dict[str, Any]) -> Document:
     file = Path(path)
     context.progress(0, 1, "read")
     told = in_stage(part_of(context.progress, 0.0, 0.6), "read")
-    data = Dataset.read(
-        file, progress=told, **{"on_conflict": "keep", **reading}
-    )  # keep conflicting rows, so that they can be counted
+    # keep conflicting rows, so that they can be counted
+    data = Dataset.read(file, progress=told, **{"on_conflict": "keep", **reading})
     report = data.check()
     document: Document = {
         "file": file.name,

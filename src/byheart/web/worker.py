@@ -81,10 +81,8 @@ def describe_error(error: Exception, arguments: Mapping[str, Any] | None = None)
 
 
 def _without_folders(text: str, arguments: Mapping[str, Any]) -> str:
-    for value in (
-        arguments.get("path"),
-        arguments.get("data"),
-    ):  # the paths of data files are internal to the server
+    # the paths of data files are internal to the server
+    for value in (arguments.get("path"), arguments.get("data")):
         text = text if not value else text.replace(str(value), Path(value).name)
     return text
 

@@ -20,12 +20,8 @@ from tests.measure.small_sweep import small_sweep
 from tests.measure.test_store import record
 from tests.storage.test_fixtures import FIXTURES
 
-LEFT_OUT = (
-    "serve",
-    "cluster",
-    "workers",
-    "make",
-)  # they do not end, start processes, or take minutes (`golden make`)
+# they do not end, start processes, or take minutes (`golden make`)
+LEFT_OUT = ("serve", "cluster", "workers", "make")
 NUMBERS = (
     *("0", "1", "-1", "2", "3", "1e3", "65536", "2147483648", "9223372036854775808", "1e30", "1e31"),
     *("1e999", "-1e999", "nan", "0.5", "1e-9", "1_000", "٣", "0x10", " 1 ", "9" * 5000),
@@ -62,6 +58,7 @@ SOUND: dict[str, tuple[str, ...]] = {
     "where": ("seed<1", "status=done", "sizes.n_heads=2"),
     "state": ("done",),
 }
+# whole command lines, to which odd options are added: the last one given counts
 WHOLE: dict[str, tuple[tuple[str, ...], ...]] = {
     "bounds": (("--samples=100", "--vocab=50"), ("--data=data.csv",), ("--samples=9", "--dim=3")),
     "compile": (
@@ -82,12 +79,13 @@ WHOLE: dict[str, tuple[tuple[str, ...], ...]] = {
     "export": (("models/retrieval-float64", "--to=onnx", "-o", "new.onnx"),),
     "plan": (("--facts=1000",),),
     "shatter": (("--points=2",),),
-}  # whole command lines, to which odd options are added: the last one given counts
+}
+# one of these is always given
 NEVER_LONG = {
     "reproduce": ("--draw-only", "--dry-run", "--list", "--minutes=0"),
     "measure": ("--dry-run",),
     "compare": ("--methods=retrieval", "--methods=two-layer-relu, park-2021"),
-}  # one of these is always given
+}
 TOO_LONG = {("compare", "figure"), ("compare", "methods")}
 SPECIFICATION = small_sweep(n_steps=2)
 CONFIG = (

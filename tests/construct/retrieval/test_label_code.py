@@ -55,9 +55,8 @@ def test_codes_go_with_reject_bits(precision: str) -> None:
     answers = memoriser.answer(memoriser.encode(data.inputs), backend="module")
     assert (answers == memoriser.expected_labels(data)).all()
     share = (memoriser.answer(memoriser.encode(unknown.inputs), backend="module") >= 0).mean()
-    assert (
-        share < 2.0**-4 + 4 * (2.0**-4 / len(unknown.labels)) ** 0.5
-    )  # four deviations: once in 30,000 seeds
+    # four deviations: once in 30,000 seeds
+    assert share < 2.0**-4 + 4 * (2.0**-4 / len(unknown.labels)) ** 0.5
 
 
 def test_uniform_labels_have_no_code() -> None:

@@ -47,9 +47,8 @@ def _shape(size: Size) -> tuple[int, int, int, int]:
 @pytest.mark.parametrize(("kind", "n", "precision"), CASES)
 def test_the_size_is_told_beforehand(kind: str, n: int, precision: str) -> None:
     data = KINDS[kind](n)
-    if (
-        kind == "real" and precision == "float32" and n >= 1000
-    ):  # no border of a quantiser is far from all tokens
+    # no border of a quantiser is far from all tokens
+    if kind == "real" and precision == "float32" and n >= 1000:
         with pytest.raises(AssumptionViolated):
             _plan(data, {"precision": precision})
         return

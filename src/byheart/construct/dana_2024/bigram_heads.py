@@ -69,9 +69,8 @@ def _block_starts(lasts: Int[np.ndarray, " n_sequences"]) -> Int[np.ndarray, " n
     n_pairs = len(lasts)
     sizes = np.full(max(0, -((2 - n_pairs) // 2)), 2, dtype=np.int64)
     if n_pairs % 2 == 0 and len(sizes):
-        changes = (
-            np.flatnonzero(lasts[1:] != lasts[:-1]) + 1
-        )  # such a block reaches from change - 1 to change + 1
+        # such a block reaches from change - 1 to change + 1
+        changes = np.flatnonzero(lasts[1:] != lasts[:-1]) + 1
         places = (changes - 2) // 2
         fitting = places[(changes % 2 == 0) & (places >= 0) & (places < len(sizes))]
         sizes[fitting[len(fitting) // 2] if len(fitting) else -1] = 3

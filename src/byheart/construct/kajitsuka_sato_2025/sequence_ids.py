@@ -153,9 +153,8 @@ class _Classes:
         """Make each part a class of its own, and return the numbers of these classes."""
         numbers = []
         for part in parts:
-            if (
-                len(part.members) == self.size[part.old]
-            ):  # the part is the whole class, which keeps its number
+            # the part is the whole class, which keeps its number
+            if len(part.members) == self.size[part.old]:
                 numbers.append(part.old)
                 continue
             new = len(self.size)

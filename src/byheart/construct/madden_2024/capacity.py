@@ -123,9 +123,8 @@ def witness_corpus(shape: DecoderShape) -> Dataset:
     """
     size, vocab = shape.hidden_width + 2, shape.vocab
     n_contexts = int(theorem_1(shape.parameters, vocab).value) + 1
-    n_firsts = min(
-        vocab, n_contexts // 2
-    )  # this many tokens are contexts of their own; the other contexts are pairs
+    # this many tokens are contexts of their own; the other contexts are pairs
+    n_firsts = min(vocab, n_contexts // 2)
     n_pairs = n_contexts - n_firsts
     if shape.seq_len != 2 or size > vocab or not size <= n_pairs <= n_firsts * vocab:
         raise AssumptionViolated(

@@ -189,9 +189,8 @@ def _by_random_features(problem: _Problem) -> tuple[Decoder, dict[str, Any]]:
         )
         if fit.residual <= LARGEST_RESIDUAL:
             return fit.network, {"solver": "random-features", **fit.to_notes()}
-    if fit.condition < float(
-        "inf"
-    ):  # solved up to rounding; a later check decides whether the error is too large
+    # solved up to rounding; a later check decides whether the error is too large
+    if fit.condition < float("inf"):
         return fit.network, {"solver": "random-features", **fit.to_notes()}
     raise AssumptionViolated(
         f"{fit.network.hidden_width} random neurons do not distinguish these {len(encoded)} contexts (condition number "

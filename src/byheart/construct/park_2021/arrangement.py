@@ -55,9 +55,8 @@ def short_direction(
                 if best is None or extent < best[0]:
                     best = (extent, direction, places)
         if best is not None:
-            together = reduce(
-                or_, best[2], 0
-            )  # all positions, and so their differences, are multiples of the lowest bit of this number
+            # all positions, and so their differences, are multiples of the lowest bit of this number
+            together = reduce(or_, best[2], 0)
             unit = (together & -together).bit_length() - 1 if together else 0
             return best[1], [place >> unit for place in best[2]], unit
     raise AssumptionViolated(

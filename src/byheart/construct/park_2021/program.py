@@ -92,9 +92,8 @@ def field_blocks(number: int, n_fields: int, field_bits: int, base: int) -> Bloc
     blocks = []
     for bit in range(field_bits):
         place = field_bits - 1 - bit
-        exponent = (
-            number * field_bits + place
-        )  # worth 2^exponent in the packed fields, and 2^place in its own field
+        # worth 2^exponent in the packed fields, and 2^place in its own field
+        exponent = number * field_bits + place
         writes: Form = {PACKED: Dyadic(-1, exponent), FIELD: 1 << place}
         units.append(Unit({PACKED: 1}, 1 - (1 << exponent), writes))
         units.append(Unit({PACKED: 1}, Dyadic(-1, exponent), negate(writes)))

@@ -167,9 +167,8 @@ class DualTable(RetrievalLayout):
         near = max(1, int(self.n_rows ** (1 / self.n_digits)) - 1)  # the float root may be one too large
         low = next(b for b in count(near) if b**self.n_digits >= self.n_rows)
         n_low = self.n_digits - 1
-        if (
-            self.stored
-        ):  # digits of short weights need powers of two; take the one below or above that needs fewer units
+        # digits of short weights need powers of two; take the one below or above that needs fewer units
+        if self.stored:
             below = 1 << (low.bit_length() - 1)
             low = min(below, 2 * below, key=lambda b: -(-self.n_rows // b**n_low) + n_low * b)
         return (-(-self.n_rows // low**n_low), *(low,) * n_low)

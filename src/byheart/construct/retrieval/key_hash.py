@@ -59,9 +59,8 @@ def draw(
     if entrance.kind != "table":
         extra = _extra_coordinates(highest, layout)
         role_from = int(weights[:, 0] @ highest) + int(offsets[0]) + 1
-        if (
-            layout.stored == "bfloat16"
-        ):  # of the values up to the extra token's, take the one with the fewest bits
+        # of the values up to the extra token's, take the one with the fewest bits
+        if layout.stored == "bfloat16":
             span = int(weights[:, 0] @ extra) + int(offsets[0]) - role_from
             spare = max(0, (span + 1).bit_length() - 1)
             role_from = -(-role_from >> spare) << spare
@@ -190,9 +189,8 @@ def evaluate_fields(
 def _fields_of(layout: RetrievalLayout, hashed: KeyHash, inputs: np.ndarray, last_only: bool) -> np.ndarray:
     if layout.entrance.kind == "table":
         extra = hashed.extra
-        if (
-            len(hashed.tokens) * layout.entrance.seq_len <= inputs.size
-        ):  # there are fewer pairs of token and position than tokens
+        # there are fewer pairs of token and position than tokens
+        if len(hashed.tokens) * layout.entrance.seq_len <= inputs.size:
             table = _reflect(hashed.tokens + hashed.positions[:, None], hashed.centres)
             own = table[np.arange(inputs.shape[1]), inputs]
         else:

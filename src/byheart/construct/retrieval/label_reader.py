@@ -51,19 +51,16 @@ def _part_steps(layout: RetrievalLayout, part: int, centre: int | None) -> Itera
     of the fields to the label.
     """
     is_first = part == layout.n_parts - 1
-    is_typical = (
-        centre is None and layout.stored is None
-    )  # the storage of short weights depends on their values, so typical numbers are not enough
+    # the storage of short weights depends on their values, so typical numbers are not enough
+    is_typical = centre is None and layout.stored is None
     if not is_first:
-        yield Block(
-            (Unit({X: 1}, 0, {X: -1}),), {X: 1}, "clear"
-        )  # the previous part leaves a positive number
+        # the previous part leaves a positive number
+        yield Block((Unit({X: 1}, 0, {X: -1}),), {X: 1}, "clear")
     yield _sum_block(layout, part, centre, is_first)
     yield Block((Unit({X: -1}, 0, {X: 2}),), {}, "absolute")
     rare = _rare_registers(layout)
-    is_bounded = layout.n_parts > 1 or bool(
-        rare
-    )  # where codes continue, a field that holds no label is multiplied, so its value must be bounded
+    # where codes continue, a field that holds no label is multiplied, so its value must be bounded
+    is_bounded = layout.n_parts > 1 or bool(rare)
     for kind in reversed(range(1, len(layout.label_fields))):
         yield from _silent_steps(layout, kind, is_typical)
         for i in reversed(range(layout.label_fields[kind].n_bits)):

@@ -366,9 +366,8 @@ class RetrievalLayout:
         """
         if not self.entrance.is_narrow:
             return fields
-        n_values = self.round_up(
-            max(field.n_values for field in fields) * 5 // 4
-        )  # each field keeps at least 0.8 of its values
+        # each field keeps at least 0.8 of its values
+        n_values = self.round_up(max(field.n_values for field in fields) * 5 // 4)
         return tuple(self._fold_field(field.register, field.base, n_values) for field in fields)
 
     def round_up(self, number: int) -> int:

@@ -92,9 +92,8 @@ def _least_sizes(
     cost.blocks(groups * (1 + cost.is_dual), 2 * (channels - 1) * (1 + cost.is_dual))
     if isinstance(start, DualTable):
         d = start.n_digits
-        root = rows ** (1 / d) * (
-            1 - 1e-12
-        )  # the average number of values per digit is at least this; the last digit takes half as many units
+        # the average number of values per digit is at least this; the last digit takes half as many units
+        root = rows ** (1 / d) * (1 - 1e-12)
         cost.blocks(d + 3, np.floor(2 * d * (root - 1) - root) + rows + cost.n_fields + 2)
     else:
         squares = k * np.maximum(0, np.ceil(np.log2(rows) - 1e-9) - 1)

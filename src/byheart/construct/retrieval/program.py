@@ -170,9 +170,8 @@ def _entrance_blocks(layout: RetrievalLayout, hashed: KeyHash | None) -> Iterato
     """
     n_fields = len(layout.hashed_fields)
     offsets = [0] * n_fields
-    if (
-        hashed is not None and layout.stored != "bfloat16"
-    ):  # with bfloat16 the offsets have been added already
+    # with bfloat16 the offsets have been added already
+    if hashed is not None and layout.stored != "bfloat16":
         offsets = hashed.offsets.tolist()
     for level in range(layout.entrance.n_folds):
         shifts = offsets if level == 0 else [0] * n_fields

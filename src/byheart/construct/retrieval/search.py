@@ -179,9 +179,8 @@ def fill(start: SomeLayout, n_planes: int, n_channels: int, n_groups: int) -> So
     """
     shaped = replace(start, n_planes=n_planes, n_channels=n_channels, n_groups=n_groups)
     sized = _with_rows(replace(shaped, headroom_bits=headroom_bits(shaped)))
-    if sized is None or n_channels < len(
-        sized.rare_fields
-    ):  # word registers later hold the numbers of rare labels
+    # word registers later hold the numbers of rare labels
+    if sized is None or n_channels < len(sized.rare_fields):
         return None
     return sized if sized.is_exact and sized.has_numbers_for_tokens else None
 

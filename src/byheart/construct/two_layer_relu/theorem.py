@@ -135,9 +135,8 @@ def size_of(shape: DataShape, options: InterpolationOptions) -> Size:
     """
     table = outline_table(NAME, shape)
     line_bits = expected_line_bits(shape)
-    finer = (
-        0 if table is not None else MANTISSA_BITS["float64"]
-    )  # bits after the binary point, for vectors of floats
+    # bits after the binary point, for vectors of floats
+    finer = 0 if table is not None else MANTISSA_BITS["float64"]
     knot = typical(line_bits + _SLOPE_BITS + finer)
     n_units = max(1, shape.context_count - 1)
     bends = TableBlock(n_units, {LINE: 1}, knot, {LINE: typical(_SLOPE_BITS)}, {LINE: knot})

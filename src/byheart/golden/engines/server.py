@@ -134,9 +134,8 @@ class ServerSession:
 
     def _ask(self, document: dict[str, Any]) -> list[int]:
         answer = request_json(f"{self.url}/v1/completions", document, Completion)
-        text = answer.choices[0].text[
-            : document["max_tokens"] + 1
-        ]  # one token too many makes the answer wrong, so the rest is not needed
+        # one token too many makes the answer wrong, so the rest is not needed
+        text = answer.choices[0].text[: document["max_tokens"] + 1]
         return [token_of(self.shape.vocab, character) for character in text]
 
 

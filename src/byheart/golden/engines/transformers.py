@@ -161,9 +161,8 @@ class TransformersSession:
     def _after(self, prompt: Sequence[int], n_new: int, cuts: list[int], n_reused: int | None) -> list[int]:
         from transformers import DynamicCache
 
-        cache = (
-            DynamicCache()
-        )  # without a configuration, every layer keeps all tokens, and windows are masked instead of cropped
+        # without a configuration, every layer keeps all tokens, and windows are masked instead of cropped
+        cache = DynamicCache()
         first = 0
         if n_reused is not None:
             other = [

@@ -103,9 +103,8 @@ class AttentionOnlySpec(ArrayShapes):
     def from_json(fields: Fields) -> AttentionOnlySpec:
         precision: Any = fields.text("precision", FLOATS)
         sizes: dict[str, Any] = read_sizes(fields, SIZES, may_be_zero=("n_tokens", "n_heads"))
-        given = (
-            flag for flag in FLAGS if flag != "zero_token" or flag in fields.values
-        )  # older folders lack this field
+        # older folders lack this field
+        given = (flag for flag in FLAGS if flag != "zero_token" or flag in fields.values)
         flags = {flag: fields.boolean(flag) for flag in given}
         return require_possible(AttentionOnlySpec(precision, **sizes, **flags), fields)
 

@@ -76,12 +76,10 @@ class Fixed:
     def ranks(self) -> np.ndarray:
         """Return each number's rank in the sorted list of distinct numbers."""
         unsigned = self.limbs.copy()
-        unsigned[:, -1] ^= np.uint32(
-            1 << (LIMB - 1)
-        )  # flip the sign bit, so that two's complement sorts like unsigned numbers
-        order = np.lexsort(
-            unsigned.T
-        )  # the last limb is the most significant one, like the last key of lexsort
+        # flip the sign bit, so that two's complement sorts like unsigned numbers
+        unsigned[:, -1] ^= np.uint32(1 << (LIMB - 1))
+        # the last limb is the most significant one, like the last key of lexsort
+        order = np.lexsort(unsigned.T)
         is_larger = (unsigned[order[1:]] != unsigned[order[:-1]]).any(axis=1)
         ranks = np.empty(len(self), dtype=np.int64)
         ranks[order] = np.concatenate([[0], np.cumsum(is_larger)])

@@ -245,9 +245,8 @@ def _mixing(layer: Layer) -> Mixing:
 def _input_columns(network: Transformer, encoded: np.ndarray, rows: Partition) -> list[Column]:
     """Return one column for each coordinate of the input vectors of `w_in`."""
     if network.embedding is None:
-        flat = (
-            encoded.reshape(-1, encoded.shape[-1]).astype(np.float64) + 0.0
-        )  # turn -0.0 into 0.0: they are one number
+        # turn -0.0 into 0.0: they are one number
+        flat = encoded.reshape(-1, encoded.shape[-1]).astype(np.float64) + 0.0
         bits = np.ascontiguousarray(flat).view(np.uint32).reshape(len(flat), -1)
         kept, index = Fixed(bits, 0).distinct()
         partition = Partition(rows, index, len(kept))

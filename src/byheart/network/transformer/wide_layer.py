@@ -77,9 +77,8 @@ class WideLayer:
         sums = (self._w1[units] * read.T[columns]).sum(dim=1) + self._b1[units]
         rising = np.argsort(sums.numpy(), kind="stable")
         strongest = np.zeros(read.shape[1], dtype=np.int64)
-        strongest[columns.numpy()[rising]] = units.numpy()[
-            rising
-        ]  # for each column the last unit, the strongest, is kept
+        # for each column the last unit, the strongest, is kept
+        strongest[columns.numpy()[rising]] = units.numpy()[rising]
         return torch.from_numpy(strongest)
 
     def _change(self, read: torch.Tensor) -> torch.Tensor:
