@@ -5,13 +5,14 @@
 
 `check` runs on any machine with torch and numpy that has the folder. It compares, byte by byte, the outputs kept by `compile`
 with those of the CPU (each number of threads, each batch size), of `torch.compile` on CPU and device, of ONNX Runtime where it
-is installed (null where not), and of the device. Batches of 1 and 7 are run on the first 300 and 7,000 inputs. Prints one JSON
-document; exit status 1 if any bit differs.
+is installed (null where not), of the device, and of modules that keep the matrices of int8 and bfloat16 networks as they are
+stored. Batches of 1 and 7 are run on the first 300 and 7,000 inputs. Prints one JSON document; exit status 1 if any bit differs.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import pickle
 import platform
@@ -22,12 +23,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import bare_machine  # noqa: F401  # finds byheart without its dependencies
 import numpy as np
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
-
-from byheart.network.transformer.module import to_module
+from byheart.network.transformer.architecture import Transformer
+from byheart.network.transformer.module import TransformerModule, to_module
+from byheart.network.transformer.stored_module import to_stored_module
 
 # n = 6 and 49 tokens: 1/n is no float, so an average must not be taken by a rounded reciprocal
 CASES: dict[str, dict[str, Any]] = {
@@ -38,6 +40,16 @@ CASES: dict[str, dict[str, Any]] = {
     "tokens-length-6": {"n": 2_000, "precision": "float64", "seq_len": 6},
     "tokens-length-49": {"n": 2_000, "precision": "float64", "seq_len": 49},
     "sets": {"n": 2_000, "precision": "float64", "task": "set"},
+    "grid-int8": {"n": 100_000, "precision": "int8"},
+    "grid-bfloat16": {"n": 100_000, "precision": "bfloat16"},
+    "tokens-int8": {"n": 100_000, "precision": "int8"},
+    "tokens-bfloat16": {"n": 100_000, "precision": "bfloat16"},
+    # a table for each part of the label
+    "grid-parts-int8": {"n": 20_000, "precision": "int8", "reject_bits": 16},
+    "grid-parts-bfloat16": {"n": 20_000, "precision": "bfloat16", "reject_bits": 16},
+    "tokens-parts-int8": {"n": 20_000, "precision": "int8", "reject_bits": 16},
+    "tokens-parts-bfloat16": {"n": 20_000, "precision": "bfloat16", "reject_bits": 16},
+    "tokens-long-labels-int8": {"n": 20_000, "precision": "int8", "n_classes": 100_000},
 }
 FIRST = {1: 300, 7: 7_000}
 
@@ -47,35 +59,45 @@ def compiled(name: str) -> dict[str, Any]:
     from byheart.data.generators import grid_vectors, random_tokens
 
     wanted = CASES[name]
+    n_classes = wanted.get("n_classes", 16)
     data = (
-        grid_vectors(wanted["n"], seed=0)
+        grid_vectors(wanted["n"], n_classes=n_classes, seed=0)
         if name.startswith("grid")
         else random_tokens(
             wanted["n"],
             wanted.get("seq_len", 8),
             1000,
-            16,
+            n_classes,
             seed=0,
             task=wanted.get("task", "next-token"),
         )
     )
-    built = get("retrieval").build(data, {"precision": wanted["precision"]}, np.random.default_rng(0), None)
+    options = {key: wanted[key] for key in ("precision", "reject_bits") if key in wanted}
+    built = get("retrieval").build(data, options, np.random.default_rng(0), None)
+    encoded = np.asarray(built.memoriser.encode(data.inputs))
     case = {
         "network": built.memoriser.network,
-        "inputs": np.asarray(built.memoriser.encode(data.inputs)).astype(np.int16),
+        "inputs": encoded.astype(np.int8 if np.abs(encoded).max() < 128 else np.int16),
         "labels": data.labels,
         "notes": {
             "samples": data.n_samples,
             "layout": built.notes["layout"],
             "precision": wanted["precision"],
+            **({"reject_bits": wanted["reject_bits"]} if "reject_bits" in wanted else {}),
         },
     }
     return {**case, "outputs": run(case, "cpu", 4096)}
 
 
-def run(case: dict[str, Any], device: str, batch: int, wrap: Callable[..., Any] | None = None) -> np.ndarray:
+def run(
+    case: dict[str, Any],
+    device: str,
+    batch: int,
+    wrap: Callable[..., Any] | None = None,
+    make: Callable[[Transformer], TransformerModule] = to_module,
+) -> np.ndarray:
     """The output at the last token of the first inputs, `batch` at a time; a last short batch is left out if wrapped."""
-    module = to_module(case["network"]).to(device).eval()
+    module = make(case["network"]).to(device).eval()
     answer = module if wrap is None else wrap(module)
     inputs = torch.from_numpy(case["inputs"]).to(device)
     inputs = inputs.to(torch.int64 if module.embedding is not None else module.w_in.dtype)
@@ -127,6 +149,9 @@ def check(
     if device != "cpu":
         for batch in batches:
             found[f"{device}, {batch} at a time"] = run(case, device, batch)
+    if case["network"].storage is not None:
+        for place in dict.fromkeys(["cpu", device]):
+            found[f"matrices as they are stored, {place}"] = run(case, place, 4096, make=to_stored_module)
     kept = case["outputs"]
     return {
         **case["notes"],
@@ -156,14 +181,15 @@ def main() -> int:
         options.folder.mkdir(parents=True, exist_ok=True)
         for name in options.cases:
             case = compiled(name)
-            (options.folder / f"{name}.pkl").write_bytes(pickle.dumps(case))
+            (options.folder / f"{name}.pkl.gz").write_bytes(gzip.compress(pickle.dumps(case), mtime=0))
             print(name, json.dumps(case["notes"]), flush=True)
         return 0
     # TF32 would round the factors of a product to 10 bits
     torch.set_float32_matmul_precision("highest")
     cases = {}
     for name in options.cases:
-        kept = pickle.loads((options.folder / f"{name}.pkl").read_bytes())  # written by `compile` above
+        written = gzip.decompress((options.folder / f"{name}.pkl.gz").read_bytes())
+        kept = pickle.loads(written)  # written by `compile` above
         cases[name] = check(kept, options.device, options.threads, options.batches, options.skip)
         print(name, cases[name]["seconds"], file=sys.stderr, flush=True)
     is_gpu = options.device.startswith("cuda")
