@@ -216,7 +216,7 @@ class Machine:
         """
         if layer <= self.last_gather:
             raise UsageError(
-                f"layer {layer} must come after all layers with attention, but this layer or a later one uses attention.",
+                f"layer {layer} of this model cannot follow all attention, because this layer or a later one uses attention.",
                 layer=layer,
             )
         return self._run(range(layer), *self._enter(ids, starts, asked))
