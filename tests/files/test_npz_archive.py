@@ -69,6 +69,13 @@ def test_known_label_names_keep_their_numbers(path: Path) -> None:
     assert data.labels.tolist() == [1, 0, 2]
 
 
+def test_a_header_of_nested_brackets_is_no_lack_of_memory(path: Path) -> None:
+    header = b"[" * 190 + b"s{{{{"  # Python 3.11 raises MemoryError while it parses this
+    write(path, inputs=b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header, labels=LABELS)
+    with refused(MalformedFile, "path"):
+        Dataset.read(path)
+
+
 def test_absurd_claims_are_refused_before_memory_is_taken(path: Path) -> None:
     tracemalloc.start()
     for shape in ((2**60,), (2**31, 2**31), (2**20, 2**20, 2**20), (10**9, 1, 1)):

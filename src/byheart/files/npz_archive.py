@@ -130,7 +130,11 @@ def _open_entry(path: Path, archive: zipfile.ZipFile, name: str) -> StoredArray:
     stream = archive.open(info)
     version = npy.read_magic(stream)
     read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-    shape, is_fortran, dtype = read_header(stream)
+    try:
+        shape, is_fortran, dtype = read_header(stream)
+    except MemoryError:
+        # Python's parser raises it for brackets that are nested too deeply; a header is too short to fill the memory
+        raise ValueError(f"the brackets in the header of array `{name}` are nested too deeply") from None
     header_bytes = stream.tell()
     if dtype.hasobject:
         raise MalformedFile(

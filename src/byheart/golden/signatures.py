@@ -1,4 +1,5 @@
-"""Compute the wrong answers that each known fault gives to the cases. A failing engine's answers are compared with these."""
+"""Compute how an engine with each of the known faults would answer the cases. The answers of a failing engine are compared
+with these."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Read a row of a run store. Everything in it is checked, because the file may come from anyone.
 
-This module does not use the package's other readers, because they need msgspec, which machines that only train may lack.
+The package's other readers need msgspec. This module does without it, because a machine used only for training may not have it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Notation:
     K  planes: the bits of a word are divided into K planes of `field_bits` bits, and each key stores its label in one plane of the
-       words that it reads. More bits follow for fields that only keys with rare labels use (see `label_code`)
+       words that it reads. A word may have more bits after these planes; only keys with rare labels use them (see `label_code`)
     P  channels: a table row has P words, one in each channel
     G  groups of channels: a key selects at most one channel of each group. Its choices are called its pattern
     J  parts: if a label is too long for a word, its bits are divided into J parts in different words, which are all read in the
