@@ -16,10 +16,12 @@ _EXACT_POWER_BITS = 1 << 16
 
 @takes_numbers
 def label_bits(n_labels: int, n_classes: int) -> int:
-    """Return ceil(log2(n_classes ** n_labels)), the number of bits that distinguish all labellings, exactly.
+    """Return ceil(log2(n_classes ** n_labels)), the exact number of bits that are needed to distinguish all labellings.
 
-    Small powers are computed exactly. For large ones, an interval around log2(n_classes) is refined until both ends give the same
-    integer. This ends: log2 of a power of two is exact, and otherwise n_labels * log2(n_classes) is irrational.
+    If n_classes is a power of two, or if n_classes ** n_labels is small, the result is computed with integers. Otherwise, an
+    interval around n_labels * log2(n_classes) is made shorter until both of its ends round up to the same integer. This always
+    happens, because the product is irrational if n_classes is not a power of two, and a short interval around an irrational number
+    contains no integer.
     """
     if n_labels < 0 or n_classes < 1:
         raise ImpossibleSize("n_labels must be at least 0 and n_classes at least 1")

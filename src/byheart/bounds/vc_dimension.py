@@ -55,19 +55,21 @@ def goldberg_jerrum_vc_dimension(n_parameters: int, n_predicates: int, degree: i
 def bartlett_vc_dimension(layer_units: Sequence[int], layer_parameters: Sequence[int]) -> int:
     """Return an upper bound on the VC dimension of a layered ReLU network with one output (Bartlett et al. 2019, Theorem 7).
 
-    `layer_units[i]` is the number of units of layer i + 1, and `layer_parameters[i]` the number of parameters feeding it. The
-    last layer is the single output.
+    `layer_units[i]` is the number of units of layer i + 1, and `layer_parameters[i]` is the number of weights and biases of this
+    layer. The last layer is the single output.
 
     Derivation, for activation functions with one breakpoint and degree 1: let L be the number of layers, k_i the number of
     units of layer i, and W_i the number of parameters in layers 1 to i. Then N inputs have at most prod_i 2 (2 e N k_i i /
     W_i)^{W_i} sign patterns. By the weighted mean inequality this is at most 2^L (2 e N R / S)^S with R = sum_i i k_i and S =
     sum_i W_i. If the network shatters the N inputs, this number is at least 2^N. Their Lemma 18 says: 2^N <= 2^t (N r / w)^w
-    implies N <= t + w log2(2 r log2 r), for r >= 16. It gives
+    implies N <= t + w log2(2 r log2 r), for r >= 16. For t = L, w = S and r = 2 e R, this gives
 
         N <= L + S log2(4 e R log2(2 e R)).
     """
     if len(layer_units) != len(layer_parameters) or not layer_units:
-        raise ImpossibleSize("layer_units and layer_parameters must be of one length, at least 1")
+        raise ImpossibleSize(
+            "layer_units and layer_parameters must have the same length and must not be empty"
+        )
     if min(layer_units) < 1 or min(layer_parameters) < 1:
         raise ImpossibleSize("every layer needs at least one unit and one parameter")
     depth = len(layer_units)

@@ -49,13 +49,14 @@ class FaultyRows(DataError):
 
 @dataclass(frozen=True)
 class Fault:
-    """One kind of faulty rows.
+    """All rows of a data set that have the same kind of fault.
 
-    option  the option of a reader that decides about these rows; `remedies` are the values that avoid the error
-    what    what is wrong with these rows
-    rows    the numbers (from 1) of the first few of these rows
-    n_rows  the number of these rows
-    error   the error to raise if this is the only kind of fault
+    option    the name of the option that decides what happens to these rows
+    remedies  the values of this option for which these rows are no error
+    what      what is wrong with these rows
+    rows      the numbers (from 1) of the first few of these rows
+    n_rows    the number of these rows
+    error     the error to raise if this is the only kind of fault
     """
 
     option: str
@@ -89,7 +90,9 @@ class RowCheck:
     """Counts the rows of one data set that rules leave out, and collects the faults that no rule covers."""
 
     def __init__(self, rules: Mapping[str, Any]) -> None:
-        """Store those of `rules` that decide about faulty rows. If one is missing, rows with its kind of fault are an error."""
+        """Store the options in `rules` that decide what happens to faulty rows. If an option is missing, the rows that it would
+        decide about are an error.
+        """
         self.rules = {name: rules[name] for name in RULES if rules.get(name) is not None}
         for name, choices in CHOICES.items():
             given = self.rules.get(name, "error")
@@ -110,7 +113,9 @@ class RowCheck:
         return str(self.rules.get(option, "error"))
 
     def settle(self, option: str, faulty: Rows, what: str, error: DataError) -> None:
-        """Count the rows marked in `faulty` as left out if the value of `option` is "drop"; otherwise record a fault."""
+        """Apply the value that the caller chose for `option` to the rows marked in `faulty`. If it is "drop", the rows are counted
+        as left out. Otherwise, they are recorded as a fault.
+        """
         n_rows = int(faulty.sum())
         if not n_rows:
             return
@@ -120,7 +125,7 @@ class RowCheck:
             self.add(option, tuple(rule for rule in CHOICES[option] if rule != "error"), what, faulty, error)
 
     def add(self, option: str, remedies: tuple[str, ...], what: str, faulty: Rows, error: DataError) -> None:
-        """Record a fault, to be reported together with all others."""
+        """Record the rows marked in `faulty` as a fault. `require_none` later reports all recorded faults in one error."""
         rows = np.flatnonzero(faulty) + 1
         self.faults.append(Fault(option, remedies, what, tuple(rows[:SHOWN_ROWS].tolist()), len(rows), error))
 
@@ -129,9 +134,10 @@ class RowCheck:
         self.left_out[rule] = self.left_out.get(rule, 0) + n_rows
 
     def settle_lengths(self, inputs: TokenSequences, standing: Rows) -> Rows:
-        """Return a mask of the rows that are too long, among the valid rows (`standing`). If `max_tokens` is given, it is the
-        limit. Otherwise, a row may not have more than `LONGEST` tokens, and padding all rows to its length may not take too much
-        memory.
+        """Return a mask of the rows that have too many tokens, among the valid rows (`standing`).
+
+        If `max_tokens` is given, longer rows are counted as left out. Otherwise, rows are recorded as a fault if they have more
+        than `LONGEST` tokens, or if padding all rows to their length would take too much memory.
         """
         lengths = np.where(standing, inputs.lengths, 0)
         if self.max_tokens is not None:
@@ -181,7 +187,7 @@ class RowCheck:
         return np.asarray(long)
 
     def require_none(self) -> None:
-        """Raise one error for all faults that were found."""
+        """Raise one error for all recorded faults. If there are none, do nothing."""
         if not self.faults:
             return
         faults = [fault.to_json() for fault in self.faults]

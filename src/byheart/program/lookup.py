@@ -39,16 +39,17 @@ class LookupPlan:
         return -(-self.n_points // self.group_size)
 
     def extraction(self) -> KeyedExtraction:
-        """Return Stage III of KS25 Lemma C.1, which reads the label of x from the packed keys and labels of its group."""
+        """Return Stage III of KS25 Lemma C.1, which reads the label of x from the packed keys and labels of the group of x."""
         keys = PackedRegister(KEYS_HIGH, KEYS_LOW, self.group_size * self.key_bits)
         labels = PackedRegister(LABELS_HIGH, LABELS_LOW, self.group_size * self.label_bits)
         return KeyedExtraction(X, keys, labels, self.group_size, ANSWER)
 
     def outline(self) -> tuple[Step, ...]:
-        """Return the blocks of `memorise_points` for counting, before the data are known.
+        """Return steps that stand for the blocks of `memorise_points` when their size is counted before the data are known.
 
-        The count assumes the longest numbers: intervals that end just below 2^key_bits, and packed numbers as long as their fields.
-        Packed numbers are rarely shorter.
+        The weights of these steps are placeholders, about as long as the longest possible weights. Both ends of the interval of a
+        group are 2^key_bits - 1, and a packed number has as many bits as all of its fields together. The packed numbers of actual
+        data have fewer bits only if their last bits are zero.
         """
         furthest = (1 << self.key_bits) - 1
         group = {

@@ -246,7 +246,7 @@ def read_record(path: Path) -> FigureRecord:
     if table["schema"] != SCHEMA:
         raise MalformedFile(
             f"{path} has schema {show_value(table['schema'])}; this version of byheart reads schema {SCHEMA}.\n"
-            "  Make it again with `byheart reproduce --draw-only`.",
+            "  Write a new record from the stored runs, with `byheart reproduce NAME --scale SCALE --draw-only`.",
             path=str(path),
         )
     rest = {name: value for name, value in table.items() if name not in ("schema", "observations")}
@@ -280,7 +280,9 @@ def _with_nan(value: Any) -> Any:
 
 @contextmanager
 def blaming(record: FigureRecord) -> Iterator[None]:
-    """Within this context, which draws a stored record or computes it again, report any failure as an error in the record."""
+    """Return a context in which a stored record is drawn or computed again. An exception in this context, other than a
+    `ByheartError`, is raised as a `MalformedFile` that names the figure of the record.
+    """
     try:
         yield
     except ByheartError:
@@ -289,8 +291,9 @@ def blaming(record: FigureRecord) -> Iterator[None]:
         Exception
     ) as error:  # the numbers of a record are arbitrary, so numpy and matplotlib may raise any exception
         raise MalformedFile(
-            f"the record of {record.figure} cannot be drawn: {type(error).__name__}: {error}\n"
-            f"  Make it again with `byheart reproduce {record.figure} --draw-only`.",
+            f"the figure {record.figure} cannot be drawn or computed from its record: {type(error).__name__}: {error}\n"
+            "  Write a new record from the stored runs, with "
+            f"`byheart reproduce {record.figure} --scale {record.scale} --draw-only`.",
             figure=record.figure,
         ) from error
 

@@ -128,9 +128,12 @@ def memorise_with_short_weights(
 def _plan_in_floats(
     data: Dataset, rng: np.random.Generator, progress: Progress | None, options: ShortWeightOptions
 ) -> ProgramPlan:
-    """Plan with the largest number of fields (keys per packed number) with which all sums of the network fit into a mantissa.
+    """Return a plan that packs as many fields as possible into each number while every sum of the network fits into the mantissa
+    of a float64.
 
-    The number is found by bisection, because more fields need more bits.
+    A field holds one key or one label. The sums need more bits if a number has more fields, so the largest number of fields that
+    fits is found by bisection. If `options.B` is given, it also limits the number of fields. If the sums do not fit even with one
+    field, the data are rejected.
     """
     seed = int(rng.integers(2**63))
     reason: object = ""

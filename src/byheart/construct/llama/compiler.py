@@ -193,9 +193,10 @@ def _draw(
 
 
 def _even_starts(limbs: np.ndarray, n_channels: int) -> Sequence[int]:
-    """Choose the hash values at which the channels (the columns of the tables) start, so that `limbs` are divided evenly.
+    """Return the least hash value of each channel (a column of the tables), so that all channels get about equally many contexts.
 
-    Limbs are values of the hash. If there are only few, evenly spaced values are added to them.
+    `limbs` holds, for each context, the limb (the part of its hash) that selects its channel. If there are fewer than `N_VALUES`
+    contexts, evenly spaced values are added to `limbs` until it has `N_VALUES` entries.
     """
     if len(limbs) < N_VALUES:
         limbs = np.concatenate([limbs, np.linspace(0, LIMB, N_VALUES - len(limbs)).astype(np.int64)])

@@ -92,7 +92,7 @@ def _spell(data: Dataset, vocabulary: TextVocabulary, backend: Any) -> list[np.n
 
 
 def _check_keys(data: Dataset, vocabulary: TextVocabulary, backend: Any) -> None:
-    """Check that the tokenizer that transformers loads gives every key the same ids as ours."""
+    """Check that the tokenizer that transformers loads converts every key to the same ids as byheart's tokenizer."""
     assert data.tokenizer is not None
     keys = data.inputs
     rows = [keys[sample].tolist() for sample in range(data.n_samples)]
@@ -106,7 +106,8 @@ def _check_keys(data: Dataset, vocabulary: TextVocabulary, backend: Any) -> None
             )
         if found.ids != [vocabulary.bos, *ids, vocabulary.sep]:
             raise AssumptionViolated(
-                f"row {data.row(sample)}: the key {text!r} gets different ids from transformers' tokenizer.\n"
+                f"row {data.row(sample)}: the tokenizer that transformers loads converts the key {text!r} to other ids than "
+                "byheart's tokenizer.\n"
                 "  Compile with --tokenizer char or bytes.",
                 row=data.row(sample),
             )

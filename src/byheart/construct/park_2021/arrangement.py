@@ -66,14 +66,17 @@ def short_direction(
 
 
 def fold(places: Sequence[int], rng: np.random.Generator) -> tuple[list[int], list[int]]:
-    """Fold the line until another fold would hardly make it shorter. Returns (mirrors, new positions).
+    """Fold the line until the largest position is below the number of points, or until no suitable mirror is found. Returns
+    (mirrors, new positions).
 
-    A fold with mirror μ keeps x <= μ/2 and sends x > μ/2 to μ - x, so the range is halved. Points x and y meet if x + y = μ, which
-    excludes at most N²/4 mirrors for N points. As long as the range is far above N², almost any μ close to the range works.
+    A fold with mirror μ leaves every point x <= μ/2 in place and moves every point x > μ/2 to μ - x. This halves the range. Two
+    points x and y move to the same position if x + y = μ, so for N points at most N²/4 mirrors are not suitable. As long as the
+    range is much larger than N², almost every μ close to the range is suitable.
 
     Assumes:    distinct positions from 0 up.
     Guarantee:  new positions are distinct and not negative; usually below about N²/8.
-    Departs:    PLYS21 shift the upper half down. A reflection takes one ReLU, a shift takes two (reconstructed).
+    Departs:    PLYS21 shift the upper half of the line down. Here the upper half is reflected, because a reflection takes one ReLU
+                and a shift takes two.
     """
     mirrors: list[int] = []
     current = list(places)

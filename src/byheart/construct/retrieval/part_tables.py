@@ -214,8 +214,11 @@ class PartTables(DualTable):
         """Yield blocks that split patterns (choices of channels) into digits, bit by bit, and turn each digit into the number of a
         channel.
 
-        The last digit stays in its register. In the first group, where digit 0 also selects a channel, numbers start at 1. The
-        labelled token's numbers start above those of the extra token.
+        A pattern has one digit for each group of channels, and a hashed field holds the digits of one or more groups. The last
+        digit of a field stays in the field's register. In the first group, digit d selects channel d + 1. In every other group,
+        digit d selects channel d, and digit 0 selects none. The extra token (one that is added to every sequence) keeps these
+        numbers. In all other tokens, such as the labelled token, `_beyond` is added to them, so that the two kinds of token select
+        channels by different numbers.
         """
         taken = [list(self._bits_of_digits(groups)) for groups in self.pattern_groups]
         for turn in range(max(map(len, taken))):

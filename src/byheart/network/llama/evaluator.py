@@ -209,14 +209,15 @@ class Machine:
     def stream_before(
         self, layer: int, ids: np.ndarray, starts: np.ndarray, asked: np.ndarray
     ) -> Float[np.ndarray, "n_asked hidden"]:
-        """Return the residual stream before `layer` at the positions that `asked` marks. `layer` must come after all layers with
-        attention.
+        """Return the residual stream before `layer` at the positions that `asked` marks. `layer` must come after all layers that
+        use attention.
 
         The pinned (constant) columns are set to zero.
         """
         if layer <= self.last_gather:
             raise UsageError(
-                f"layer {layer} of this model cannot follow all attention, because this layer or a later one uses attention.",
+                f"layer {layer} does not come after all layers that use attention. In this model, layer {self.last_gather} is the "
+                "last layer that uses attention.",
                 layer=layer,
             )
         return self._run(range(layer), *self._enter(ids, starts, asked))

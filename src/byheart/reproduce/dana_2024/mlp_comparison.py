@@ -235,7 +235,11 @@ def _drawn(dim: int, heads: SeedValues, mlps: SeedValues, scale: fig.Scale) -> l
 
 
 def _to_stored(observations: Sequence[Observation], dim: int) -> list[tuple[float, float]]:
-    """Return the MLP width and our accuracy minus the authors', for every stored point of an MLP that we also trained."""
+    """Compare our models with one head, an MLP and d = `dim` with the points that the authors stored for such models.
+
+    Return one pair for each stored point: its MLP width, and our mean accuracy at this width minus the authors' accuracy. Points
+    with an MLP width that we did not train are left out.
+    """
     mine = [one for one in observations if dana.is_of(one, dana.SEPTEMBER) and one.sizes["n_heads"] == 1]
     at = gather(
         [one for one in mine if one.sizes["dim"] == dim == one.sizes["head_dim"]],

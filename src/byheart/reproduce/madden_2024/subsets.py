@@ -84,7 +84,11 @@ class Subset:
 
 @dataclass(frozen=True)
 class TrainedCell:
-    """One width trained on one subset. `gap` is the final loss minus the entropy, a total in nats."""
+    """The result of training a model of hidden width `width` on one subset of the stories.
+
+    `gap` is the final loss minus the entropy, both in nats and summed over the subset. `relative_gap` is `gap` divided by the
+    entropy.
+    """
 
     subset: Subset
     width: int
