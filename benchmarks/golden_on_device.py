@@ -14,11 +14,11 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 
-from byheart.golden.case import shapes
+from byheart.golden.case import cases, shapes
 from byheart.golden.engines.engine import Session
 from byheart.golden.engines.transformers import TransformersEngine
 from byheart.golden.report import check
@@ -40,11 +40,13 @@ def compiled(model: Any) -> None:
 
 
 def runs(device: str) -> Iterator[tuple[str, TransformersEngine]]:
-    for number_type in ("float32", "bfloat16"):
-        kind = cast(NumberType, number_type)
+    """All ways to run a checkpoint; compiling takes longest, so it comes last."""
+    number_types: tuple[NumberType, ...] = ("float32", "bfloat16")
+    for number_type in number_types:
         for attention in ("sdpa", "eager"):
-            yield f"{number_type} {attention}", TransformersEngine(kind, device, attention)
-        yield f"{number_type} torch.compile", CompiledEngine(kind, device, "sdpa", compiled)
+            yield f"{number_type} {attention}", TransformersEngine(number_type, device, attention)
+    for number_type in number_types:
+        yield f"{number_type} torch.compile", CompiledEngine(number_type, device, "sdpa", compiled)
 
 
 def main() -> int:
@@ -60,9 +62,11 @@ def main() -> int:
     have = {(row["label"], row["checkpoint"]) for row in done}
     n_wrong = sum(row["wrong"] for row in done)
     device = torch.cuda.get_device_name() if given.device == "cuda" else given.device
+    found = cases(given.family)
     for label, engine in runs(given.device):
         for name in given.only or shapes(given.family):
-            if (label, name) in have:
+            able = [case for case in found if case.checkpoint == name and case.holds_for(engine.number_type)]
+            if (label, name) in have or not able:
                 continue
             started = time.monotonic()
             report = check(

@@ -50,16 +50,16 @@ KNOBS: dict[str, dict[str, Sequence[Any]]] = {
     "fine-tuning": {"rate": (5e-5, 1e-4, 2e-4), "epochs": (40,)},
     "LoRA": {"rate": (1e-3, 3e-4, 3e-3), "rank": (16, 64), "epochs": (40,)},
     "MEMIT": {
-        "weight": (1000.0, 10.0, 100.0, 300.0, 3000.0, 15000.0),
         "clamp": (0.75, 1.5, 4.0),
+        "weight": (1000.0, 10.0, 100.0, 300.0, 3000.0, 15000.0),
         "layers": LAYERS,
         "rate": (0.5, 0.2, 0.1),
         "steps": (25, 50),
         "essence": (0.0625, 0.0),
     },
     "AlphaEdit": {
-        "ridge": (10.0, 1.0, 100.0, 1000.0),
         "clamp": (0.75, 1.5, 4.0),
+        "ridge": (10.0, 1.0, 100.0, 1000.0),
         "layers": LAYERS,
         "share": (0.8, 0.5, 0.95),
         "rate": (0.5, 0.2, 0.1),
