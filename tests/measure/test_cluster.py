@@ -60,6 +60,13 @@ def test_a_cluster_gives_the_same_records(ray_cluster: Any, tmp_path: Path) -> N
         assert there.count() == 6
 
 
+def test_no_stack_begins_on_a_cluster_after_the_time_limit(ray_cluster: Any, tmp_path: Path) -> None:
+    runs = runs_of([1, 2], 3, 20)
+    with Store(tmp_path / "runs.sqlite") as store:
+        assert len(train_on_cluster(runs, store, most=1, max_seconds=1e-6)) == 1
+        assert len(train_on_cluster(runs, store, most=1)) == 6
+
+
 @pytest.mark.slow
 def test_a_killed_workers_runs_are_trained_again(ray_cluster: Any, tmp_path: Path) -> None:
     runs, killed = thirty_two(400), []

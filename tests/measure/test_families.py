@@ -23,7 +23,7 @@ from byheart.measure.objective import answers, batch_losses, measure, total_loss
 from byheart.measure.stack import Stack, make_stack
 from byheart.measure.training_set import training_set_of_documents
 from tests.examples import examples
-from tests.measure.problems import clouds, pairs, sentences, stories
+from tests.measure.problems import CASES, Case, clouds, pairs, sentences, stories
 from tests.refusal import refused
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -445,3 +445,12 @@ def test_an_option_that_came_later_leaves_the_keys_of_before() -> None:
     named = ModelConfig("uniform-attention", {"n_blocks": 1}, {"initialisation": "framework"})
     assert complete_model(family, named) == plain_model
     assert "initialisation" not in plain_model.options
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_outputs_of_some_rows_are_rows_of_all_outputs(case: Case) -> None:
+    stack = make_stack(case.models[:1], case.training_sets[:1], [0], dtype=torch.float64)
+    flat, rows = stack.initial(), torch.tensor([[4, 0, 4]])
+    torch.testing.assert_close(
+        answers(stack, flat, rows)[0], answers(stack, flat, None)[0, rows[0]], rtol=0, atol=TOLERANCE
+    )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 import torch
@@ -28,20 +29,27 @@ def train_on_cluster(
     *,
     address: str = "auto",
     most: int | None = None,
+    max_seconds: float | None = None,
     on_progress: Callable[[SweepState], None] | None = None,
 ) -> list[Record]:
-    """Train the runs that are not in the store on the Ray cluster at `address` ("local" starts one here).
+    """Train on a Ray cluster those runs that are not yet in the store. `address` is that of the cluster ("local" starts one here).
 
-    Return the records in the order of `runs`.
+    Return the records in the order of `runs`. Whenever a stack is stored and `max_seconds` have passed, the stacks that are
+    not finished are given up; their runs have no record.
     """
     by_key = {run.key: run for run in runs}
     with ray_cluster(address, "training on a cluster") as ray:
-        _train(ray, by_key, store, most, on_progress or (lambda progress: None))
+        _train(ray, by_key, store, most, max_seconds, on_progress or (lambda progress: None))
     return store.records_of([run.key for run in runs])
 
 
 def _train(
-    ray: Any, runs: Mapping[str, Run], store: Store, most: int | None, tell: Callable[[SweepState], None]
+    ray: Any,
+    runs: Mapping[str, Run],
+    store: Store,
+    most: int | None,
+    max_seconds: float | None,
+    tell: Callable[[SweepState], None],
 ) -> None:
     """Send stacks (groups of runs that train together) to the workers until none is left, and store the returned records."""
     began, resources = time.monotonic(), ray.cluster_resources()
@@ -51,11 +59,14 @@ def _train(
     stacks = pack(pending, memory=WORKER_BYTES, most=most or BEST_STACK[kind], device=torch.device(kind))
     configs = [[run.config for run in stack.runs] for stack in stacks]
     at_once = 2 * max(1, int(sum(resources.get(name, 0) for name in ("CPU", "GPU"))))
-    for _, records in results_on_cluster(ray, _train_batch, configs, needs=needs, at_once=at_once):
-        for record in records:
-            store.add(record)
-        n_stored = len(store.stored_keys(runs))
-        tell(SweepState(len(runs), n_stored, n_stored, None, time.monotonic() - began))
+    with closing(results_on_cluster(ray, _train_batch, configs, needs=needs, at_once=at_once)) as results:
+        for _, records in results:
+            for record in records:
+                store.add(record)
+            n_stored, seconds = len(store.stored_keys(runs)), time.monotonic() - began
+            tell(SweepState(len(runs), n_stored, n_stored, None, seconds))
+            if max_seconds is not None and seconds > max_seconds:
+                return
 
 
 def _train_batch(configs: Sequence[Mapping[str, Any]]) -> list[Record]:

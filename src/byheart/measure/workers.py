@@ -31,7 +31,10 @@ def make_trainer(
     cluster: str | None = None,
     on_progress: Callable[[SweepState], None] | None = None,
 ) -> Callable[[Sequence[Run]], list[Record]]:
-    """Return a function that trains runs into the store, here or on a cluster, within the budget of the specification."""
+    """Return a function that trains runs and adds their records to `store`, on this machine or on a cluster.
+
+    It keeps the limits `max_stack` and `max_seconds` of the specification's budget.
+    """
     from byheart.measure.cluster import train_on_cluster
 
     budget = specification.budget
@@ -39,7 +42,12 @@ def make_trainer(
     def trainer(runs: Sequence[Run]) -> list[Record]:
         if cluster is not None:
             records = train_on_cluster(
-                runs, store, address=cluster, most=budget.max_stack, on_progress=on_progress
+                runs,
+                store,
+                address=cluster,
+                most=budget.max_stack,
+                max_seconds=budget.max_seconds,
+                on_progress=on_progress,
             )
         else:
             records = train_here(
@@ -52,7 +60,7 @@ def make_trainer(
                 max_seconds=budget.max_seconds,
                 on_progress=on_progress,
             )
-        if len(records) < len({run.key for run in runs}):
+        if budget.max_seconds is not None and len(records) < len({run.key for run in runs}):
             raise BudgetSpent(
                 f"the budget of {budget.max_seconds:g} s is spent: {len(records)} of {len(runs)} runs are "
                 "stored.\n"

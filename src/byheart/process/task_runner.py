@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -102,36 +102,40 @@ def results_on_cluster(
     *,
     needs: Mapping[str, float] | None = None,
     at_once: int | None = None,
-) -> Iterator[tuple[int, Any]]:
+) -> Generator[tuple[int, Any], None, None]:
     """Run `task` on each argument. Yield the index of each argument with its result, in the order in which workers finish.
 
     needs: the resources of one task, by default one core.
-    at_once: the number of tasks submitted at a time.
+    at_once: the maximum number of tasks that are submitted and not yet finished; by default, all are submitted at once.
 
     The retries of Ray are switched off. Instead, this function queues a task again when its worker is lost, and
-    counts the losses. An exception of a task ends all work.
+    counts the losses. An exception of a task ends all work. If the caller wants no more results, the submitted tasks are cancelled.
     """
     remote = ray.remote(**(needs or {"num_cpus": 1}), max_retries=0)(task)
     waiting = list(range(len(arguments)))[::-1]
     at_work: dict[Any, int] = {}
     losses: Counter[int] = Counter()
-    while waiting or at_work:
-        while waiting and (at_once is None or len(at_work) < at_once):
-            number = waiting.pop()
-            at_work[remote.remote(arguments[number])] = number
-        ended, _ = ray.wait(list(at_work), num_returns=1)
-        number = at_work.pop(ended[0])
-        try:
-            result = ray.get(ended[0])
-        except ray.exceptions.RayTaskError as error:
-            raise (error.cause if isinstance(error.cause, ByheartError) else error) from None
-        except ray.exceptions.RayError:
-            losses[number] += 1
-            if losses[number] >= MOST_LOSSES:
-                raise _lost(len(at_work) + len(waiting) + 1) from None
-            waiting.insert(0, number)
-        else:
-            yield number, result
+    try:
+        while waiting or at_work:
+            while waiting and (at_once is None or len(at_work) < at_once):
+                number = waiting.pop()
+                at_work[remote.remote(arguments[number])] = number
+            ended, _ = ray.wait(list(at_work), num_returns=1)
+            number = at_work.pop(ended[0])
+            try:
+                result = ray.get(ended[0])
+            except ray.exceptions.RayTaskError as error:
+                raise (error.cause if isinstance(error.cause, ByheartError) else error) from None
+            except ray.exceptions.RayError:
+                losses[number] += 1
+                if losses[number] >= MOST_LOSSES:
+                    raise _lost(len(at_work) + len(waiting) + 1) from None
+                waiting.insert(0, number)
+            else:
+                yield number, result
+    finally:
+        for reference in at_work:
+            ray.cancel(reference)
 
 
 @contextmanager

@@ -43,7 +43,7 @@ class UniformAttentionFamily(Family):
         OptionField(
             "embedding",
             ("learned", "frozen"),
-            "learned: a trained table, directly into the stream; frozen: a fixed table, followed by a trained E_in",
+            "learned: a trained table of vectors for the residual stream; frozen: a fixed table, followed by a trained map E_in",
         ),
         OptionField("positions", ("none", "learned"), "learned: trained position vectors are added"),
         OptionField(
@@ -149,11 +149,11 @@ class UniformAttentionFamily(Family):
         if "items" in tables:
             items = take_rows(tables["items"], rows)
             found = stream.gather(2, items.flatten(1).unsqueeze(1).expand(-1, width, -1))
+            found = found.view(n_models, width, *share.shape[1:])
         else:
-            found = stream
-        found = found.view(n_models, width, *share.shape[1:])
-        if rows is not None and "items" not in tables:
-            found = found.gather(2, rows.view(n_models, 1, -1, 1).expand(-1, width, -1, share.shape[2]))
+            found = stream.view(n_models, width, *tables["share"].shape[1:])
+            if rows is not None:
+                found = found.gather(2, rows.view(n_models, 1, -1, 1).expand(-1, width, -1, share.shape[2]))
         mean = (found * share.unsqueeze(1)).sum(dim=3)
         own = found.gather(3, read.view(n_models, 1, -1, 1).expand(-1, width, -1, 1)).squeeze(3)
         answer = own + bmm(weights["output"], bmm(weights["value"], mean))
@@ -162,7 +162,10 @@ class UniformAttentionFamily(Family):
 
 
 def _items(keys: Tensor, tokens: Tensor, spots: Tensor, is_shared: bool) -> Tables:
-    """Return each model's distinct items, padded to a common number. Also return the index of the item at every position."""
+    """Return each model's distinct items (tokens, or tokens with positions), and the index of the item at every position.
+
+    Equal numbers in `keys` mean equal items. Shorter lists of items are padded to the length of the longest.
+    """
     n_models = keys.shape[0]
     pieces = []
     for model in range(1 if is_shared else n_models):

@@ -99,8 +99,8 @@ def compute_map(scale: fig.Scale, observations: Sequence[Observation], facts: fi
 def _steps(mean: dict[tuple[int, int], tuple[float, float]]) -> dict[str, tuple[int, int, float]]:
     """Count the pairs of neighbouring cells of the map whose gaps are in the order that the paper claims.
 
-    For pairs along the widths and for pairs along the contexts, return this count, the number of all pairs, and the probability
-    that a fair coin gives at least as many successes.
+    For pairs along the widths and for pairs along the contexts, return this count, the number of pairs that were compared, and the
+    probability of a count at least this large if a fair coin decided the order of each pair.
     """
     found = {along: falls(mean, along=along) for along in ("width", "stories")}
     return {
@@ -112,8 +112,8 @@ def _steps(mean: dict[tuple[int, int], tuple[float, float]]) -> dict[str, tuple[
 def same_share(first: tuple[int, int], second: tuple[int, int]) -> float:
     """Compare two shares, each given as (good, all), with Fisher's exact test, and return its p-value.
 
-    Of all 2 x 2 tables with the same totals, the p-value adds up the probabilities (if the true shares are equal) of those that are
-    at most as likely as the observed table.
+    The p-value is computed under the assumption that the true shares are equal. It is the total probability of all 2 x 2 tables
+    that have the same row and column sums as the observed table and are at most as likely as it.
     """
     good, n = first[0] + second[0], first[1] + second[1]
 
@@ -126,7 +126,9 @@ def same_share(first: tuple[int, int], second: tuple[int, int]) -> float:
 
 
 def _against_the_authors(numbers: dict[str, Any]) -> list[fig.Check]:
-    """Check whether the share of neighbouring cells whose gaps have the claimed order differs between our map and the authors'."""
+    """Check whether our map and the authors' map differ in the share of pairs of neighbouring cells whose gaps are in the order
+    that the paper claims.
+    """
     checks = []
     for along in ("width", "stories"):
         if "trained throughout" not in numbers:
@@ -266,7 +268,8 @@ def mean_gaps(found: Sequence[TrainedCell]) -> dict[tuple[int, int], tuple[float
 def falls(mean: dict[tuple[int, int], tuple[float, float]], *, along: str) -> tuple[int, int]:
     """Compare the gaps (loss minus entropy) of neighbouring cells of the map, along the widths or along the numbers of stories.
 
-    Return how many pairs are in the order that the paper claims, and how many pairs were compared.
+    Return how many pairs are in the order that the paper claims, and how many pairs were compared. A pair is not compared if both
+    gaps are below 0.1% of the entropy.
     """
     axis = 1 if along == "width" else 0
     groups: dict[int, list[tuple[int, int]]] = {}
@@ -317,7 +320,7 @@ def _heat_map(
         "hidden width m",
         "distinct contexts n",
         columns=tuple(float(m) for m in widths),
-        rows=tuple(round(contexts[n]) for n in stories),
+        rows=tuple(float(round(contexts[n])) for n in stories),
         cells=tuple(tuple(mean.get((n, m), (math.nan, 0.0))[0] for m in widths) for n in stories),
     )
 
@@ -372,9 +375,10 @@ def _parameters(smallest: dict[Subset, int | None]) -> SeedValues:
 
 
 def _lines_by_seed(name: str, smallest: dict[Subset, int | None]) -> list[tuple[str, ...]]:
-    """For each seed, return a row with the R² of a line through its points: contexts and fewest parameters of each subset.
+    """Return a row for each seed: `name`, the seed, the number of its points, and the R² of the line fitted to them.
 
-    The R² of the authors' points is computed in the same way.
+    Each subset of the seed with a passing width gives one point: (number of contexts, fewest parameters). The R² of the authors'
+    points is computed in the same way.
     """
     found: list[tuple[str, ...]] = []
     for seed in sorted({subset.seed for subset in smallest}):
@@ -439,7 +443,7 @@ FIGURES = (
         ("MFT24-F1 right",),
         "MFT24 Figure 1, right: fewest parameters that reach the entropy",
         "The number of parameters needed to reach the entropy grows roughly linearly with the number of contexts.",
-        "The training of the left panel; the smallest passing width on the paper's grid of doublings, 4 to 512.",
+        "Models are trained as for the left panel. The smallest width that passes is taken from the paper's: 4, 8, ..., 512.",
         f"A line through the fewest parameters of all ten subsets has R² of at least {R_SQUARED} (the authors' points: 0.955).",
         stages,
         compute_capacity,
