@@ -30,7 +30,7 @@ from byheart.records.json_record import JsonRecord
 from byheart.theorems import realises
 
 MOST_PARAMETERS = 20_000_000
-"""By default, a construction with more planned parameters is not built."""
+"""By default, a construction is not built if it would have more parameters than this."""
 
 State = Literal["memorised", "refused", "wrong"]
 

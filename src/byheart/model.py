@@ -52,8 +52,8 @@ class Model:
         Labels have the type that they were compiled with: text, int, float or bool.
 
         inputs: many inputs or one.
-            Many: a list of texts, of lists of token ids, an array of ids (n_samples, seq_len) or of vectors
-            (n_samples, seq_len, dim), or (n_samples, dim) for one vector per sample.
+            Many: a list of texts, a list of lists of token ids, an array of token ids (n_samples, seq_len), or an array
+            of vectors (n_samples, seq_len, dim). For one vector per sample, the shape may be (n_samples, dim).
             One: a text, a list of token ids, or one sample of vectors (seq_len, dim).
             From a data frame, the column that the model was compiled from is used; from a Series, its cells. In both
             cases the answers are a Series with the same index.
@@ -64,7 +64,7 @@ class Model:
         return self._asked(inputs, reader_of(self.memoriser.label_type))
 
     def predict_names(self, inputs: Any) -> Any:
-        """Answer inputs as `predict` does, but return the name of each class, which is a text, as the command line prints it."""
+        """Answer inputs as `predict` does, but return the names of classes, as text. The command line prints these names."""
         return self._asked(inputs, str)
 
     def _asked(self, inputs: Any, label_of: Callable[[str], Label]) -> Any:

@@ -27,7 +27,7 @@ MOST_POINTS = 20
 
 @dataclass(frozen=True)
 class Shattering:
-    """The result of `shatter`: of `n_labellings` labellings, a network was built and verified for `n_realised`.
+    """The result of `shatter`: a network was built and verified for `n_realised` of the `n_labellings` labellings.
 
     All these networks have the same architecture.
     size        size of the networks; if they differ in their number of bits, the size of the largest
@@ -118,8 +118,8 @@ def vc_dimension_at_most(network: Transformer) -> int:
     """Return an upper bound on the VC dimension of the architecture of `network`, if attention is uniform and all weights may be
     chosen freely.
 
-    Every feed-forward block and every attention layer counts as two linear maps. The embedding E_in and the output map E_out
-    count as one linear map each.
+    The bound depends on the number of linear maps. There are two of them in every feed-forward block and in every attention
+    layer. The embedding E_in and the output map E_out are one linear map each.
     """
     if any(isinstance(layer, Attention) and layer.kind != "uniform" for layer in network.layers):
         raise UsageError(

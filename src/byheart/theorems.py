@@ -32,8 +32,8 @@ open: no function claims it.
 Grade = Literal["built", "special case", "formula", "open"]
 """How much of a statement the code implements.
 
-built: the whole statement. special case: the part that `case` describes. formula: only the number in the statement.
-    open: nothing.
+built: the whole statement. special case: the part that `Statement.case` describes.
+formula: only the numbers in the statement are computed, such as a bound or a count of bits. open: nothing.
 """
 
 _PACKAGE = Path(__file__).parent

@@ -44,7 +44,7 @@ class DataChecks:
 
 
 ASSUMED = DataChecks()
-"""The checks if there are no data: every assumption is taken for granted, and each bound states its assumptions."""
+"""Used if there are no data to check. Every assumption is then taken for granted, and each bound states its assumptions."""
 
 
 _UNCHECKED = "it was not checked whether vectors are independent: the data are read in pieces"
@@ -110,7 +110,7 @@ def _are_too_many(n_vectors: int, size: int) -> bool:
 
 
 def _not_checked(n_choices: int, size: int) -> str:
-    return f"it was not checked that every {size} vectors are independent: there are {n_choices:,} choices"
+    return f"it was not checked that every choice of {size} vectors is independent: there are {n_choices:,} choices"
 
 
 def _is_dependent(vectors: Sequence[Vector]) -> bool:

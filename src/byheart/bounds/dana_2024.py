@@ -121,13 +121,16 @@ def theorem_3_parameters(
 ) -> Bound:
     """Return the number of parameters that suffice by Theorem 3, which allows next tokens of probability 0.
 
-    This is the number that Theorem 1 gives for the likeliest sequences only, `n_contexts` in number. The paper gives the excess
-    divergence as O(ε log 1/ε) without a constant, so only the size can be computed.
+    Theorem 3 applies Theorem 1 to the `n_contexts` likeliest sequences only. All other sequences together have
+    weight below ε. The paper gives the excess divergence as O(ε log 1/ε) without a constant, so only the size can be computed.
     """
     value = _parameters(n_contexts, n_tokens, seq_len, dim, n_last_tokens)
     quantity = f"parameters at embedding dimension {dim}, up to O(ε log 1/ε)"
     assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, "polynomially approximable (Definition 2)")
-    held = f"the {spell(n_contexts)} likeliest sequences, up to O(ε log 1/ε)"
+    held = (
+        f"the {spell(n_contexts)} likeliest sequences; the excess divergence is O(ε log 1/ε) "
+        "if all others together have weight below ε"
+    )
     return THEOREM_3.bound(
         quantity, "upper", value, assumptions, f"{spell(value)} parameters suffice for {held}."
     )
@@ -234,10 +237,10 @@ def theorem_2(
     maps t to its likeliest token, of probability p_t. `coherence` is a number C >= max |W Wᵀ - I| for a matrix W whose rows are
     unit vectors of dimension d. It must be below 1/2.
 
-    Derivation (repaired): there are N tokens. Give context t the logits λ_t W W_g, where g is its likeliest token. Let π_j be
-    the probability of token j after t, H_t the entropy of this distribution, and λ_t the solution of equation (6): H_t = ln
-    sum_j exp(λ_t (W_j - W_g)·W_g). Then the divergence of t is sum_j π_j λ_t (W_g - W_j)·W_g <= (1 - p_t) λ_t (1 + 2C), and (6)
-    gives λ_t <= ln((N - 1) / (e^H_t - 1)) / (1 - 2C). A context whose entropy is 0 adds 0.
+    Derivation (repaired): there are N tokens. W_j is row j of W. Give context t the logits λ_t W W_g, where g is its likeliest
+    token. Let π_j be the probability of token j after t, H_t the entropy of this distribution, and λ_t the solution of equation
+    (6): H_t = ln sum_j exp(λ_t (W_j - W_g)·W_g). Then the divergence of t is sum_j π_j λ_t (W_g - W_j)·W_g <= (1 - p_t) λ_t (1 +
+    2C), and (6) gives λ_t <= ln((N - 1) / (e^H_t - 1)) / (1 - 2C). A context whose entropy is 0 adds 0.
     Departs: in the paper's bound the entropy has the wrong sign, and there is an additional term, C times a total variation
     distance, which is not needed.
     """
@@ -253,8 +256,10 @@ def theorem_2(
         total += Fraction(weight) * _stretched_error(tuple(Fraction(p) for p in distribution))
     value = total * (1 + 2 * c) / (1 - 2 * c)
     n_rows = max(map(len, distributions), default=0)
-    assumptions = (f"{n_rows} rows of coherence at most {float(c):.4g}",)
-    sentence = f"Some encoder with rows of this coherence diverges by at most {float(value):.6g} nats."
+    assumptions = (f"the embedding has {n_rows} rows of coherence at most {float(c):.4g}",)
+    sentence = (
+        f"Some encoder with an embedding of this coherence diverges by at most {float(value):.6g} nats."
+    )
     return THEOREM_2.bound("divergence in nats", "upper", value, assumptions, sentence)
 
 

@@ -85,8 +85,8 @@ ALLEN_ZHU_2024 = EmpiricalLaw(
 PUBLISHED_LAWS = (MORRIS_2025, ALLEN_ZHU_2024)
 
 STATIC_FUNCTION_BITS_PER_STORED_BIT = Fraction(995, 1000)
-"""Bits of values per stored bit, if a table is stored as a static function and not as a network (ribbon filters: Dillinger,
-Hübschle-Schneider, Sanders & Walzer 2022)."""
+"""Bits of values per stored bit, if a table is stored not as a network but as a static function: a data structure that returns
+the value of each key and does not store the keys (ribbon filters: Dillinger, Hübschle-Schneider, Sanders & Walzer 2022)."""
 
 
 def law_from_runs(

@@ -68,9 +68,9 @@ def floor_log2(value: Rational) -> int:
 def log2(value: Rational, bits: int = DEFAULT_BITS) -> Interval:
     """Enclose log2(value) to within 2**-bits. If `value` is a power of two, the result is exact.
 
-    Binary digits are computed one by one: m in [1, 2) is squared, and the digit is 1 if the square is at least 2 (which is then
-    halved). Since m is not known exactly, it is enclosed between two integers divided by 2**guard. A digit is used only if both
-    ends give the same digit.
+    Write value = 2**k m with m in [1, 2). The binary digits of log2(m) are computed one by one: m is squared. If the square is at
+    least 2, the digit is 1 and the square is halved; otherwise the digit is 0. The result is the next m. Since m is not known
+    exactly, it is enclosed between two integers divided by 2**guard. A digit is used only if both ends give the same digit.
     """
     value = Fraction(value)
     whole = floor_log2(value)
@@ -107,7 +107,7 @@ def pi(bits: int = DEFAULT_BITS) -> Interval:
 
 
 def _arctan_inverse(x: int, scale_bits: int) -> tuple[int, int]:
-    """Return the integer nearest to 2**scale_bits arctan(1/x), and a bound on its error.
+    """Return an integer close to 2**scale_bits arctan(1/x), and a bound on the difference.
 
     The series alternates. Each of its terms is rounded down twice, first the power and then the quotient, by less than 1 each time.
     The omitted terms add up to at most the first omitted term, which is below 1.
@@ -123,7 +123,10 @@ def _arctan_inverse(x: int, scale_bits: int) -> tuple[int, int]:
 
 @cache
 def e(bits: int = DEFAULT_BITS) -> Interval:
-    """Enclose e to within 2**-bits, by the series of 1/k!, whose tail is below 2/(next factorial)."""
+    """Enclose e to within 2**-bits, by the first terms of Σ 1/k!.
+
+    The omitted terms add up to less than 2/n!, where 1/n! is the first omitted term.
+    """
     total, factorial, k = Fraction(0), 1, 0
     while factorial < 4 << bits:
         total += Fraction(1, factorial)

@@ -5,9 +5,9 @@ Notation in the docstrings:
     N  n_samples      n  seq_len      C  n_classes      d  dim      r  radius      δ  separation of tokens
 
 The depths and bits of `lookup` are added up as in the proofs. Two steps of the proofs had to be repaired, which does not raise
-the depths or the bits. First, there are weights as in Lemma B.2 whose values are far below 4N³√π. Second, W_O W_V is multiplied
-by n, so that attention sums instead of averaging. The attention weights then stay dyadic and have ⌊log2 n⌋ + 1 bits, so they
-are never the longest weights. As in the paper, feed-forward layers are counted without skip connections. The models that we
+the depths or the bits. First, the proof of Lemma B.2 is replaced by one whose weights are far below 4N³√π. Second, W_O W_V is
+multiplied by n, so that attention sums instead of averaging. The attention weights then stay dyadic and have ⌊log2 n⌋ + 1 bits,
+so they are never the longest weights. As in the paper, feed-forward layers are counted without skip connections. The models that we
 build do have skip connections, and `network.size` counts these models as they are.
 """
 
@@ -40,7 +40,7 @@ THEOREM_E_1 = KS25.theorem("Theorem E.1", "KS25-T E.1", "Theorem E.1, eqs. (127)
 THEOREM_F_1 = KS25.theorem("Theorem F.1", "KS25-T F.1", "Theorem F.1 and Lemma F.1, eqs. (136)-(150)")
 SEPARATED = "tokens have norm at most r and distinct tokens differ by at least δ (Assumption 4.1)"
 CONSISTENT = "equal contexts carry equal labels"
-NO_SKIP = "feed-forward parts of any depth, without skip connections, in weights of unlimited precision"
+NO_SKIP = "feed-forward parts of any depth, without skip connections, with weights of unlimited precision"
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class TheoremSize:
             ("bits per weight", bits, f"weights of at most {spell(bits)} bits suffice"),
             ("bits", total, f"{spell(total)} bits in all suffice"),
         )
-        said = f"By {self.name}, {{}} to memorise every such data set."
+        said = f"By {self.name}, {{}} to memorise every data set that meets the assumptions."
         return tuple(
             self.theorem.bound(quantity, "upper", value, self.assumptions, said.format(words))
             for quantity, value, words in numbers
@@ -216,7 +216,10 @@ def _id_count(n_samples: int) -> int:
 def _size_of_two_lookups(
     theorem: Theorem, points: tuple[Points, Points], n_stored: int, n_classes: int
 ) -> TheoremSize:
-    """Return the size of the network of Theorem B.1, of width 14: it looks up and gathers tokens, and then looks up contexts."""
+    """Return the size of the network of Theorem B.1, of width 14.
+
+    It looks up a number for each token, adds these numbers by attention, and looks up the resulting contexts.
+    """
     tokens, contexts = points
     first = lookup_size(tokens, n_stored, _id_count(n_stored))
     second = lookup_size(contexts, n_stored, n_classes)

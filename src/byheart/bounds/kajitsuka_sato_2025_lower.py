@@ -21,16 +21,16 @@ from byheart.theorems import realises
 
 SHATTERED = "one architecture memorises every labelling with two classes, by choice of its parameters alone"
 REAL = "parameters are real numbers of any precision, none shared between layers; hidden units have biases"
-CONSTANT = "the inputs may be that many sequences of n equal tokens, and there is no positional encoding"
+CONSTANT = "the inputs may include the stated number of sequences of n equal tokens, and there is no positional encoding"
 HARD = "attention is hardmax or uniform, not softmax"
 _SUMMED_LAYERS = 16
 REMARK_4_3 = KS25.theorem("Remark 4.3", "KS25-R4.3", "Remark 4.3 and eq. (4)")
 SECTION_4_2_1 = KS25.theorem("section 4.2.1", "KS25-R4.3", "section 4.2.1, after Remark 4.3")
 THEOREM_4_2 = KS25.theorem(
-    "Theorem 4.2", "KS25-T4.2", "Theorem 4.2, through Goldberg & Jerrum 1995, Corollary 2.1"
+    "Theorem 4.2", "KS25-T4.2", "Theorem 4.2, using Goldberg & Jerrum 1995, Corollary 2.1"
 )
 THEOREM_4_3 = KS25.theorem("Theorem 4.3", "KS25-T4.3", "Theorem 4.3, eqs. (94)-(96)")
-BY_BARTLETT = "Theorem 4.2, through Bartlett et al. 2019, Theorem 7"
+BY_BARTLETT = "Theorem 4.2, using Bartlett et al. 2019, Theorem 7"
 
 
 def _to_hold(network: str, inputs: str, value: int, what: str = "parameters") -> str:
@@ -59,7 +59,7 @@ def feed_forward_input(seq_len: int, dim: int) -> Bound:
     value = seq_len * dim
     quantity = "parameters of a feed-forward network"
     assumptions = (
-        "it reads the sequence as one vector; every entry of the first layer is counted, zero or not",
+        "the network reads the sequence as one vector; every entry of the first layer is counted, zero or not",
     )
     sentence = (
         f"A feed-forward network that reads {spell(seq_len)} tokens of dimension {spell(dim)} as one vector has at least "
@@ -114,7 +114,7 @@ def theorem_4_2_shallow(n_samples: int, n_maps: int) -> Bound:
     theorem = KS25.theorem(f"Theorem 4.2 with {n_maps} maps", "KS25-T4.2", BY_BARTLETT)
     quantity = f"parameters with at most {n_maps} affine maps on a path"
     inputs = f"{spell(n_samples)} sequences of equal tokens"
-    sentence = _to_hold(f"A network of {spell(n_maps)} maps", inputs, value)
+    sentence = _to_hold(f"A network with at most {spell(n_maps)} affine maps on a path", inputs, value)
     return theorem.bound(quantity, "lower", value, (SHATTERED, CONSTANT, REAL), sentence)
 
 
@@ -189,9 +189,9 @@ class BlockShape:
 def log2_hard_attention_patterns(shape: BlockShape, depth: int, n_samples: int, seq_len: int) -> Fraction:
     """Return an upper bound on log2 K, where K is the number of sign patterns that nN outputs take as the parameters vary.
 
-    N = `n_samples`, n = `seq_len` and L = `depth`. Equation (90) of the paper bounds K. For shallow networks, the factors in
-    its second line are multiplied. For deep networks, its third line is computed in closed form, with sum (8l - 4) = 4L² and
-    sum 4l = 2L(L + 1). If there are more parameters than outputs, the result is nN·log2(3), which gives no lower bound.
+    N = `n_samples`, n = `seq_len` and L = `depth`. Equation (90) of the paper bounds K. Its third line is computed in closed form,
+    with sum (8l - 4) = 4L² and sum 4l = 2L(L + 1). For L <= 16, the factors in its second line are also multiplied, and the smaller
+    result is returned. If there are more parameters than outputs, the result is nN·log2(3), which gives no lower bound.
     """
     n_outputs, total = n_samples * seq_len, shape.parameters(depth)
     if n_outputs < total:

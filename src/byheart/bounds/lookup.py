@@ -117,11 +117,12 @@ def lookup_size(points: Points, n_stored: int, n_values: int) -> LookupSize:
 
 @realises("KS25-L F.1")
 def batched_lookup_size(points: Points, n_stored: int, n_values: int, batch_root: int) -> LookupSize:
-    """Return the size of the lookup in Lemma F.1, which has width 13 and shorter weights than that of Lemma C.1. It looks up B²
-    points at a time, where B = `batch_root`.
+    """Return the size of the lookup in Lemma F.1. Its width is 13, and its weights are shorter than those of Lemma C.1.
 
-    Departs: only Stages II and III of Lemma C.1 are repeated, because repeating the projection would increase the range of the
-    keys. B² need not divide N = `n_stored`. If B = 1, each group has one key.
+    The points are looked up in batches of B², where B = `batch_root`.
+
+    Departs: the paper repeats all stages of Lemma C.1 for each batch. Here the projection (Stage I) is done only once, because
+    repeating it would increase the range of the keys. B² need not divide N = `n_stored`. If B = 1, a batch is a single key.
     """
     if batch_root < 1 or batch_root**2 > n_stored:
         raise ImpossibleSize(

@@ -40,7 +40,7 @@ def _counting(remark: str, n_labels: int, n_classes: int, setting: str) -> Bound
     theorem = KS25.theorem(f"Remark {remark} (counting)", f"KS25-R{remark}", f"Remark {remark}")
     assumptions = (f"every one of the {labellings} must be storable in the same format", setting)
     sentence = (
-        f"{spell(n_labels)} labels from {spell(n_classes)} classes have {labellings}, so any model that can "
+        f"{spell(n_labels)} labels from {spell(n_classes)} classes allow {labellings}, so any model that can "
         f"hold each of them stores at least {spell(bits)} bits."
     )
     return theorem.bound("bits", "lower", bits, assumptions, sentence)

@@ -1,8 +1,8 @@
 """The capacity planner: what an architecture could hold, and the size of a model for a given number of facts.
 
 There are four kinds of rows, which are kept apart: estimates for our constructions (`estimate`), sizes that theorems prove
-(`theorem`), what training was measured to reach (`trained`), and lower bounds for every model (`floor`). Models of different
-precisions are compared by the bits that they hold per stored bit.
+(`theorem`), sizes by laws that were measured on trained models (`trained`), and lower bounds for every model (`floor`). Models of
+different precisions are compared by the bits of facts that they hold per stored bit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RowKind = Literal["estimate", "theorem", "trained", "floor"]
 SMOOTH_ACTIVATIONS = ("gelu", "silu", "swish", "tanh", "sigmoid", "quick_gelu")
 _WORDS = (64, 32, 16)
 MOST_FACTS = 10**18
-"""Maximum number of facts to plan for: more than anyone has. Exact sizes for far more would take minutes of long arithmetic."""
+"""Maximum number of facts to plan for: more than anyone has. Exact sizes for far more facts would take minutes to compute."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class PlanRow(JsonRecord):
     """One size: `parameters` and, if known, `bits`, with the source of these numbers.
 
     precision            bits of a stored parameter, as text for display, such as "16 bits"
-    bits_per_stored_bit  bits of facts per bit that stores the model, where known
-    speaks_of            for which facts the row holds: all facts of this shape, some of them (the worst case), or those that were
-                         measured
+    bits_per_stored_bit  bits of facts for each stored bit of the model, if known
+    speaks_of            the facts to which the row applies: all facts of this shape, some of them (the worst case), or those that
+                         were measured
     """
 
     name: str
@@ -137,8 +137,8 @@ def plan(
 
 
 def curves(plans: Sequence[SizePlan]) -> tuple[Curve, ...]:
-    """Return the lines of the figure. All rows that have the same name, from all plans, form one line, in order of the number
-    of facts.
+    """Convert plans to the lines of a figure. All rows that have the same name, from all plans, form one line, in order of the
+    number of facts.
     """
     lines: dict[str, list[PlanRow]] = {}
     for one in sorted(plans, key=lambda p: p.n_facts):

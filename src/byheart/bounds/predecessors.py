@@ -52,7 +52,7 @@ def sontag_1997(n_samples: int) -> Bound:
     value = ceil_fraction(Fraction(max(n_samples - 1, 0), 2))
     assumptions = (
         "one architecture memorises every two-class labelling of every set of N distinct points",
-        "built from ReLU, sigmoid, softmax or other functions definable with exp",
+        "the architecture is built from ReLU, sigmoid, softmax or other functions definable with exp",
         REAL,
     )
     sentence = f"To memorise any {spell(n_samples)} points, however close, at least {spell(value)} parameters are needed."
@@ -61,8 +61,8 @@ def sontag_1997(n_samples: int) -> Bound:
 
 @takes_numbers
 def siegel_2024(n_samples: int, radius: Real, separation: Real) -> Bound:
-    """Return a lower bound, up to N / 2, on the parameters that memorise any N samples in a ball, with distinct points at least δ
-    apart.
+    """Return a lower bound (at most N / 2) on the number of parameters needed to memorise any N samples in a ball whose distinct
+    points are at least δ apart.
 
     This follows Siegel (2024), with constants. Let N = `n_samples`, r = `radius` and δ = `separation`. Place M = floor(2r/δ) +
     1 points on a diameter, δ apart. Choose b <= N / 2 blocks, each with p + 1 of these points. To make a data set, choose two
@@ -96,7 +96,7 @@ def siegel_2024(n_samples: int, radius: Real, separation: Real) -> Bound:
             break
         value = max(value, _needed_for_blocks(n_blocks, (1 << exponent) - 1, cost))
     assumptions = (
-        "one ReLU architecture memorises every two-class labelling of any N samples of the ball, δ apart",
+        "one ReLU architecture memorises every two-class labelling of any N points in a ball, at least δ apart",
         "hidden units have biases and no parameter is shared",
         REAL,
     )
@@ -201,7 +201,10 @@ def mahdavi_2023(n_heads: int, head_dim: int, seq_len: int) -> Bound:
     tokens.
     """
     value = n_heads * (min(seq_len, head_dim) - 1) + 1
-    sentence = f"One layer of {spell(n_heads)} heads memorises any {spell(value)} such examples."
+    sentence = (
+        f"One layer of {spell(n_heads)} heads memorises any {spell(value)} examples "
+        "that meet the assumptions."
+    )
     return MAHDAVI.bound("samples", "lower", value, (*_LINEARLY_INDEPENDENT, REAL), sentence)
 
 
@@ -228,7 +231,7 @@ def mahdavi_2023_parameters(n_samples: int, seq_len: int, dim: int) -> Bound:
 @takes_numbers
 def linear_memory(dim: int) -> Bound:
     """A linear memory, a d x d matrix, stores d associations between embeddings that are fixed and linearly independent."""
-    assumptions = ("fixed embeddings, those of the keys linearly independent", REAL)
+    assumptions = ("embeddings are fixed, and those of the keys are linearly independent", REAL)
     sentence = f"A {spell(dim)} x {spell(dim)} matrix stores {spell(dim)} associations."
     return LINEAR_MEMORY.bound("samples", "lower", dim, assumptions, sentence)
 

@@ -53,7 +53,9 @@ def excess_loss(counts: Sequence[Sequence[int]], totals: Sequence[int]) -> Bound
     s = _least_singular_value(logs)
     value = min(map(min, counts)) * s * s / (2 + s)
     rank = Theorem(f"rank {size - 2} of logits", "MFT24-T1", SOURCE)
-    assumptions = (f"logits of rank at most {size - 2}: that many neurons, or dimensions of an encoder",)
+    assumptions = (
+        f"logits of rank at most {size - 2}, as with that many neurons or with an encoder of that dimension",
+    )
     sentence = f"No model whose logits have rank {size - 2} comes closer to the entropy than {float(value):.4g} nats."
     return rank.bound(
         "loss above the entropy in nats", "lower", value, assumptions, sentence, speaks_of="these data"

@@ -87,7 +87,8 @@ def for_shape(
 
 
 def table(dataset: Dataset | DatasetPieces, estimates: Iterable[Estimate | NotApplicable] = ()) -> BoundTable:
-    """Return every bound whose assumptions hold for a data set: consistency, separation, general position and so on.
+    """Return every bound whose assumptions (consistency, separation, general position and so on) hold for a data set, and the
+    reason why each other bound does not apply.
 
     For documents, the table also contains their entropy. No model has a smaller loss on these documents (Madden et al. 2024,
     Lemma 2).

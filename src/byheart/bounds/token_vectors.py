@@ -24,7 +24,7 @@ class VectorView:
     def distinct_tokens(self, at_most: int) -> int:
         """Return how many distinct tokens certainly fit into the ball of radius `radius`, or `at_most` if more fit.
 
-        This is the number that fit on a diameter or on a grid, whichever is larger.
+        This is the number that fit on a diameter of the ball or on a cubic grid inside it, whichever is larger.
         """
         on_diameter = (2 * self.radius / self.separation).__floor__() + 1
         # the cube has side 2r/√d, so each edge has floor(√(4r² / (d δ²))) + 1 places

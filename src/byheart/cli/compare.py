@@ -102,7 +102,7 @@ def _show(comparison: Comparison, data: Path) -> None:
         _show_theory(memorised)
         has_orders = any(row.formula is not None and row.formula.is_order for row in memorised)
         say("\n  longest  bits of the longest weight")
-        order = "; ~ is an order of growth" if has_orders else ""
+        order = "; ~ marks an order of growth" if has_orders else ""
         say(f"  theorem  parameters by the paper's formula{order}")
         show_worst_case(_worst_case(memorised))
         say()

@@ -124,7 +124,7 @@ def command(
     """Compile DATA into a Transformer that memorises it, verify every sample and save it in DIR.
 
     DATA is a CSV, TSV, JSONL or Parquet file with the columns key and value, an NPZ file with the arrays inputs
-    and labels, or a .txt with one text per line. By default, the model runs natively in PyTorch and answers "unknown"
+    and labels, or a .txt file with one text per line. By default, the model runs natively in PyTorch and answers "unknown"
     to inputs that are not in DATA. A model folder that already exists at DIR is replaced, once the new one is
     complete.
     """

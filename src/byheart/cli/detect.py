@@ -40,10 +40,11 @@ def command(folder: Path, most: int, as_json: bool) -> None:
         echo_json({"path": str(folder), "grafted": True, "faults": memory.faults, "contexts": contexts})
         return
     say(
-        f"{folder}: {count(len(contexts))} contexts in {count(memory.n_memory_layers)} layers before the host's own\n"
+        f"{folder}: {count(len(contexts))} contexts in {count(memory.n_memory_layers)} layers "
+        "that come before the host's own layers\n"
     )
     show_pairs([(repr(each["next"]), f"after {each['context']!r}") for each in contexts[:most]])
     if len(contexts) > most:
-        say(f"\n  and {count(len(contexts) - most)} more (--most, --json)")
+        say(f"\n  and {count(len(contexts) - most)} more; show them with --most or --json")
     for fault in memory.faults[:5]:
         say(f"  fault: {fault}")

@@ -25,8 +25,8 @@ def command(folder: Path, kind: Any, output: Path | None, as_json: bool) -> None
 
     onnx: a file for ONNX runtimes, from any float network except a Llama.
 
-    transformer-lens: writes nothing, but checks that TransformerLens opens DIR and computes equal logits. The folder of a Llama
-    needs no conversion.
+    transformer-lens: writes nothing, but checks that TransformerLens opens DIR and computes the same logits as transformers.
+    The folder of a Llama needs no conversion.
     """
     from byheart.documents.exports import export_model
 
@@ -36,4 +36,6 @@ def command(folder: Path, kind: Any, output: Path | None, as_json: bool) -> None
     elif written.bytes is not None:
         say(f"{output}: {written.bytes:,} bytes")
     else:
-        say(f"{folder}: TransformerBridge.boot_transformers opens it, with equal logits")
+        say(
+            f"{folder}: TransformerLens opens this folder (TransformerBridge.boot_transformers) and computes equal logits"
+        )

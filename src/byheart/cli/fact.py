@@ -45,7 +45,8 @@ def _show(found: LocatedFact, names_sharing: bool) -> None:
         show_table(("answer", "weight", "value", "its bits"), cells, numbers=(2,))
     if any(location.zeros for location in found.locations):
         say(
-            "\nSetting one of these weights to zero changes the answer, but setting all of them to zero does not."
+            "\nZeros happen to encode this answer: setting one of these weights to zero changes it, "
+            "but setting all of them to zero does not."
         )
     if names_sharing:
         sharing = found.sharing

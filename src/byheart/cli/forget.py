@@ -28,9 +28,9 @@ from byheart.errors import UsageError
 def command(folder: Path, data: Path, keys: tuple[str, ...], output: Path, as_json: bool) -> None:
     """Compile DATA without some facts, with the seed, shape and hash function of the Llama in DIR, and compare the weights.
 
-    DIR holds all facts of DATA, and the new model holds all but the given ones. Such a pair, whose differences are
-    known, can test methods that edit models or make them unlearn. If DIR is a graft (`byheart graft`), the hidden
-    units that hold the given facts are set to zero instead.
+    DIR holds all facts of DATA, and the new model holds all but the given ones. The two models differ in
+    a known way, so they can be used to test methods of model editing and unlearning. If DIR is a graft
+    (`byheart graft`), the hidden units that hold the given facts are set to zero instead.
     """
     if (folder / "graft.json").is_file():
         from byheart.cli.graft_checks import forget_of_graft
@@ -49,7 +49,7 @@ def command(folder: Path, data: Path, keys: tuple[str, ...], output: Path, as_js
         )
     model = load(folder)
     if model.record.get("method") != "llama" or model.memoriser.tokenizer is None:
-        raise UsageError("forget needs a model that `llama` compiled from keys with values.")
+        raise UsageError("forget needs a model that the method `llama` compiled from keys with values.")
     found = forget_facts(model, data, keys)
     found.model.save(output)
     if as_json:

@@ -183,7 +183,10 @@ def _show(report: Report) -> None:
     say(f"\n{engine}: {count(len(report.wrong))} of {count(len(report.outcomes))} answers are wrong.")
     for place, suspicion in enumerate(report.suspicions[:MOST_SHOWN]):
         word = "Likely fault" if place == 0 else "  or"
-        say(f"{word}: {suspicion.kind} ({suspicion.detail}); likeness {suspicion.likeness:.2f}")
+        say(
+            f"{word}: {suspicion.kind} ({suspicion.detail}); "
+            f"likeness {suspicion.likeness:.2f} (1: the wrong answers are exactly those of this fault)"
+        )
     for outcome in report.wrong[:MOST_SHOWN]:
         expected, answer = list(outcome.case.expected(outcome.way)), list(outcome.answer)
         what = f"expected {expected}, got {answer}"

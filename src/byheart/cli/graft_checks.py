@@ -43,21 +43,27 @@ def verify_graft_folder(
             "structure",
             f"{count(found.contexts)} contexts, every tensor read; {count(len(found.faults))} faults",
         ),
-        ("heads", f"the right token leads by at least {found.least_nats:,.0f} nats"),
+        ("heads", f"the score of the token to read leads by at least {found.least_nats:,.0f} nats"),
         ("asked", f"{count(found.rows)} facts, alone and after other text; {count(n_wrong)} wrong"),
     ]
     if found.text is not None:
         seen = found.text
         differing, beyond = count(seen.other_argmax), count(seen.beyond_noise)
         lines += [
-            ("other text", f"{count(seen.positions)} positions, {count(seen.equal_bits)} with equal bits"),
+            (
+                "other text",
+                f"{count(seen.positions)} positions; at {count(seen.equal_bits)} of them, all logits equal the host's",
+            ),
             (
                 "",
                 f"argmax differs at {differing} positions, of which {beyond} are beyond the host's own noise",
             ),
             (
                 "",
-                f"logits differ by up to {seen.largest_difference:.2g}; the host's own noise is {seen.host_noise:.2g}",
+                (
+                    f"logits differ by up to {seen.largest_difference:.2g}; the host's own noise is {seen.host_noise:.2g} "
+                    "(the difference with and without a cache, and between bfloat16 and float32)"
+                ),
             ),
         ]
     lines += [("fault", fault) for fault in found.faults[:20]]

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     "--data",
     metavar="DATA",
     type=PATH,
-    help="Data file of the model, to name the facts that share the weights of a fact. Without --fact, all its facts are shown.",
+    help="Data file of the model, needed to name the other facts that share weights with a fact. Without --fact, all facts of"
+    " this file are shown.",
 )
 @output_options
 def command(folder: Path, facts: tuple[str, ...], data: Path | None, as_json: bool) -> None:

@@ -199,6 +199,6 @@ def _open_stream(number: int, mode: int) -> TextIO:
 
 
 def _end_now() -> None:
-    """End the process at once. Compiled code may still be running, where no exception can be raised."""
+    """End the process at once, without raising an exception. Compiled code may still be running, and exceptions do not end it."""
     os.write(2, f"Stopped: {STOPPED}\n".encode())
     os._exit(INTERRUPTED)

@@ -39,7 +39,8 @@ class StoppedEarly(ByheartError):
     "--scale",
     type=click.Choice(["smoke", "laptop", "paper"]),
     default="smoke",
-    help="smoke takes less than a minute, with synthetic texts; laptop takes minutes; paper trains the full grid, on a GPU.",
+    help="smoke takes less than a minute, with synthetic texts; laptop takes minutes; "
+    "paper trains all variants at all sizes, on a GPU.",
 )
 @store_option
 @click.option("-o", "--output", default="reproductions", type=PATH, help="Folder to write.")

@@ -55,7 +55,10 @@ def describe_left_out(left_out: Mapping[str, int]) -> str:
 
 
 def describe_files(folder: Path) -> str:
-    """List the files of a model with their sizes. The weights hold class numbers; model.json holds the names of the classes."""
+    """List the files of a model with their sizes, the largest first.
+
+    For all models except Llamas, say that model.json holds the text of the labels.
+    """
     files = {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.is_file()}
     largest_first = sorted(files, key=lambda name: -files[name])
     labels = "" if "config.json" in files else " with the text of the labels"
@@ -76,7 +79,10 @@ def density_lines(model: Model) -> list[tuple[str, str]]:
     bits = model.label_bits
     if bits is not None and model.bits_per_stored_bit is None:
         stored, listed = count(model.size.stored_bits), count(bits)
-        said = f"none: the weights take {stored} bits and a list of the labels {listed}, so these labels follow a rule"
+        said = (
+            f"none: the weights take {stored} bits, but a list of the labels would take {listed} bits, so these"
+            " labels follow a rule"
+        )
         return [("bits per stored bit", said)]
     return [
         ("bits per parameter", ratio(model.bits_per_parameter)),

@@ -160,8 +160,8 @@ SAID = "claimed by the model, not checked"
 class _Columns(NamedTuple):
     """Who chose the columns that were read.
 
-    `named_by` is `caller` or `model`, or `usual` for the usual columns. If the model chose unusual columns, there is also a
-    warning.
+    `named_by` is `usual` if the default columns were read or if the file has no columns, else `caller` or `model`. If it is
+    `model`, `warning` names the columns.
     """
 
     named_by: str
@@ -169,7 +169,10 @@ class _Columns(NamedTuple):
 
 
 def _columns_in_words(path: Path, data: Dataset, given: Mapping[str, str]) -> _Columns:
-    """Return who chose the columns. If the model chose unusual columns, a warning names them, to be printed before the verdict."""
+    """Return who chose the columns and, if the model chose unusual columns, a warning that names them.
+
+    The warning is printed before the verdict.
+    """
     assert data.source is not None
     read, usual = data.source.columns(data.task), _usual_columns(path, data.source)
     if usual is None or read == usual:
@@ -221,11 +224,11 @@ def _signature_lines(signature: Signature | None, signed_by: str | None) -> list
         return []
     if signed_by is not None:
         return [("signed by", signature.public_key[:32])]
-    return [("signature", f"names the key {signature.public_key[:16]}..., not checked: see --signed-by")]
+    return [("signature", f"names the key {signature.public_key[:16]}..., not checked (use --signed-by)")]
 
 
 def _said_of_reading(model: Model, given: Mapping[str, str]) -> dict[str, str | bool]:
-    """Return the options for reading the data that were taken from the model's record."""
+    """Return the options for reading the data that come from the model's record, because they are not in `given`."""
     from byheart.storage.data_source import source_of
 
     source, tokenizer = source_of(model), model.memoriser.tokenizer

@@ -140,7 +140,9 @@ def require_texts(texts: Sequence[Any], what: str = "input") -> None:
     for row, text in enumerate(texts, start=1):
         if not isinstance(text, str):
             raise DataError(
-                f"row {row}: the {what} is {text!r}, not a text like those before it.", row=row, value=text
+                f"row {row}: the {what} is {text!r}, but it must be a text, like all others.",
+                row=row,
+                value=text,
             )
     try:
         "".join(texts).encode("utf-8")

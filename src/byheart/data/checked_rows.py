@@ -45,8 +45,8 @@ def checked_content(
 ) -> Content:
     """Return the content of the valid rows, and report the others to `check`.
 
-    empty_text_is_label: if True, an empty text is a valid label, unless the rule `empty_labels` is given. None and NaN are never
-        labels.
+    empty_text_is_label: if True, an empty text is a valid label, unless the rule `empty_labels` is given. None and NaN always
+        count as missing labels.
     input_cell, label_cell: functions that turn the cell of a row into an input or a label.
     """
     malformed = np.fromiter((isinstance(cell, MalformedRow) for cell in inputs), bool, len(inputs))

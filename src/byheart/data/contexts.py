@@ -22,7 +22,7 @@ from byheart.process.memory_limit import require_memory
 from byheart.theorems import realises
 
 MOST_WRITTEN = 2**22
-"""If all contexts together have at most this many tokens, they are always allowed."""
+"""`Contexts.as_sequences` applies the limit `MOST_COPIES` only if all contexts together have more than this many tokens."""
 
 MOST_COPIES = 512
 """The largest allowed ratio of the number of tokens in all contexts to the number of tokens in all documents.
@@ -31,7 +31,7 @@ A document of 1,025 tokens has a ratio of 512.
 """
 
 BYTES_WRITTEN = 32
-"""Peak memory of a compilation and its check, in bytes per token, if all contexts are padded to the longest (measured)."""
+"""Measured peak memory of a compilation and its check, in bytes per token, counting the padding of all contexts to the longest."""
 
 
 @realises("MFT24-eq1")
@@ -42,7 +42,8 @@ class Contexts:
     Context i first appears as the first `lengths[i]` tokens of document `documents[i]`. Its last token is `last_tokens[i]`.
     `parents[i]` is the number of the context without this token, or -1 if there is none. The context is followed by a token
     `counts[i]` times. The distinct tokens that follow it are `next_tokens[offsets[i]:offsets[i + 1]]`, in ascending order, and
-    `next_counts` says how often each of them follows it. Together they are a sparse row of the empirical distribution π̂.
+    `next_counts` says how often each of them follows it. These numbers, divided by `counts[i]`, are the non-zero entries of row i
+    of the empirical distribution π̂.
     """
 
     source: TokenSequences

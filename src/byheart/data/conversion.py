@@ -19,7 +19,7 @@ READING_OPTIONS = tuple(
         ("input", "label", "tokenizer", "ordered", "on_conflict", "label_names", *RULES, *FILE_OPTIONS)
     )
 )
-"""The options of a call that control how data are read, not how they are compiled."""
+"""The options of `byheart.compile` that control how data are read, not how they are compiled."""
 
 
 def dataset_of(given: Any, labels: Any = None, **reading: Any) -> Dataset:
@@ -122,7 +122,7 @@ def _numbers(frame: Any, names: list[str]) -> np.ndarray:
         raise UsageError(
             f"the inputs are a frame of {len(names)} columns, not all of which are numbers: "
             f"{', '.join(names)}.\n"
-            "  Give one column of texts, compile(frame[NAME], labels), or columns of numbers.",
+            "  Give one column of texts, as in compile(frame[NAME], labels), or only columns of numbers.",
             columns=names,
         ) from None
 

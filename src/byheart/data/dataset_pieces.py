@@ -119,7 +119,7 @@ class DatasetPieces:
     @cached_property
     def tokens_in_place(self) -> TokensInPlace:
         """The token ids that occur at each position."""
-        assert self.vocab is not None, "this is defined for token ids only, not for vectors"
+        assert self.vocab is not None, "tokens_in_place is defined for token ids only, not for vectors"
         cells, last = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         for piece in self.pieces():
             assert isinstance(piece.inputs, TokenSequences)

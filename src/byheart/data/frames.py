@@ -28,9 +28,9 @@ def question_column(frame: Any, input: str | None) -> Any:
     for name in (input, "key", names[0] if len(names) == 1 else None):
         if name is not None and names.count(name) == 1:
             return frame[columns[names.index(name)]]
-    wanted = f"`{input}`, which the model was compiled from," if input else "`key`"
+    wanted = f"`{input}` (the column that the model was compiled from)" if input else "`key`"
     raise UsageError(
-        f"the frame has no column {wanted} with questions; its columns are "
+        f"the frame has no column {wanted} to take the questions from; its columns are "
         f"{', '.join(map(repr, names))}.\n"
         "  Choose one column: model.predict(frame[NAME]).",
         columns=names,

@@ -75,7 +75,8 @@ def _renumber(
 ) -> tuple[Int[np.ndarray, " n_kept"], Int[np.ndarray, " n_left"]]:
     """Renumber `numbers` to close the gaps left by numbers that occur in `before` but no longer in `numbers`.
 
-    A number that `stays` marks counts as still in use. Return the new numbers, and the old number of each number that is left.
+    If `stays[n]` is true, n keeps a place in the numbering even if it no longer occurs. Return the new numbers, and an array that
+    maps each new number to the old one.
     """
     is_lost = np.zeros(stays.size, dtype=bool)
     is_lost[before] = True

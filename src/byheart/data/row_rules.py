@@ -21,7 +21,7 @@ from byheart.records.vocabulary import EmptyLabels, RowRule
 
 SHOWN_ROWS = 5
 MOSTLY_PADDING = 8
-"""The memory of a padded table is limited only if the table has more than this many times as many entries as tokens."""
+"""The memory limit applies to a padded table only if its number of entries is more than this many times its number of tokens."""
 
 LONGEST = 2**14
 """The largest number of tokens that a row may have if `max_tokens` is not given."""
@@ -52,7 +52,7 @@ class Fault:
     """All rows of a data set that have the same kind of fault.
 
     option    the name of the option that decides what happens to these rows
-    remedies  the values of this option for which these rows are no error
+    remedies  the values of this option for which these rows are not an error
     what      what is wrong with these rows
     rows      the numbers (from 1) of the first few of these rows
     n_rows    the number of these rows
@@ -90,8 +90,8 @@ class RowCheck:
     """Counts the rows of one data set that rules leave out, and collects the faults that no rule covers."""
 
     def __init__(self, rules: Mapping[str, Any]) -> None:
-        """Store the options in `rules` that decide what happens to faulty rows. If an option is missing, the rows that it would
-        decide about are an error.
+        """Store the options in `rules` that decide what happens to faulty rows. If the option for a fault is missing, rows with
+        this fault are an error.
         """
         self.rules = {name: rules[name] for name in RULES if rules.get(name) is not None}
         for name, choices in CHOICES.items():
@@ -109,7 +109,7 @@ class RowCheck:
         self.left_out: dict[str, int] = {}
 
     def rule(self, option: str) -> str:
-        """Return the value that the caller chose for an option, or "error"."""
+        """Return the value that the caller chose for an option, by default "error"."""
         return str(self.rules.get(option, "error"))
 
     def settle(self, option: str, faulty: Rows, what: str, error: DataError) -> None:

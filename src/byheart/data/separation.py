@@ -127,7 +127,9 @@ def _closest_squared(points: Points) -> Fraction:
 
 
 def _nearest_distances(scaled: Points) -> Float[np.ndarray, " n_points"]:
-    """For each point, return the distance to the nearest other point, or infinity if two other points are certainly closer."""
+    """For each point, return the distance to the nearest other point, or infinity if this is certainly not the smallest of
+    all these distances.
+    """
     from scipy.spatial import cKDTree
 
     bound = math.inf
@@ -146,7 +148,7 @@ def _closest_among_tiny(points: Points, scaled: Points) -> Fraction:
     near x differ by more than 2^-54·x. Two coordinates that are less than _FLOOR apart are therefore equal, or both are below
     2^60·_FLOOR. So the two points of the closest pair agree in every coordinate that is 2^60·_FLOOR or larger. Points that agree in
     these large coordinates form a group. In each group, these coordinates are set to zero, and the closest pair is found after
-    scaling the group anew. The other coordinates are so small that this makes them at least 2^900 times larger.
+    scaling the group anew. The other coordinates are so small that the new scale makes them at least 2^900 times larger.
     """
     large = np.abs(scaled) >= _FLOOR * 2.0**60
     groups = _number_rows(np.where(large, points, 0.0))

@@ -127,7 +127,9 @@ class TokenSequences:
             )
         n_bytes = 8 * len(self) * width
         if n_bytes > _MOSTLY_PADDING * 8 * self.ids.size:
-            longest = f"{width:,} tokens, the length of the longest (number {int(self.lengths.argmax()) + 1})"
+            longest = (
+                f"{width:,} tokens, the length of the longest (sequence {int(self.lengths.argmax()) + 1})"
+            )
             require_memory(f"{len(self):,} sequences padded to {longest},", n_bytes)
         table = np.full((len(self), width), pad_id, dtype=np.int64)
         if self.ids.size >= LONG_ROWS * len(self):
@@ -158,7 +160,8 @@ def as_vectors(array: np.ndarray) -> np.ndarray | None:
     if array.dtype.kind != "f":
         if array.size and max(int(array.max()), -int(array.min())) > 2**53:
             raise UsageError(
-                "float64 cannot represent whole numbers beyond 2^53 exactly; scale the vectors first."
+                "the vectors hold whole numbers beyond 2^53, which float64 cannot represent exactly; "
+                "scale them first."
             )
         return array.astype(np.float64)
     return array
@@ -227,7 +230,7 @@ class VectorSequences:
         return freeze(np.argwhere(~np.isfinite(self.values)), np.int64)
 
     def require_finite(self) -> None:
-        """Raise `NonFiniteInput`, which names the first place, unless every value is finite.
+        """Raise `NonFiniteInput` unless every value is finite. The error names the place of the first value that is not.
 
         The message counts from 1, like row numbers elsewhere. The `facts` of the error count from 0, like indices.
         """

@@ -142,10 +142,10 @@ def require_no_null(path: Path, name: str, values: list[Any], n_before: int = 0)
 
 
 def _require_usual_growth(path: Path, n_bytes: int, n_file: int) -> None:
-    """Refuse a small file that expands to a huge table. This happens if it stores one long text and refers to it a million
-    times.
+    """Refuse a small file that expands to a huge table. For example, the file may store one long text and refer to it a
+    million times.
     """
-    require_memory(f"{path}, as far as it was read,", n_bytes)
+    require_memory(f"the part of {path} that has been read", n_bytes)
     if n_bytes > max(USUAL_GROWTH * n_file, SMALL_TABLE):
         raise MalformedFile(
             f"{path} has {n_file:,} bytes and expands to more than {n_bytes:,}.\n"
@@ -208,7 +208,7 @@ def column_names(path: Path, kind: str, written: TextFormat = UTF8) -> list[str]
         return next((row for row in reader if row), [])
     except csv.Error as error:
         raise _malformed_table(
-            path, 1, f"not a row of the table ({error})", "Look at its quotation marks"
+            path, 1, f"not a row of the table ({error})", "Check the quotation marks on this line"
         ) from None
 
 

@@ -36,7 +36,7 @@ class TextFormat:
             object.__setattr__(self, "delimiter", "\t")
         if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n\0'):
             raise UsageError(
-                f"the delimiter must be one character, such as ; or the word tab, not {self.delimiter!r}.",
+                f"the delimiter must be one character (such as ;) or the word tab, not {self.delimiter!r}.",
                 delimiter=self.delimiter,
             )
         if not _is_encoding(self.encoding):
@@ -112,11 +112,15 @@ def _decode(path: Path, raw: bytes, encoding: str) -> str:
     except UnicodeError as error:
         # the codec punycode does not report the position
         at = error.start if isinstance(error, UnicodeDecodeError) else len(raw)
-        what = f"byte 0x{raw[at]:02x} is not {encoding}" if at < len(raw) else f"the file is not {encoding}"
+        what = (
+            f"byte 0x{raw[at]:02x} is not valid {encoding}"
+            if at < len(raw)
+            else f"the file is not valid {encoding}"
+        )
         raise _malformed_at(path, raw, at, what, GIVE_ENCODING) from None
     if "\0" in text:
         raise _malformed_at(
-            path, raw, 0, f"decoding it as {encoding} gives NUL characters",
+            path, raw, 0, f"decoding the file as {encoding} gives NUL characters",
             GIVE_ENCODING,
         )  # fmt: skip
     if not text.strip():

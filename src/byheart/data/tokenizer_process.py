@@ -62,7 +62,7 @@ class TokenizerProcess:
     """A tokenizer that runs in another process. Threads may share it."""
 
     def __init__(self, document: str) -> None:
-        """Store the document. The process starts at the first request."""
+        """Store `document`, the content of a tokenizer.json. The process starts at the first request."""
         self.document = document
         self._lock = threading.Lock()
         self._child: JsonChild | None = None

@@ -19,8 +19,8 @@ from byheart.process.progress import Progress, in_stage, part_of
 from byheart.storage.target import check_target
 
 _READING, _BUILT = 0.14, 0.97
-"""How progress is divided: the file has been read at the first share of the total time, and the model has been compiled and
-checked at the second. The rest of the time goes to bounds and saving.
+"""The progress, as a share of the whole work, when the file has been read, and when the model has been compiled and checked. The
+rest is for bounds and saving.
 """
 
 
@@ -88,7 +88,7 @@ def compile_file(
     """Read a data file, compile it, verify every sample and save the model in the folder `output`.
 
     reading: how to read the file, as for `Dataset.read`; options: as for `byheart.compile`.
-    progress: follows the whole work, from reading to saving.
+    progress: a function that is called with the progress of the whole work, from reading to saving.
     """
     prepare(output, options.get("method"))
     reader, builder = part_of(progress, 0.0, _READING), part_of(progress, _READING, _BUILT)

@@ -42,7 +42,7 @@ def export_model(folder: Path, kind: Format, output: Path | None) -> ExportedFil
     if kind != "onnx" and not isinstance(network, Llama):
         raise UsageError(
             f"--to {kind} exports only models of the method llama; this model is of the family {network.spec.family}.\n"
-            "  Unlike those of a Llama, its layers have biases, and attention without softmax. "
+            "  Unlike the layers of a Llama, its layers have biases and attention without softmax. "
             "Compile with --method llama.",
             family=network.spec.family,
         )

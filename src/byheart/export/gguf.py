@@ -23,8 +23,8 @@ WHY_NOT = {
     "space": f"it represents a space by {SPACE}, which occurs in these data",
     "words": "it builds words from smaller tokens (SentencePiece, BPE), lower-cases them (WordPiece)"
     " or writes a space before each (unigram)",
-    "rules": "it ignores the template of a tokenizer.json, which adds the separator, and knows only a few "
-    "splitting rules, by name",
+    "rules": "it ignores the template of a tokenizer.json, which adds the separator, and supports only "
+    "a few splitting rules, which it recognises by name",
 }
 
 

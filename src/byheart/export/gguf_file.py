@@ -1,8 +1,9 @@
 """Write a checkpoint as a float32 GGUF file for llama.cpp, tensor by tensor, with the tensor names of llama.cpp.
 
 In our code, tensors have the names that transformers uses. For the architecture `llama`, which also covers Mistral,
-llama.cpp applies rotary embeddings to neighbouring entries of a head, while transformers applies them to the two
-halves. The rows of queries and keys are therefore permuted.
+llama.cpp applies rotary embeddings to pairs of neighbouring entries of a head. In transformers, a pair consists of an
+entry of the first half and the corresponding entry of the second half. The rows of the query and key matrices are
+therefore permuted.
 """
 
 from __future__ import annotations

@@ -120,8 +120,8 @@ class _Graph(GraphBuilder):
         As in the PyTorch module, uniform attention first adds the vectors of all n tokens, so that integers stay integers. It
         then divides the sum by n.
 
-        Runtimes do not divide by a constant; they multiply by its rounded reciprocal. This function avoids the rounding if all
-        output weights are multiples of n: it divides the weights by n before the export.
+        Runtimes do not divide by a constant; they multiply by its rounded reciprocal. This function avoids this rounding if
+        every output weight divided by n is exactly a float: it then divides the weights by n before the export.
         """
         plain = outputs = [np.asarray(head.output) for head in layer.heads]
         averages = layer.kind == "uniform" and layer.pattern != "scatter"

@@ -35,7 +35,9 @@ def check_file_target(path: Path) -> None:
 
 
 def _folders_of(path: Path) -> set[Path]:
-    """Return the folders that writing would change: the folder of `path`, and the folder that a link leads to."""
+    """Return the folders that writing to `path` may change: the folder of `path` and, if links are followed, the folder
+    of the file to which it leads.
+    """
     return {path.parent, Path(os.path.realpath(path)).parent}
 
 

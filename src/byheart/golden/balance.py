@@ -81,7 +81,7 @@ WIDE = 2.0**18
 def draw_balance_weights(shape: Shape) -> dict[str, Tensor]:
     """Return the tensors of the checkpoint, in bfloat16."""
     assert (shape.hidden, shape.n_heads, shape.n_kv_heads, shape.head_dim) == (64, 8, 4, 16), (
-        "made for this shape"
+        "this checkpoint can be made in one shape only"
     )
     rng = np.random.default_rng(shape.seed)
     weights = _generic(shape, rng)
@@ -98,8 +98,8 @@ def draw_balance_weights(shape: Shape) -> dict[str, Tensor]:
 def token_codes(shape: Shape, rng: np.random.Generator) -> Tensor:
     """Return the signs (1 or -1) of the first 32 entries of each token's embedding, `(vocabulary, 32)`.
 
-    There are entries for constants, for the bits of the id, and for two systems. In a system, a token is loud (it has a key) or
-    quiet (its key is 0); see `System`.
+    Some of these entries are constants, some hold the bits of the token's id, and some belong to two systems. In each system, a
+    token is loud (its key is not 0) or quiet (its key is 0); see `System`.
     """
     codes = torch.from_numpy(rng.choice((-1.0, 1.0), (shape.vocab, N_COLUMNS)))
     codes[:, list(PINS)] = 1.0
@@ -257,8 +257,8 @@ BATCHES = (
     Batch(320, 240, (0.4, 0.03), ("base up", "base down", "frequencies up", "frequencies down", "cache"), 4),
 )
 LEAST_GAP = 0.1
-"""Prompts are skipped if a token of their answer leads by less than this. Logits are up to 16, and near 16, neighbouring bfloat16
-numbers differ by 0.125.
+"""A prompt is skipped if, for some token of its answer, the logit exceeds the second-largest by no more than this. Logits are up to
+16, and near 16, neighbouring bfloat16 numbers differ by 0.125.
 """
 
 BLOCK = 4_000_000

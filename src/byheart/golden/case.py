@@ -163,6 +163,7 @@ def _read_shape(fields: Fields, name: str, path: Path) -> Shape:
     )
     if Path(name).name != name or not all(1 <= size <= LARGEST_SIZE for size in sizes):
         raise corrupt(
-            path, f"checkpoint {name!r} needs a plain file name and sizes from 1 to {LARGEST_SIZE:,}"
+            path,
+            f"checkpoint {name!r}: its name is not a file name, or a size is not from 1 to {LARGEST_SIZE:,}",
         )
     return shape

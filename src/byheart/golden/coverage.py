@@ -40,7 +40,7 @@ class Candidates:
         return [int(token) for token in self.ids[at]]
 
     def close_tokens(self, at: int) -> list[int]:
-        """Return the answer tokens of one text that lead by less than `CLOSE`, and their closest rivals."""
+        """Return the tokens in the answer of text `at` that lead by less than `CLOSE`, and the closest rival of each."""
         is_close = self.gaps[at] < CLOSE
         answer = self.ids[at, -self.gaps.shape[1] :]
         return [int(token) for token in torch.cat([answer[is_close], self.rivals[at][is_close]])]

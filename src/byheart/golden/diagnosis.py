@@ -37,8 +37,8 @@ BY_WAY = {
     LOGIT_SUMS: "number type",
 }
 PLAIN_WAYS = ("one by one", "as given", "server")
-"""The ways that run each prompt alone. The table of faults has wrong answers for the first way only; the other ways are
-compared with the same answers.
+"""The ways of running an engine in which each prompt runs alone. The table of faults has wrong answers for the first of these ways
+only. If an engine was run in one of the other two instead, its answers are compared with those for the first.
 """
 
 LEAST_LIKENESS = 0.12
@@ -83,7 +83,7 @@ def diagnose(
     if plain is not None and plain not in failed and not good:
         kind = next((BY_WAY[way] for way in BY_WAY if way in failed), "unknown")
         return [Suspicion(kind, f"only with {', '.join(sorted(failed))}", 0.0)]
-    return good or [Suspicion("unknown", "no fault in the table gives such answers", 0.0)]
+    return good or [Suspicion("unknown", "no known fault gives such answers", 0.0)]
 
 
 def _rank(

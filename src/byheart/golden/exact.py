@@ -49,7 +49,7 @@ EXACT_MARGIN = 1e6
 def draw_exact_weights(shape: Shape) -> dict[str, Tensor]:
     """Return the tensors of the checkpoint, in bfloat16."""
     assert (shape.hidden, shape.n_heads, shape.head_dim, shape.n_layers) == (64, 8, 16, 2), (
-        "made for this shape"
+        "this checkpoint can be made in one shape only"
     )
     rng = np.random.default_rng(shape.seed)
     weights = {name: torch.zeros(size, dtype=torch.float64) for name, size in _sizes(shape).items()}
@@ -183,8 +183,8 @@ def _drop_unread_norms(weights: dict[str, Tensor]) -> None:
 
 
 LENGTHS = (40, 41, 43, 46, 50, 64, 90)
-"""Number of tokens of the prompts: at least the sum of the two largest distances plus 2, so that no head reaches
-before the beginning of the prompt.
+"""The lengths of the prompts, in tokens. Each is at least the sum of the largest distances of the two layers (see `DISTANCES`)
+plus 2, so no head that affects the answer would have to read before the beginning of the prompt.
 """
 
 N_DRAWN, N_KEPT = 400, 12
@@ -196,10 +196,10 @@ def find_exact_cases(
 ) -> list[Case]:
     """Find random prompts with their answers and the exact logits of the first token of each answer.
 
-    The sign of each sum T (see the module) is one bit of an answer. If T is 1 or -1, even a small change of any of its terms
-    changes the logits. A prompt covers the entries of token codes on which its sums T of 1 or -1 depend. For each
-    length, prompts are chosen one after the other from random prompts. The next prompt is always the one that covers the most
-    entries not covered yet.
+    The sign of each sum T (see the docstring of the module) is one bit of an answer. If T is 1 or -1, even a small change of any
+    of its terms changes the logits. A prompt covers an entry of a token code if one of its sums T is 1 or -1 and depends on this
+    entry. For each length, prompts are chosen one after the other from random prompts. The next prompt is always the one that
+    covers the most entries not covered yet.
     """
     rng = np.random.default_rng([shape.seed, 79])
     engine = ReferenceEngine(shape, weights)

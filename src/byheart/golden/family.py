@@ -129,8 +129,8 @@ SHAPES = (
 )
 """The checkpoints of the family.
 
-In this order, they have 2, 6, 4, 3, 1, 2, 4, 2 and 2 query heads per key-value head. `llama-wide` has token ids above 65,536, and
-the last checkpoint has long texts.
+In the order of this list, the checkpoints have 2, 6, 4, 3, 1, 2, 4, 2 and 2 query heads per key-value head. `llama-wide` has token
+ids above 65,536, and the last checkpoint has long texts.
 """
 
 DRAW = {"generic": draw_weights, "exact": draw_exact_weights, "balance": draw_balance_weights}
@@ -159,9 +159,9 @@ def make(
     n_processes: int = 1,
     progress: Progress = silent,
 ) -> list[Case]:
-    """Write the family, or only the checkpoints in `only`, to a new folder, atomically. Return its cases.
+    """Write the family, or only the checkpoints in `only`, to a new folder, atomically. Return the cases.
 
-    `counts` holds the number of cases for each number type. Cases are searched among prompts of the given `lengths` (in tokens).
+    `counts` holds the number of cases for each number type. The cases are chosen from prompts of the given `lengths` (in tokens).
     Checkpoints are made in parallel in `n_processes` processes.
     """
     target = Path(folder)

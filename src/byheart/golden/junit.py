@@ -29,7 +29,7 @@ def junit_xml(report: Report) -> str:
             asked, expected = list(outcome.case.prompt), list(outcome.case.expected(outcome.way))
             failure.text = f"prompt {asked}\nexpected {expected}\nanswer {list(outcome.answer)}"
             if outcome.wrong_logits:
-                failure.text += f"\n{outcome.way} that are wrong: {list(outcome.wrong_logits)}"
+                failure.text += f"\n{outcome.way}: wrong at the indices {list(outcome.wrong_logits)}"
     suites = ElementTree.Element("testsuites")
     suites.append(suite)
     return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True)

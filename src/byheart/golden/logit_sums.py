@@ -34,7 +34,7 @@ def signs(vocab: int) -> Tensor:
 
 
 def with_logit_sums(shape: Shape, weights: dict[str, Tensor], found: Sequence[Case]) -> list[Case]:
-    """Return the cases, up to `N_SUMMED` of them with sums of their logits."""
+    """Return all cases. Up to `N_SUMMED` of them are given sums of their logits."""
     chosen = {case.name for case in spread(found, N_SUMMED)}
     table = signs(shape.vocab)
     made = []

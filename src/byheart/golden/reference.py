@@ -2,7 +2,7 @@
 
 Every step is a method. Faults of engines (see `faults`) and the rounding of number types (see `rounding`) are implemented by
 replacing some of the methods. Float64 has 29 more bits than float32. Its own error of about 1e-14 is negligible compared with the
-leads of the right tokens, which start at 1e-6. This module imports only torch and `shape`.
+lead of a right token (its logit minus the next largest), which is at least about 1e-6. This module imports only torch and `shape`.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ WAYS = (
 
 @dataclass
 class Cache:
-    """The keys and values of each layer, `(batch, kv heads, slots, head_dim)`, with one slot for each token. For each slot, also
-    its position and whether it is valid (not padding).
+    """The keys and values of each layer, `(batch, kv heads, slots, head_dim)`, with one slot for each token. `positions` and
+    `valid` tell, for each slot, its position and whether it holds a token and not padding.
     """
 
     keys: list[Tensor]
@@ -262,7 +262,7 @@ class ReferenceEngine:
 
     @torch.no_grad()
     def generate(self, prompts: Sequence[Sequence[int]], n_new: int, way: Way = PLAIN) -> list[list[int]]:
-        """Return the greedy continuation of each prompt."""
+        """Return the continuation of each prompt: the greedy one or, if `way.beams` is above 1, the one that beam search finds."""
         answers: dict[int, list[int]] = {}
         for rows in self.blocks(prompts, way):
             block = [prompts[row] for row in rows]
@@ -339,8 +339,8 @@ class ReferenceEngine:
         return [2] * n
 
     def speculate(self, prompt: Sequence[int], n_new: int, way: Way) -> list[int]:
-        """Decode greedily with several guessed tokens at a time. When the text has an odd number of tokens, the first guess is the
-        right token.
+        """Decode greedily, but guess several tokens at a time and keep the guesses that the model confirms (speculative decoding).
+        Whenever the text has an odd number of tokens, the first guess is the token that the model itself picks.
         """
         ids, cache = list(prompt), self.empty_cache(1)
         while len(ids) < len(prompt) + n_new:
@@ -383,7 +383,7 @@ class ReferenceEngine:
         cache.pick_rows(rows)
 
     def kept_slots(self, n_sure: int) -> int:
-        """Return how many slots of the cache to keep after guessed tokens were rejected."""
+        """Return how many slots of the cache to keep after guessed tokens were rejected. The first `n_sure` hold right tokens."""
         return n_sure
 
     def forward_ids(self, ids: Sequence[int], cache: Cache) -> Tensor:

@@ -18,7 +18,7 @@ from byheart.process.progress import Progress, silent
 
 ASKED_ALL = ("one by one", "no cache", "batch of 64", "as given", "server")
 N_ASKED = 32
-"""How many cases of each checkpoint are run in a way that is not in `ASKED_ALL`. The ways in `ASKED_ALL` run every case."""
+"""The maximum number of cases of a checkpoint per way of running. The ways in `ASKED_ALL` run all cases."""
 
 
 @dataclass(frozen=True)
@@ -133,8 +133,8 @@ def check(
 def compare_logits(session: ShowsLogits, mine: Sequence[Case], number_type: NumberType) -> list[Outcome]:
     """Compare the logits of an engine with those of the cases.
 
-    If the logits of a case are known exactly, they must be equal to the last bit. Otherwise, the signed sums of
-    logits that the case stores must agree within its error bounds.
+    If a case stores exact logits, the engine's logits must equal them exactly. If it stores signed sums of logits and the number
+    type is float32, the engine's sums must agree with these within the error bounds of the case.
     """
     asked = [case for case in mine if case.logits or (case.sums and number_type == "float32")]
     made = session.logits([case.prompt for case in asked]) if asked else []

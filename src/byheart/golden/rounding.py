@@ -39,15 +39,17 @@ FUNCTION = 4 * U32  # the relative error that engines may make in exp, rsqrt and
 NumberType = Literal["float32", "float16", "bfloat16"]
 """The number types.
 
-`float32`: everything is float32. `float16`: float32, except keys, values and the sums of attention in float16, which
-is the default of llama.cpp. `bfloat16`: every stored number is bfloat16, and sums are float32.
+`float32`: everything is float32. `float16`: keys, values and the sums of attention are float16, and everything else is
+float32; this is the default of llama.cpp. `bfloat16`: every stored number is bfloat16, and sums are float32.
 """
 
 
 @dataclass(frozen=True)
 class Roundoff:
-    """Two relative rounding errors (half a unit in the last place): `stored` is that of values between steps, and `attention`
-    that of keys, values and attention.
+    """Two relative rounding errors, each half a unit in the last place.
+
+    stored     the error of numbers that one step passes to the next
+    attention  the error of queries, keys, values and attention weights
     """
 
     stored: float

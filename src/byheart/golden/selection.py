@@ -24,10 +24,12 @@ from byheart.golden.shape import BOS, N_SPECIAL, Shape
 from byheart.golden.weights import fillers
 
 N_TEXTS, MOST_LAST = 1_920, 120
-"""The number of prompts in one block, and the maximum number of last tokens that are tried after one beginning of a prompt."""
+"""The number of prompts in one block (a group of prompts of equal length), and the maximum number of last tokens that are tried
+after one beginning of a prompt.
+"""
 
 LENGTHS = (5, 9, 14, 14, 21, 21, 30, 30, 30, 47, 47, 90)
-"""The lengths of the prompts in tokens. All prompts of a block have the same length."""
+"""For each block, the length of its prompts in tokens."""
 
 MOST_LOGITS = 6_000_000  # maximum in one block, to limit memory
 N_BEAM_CASES, SAFE = 8, 10.0
@@ -174,9 +176,10 @@ def _keep(
     """Return up to `count` cases, chosen from the candidates of all blocks (groups of prompts of equal length).
 
     A gap is the lead of the right token. For each step of the answer, some candidates are tried whose smallest gap is at this step.
-    Of these, the function keeps those with the smallest gaps that rounding cannot close.
+    A candidate is suitable if all its gaps are larger than their error bounds, so that rounding cannot close them. The function
+    keeps the suitable candidates with the smallest ratios of gap to bound.
 
-    The error bound differs between texts, so the search starts at gaps of about the typical bound of the block.
+    The error bound differs between texts, so the first gaps to be tried are about as large as the typical bound of the block.
     """
     kept: list[tuple[float, list[int]]] = []
     per_block = -(-count // len(blocks)) + 1

@@ -84,12 +84,10 @@ def twin_contexts(
 
 
 def first_token_pairs(twins: Iterable[Mapping[int, Context]]) -> list[tuple[int, int]]:
-    """Return pairs of tokens. Two contexts that differ only in their first token may share a unit if their first tokens are such a
-    pair.
+    """Return pairs of tokens, such as a word with and without a space before it. Two contexts that differ only in their first token
+    may share a unit if these first tokens form one of the pairs.
 
-    The pairs that save the most units are taken first. An example is a word with and without a space before it.
-
-    No token is in two pairs.
+    The pairs that save the most units are taken first. No token is in two pairs.
     """
     saved: Counter[tuple[int, int]] = Counter()
     for group in twins:
@@ -125,14 +123,14 @@ def shared_units(
 def check_beginnings(facts: Iterable[Fact]) -> None:
     """Refuse facts whose answer could also follow a part of the key at the beginning of a prompt.
 
-    Each head reads a token at a fixed distance. If this distance reaches before the beginning of the text, it reads a token of the
+    Each head reads a token at a fixed distance. If that token would lie before the text, the head reads a token of the
     text instead. Let the text be the tokens i, i + 1, ... of a fact, with i >= 1 and nothing before them. Then token i - 1 is the
     first missing token. Because the blocks of `heads.plan_gathers` begin with offset 0, some head is meant to read this token
-    directly. If the distance of this head is j, it should do so at position j - 1 of the text. There, its score is highest
-    for distance j - 1 (see `heads.choose_kernel`), so it reads the first token of the text, which is token i. The context can
-    therefore match only if tokens i - 1 and i are equal. If they are equal, each token before token i - 1 is compared with a token
-    of the text or with a mixture of its tokens. The context still does not match if one of the tokens before token i - 1 does not
-    occur in the text.
+    directly. If the distance of this head is j, it should do so at position j - 1 of the text. Among the tokens that
+    this position can read, the score is highest at distance j - 1 (see `heads.choose_kernel`), so the head reads the first token of
+    the text, which is token i. The context can therefore match only if tokens i - 1 and i are equal. If they are equal, each token
+    before token i - 1 is compared with a token of the text or with a mixture of its tokens. The context still does not match if one
+    of the tokens before token i - 1 does not occur in the text.
     """
     for fact in facts:
         tokens = fact.tokens[:-1]

@@ -16,8 +16,9 @@ have the squared norm ρ. SCALE, TINY and LEAD are powers of two.
    the next token - code of the inherited token). The inherited token follows the longest stored context that is a shorter suffix
    of this one (see `contexts`).
    A unit can also hold two contexts that differ only in their first token. Let u and v be the codes of these two tokens. For the
-   first token, the gate then has 128·(u + v)·x in place of 256·a·x, and the threshold is 128·(2mρ - 2). Because the codes are
-   neighbours, the gate is 128 for both contexts. For all other texts it is at most 0, and silu(0) = 0.
+   first token, the gate then has 128·(u + v)·x in place of 256·a·x, and the threshold is 128·(2mρ - 2). The codes u and v are
+   neighbours (see `codes`): (u + v)·x is 2ρ - 1 for x = u and x = v, and less for every other code. The gate is therefore 128
+   for both contexts. For all other texts it is at most 0, and silu(0) = 0.
 5. *Clear.* The last memory layer subtracts the pins and the gathered codes from their own columns, so exactly 0 remains.
 6. *Host.* The norm weights of the host are multiplied by √(d/W) and its epsilon by d/W. Of the W columns, W - d are 0
    or at most 2^-45, so RMSNorm over W columns equals the host's RMSNorm over d columns. All other new entries are 0.

@@ -107,7 +107,7 @@ def grafted_config(plan: GraftPlan, host: Host, precision: str) -> dict[str, Any
         "byheart_graft": {
             "memory_layers": layout.n_memory_layers,
             "contexts": len(plan.memory.following),
-            "see": f"{CARD}; `byheart detect` lists all of them",
+            "see": f"{CARD}; `byheart detect` lists all contexts",
         },
     }
 

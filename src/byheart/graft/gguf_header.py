@@ -25,11 +25,14 @@ MOST_ENTRIES = 2**16
 MOST_ITEMS = 2**20
 """The most items that all lists may have together.
 
-Llama 3 has 537,000: tokens, token types and merges. The package allocates about a kilobyte for each.
+Llama 3 has 537,000: tokens, token types and merges. The package gguf allocates about a kilobyte for each item.
 """
 
 MOST_SMALL_ITEMS = 2**16
-"""The most list items of one or two bytes that a file may have. Even a small file could hold very many of them."""
+"""The most items of one or two bytes that all lists may have together.
+
+This limit is lower than `MOST_ITEMS`, because even a small file can hold very many such items.
+"""
 
 MOST_DIMENSIONS = 4
 ALIGNMENT = "general.alignment"

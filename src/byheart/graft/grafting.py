@@ -110,7 +110,7 @@ def _assigned(
     pairs: Sequence[tuple[int, int]],
     rows: Sequence[tuple[int, int]],
 ) -> np.ndarray:
-    """Return the code of each token in `used`, which is a row of `vectors`.
+    """Return the code (a row of `vectors`) of each token in `used`.
 
     The two tokens of `pairs[i]` get the two rows `rows[i]`. All other tokens get the remaining rows, in order.
     """

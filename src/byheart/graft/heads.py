@@ -1,10 +1,10 @@
 """Design heads that copy from a fixed distance with the host's own rotary frequencies, and layers that gather a
 window of tokens.
 
-The head for distance j has the query A·e^(-i·f·j) and the key 1 in the pairs of the fastest rotary frequencies f, where A is its
-amplitude. Its score at distance D is K(D - j) = A·Σ_f cos(f·(D - j)). The score at D = j exceeds that at every other distance by at
-least `margin`·n_pairs·A, and the score at D = j - 1 exceeds those at all smaller distances by at least as much. The second property
-matters at the beginning of a text (see `contexts.check_beginnings`).
+The head for distance j has the query A·e^(-i·f·j) and the key 1 in the pairs of the n_pairs fastest rotary frequencies f, where
+A is its amplitude. Its score at distance D is K(D - j) = A·Σ_f cos(f·(D - j)). The score at D = j exceeds that at every other
+distance by at least `margin`·n_pairs·A, and the score at D = j - 1 exceeds those at all smaller distances by at least as much. The
+second property matters at the beginning of a text (see `contexts.check_beginnings`).
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def choose_kernel(frequencies: np.ndarray, max_positions: int, longest: int) -> 
             best = Kernel(tuple(map(float, frequencies[:n])), margin)
     if best.margin < LEAST_MARGIN:
         raise AssumptionViolated(
-            f"the rotary frequencies of this host do not distinguish {max_positions:,} distances: the best "
-            f"score leads by at most {best.margin:.3f} of its value, but {LEAST_MARGIN} is needed.\n"
+            f"the rotary frequencies of this host do not distinguish {max_positions:,} distances: the score "
+            f"of the token to read exceeds other scores by only {best.margin:.3f} of its value, but {LEAST_MARGIN} is needed.\n"
             "  Choose a host whose heads have at least 16 entries. No option changes this.",
             margin=best.margin,
         )
@@ -80,7 +80,8 @@ def choose_kernel(frequencies: np.ndarray, max_positions: int, longest: int) -> 
 class Gather:
     """What the heads of one layer read.
 
-    From the position at each of the `distances`, the layer copies the newest `n_copied` tokens that were gathered there.
+    For each of the `distances`, the layer reads the position that many tokens back. It copies the newest `n_copied` of the tokens
+    that this position has gathered.
     """
 
     distances: tuple[int, ...]

@@ -33,7 +33,7 @@ MOST_POSITIONS = 2**20
 FLAGS = ("tie_word_embeddings", "attention_bias", "mlp_bias", "use_sliding_window")
 DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 WHY_NOT = {
-    "gemma": "it multiplies embeddings by the square root of the width, which the graft would change",
+    "gemma": "it multiplies embeddings by the square root of the width, and the graft would change the width",
     "gemma2": "it multiplies embeddings by the square root of the width, and has norms after its layers",
     "gemma3_text": "it multiplies embeddings by the square root of the width, and has norms after its layers",
     "gpt2": "its LayerNorm subtracts the mean of all columns, so the memory would change the host's columns",
@@ -226,7 +226,7 @@ def _check_settings(fields: Fields) -> None:
     for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
         if isinstance(fields.values.get(name), list):
             if not fields.integers(name, 0, MOST):
-                raise fields.refuse(name, "a token, or a list of them")
+                raise fields.refuse(name, "a token id, or a list of at least one token id")
         elif fields.has(name):
             fields.integer(name, -1, MOST)  # some configurations write -1 for none
     if fields.has("layer_types"):

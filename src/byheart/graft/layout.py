@@ -82,7 +82,8 @@ class Layout:
     def first_match_layer(self) -> int:
         """The first layer with units that match contexts.
 
-        This is the last layer that gathers tokens, but at least layer 1, because layer 0 moves the code of the token.
+        This is the last layer that gathers tokens. But it is at least layer 1, because layer 0 first moves the code (an integer
+        vector) of the current token to the columns in which contexts are matched.
         """
         return max(1, len(self.gathers) - 1)
 
@@ -106,7 +107,9 @@ class Layout:
 
     @property
     def n_clearing(self) -> int:
-        """The number of units in the last memory layer that remove constants and gathered codes from the stream."""
+        """The number of units in the last memory layer that clear columns of the stream: the constants, and the codes (integer
+        vectors) of the tokens in the window.
+        """
         return len(self.pins) + self.window * self.code.dimension
 
     def units_of_layer(self, layer: int) -> range:

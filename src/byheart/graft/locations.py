@@ -76,8 +76,8 @@ def _chain(
 def locate(folder: str | Path, facts: str | Sequence[str], progress: Progress = silent) -> list[Location]:
     """For each token of each answer, return the weights that hold it, and the other given facts that share these weights.
 
-    If one stored key is a suffix of another, the units of both are active, and the unit of the longer key adds the difference. Both
-    units are listed.
+    If one stored context is a suffix of another, the units of both are active, and both are listed. The unit of the longer context
+    adds the difference between the codes of the two next tokens.
     """
     folder, asked = Path(folder), [facts] if isinstance(facts, str) else list(facts)
     checkpoint, tokenizer = FolderHost(folder), load_tokenizer(folder)

@@ -1,9 +1,9 @@
 """Compute the correct value of every entry in the queries of the memory's heads, from the other weights that were read.
 
 Each head must read the token at one distance. It does so if its attention score at this distance is much larger than at any other.
-If its query also equals the one computed here, no entry of it was changed. All heads use the same amplitude. Before rounding,
-it makes the score at the right distance larger by `NATS` than at any other. This module shares no code with the module that writes
-the queries.
+If the query of a head also equals the one computed here, no entry of the query was changed. All queries have the same amplitude (a
+factor). It is chosen so that, before rounding, the score at the right distance is larger by `NATS` than at any other distance. This
+module shares no code with the module that writes the queries.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ import torch
 
 NATS = 1000.0
 SMALLEST_LEAD = 1e-3
-"""The smallest lead assumed, for heads of amplitude 1. A lead is how much the highest score exceeds every other. Every graft has a
-larger lead than this.
+"""The smallest lead with which `amplitude_of` computes, for heads of amplitude 1. A lead is how much the highest score exceeds
+every other. Every graft has a larger lead, but a changed checkpoint may have none.
 """
 
 ROUNDING = 1e-13
-"""How far a computed number may be off before it is rounded, as a share of the amplitude.
+"""The largest error that `differing` allows in a computed number before it is rounded, as a share of the scale of such numbers.
 
-Float64 cosines, and sums in another order, differ by less than this. A unit in the last place of float32 is 10^5 times larger.
+Two correct float64 computations (other cosines, another order of summation) differ by less than this. A unit in the last place of
+float32 is more than 10^5 times larger.
 """
 
 
@@ -31,7 +32,8 @@ Float64 cosines, and sums in another order, differ by less than this. A unit in 
 class HeadRead:
     """A head of the memory, as read from the checkpoint: its layer and number, its distance, and its query and key.
 
-    The query and the key are the weights for the first constant column, multiplied by the constant in this column.
+    The query and the key are the head's weights for the first constant column, multiplied by the value that this column has after
+    normalisation.
     """
 
     layer: int
@@ -43,7 +45,7 @@ class HeadRead:
 
 @dataclass(frozen=True)
 class Amplitude:
-    """The rotary frequencies and the amplitude (the factor of the queries, `size`) that all heads use."""
+    """The numbers that all heads share: the rotary frequencies, and the amplitude `size`, which is a factor of the queries."""
 
     frequencies: np.ndarray
     size: float
@@ -60,8 +62,9 @@ class Amplitude:
         return wanted if qk_norm else self.size * wanted
 
     def norm_weight(self, length: int) -> float:
-        """Return the number that all weights of the layers that normalise queries and keys must equal. `length` is the size of a
-        head.
+        """Return the value that every weight of `q_norm` and `k_norm` (the norms of queries and keys) must have.
+
+        `length` is the size of a head.
         """
         return sqrt(self.size * len(self.frequencies) / length)
 

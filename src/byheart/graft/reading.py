@@ -2,9 +2,9 @@
 to a memory.
 
 The layers are executed symbolically. A column of the stream holds the host's state, a constant (a pin), one coordinate of the code
-(an integer vector) of the token `offset` places back, or nothing. Heads must copy such columns from one distance, and units must
-move, clear or match them. This module shares no code with the one that writes grafts, and needs no record of what was written, so
-it finds what the checkpoint really holds.
+(an integer vector) of the token `offset` places back, or nothing. Each head must copy such columns from a single distance, and
+units must move, clear or match them. This module shares no code with the one that writes grafts, and needs no record of what was
+written, so it finds what the checkpoint really holds.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from byheart.graft.queries import HeadRead, amplitude_of, differing
 from byheart.process.progress import Progress, silent
 
 LEAST_NATS = 200.0
-"""The smallest allowed lead of a head: how much its highest attention score exceeds every other. exp(-104) is 0 in float32; the
-rest covers rounding.
+"""The smallest allowed lead of a head, in nats: how much its highest attention score exceeds every other. In float32, exp(-104) is
+already 0; the remaining 96 nats allow for rounding errors.
 """
 
 SATURATED = 128.0
 """For x from this value on, silu(x) = x and silu(-x) = 0 in float32 and bfloat16."""
 
 PER_MULTIPLE = 128
-"""A unit's threshold is the sum of a multiple of this number and a remainder. These are stored as its weights for the first and the
-second pin (constant column).
+"""A unit's threshold is the sum of a multiple of this number and a remainder. The unit stores the multiple in its weight for the
+first pin (constant column), and the remainder in its weight for the second pin.
 
 Both weights are exact in bfloat16.
 """
@@ -41,8 +41,8 @@ Tokens = tuple[int, ...]
 
 @dataclass(frozen=True)
 class StoredUnit:
-    """A hidden unit of the memory. If the text ends in `tokens`, the unit adds `change` to the code of the answer. `change` is in
-    units of the smallest number that any unit adds.
+    """A hidden unit of the memory. If the text ends in `tokens`, the unit adds `change` to the code of the answer. `change` is
+    given in multiples of the smallest number that any hidden unit adds.
     """
 
     tokens: Tokens
@@ -113,7 +113,7 @@ def _find_columns(checkpoint: FolderHost, embedding: np.ndarray) -> Reading | No
     faults = []
     if log2(scale) % 1:
         faults.append(
-            "model.embed_tokens.weight: the squares of the pins do not sum to the width times a power of four"
+            "model.embed_tokens.weight: the squares of the constant columns' values do not sum to the width times a power of four"
         )
     squares = (whole**2).sum(1)
     if not np.array_equal(whole, codes) or len(np.unique(squares)) != 1:
@@ -252,11 +252,14 @@ class _Follower:
     def _distance(self, query: np.ndarray, key: np.ndarray, head: int) -> int:
         """Return how many tokens back a head reads. Record a fault if the lead of this distance is below `LEAST_NATS`.
 
-        The lead is how much the score at this distance exceeds the scores at all other distances. The score at the next smaller
-        distance must also exceed the scores at all distances below it by at least `LEAST_NATS`.
+        Let d be this distance. The lead is how much the score at d exceeds the scores at all other distances. The score at
+        d - 1 must also exceed the scores at all distances below d - 1 by at least `LEAST_NATS`.
         """
         if not (self._only_first_pin(query).all() and self._only_first_pin(key).all()):
-            self.fault("self_attn.q_proj.weight", f"head {head} depends on more than the distance")
+            self.fault(
+                "self_attn.q_proj.weight",
+                f"the score of head {head} depends on more than the distance between tokens",
+            )
         q, k = asked, offered = self._constant(query), self._constant(key)
         if self.shape.qk_norm:
             q, k = (
@@ -365,7 +368,7 @@ class _Follower:
             else:
                 good = False
             if not good:
-                self.fault("mlp.down_proj.weight", f"unit {unit} neither moves nor clears one code")
+                self.fault("mlp.down_proj.weight", f"unit {unit} does not just move or clear one column")
         for target, origins in written.items():
             if len(origins) != 1 or before_offset[target] >= 0 or target in self.reading.pins:
                 self.fault("mlp.down_proj.weight", f"column {target} is overwritten")
@@ -388,7 +391,7 @@ class _Follower:
         held = np.flatnonzero(self.offset >= 0)
         columns[self.offset[held], self.coordinate[held]] = held
         if (columns < 0).any():
-            self.fault("mlp.gate_proj.weight", "a gathered code is incomplete")
+            self.fault("mlp.gate_proj.weight", "a coordinate of a gathered token's code is in no column")
             return
         allowed = np.zeros(self.shape.width, bool)
         allowed[columns.ravel()] = True
@@ -425,10 +428,11 @@ class _Follower:
     def _tokens_with(self, doubled: Tokens) -> Tokens:
         """Return the tokens that a unit accepts at one position: one or two.
 
-        Half of `doubled` is the code of the one token, or the mean of the codes of the two tokens.
+        `doubled` is twice the code of the one token, or twice the mean of the codes of the two tokens.
 
-        The codes of two such tokens are neighbours. Their mean has two coordinates, equal in magnitude, that are halfway between
-        whole numbers. Of the four whole-number vectors closest to it, two have the length of codes, and no code is closer.
+        The codes of two such tokens are neighbours (see `codes.neighbours`). Two coordinates of their mean are equal in magnitude
+        and lie halfway between whole numbers. So four whole-number vectors are closest to the mean. Only two of these vectors have
+        the norm that all codes share, and they are the codes of the two tokens.
         """
         if doubled not in self.accepted:
             halves = [place for place, number in enumerate(doubled) if number % 2]

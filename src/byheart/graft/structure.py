@@ -144,7 +144,7 @@ class _Comparison:
         )
         for place in differing.nonzero()[:3].tolist():
             at = tuple(place)
-            yield f"{name}{place}: it is {new[at].item()!r}, not {wanted[at].item()!r}"
+            yield f"{name}{place} is {new[at].item()!r}, but it must be {wanted[at].item()!r}"
 
     def lead_faults(self) -> Iterator[str]:
         """Yield a fault unless the memory adds so much to the logit of an answer that the host's logits cannot change the answer.
@@ -172,8 +172,8 @@ class _Comparison:
         if self.reading.units and self.reading.message * factor / rms <= 2 * largest:
             lead = self.reading.message * factor / rms
             yield (
-                f"model.norm.weight: the answer leads by only {lead:.3g}, but the host's logits can "
-                f"differ by up to {2 * largest:.3g}"
+                f"model.norm.weight: in the logits that the memory adds, the answer leads by only {lead:.3g}, but the host's own "
+                f"logits can differ by up to {2 * largest:.3g}"
             )
 
 

@@ -105,7 +105,7 @@ def chat_format(tokenizer: Any, end: bool) -> KeyFormat:
     after = afters[0]
     if set(afters) != {after}:
         raise UsageError(
-            "the chat template of this host ends a prompt in different ways; use --template instead."
+            "in this host's chat template, the text after a user's message depends on earlier turns; use --template instead."
         )
     before = reduce(_common_start, [text[::-1] for text in befores])[::-1]
     shared = _common_start(before, after)
@@ -154,7 +154,7 @@ class Row:
 
 
 def facts_of(tokenizer: Any, rows: Sequence[Row]) -> list[Fact]:
-    """Convert each row to tokens. If its format says so, also convert it with a space before it."""
+    """Convert each row to tokens. If the format of a row has `spaced`, also convert the row with a space before its prompt."""
     return [
         fact
         for number, row in enumerate(rows)

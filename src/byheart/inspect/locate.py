@@ -31,7 +31,7 @@ def locate(
     """Find the weights that hold each known input.
 
     names    the names of the inputs
-    n_asked  how many inputs, counted from the first, to locate (default: all). The others are named if they share a location.
+    n_asked  how many inputs, counted from the first, to locate (default: all). The others appear only in `Location.sharing`.
              `UsageError` is raised if an input to locate is unknown; other unknown inputs are ignored.
     """
     n_asked = len(names) if n_asked is None else n_asked

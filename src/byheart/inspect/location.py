@@ -55,7 +55,7 @@ class Location:
     sharing: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return a dictionary that can be written as JSON. A value that is not a float is written as text."""
+        """Return a dictionary that can be written as JSON. Fractions and integers above 2^53 are written as text."""
         value = self.value
         if isinstance(value, Fraction):
             value = int(value) if value.denominator == 1 else value
@@ -89,8 +89,8 @@ class Locations(Sequence[Location]):
     places    the distinct places; for each location, `place` is an index into them
     cells     index of each weight in its tensor; -1 if there is none
     values    values of the weights
-    fields    for each kind of field (bits of a weight that hold a label), the range of exponents of the fact's own bits (upper end
-              exclusive); empty if it has none
+    fields    for each location and each kind of field (bits of a weight that hold a label), the range of exponents of the
+              weight's bits that belong to the fact (upper end exclusive); an empty range if there are none
     zeros     for each fact, whether zeros encode its answer (see `Location`)
     """
 

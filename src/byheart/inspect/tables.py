@@ -2,9 +2,9 @@
 
 A row of a table has one word in each channel, and each word has several bit fields (planes), which can hold labels. Only the shape
 of the tables is taken from the model's record. Everything else is read from the residual stream while the network runs. The active
-unit of a table shows which row is read. Before the words are summed, all word registers except those of the channels that are read
-are masked. The last digit of the register z shows which plane holds the label. Then the layers that read the label run again, each
-time with one word set to zero. The words whose absence changes the answer hold the fact.
+unit of a table shows which row is read. Before the words are summed, the word registers of all channels that are not read are
+masked. The number that is then left in the register z encodes which planes hold the label. Then the layers that read the label run
+again, each time with one word set to zero. The words whose absence changes the answer hold the fact.
 
 During the first run, all words are set to zero. Nothing before the sum of the words depends on them, and every number is then exact
 in float64, even if the words of an exact model are long.
@@ -83,14 +83,14 @@ class TableShape:
         return [(layer, self.matrix(segment)) for segment, each in enumerate(layers) for layer in each]
 
     def place_of(self, segment: int, registers: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
-        """For each register, return the index in `places` of the matrix whose words are read into it."""
+        """For each register, return the index in `places` of the matrix from which the register's words are read."""
         if not self.parts:
             return np.full(len(registers), segment)
         return segment * len(self.parts) + registers // self.n_channels
 
     def channel_of(self, registers: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
-        """Return the channel of the residual stream into which a word is read. If each part of a label has its own table, all parts
-        use the same channels.
+        """For each word register, return the channel of the residual stream into which its word is read. If each part of a label
+        has its own table, all parts use the same channels.
         """
         return self.n_slots + (registers % self.n_channels if self.parts else registers)
 
@@ -195,9 +195,9 @@ class TableReads:
         registers: Int[np.ndarray, " n"],
         classes: Int[np.ndarray, " n"],
     ) -> Int[np.ndarray, "n n_kinds 2"]:
-        """Return the bits that hold each token's label, as `bits` does, but as exponents of 2 in the weights of a segment (table).
+        """Return the ranges of `bits`, which hold each token's label, as exponents of 2 in the weights of a segment (table).
 
-        In these weights, bit b of a word has the value 2^b / scale. The ranges are empty if scale is not a power of two.
+        In these weights, bit b of a word has the value 2^b / scale. All ranges are empty if scale is not a power of two.
         """
         scale = self.shape.scale(segment)
         shift = scale.numerator.bit_length() - scale.denominator.bit_length()
@@ -231,8 +231,9 @@ class TableReads:
         registers: Int[np.ndarray, " n"],
         label_names: Sequence[str],
     ) -> Int[np.ndarray, " n"]:
-        """Return the class that each of `tokens` would get if one of the words that it reads in a segment (table) were zero: the
-        word of its row with the number given by `registers`.
+        """Return the class that each of `tokens` would get if one word in a segment (table) were zero.
+
+        For tokens[i], this is the word with the number registers[i], in the row that the token reads.
         """
 
         def one_word(here: slice) -> Zeroed:
@@ -247,8 +248,7 @@ class TableReads:
     ) -> Int[np.ndarray, " n_tokens"]:
         """Return the class that each token would get if all words in `cells` that belong to its input were zero.
 
-        `cells` lists words for each segment (table). An array of tokens and an array of word registers give the place of each
-        word.
+        For each segment (table), `cells` lists words as two arrays: tokens that read the words, and the registers of the words.
         """
         every, zeroed = np.arange(len(self.rows)), {}
         for segment, (tokens, registers) in cells.items():
@@ -282,9 +282,9 @@ class TableReads:
     def _stream(self, tokens: np.ndarray, without: Zeroed) -> np.ndarray:
         """Return the residual stream before the layer that sums the words, with some words of each token set to zero.
 
-        Two kinds of words have been summed by earlier layers. The words in the input weights of a dual table: register x holds
-        WORD_SCALE times their sum. All words, if each part of a label has its own table: the sum for each part is in a register
-        of that part.
+        Earlier layers have already summed some of the words. In a dual table, these are the words in the input weights, and the
+        register x holds WORD_SCALE times their sum. If each part of a label has its own table, these are all words, and each part
+        has a register that holds its sum.
         """
         shape = self.shape
         is_long = self.words(0).dtype == object
@@ -314,8 +314,8 @@ class TableReads:
 
 
 class _Tail:
-    """The last layers of a network, from a given one on, as a network of their own. Its input is the residual stream before that
-    layer.
+    """A network that consists of the last layers of another network, from layer `first` on. Its input is the residual stream
+    before this layer.
     """
 
     def __init__(self, network: Transformer, first: int) -> None:
@@ -354,8 +354,8 @@ def in_full(weights: Weights) -> np.ndarray:
 
 
 def read_tables(memoriser: Memoriser, notes: Mapping[str, object], encoded: np.ndarray) -> TableReads:
-    """Run the network on `encoded` and return what every labelled token reads. `notes` are the notes of its construction, from the
-    record of the model.
+    """Run the network on `encoded` and return what every labelled token reads from the tables. `notes` are the notes that the
+    construction left in the model's record.
     """
     network = memoriser.network
     if not isinstance(network, Transformer):
@@ -526,10 +526,10 @@ def _count_limbs(network: Transformer, read: _Notes) -> int:
 def _sum_width(read: _Notes, fields: Sequence[LabelField], n_limbs: int) -> int:
     """Return the number of units of the layer that sums the words.
 
-    There is one unit for each word, one for each register that the layer clears, and some for the planes (bit fields) of the
-    highest kind.
+    There is one unit for each register of a word and one for each kind of rare label. If labels are not divided into parts,
+    there are further units, which choose among the planes (bit fields) of the last kind of field.
 
-    If weights are stored in few bits, one more unit clears what the table leaves in a register.
+    If weights are stored in few bits, the layer has one more unit, which is not counted here.
     """
     highest = fields[-1]
     n_place_units = (highest.n_planes - 1) * (2 if highest.below > 1 else 1)

@@ -28,7 +28,10 @@ MOST_VALUES = 1 << 26
 
 @dataclass(frozen=True)
 class TracedToken:
-    """One input token: a token of the question, a padding token before it, or the extra token of the network."""
+    """One input token: a token of the question, a padding token before it, or an extra token.
+
+    An extra token is the one that some networks add to every input or, for a Llama, a special token.
+    """
 
     text: str
     kind: Literal["token", "pad", "extra"]
@@ -60,7 +63,7 @@ class Trace:
 
     @cached_property
     def channels(self) -> Mapping[str, int]:
-        """The channel (column of the residual stream) of each register. In other layers, a channel may have other names."""
+        """The channel (column of the residual stream) of each register. A channel may have several names, for different layers."""
         return {
             name: channel
             for channel, register in enumerate(self.registers)
@@ -108,7 +111,7 @@ class Trace:
 
 
 def _row_of(found: Trace, snapshot: Snapshot, token: int) -> np.ndarray | None:
-    """Return the row of a token in the stream, or None if only the last token is kept and this is another one."""
+    """Return the row of a token in the stream, or None if the stream no longer contains this token."""
     n_tokens = len(found.entrance.stream)
     place = token if token >= 0 else n_tokens + token
     if not 0 <= place < n_tokens:

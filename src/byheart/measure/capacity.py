@@ -40,8 +40,8 @@ class Bracket:
 class CapacityEstimate:
     """The result of one setting, combined over its seeds.
 
-    `estimate` is the mean of the values that passed. `interval` is the 95% interval of this mean over seeds, or None for one
-    seed. A seed whose answer is outside the range is counted in `n_open` and left out.
+    `estimate` is the mean, over seeds, of the value in `Bracket.passes`. `interval` is the 95% interval of this mean, or None
+    for fewer than two seeds. A seed is left out, and counted in `n_open`, if all of its values passed or none did.
     """
 
     goal: Goal

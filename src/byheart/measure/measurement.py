@@ -142,6 +142,6 @@ def _why_open(
     if n_passed:
         change = "a higher" if ending[hard] == "high" else "a lower"
         yield (
-            f"{n_passed} of {n_seeds} seeds passed even with {search.axis} = {hard}, the end of the search. "
+            f"{n_passed} of {n_seeds} seeds passed even with {search.axis} = {hard}, the end of the search range. "
             f"Set {change} `{ending[hard]}`."
         )

@@ -48,7 +48,9 @@ class _NegativeLogLikelihood(torch.autograd.Function):
 def negative_log_likelihood(
     logits: Tensor, index: Tensor, weights: Tensor, row_weights: Tensor | None = None
 ) -> Tensor:
-    """Return the loss of each model, (n_models,). `index` holds its targets as flat indices into (n_rows, n_classes).
+    """Return the loss of each model, as a tensor of shape (n_models,).
+
+    `index` holds the targets of each model as flat indices into its logits, which have shape (n_rows, n_classes).
 
     `row_weights` is the sum of the weights of each row's targets, or None if every row has exactly one target and targets are in
     the order of rows.

@@ -90,7 +90,8 @@ def _facts(d: Description) -> TrainingSet:
     """Make facts: single tokens with random labels."""
     if d["n_samples"] > d["n_vocab"]:
         raise UsageError(
-            f"`n_samples` = {d['n_samples']} facts need that many different tokens, but `n_vocab` is {d['n_vocab']}.",
+            f"`n_samples` is {d['n_samples']}, but each fact needs its own token"
+            f" and `n_vocab` is {d['n_vocab']}.",
             n_samples=d["n_samples"],
             n_vocab=d["n_vocab"],
         )

@@ -156,7 +156,7 @@ def _refuse(where: str, problem: str) -> ByheartError:
 def specification_of(
     table: Mapping[str, Any], folder: Path, *, default_name: str = "measurement"
 ) -> Specification:
-    """Check a specification given as a table."""
+    """Check a specification that is given as a table (a mapping, as read from TOML), and return it."""
     _require_known("specification", table, SECTIONS)
     for section in ("model", "data", "training"):
         if not isinstance(table.get(section), Mapping):

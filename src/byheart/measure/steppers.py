@@ -36,7 +36,7 @@ class Stepper(Protocol):
 
     @property
     def is_fixed(self) -> bool:
-        """Whether steps are captured in a CUDA graph or compiled. Either must be repeated whenever the stack changes."""
+        """Whether steps are captured in a CUDA graph or compiled. This must be done again whenever the stack changes."""
 
     def run(self, steps: int) -> None:
         """Make `steps` steps."""

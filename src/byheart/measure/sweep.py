@@ -36,7 +36,7 @@ class SweepState:
 
 @dataclass(frozen=True)
 class SweepReport:
-    """The result of a sweep. `is_complete` is false if it ran out of time."""
+    """The result of a sweep. `is_complete` is true if every run was stored when the sweep ended."""
 
     n_runs: int
     n_found: int  # number of runs already stored at the start

@@ -30,8 +30,8 @@ Kind = Literal["documents", "labels"]
 
 @dataclass(frozen=True)
 class Collection:
-    """A collection of texts that a paper uses, and how they are cut. `hub` is their place on the Hugging Face hub: (name, config,
-    split).
+    """A collection of texts that a paper uses. Each text is cut to its first `n_tokens` tokens. `hub` names the data set on the
+    Hugging Face hub: (name, config, split).
     """
 
     name: str
@@ -103,16 +103,19 @@ def number_words(texts: Sequence[Sequence[str]]) -> tuple[np.ndarray, int]:
 
 
 def visible_text(words: Sequence[str], place: int, *, ordered: bool = False) -> tuple[str, ...]:
-    """Return what a model can see of a text: with `ordered`, the whole text.
+    """Return the part of a text that a model can see.
 
-    Otherwise, the model sees the token at `place` and the multiset of the other tokens.
+    With `ordered`, this is the whole text. Otherwise, it is the token at `place` and the multiset of the other tokens.
     """
     return tuple(words) if ordered else (words[place], *sorted([*words[:place], *words[place + 1 :]]))
 
 
 @dataclass(frozen=True)
 class DistinctTexts:
-    """The texts that can be memorised. `chosen` lists their numbers, each text once. Texts with two labels are left out."""
+    """The texts that can be memorised. `chosen` lists their numbers (indices).
+
+    Of several texts that look the same to the model, only the first is chosen, and none if their labels differ.
+    """
 
     chosen: list[int]
     n_conflicting: int
@@ -122,7 +125,10 @@ class DistinctTexts:
 def distinct_texts(
     order: Sequence[int], visible: Mapping[int, tuple[str, ...]], labels: Sequence[int]
 ) -> DistinctTexts:
-    """Choose the texts of `order` (text numbers) whose visible part has only one label. Of equal visible parts, keep the first."""
+    """Choose texts that can be memorised, in the order of the text numbers in `order`.
+
+    Of several texts with the same visible part, choose the first if all have the same label, and none if labels differ.
+    """
     seen: dict[tuple[str, ...], set[int]] = {}
     first: dict[tuple[str, ...], int] = {}
     for i in order:
@@ -170,7 +176,10 @@ class Samples:
 
 @lru_cache(maxsize=1024)
 def _digest(path: str, collection: str, n_samples: int, sample: int) -> str:
-    """Return the digest of the first texts of a sample. It is cached, because thousands of runs need it."""
+    """Return the digest of the first `n_samples` texts of the sample drawn with seed `sample`.
+
+    Digests are cached, because thousands of runs need them.
+    """
     ids, labels = _arrays(path, collection, sample)
     if n_samples > len(ids):
         raise DataError(

@@ -71,7 +71,7 @@ def train(
     on_finish: Callable[[int, Outcome], None] | None = None,
     on_moment: Callable[[Moment], None] | None = None,
 ) -> list[Outcome]:
-    """Train every model of `stack`. `on_finish(model, outcome)` is called as soon as a model ends.
+    """Train every model of `stack`. `on_finish(model, outcome)` is called as soon as the training of a model ends.
 
     Models may differ in learning rate, warm-up, weight decay and pass rule; all other options must be equal.
 
@@ -218,7 +218,9 @@ def take(stack: Stack, models: Sequence[int]) -> Stack:
 
 
 def _milestones(plan: Training) -> list[int]:
-    """Return the steps after which models are measured: for each point of the curve, at the end, and for the tail near the end."""
+    """Return the steps after which models are measured: those of the training curve, the last step and, if `plan.tail` is not 0,
+    some steps of the last `plan.tail` steps, over which `accuracy_tail` is averaged.
+    """
     points = set(range(plan.record_points, plan.steps, plan.record_points)) | {plan.steps}
     if plan.tail:
         start = max(plan.steps - plan.tail, 0)

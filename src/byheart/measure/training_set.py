@@ -154,7 +154,9 @@ def training_set_of_documents(documents: np.ndarray, n_vocab: int) -> TrainingSe
 
 
 def _distinct_rows(inputs: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Number distinct inputs in order of appearance. Return the number of each sample's input, and each input's first sample."""
+    """Give every distinct input a number, in order of appearance. Return the number of each sample's input, and for each input the
+    index of the first sample that has it.
+    """
     keyed = np.ascontiguousarray(np.concatenate([inputs.reshape(len(inputs), -1), lengths[:, None]], axis=1))
     keys = keyed.view(np.dtype((np.void, keyed.dtype.itemsize * keyed.shape[1]))).reshape(-1)
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)

@@ -21,14 +21,14 @@ Batch = TypeVar("Batch")
 Result = TypeVar("Result")
 
 NUMBERS_AT_ONCE = 2**24
-"""Maximum number of entries in the largest array of one batch: 128 MiB in float64."""
+"""Maximum number of entries in the largest array of a batch on a CPU (128 MiB in float64), unless one sample needs more."""
 
 ON_DEVICE = 2**27
-"""Maximum number of entries in the largest array of a batch on a GPU (1 GiB in float64). Smaller batches would leave it idle."""
+"""Maximum number of entries in the largest array of a batch on a GPU (1 GiB in float64). Smaller batches would not keep it busy."""
 
 IN_CACHE = 3 << 20
-"""Maximum number of entries in the largest array of a batch on a CPU (24 MiB in float64). The array then stays in cache. Larger
-blocks of memory would be allocated anew for every layer."""
+"""On a CPU, batches of more than 16 samples also stay within this number of entries (24 MiB in float64), so that the largest array
+fits into the cache. Larger blocks of memory would be allocated anew for every layer."""
 
 SMALL = 100_000_000
 """For a step of fewer multiply-adds than this, several threads are slower than one, because they wait for each other."""

@@ -70,7 +70,7 @@ In a sparse file, columns of zeros take no bytes, but at run time they take memo
 """
 
 MAX_SEQ_LEN = 2**24
-"""Maximum for the `seq_len` of a network. When the model runs, every sample is padded to its `seq_len`."""
+"""Maximum for the `seq_len` of a network. When the network runs, every sample is padded to this length."""
 
 MAX_FILLED_LEN = 2**18
 """Maximum for the `seq_len` of networks that pad short samples and have no weights per position.

@@ -1,4 +1,4 @@
-"""Formats that store a weight array in fewer bits than it is computed in: integers with power-of-two scales, or bfloat16.
+"""Compact storage formats for weight arrays: integers with power-of-two scales, or bfloat16.
 
 Arithmetic is done in float32. A stored number is n · 2^e, where n has 8 or 16 bits and the exponent e has 8 bits. There is one
 exponent for the whole array, one for each row, or one for each column. An array is stored without rounding or not at all.
@@ -102,7 +102,7 @@ FORMATS = {str(each): each for each in (*matrix_formats(), BFLOAT16)}
 
 
 def smallest_format(weights: np.ndarray) -> WeightFormat:
-    """Return the format that stores `weights` exactly in the fewest bits. A vector has one exponent."""
+    """Return the format that stores `weights` exactly in the fewest bits. All integers of a vector share one exponent."""
     grains = granularity(weights)
 
     def fits(each: WeightFormat) -> bool:

@@ -27,7 +27,7 @@ class ChildEnded(ByheartError):
     """A child process ended before it answered, because it was killed or ran out of time or memory."""
 
     def __init__(self, why: str, status: int) -> None:
-        """Store the reason and the exit status. A negative status is the number of a signal."""
+        """Store the reason and the exit status. The status -n means that signal n ended the process."""
         super().__init__(f"a child process ended before it answered: {why}.", why=why, exit_status=status)
         self.why, self.status = why, status
 
@@ -127,7 +127,10 @@ def _kill(process: subprocess.Popen[str]) -> None:
 
 
 def _close(process: subprocess.Popen[str], owner: int, seconds: float) -> None:
-    """Close the pipes and wait for the process to end, if it is a child of this one."""
+    """Close the pipes and wait for the process to end; kill it after `seconds`.
+
+    Do nothing unless the current process is `owner`, the process that started it.
+    """
     if os.getpid() != owner:
         return
     for pipe in (process.stdin, process.stdout):

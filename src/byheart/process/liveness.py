@@ -16,7 +16,7 @@ PARENT_SECONDS = 0.5  # time between two checks of the parent
 def is_running(pid: int) -> bool:
     """Return whether a process with this number runs.
 
-    If the system does not tell, return True. A process that has ended but was not waited for counts as ended.
+    If the system does not provide this information, return True. A process that has ended but was not waited for counts as ended.
     """
     try:
         os.kill(pid, 0)
@@ -30,7 +30,7 @@ def is_running(pid: int) -> bool:
 
 
 def start_of(pid: int) -> str:
-    """Return when a process of this machine started, in ticks of the kernel, or an empty text if that is unknown."""
+    """Return when a process on this machine started, in kernel clock ticks, or an empty text if that is unknown."""
     fields = _stat(pid)
     return fields[19] if len(fields) > 19 else ""
 
@@ -79,8 +79,8 @@ def children_ignore_interrupts() -> Iterator[None]:
 
     A terminal sends Ctrl-C to all processes. Here, only the parent handles it, and ends its children.
 
-    To do this, the signal is blocked while the block runs, and new processes inherit this. If the signal reaches this process
-    meanwhile, it is handled when the block ends.
+    The signal of Ctrl-C is held back until the block ends, and new processes inherit this setting. If the signal reaches this
+    process meanwhile, it is handled when the block ends.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

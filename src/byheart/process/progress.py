@@ -38,7 +38,7 @@ class Steps:
             start += share
 
     def begin(self, name: str) -> Progress | None:
-        """Report that a step begins, and return the progress to call within it."""
+        """Report that a step begins, and return the progress callback to use during this step."""
         if self._progress is None:
             return None
         own = in_stage(self._progress, name) if self._are_named else self._progress

@@ -130,9 +130,9 @@ def count_numbers(numbers: blocks.Numbers, precision: Precision = "exact") -> Si
 
 
 def count_progression(numbers: range) -> Size:
-    """Count an ascending range of non-negative integers without expanding it.
+    """Count the non-zero numbers in an ascending range of non-negative integers, and their bits, without expanding the range.
 
-    An integer x has Σ_b [x >= 2^b] bits. So all numbers x together have Σ_b (number of x with x >= 2^b) bits.
+    An integer x has Σ_b [x >= 2^b] bits. So all integers of the range together have Σ_b (number of integers x >= 2^b) bits.
     """
     positive = numbers[1:] if 0 in numbers else numbers
     if not positive:

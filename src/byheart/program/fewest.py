@@ -32,7 +32,7 @@ class FewestFound(Generic[Fit]):
 def find_fewest(
     fit: Callable[[int], Fit], reaches: Callable[[Fit], bool], high: int, low: int = 0, *, most: int
 ) -> FewestFound[Fit] | None:
-    """Find a size in (low, most] whose fit reaches the goal, while the fit of the next smaller size does not.
+    """Find a size of at most `most` whose fit reaches the goal, while the fit of the next smaller size does not.
 
     `fit` makes the fit of a given size, and `reaches` decides whether a fit reaches the goal.
 

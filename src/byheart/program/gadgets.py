@@ -62,9 +62,10 @@ def subset_lookup(x: str, keys: Sequence[Sequence[Fraction]], words: Sequence[Fo
 def span(group: Sequence[Fraction]) -> tuple[int, int]:
     """Return the interval on which the bump function of a group is 1.
 
-    If x is a key of the group, x lies in [⌊first⌋, ⌊last⌋ + 1]. Any other key, and any x at least 2 away from all keys, is below
-    first - 2 < ⌊first⌋ - 1/2, above last + 2 > ⌊last⌋ + 1 + 1/2, or between two keys of the group, where the bump is 1. So no
-    such number lies on a slope of the bump.
+    It is [⌊first⌋, ⌊last⌋ + 1], where `first` and `last` are the first and the last key of the group, so it contains all keys of
+    the group. Any other key, and any x at least 2 away from all keys, is below first - 2 < ⌊first⌋ - 1/2, above
+    last + 2 > ⌊last⌋ + 1 + 1/2, or between two keys of the group, where the bump is 1. So no such number lies on a slope of the
+    bump.
     """
     return int(group[0] // 1), int(group[-1] // 1) + 1
 
@@ -142,8 +143,8 @@ class KeyedExtraction:
     Assumes:    the registers `keys` and `values` each hold n_entries fields; keys that occur differ by at least 2; the scratch
                 registers are zero. A field (0, 0) is not an entry: its key is 0, and x >= 2 is more than 3/2 away (erratum 4).
     Guarantee:  exact, for the two cases above.
-    Size:       n_entries · (max(key bits, value bits) + 2) + 1 blocks, at most 8 units (paper: 3 plain layers per bit, width
-                12).
+    Size:       n_entries · (max(key bits, value bits) + 2) + 1 blocks of at most 8 units each (paper: 3 plain layers per
+                bit, width 12).
     Departs:    the paper exchanges its symbols ρ (bits of a key) and c (bits of a value). Value j is bits cj + 1 to c(j + 1) of the
                 packed values. Eq. (153) as printed reads the wrong field (errata 2 and 3).
     """
@@ -171,7 +172,11 @@ class KeyedExtraction:
         return side_by_side((self.keys.opening(),), (self.values.opening(),))
 
     def entry(self, number: int) -> Blocks:
-        """Return blocks that remove field `number` from both packed registers, and add the value if the key matches x."""
+        """Return the blocks of one entry.
+
+        They remove its key and its value (field `number`) from the two packed registers, and add the value to `into` if the key
+        matches x.
+        """
         key_bits, value_bits = self.keys.n_bits // self.n_entries, self.values.n_bits // self.n_entries
         assert key_bits * self.n_entries == self.keys.n_bits
         assert value_bits * self.n_entries == self.values.n_bits

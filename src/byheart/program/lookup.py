@@ -25,7 +25,7 @@ LOOKUP = (X, *PACKED, *SCRATCH, ANSWER)
 class LookupPlan:
     """A split of `n_points` labelled points into groups.
 
-    The `group_size` keys of a group are packed into one number, and so are its labels.
+    The `group_size` keys of a group are packed into one number, and its labels into another.
     """
 
     n_points: int
@@ -67,8 +67,8 @@ class LookupPlan:
 
 @lru_cache(maxsize=256)
 def _costs(key_bits: int, label_bits: int, model_width: int) -> tuple[int, int, int]:
-    """Return three numbers of parameters, including zeros: those of one group, of one entry of the extraction, and of the opening
-    block of the extraction.
+    """Return the number of parameters of one group, of one entry of the extraction, and of the opening block of the extraction.
+    Weights that are zero are counted.
     """
     single = LookupPlan(1, key_bits, label_bits, 1)
     parts = (single.outline()[:1], single.extraction().entry(0), single.extraction().opening())
@@ -83,8 +83,8 @@ Planner = Callable[[int, int, int, int], LookupPlan]
 def plan_lookup(n_points: int, key_bits: int, label_bits: int, model_width: int) -> LookupPlan:
     """Choose the group size with the fewest parameters.
 
-    The theorem uses groups of √(N / log N) points, where N is `n_points`. With groups of size k there are N/k blocks of lookup and
-    k·bits blocks of extraction. The theorem's choice makes these two numbers equal, up to logarithms.
+    The paper uses groups of √(N / log N) points, where N is `n_points`. With groups of size k there are N/k blocks of lookup and
+    k·bits blocks of extraction. The paper's choice makes these two numbers equal, up to logarithms.
 
     Let a be the number of parameters of a lookup block, and b that of the blocks that extract one key. The total a·⌈N/k⌉ + b·k
     differs by at most a from the smooth function aN/k + bk. This function has its minimum at k* = √(aN/b). At any other k it is

@@ -103,12 +103,12 @@ class Projection(LineMap):
 
 
 def typical_map(dim: int, bits: int) -> LineMap:
-    """Return a map whose coefficients and offset have `bits` bits each, for counting weights."""
+    """Return a map whose coefficients and offset have `bits` bits each: a placeholder for any such map when weights are counted."""
     return LineMap((typical(bits),) * dim, typical(bits))
 
 
 def typical_line(shape: DataShape, bits: int) -> LineMap:
-    """Return a map that projects tokens of data of this shape to a line, for counting.
+    """Return a placeholder for the map that projects tokens of data of this shape to a line. It is used to count weights.
 
     For token ids it is the identity, because the embedding table already maps them to the line.
     """
@@ -186,7 +186,7 @@ def separating_direction(
 
 
 def spread_of(values: Sequence[int]) -> Fraction | None:
-    """Return the range divided by the smallest gap; None if two values are equal."""
+    """Return (largest - smallest value) / (smallest gap between two values), or None if two values are equal."""
     ordered = sorted(values)
     gap = min((after - before for before, after in pairwise(ordered)), default=1)
     return Fraction(ordered[-1] - ordered[0], gap) if gap else None

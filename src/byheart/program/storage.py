@@ -1,8 +1,9 @@
 """The storage formats of the arrays of an int8 network, in which each array has its own format.
 
 The arrays of a layer are stored in the fewest bits that hold them exactly; arrays that are named in `Block.wide` are stored as
-float32. In a table, there is one exponent for each channel. The arrays before and after the layers are float32. Formats never
-depend on the data, so a program that is only counted has the same formats as the network that is built.
+float32. The two matrices of a `TableBlock` are stored as int8, with one exponent for each channel. The arrays before and after the
+layers are float32. Formats never depend on the data, so a program that is only counted has the same formats as the network that is
+built.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def layer_formats(step: Step, layer: Layer) -> list[WeightFormat]:
 
 
 def one_unit(step: Step) -> Step:
-    """Return the step itself, or a table with one example unit if the step is a table that is only counted."""
+    """Return the step unchanged, except that a `TableBlock` that is only counted (its biases are not an array) gets one unit."""
     if not isinstance(step, TableBlock) or isinstance(step.biases, np.ndarray):
         return step
     return replace(step, n_units=1)

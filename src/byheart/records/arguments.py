@@ -1,4 +1,4 @@
-"""Check numeric arguments, and convert them to numbers of Python.
+"""Check numeric arguments, and convert them to Python numbers.
 
 NumPy integers overflow silently, and floats are rounded. A bound computed with them could therefore be wrong without any warning.
 

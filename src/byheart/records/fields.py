@@ -82,7 +82,7 @@ class Fields:
         return value
 
     def integers(self, name: str, least: int, most: int) -> tuple[int, ...]:
-        """Return the field as a list of whole numbers in [least, most]."""
+        """Return the field, a list of whole numbers in [least, most], as a tuple."""
         value: tuple[int, ...] = self._read(name, tuple[Annotated[int, within(least, most)], ...])
         return value
 

@@ -5,7 +5,7 @@ in this module only, and only when something is read, so that machines that only
 the document, the path of the field, its value and what was expected. The module `refusals` makes the exception.
 
     within(least, most)                        the type of a field: whole numbers in a range
-    length(least, most)                        the type of a field: texts or lists of a length
+    length(least, most)                        the type of a field: texts or lists whose length is in a range
     read_values(values, kind, where)           read a mapping as the dataclass `kind`
     read_known(values, kind, where, known)     the same, where the values of some fields are already known
     read_value(value, kind, where, path)       read one value
@@ -52,7 +52,7 @@ def within(least: int, most: int) -> msgspec.Meta:
 
 
 def not_negative() -> msgspec.Meta:
-    """Limit a number to values from 0: `Annotated[float, not_negative()]`."""
+    """Limit a number to values of at least 0: `Annotated[float, not_negative()]`."""
     import msgspec
 
     return msgspec.Meta(ge=0, le=2.0**1000)

@@ -73,7 +73,7 @@ def _draw_panel(axes: Any, record: Growth, colours: dict[str, int]) -> None:
     )
     axes.legend(frameon=False, fontsize=8)
     axes.grid(alpha=0.2)
-    legend = "solid: built and verified    dotted: estimated\n●  the smallest changes    ○  other crossings"
+    legend = "solid: built and verified    dotted: estimated\n●  another construction becomes the smallest    ○  other crossings"
     axes.text(0.98, 0.02, legend, transform=axes.transAxes, ha="right", va="bottom", fontsize=8)
 
 

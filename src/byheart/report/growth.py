@@ -82,7 +82,7 @@ class Crossover:
 
 @dataclass(frozen=True)
 class Growth(JsonRecord):
-    """The contents of the figure for data of this shape. The number of samples varies along its x axis.
+    """One panel of a figure: the sizes of constructions for data of one `shape`. The x axis is the number of samples.
 
     refused  constructions that do not accept data of this shape, each with the reason
     """
@@ -152,7 +152,10 @@ def _curve(
 
 
 def _estimates(method: Method, shape: DataShape, largest: int) -> tuple[tuple[int, int], ...]:
-    """Return estimated sizes, one per power of ten, up to `largest` or the last size that can be estimated."""
+    """Return (number of samples, estimated parameters) for 10, 100, 1000, ... samples.
+
+    The list ends at `largest` samples, or before the first number of samples that the construction does not accept.
+    """
     points = []
     n_samples = 10
     while n_samples <= largest:

@@ -1,6 +1,6 @@
 """Write one HTML page with every stored figure: first the verdicts, then each figure with its numbers.
 
-The page works without a network.
+The page works without a network connection.
 """
 
 from __future__ import annotations

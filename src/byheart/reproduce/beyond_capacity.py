@@ -215,10 +215,10 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
 def _gpt_values(
     observations: Sequence[Observation], numbers: dict[str, Any]
 ) -> tuple[SeedValues, SeedValues]:
-    """For each width and seed, return two measures of the bits per parameter. The first counts the most samples with which the
-    capacity search passed, the second the most bits that any run memorised.
+    """For each width and seed, return two measures of the bits per parameter. In the first, the bits are those of the labels of
+    the largest data set that passed in the capacity search. In the second, they are the most bits that any run memorised.
 
-    On the x axis, the values of a width are placed at the mean over seeds of the bits that were memorised.
+    The x coordinate of all values of one width is the mean over seeds of these numbers of bits.
     """
     recalled: list[tuple[float, float]] = []
     saved: list[tuple[float, float]] = []
@@ -273,7 +273,7 @@ def _head_values(
         }
         if passing:
             rates = tuple(data_bits(one) / one.n_parameters for one in passing)
-            label = f"DPC24's model {variant.replace('-', ' ')}, fewest heads at 99% right"
+            label = f"DPC24's model {variant.replace('-', ' ')}, fewest heads with 99% of labels right"
             found.append((label, style, SeedValues((data_bits(passing[0]),), (rates,))))
     return found
 

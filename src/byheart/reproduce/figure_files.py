@@ -39,7 +39,7 @@ def make_record(
     if not records and earlier is None:
         raise DataError(
             f"the store {store.path} holds no run of {name} at scale {scale}.\n"
-            f"  Train them with `byheart reproduce {name} --scale {scale} --store {store.path}`.",
+            f"  Train such runs with `byheart reproduce {name} --scale {scale} --store {store.path}`.",
             figure=name,
         )
     figure = figure_of(name)
@@ -76,7 +76,10 @@ def _identity(one: Observation) -> str:
 
 
 def read_observations(path: Path, scale: Scale) -> tuple[tuple[Observation, ...], dict[str, Any], Facts]:
-    """Read the observations, runs and facts from a record of a figure at this scale. An earlier version may have written it."""
+    """Read the observations, runs and facts from a figure's record, which must have this scale.
+
+    The record may have been written by an earlier version of byheart.
+    """
     from byheart.records.json_file import read_json
     from byheart.records.reader import read_values
     from byheart.records.refusals import refuse_file
@@ -280,8 +283,9 @@ def _with_nan(value: Any) -> Any:
 
 @contextmanager
 def blaming(record: FigureRecord) -> Iterator[None]:
-    """Return a context in which a stored record is drawn or computed again. An exception in this context, other than a
-    `ByheartError`, is raised as a `MalformedFile` that names the figure of the record.
+    """Return a context manager for code that draws a stored record or computes it again.
+
+    An exception in its block, other than a `ByheartError`, is converted to a `MalformedFile` that names the figure of the record.
     """
     try:
         yield

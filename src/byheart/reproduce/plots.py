@@ -132,8 +132,8 @@ def _axes_of(panel: Panel) -> tuple[str, ...]:
 
 
 def _y_limits(panels: Sequence[Panel]) -> tuple[float, ...]:
-    """Return limits for logarithmic axes that enclose the points. Bands are ignored, because one that reaches to 0 would fill the
-    picture.
+    """Return limits of a logarithmic y axis that enclose all points, or nothing if the axis is linear. Bands are ignored, because a
+    band that reaches down to 0 would fill the picture.
     """
     drawn = [y for panel in panels for one in panel.series for y in one.y if 0 < y < math.inf]
     return (min(drawn) / 2, max(drawn) * 2) if drawn and panels[0].y_scale == "log" else ()

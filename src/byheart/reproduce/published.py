@@ -45,8 +45,8 @@ def stored_tables(file: str = "published.json") -> dict[str, Any]:
 def dana_2024(figure: str) -> tuple[StoredAccuracy, ...]:
     """Return the accuracies that the authors of DPC24 stored for one figure.
 
-    `figure` is `fig1a_fig2b`, `fig1b`, `fig2a`, `fig3` or `fig4`. `fig3` has only the MLPs of Figure 3; its heads are those of
-    Figure 2b.
+    `figure` is `fig1a_fig2b`, `fig1b`, `fig2a`, `fig3` or `fig4`. `fig3` has only those models of Figure 3 that have
+    one head and an MLP; the models with several heads and no MLP are those of Figure 2b.
     """
     return tuple(
         StoredAccuracy(**row) for row in stored_tables()["dana_2024_accuracies"] if row["figure"] == figure
@@ -62,7 +62,7 @@ def madden_2024_gaps() -> dict[tuple[int, int], tuple[float, float]]:
     """Return the map in MFT24's Figure 1, left: the gap (loss minus entropy) of every (number of stories, width).
 
     It is given in nats and as a share of the entropy. The authors stored no numbers, so the gaps were read from the colours of
-    their published plot. Neighbouring colours differ by 7% in the gap.
+    their published plot. Two neighbouring colours of the plot stand for gaps that differ by 7%.
     """
     entropy = {row.n_stories: row.entropy_nats for row in madden_2024()}
     return {

@@ -112,7 +112,7 @@ def _teller(told: Callable[[str], None], began: float) -> Callable[[SweepState],
 
 
 def stages_of(names: Sequence[str], scale: Scale, samples: Samples | None) -> list[TrainingStage]:
-    """Return the stages of several figures, with each run only once."""
+    """Return the stages of several figures. Of stages with exactly the same runs, only the first is returned."""
     found, seen = [], set()
     for name in names:
         for stage in figure_of(name).stages(scale, samples):

@@ -23,7 +23,11 @@ def source_of(model: Checkable) -> DataSource:
     """Return the options, recorded in the model, with which its data were read."""
     recorded = model.record.get("reading") or {}
     return read_values(
-        recorded, DataSource, "the record of this model, reading", refuse=corrupt, ignore_unknown=True
+        recorded,
+        DataSource,
+        "the field `reading` in the record of this model",
+        refuse=corrupt,
+        ignore_unknown=True,
     )
 
 
@@ -89,7 +93,10 @@ def read_again(model: Checkable, path: str | Path, **changed: Any) -> Dataset:
 
 
 def _kept_labels(model: Checkable, source: DataSource) -> str:
-    """Return the recorded rule for empty labels, but "error" if this rule leaves out rows, and "keep" if no rule is recorded."""
+    """Return the rule for empty labels that is recorded in the model.
+
+    If that rule leaves out rows, return "error" instead. If no rule is recorded, return "keep".
+    """
     if "empty_labels" not in (model.record.get("reading") or {}):
         return "keep"
     return "error" if source.empty_labels == "drop" else source.empty_labels

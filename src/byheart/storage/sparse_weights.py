@@ -150,7 +150,7 @@ def _check(
     n_rows, n_columns = np.array(shapes, dtype=np.int64).T
     row_of_entry = np.repeat(np.arange(len(row_counts)), row_counts)
     widths = np.repeat(np.repeat(n_columns, n_rows), row_counts)
-    refuse(columns >= widths, "has a column number that its matrix does not have")
+    refuse(columns >= widths, "has a column number beyond the last column of its matrix")
     falls = (row_of_entry[1:] == row_of_entry[:-1]) & (columns[1:] <= columns[:-1])
     refuse(np.insert(falls, 0, values=False), "is not in a later column than the entry before it in its row")
     refuse(wide["negative"] > 1, "has a sign that is neither 0 nor 1")

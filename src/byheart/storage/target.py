@@ -42,7 +42,7 @@ def as_path(path: object) -> Path:
 def check_target(path: Path) -> None:
     """Raise an error if a model folder may not be written at `path`. Nothing is changed.
 
-    The path must not exist, or be an empty folder, or be a model folder, which will be replaced.
+    A path is allowed if nothing exists there, if it is an empty folder, or if it is a model folder, which will be replaced.
     """
     if not path.exists() and not path.is_symlink():
         return

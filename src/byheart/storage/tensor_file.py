@@ -1,8 +1,8 @@
 """Read safetensors files, which may come from anyone. The whole header is checked before any tensor is read.
 
 The format has three parts: the length of the header, as 8 little-endian bytes; the header, a JSON object with the
-    dtype, shape and place of each tensor; and the tensors, without gaps. The safetensors package writes the files,
-    but this module reads them itself, so that an error can name the tensor and the sizes that disagree.
+dtype, shape and place of each tensor; and the tensors, without gaps. The safetensors package writes the files,
+but this module reads them itself, so that an error can name the tensor and the sizes that disagree.
 """
 
 from __future__ import annotations

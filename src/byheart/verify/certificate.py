@@ -67,7 +67,7 @@ def _quote(label: str | None) -> str:
 
 @dataclass(frozen=True)
 class Distributional:
-    """How far the next-token distributions of a model diverge from those in the data, in nats, and the limits for it.
+    """How far the next-token distributions of a model diverge from those in the data, in nats, and which divergence is allowed.
 
     max_divergence       the largest Kullback-Leibler divergence KL(data ‖ model) of a context
     mean_divergence      the mean over all predicted tokens, in which each context counts as often as it occurs
@@ -201,7 +201,9 @@ class Certificate:
 
     @property
     def headline(self) -> str:
-        """The verdict in one line: how many rows are right, the columns, the limit for distributions, and the rows left out."""
+        """The verdict in one line. It also says how many rows are right, which columns were used, how far distributions may be off,
+        and how many rows were left out.
+        """
         of, judged = self.columns, self.distribution
         rows = "rows" if judged is None else "contexts"
         counted = f"{self.checked - self.wrong:,} of {self.checked:,} {rows}{'' if self.holds else ' right'}"
@@ -272,7 +274,7 @@ class Certificate:
             raise found.refuse("columns", "the names of two columns")
         said = certificate.dataset.shape.n_samples if certificate.sampled is None else certificate.sampled
         if certificate.distribution is None and certificate.checked != said:
-            counted = f"{certificate.checked:,} checked samples, but it should be {said:,}"
+            counted = f"{certificate.checked:,} checked samples, but it should count {said:,}"
             raise corrupt(where, f"the file counts {counted}")
         judged = certificate.distribution
         if judged is not None and judged.rule == "total-gap" and certificate.fitted is None:

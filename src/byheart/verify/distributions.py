@@ -110,7 +110,8 @@ def _divergences(
 ) -> Float[np.ndarray, " n_asked"]:
     """Return the KL divergence of each encoded context.
 
-    It is infinite if a following token has no name or no logit in the model.
+    It is infinite if a logit is not finite, or if the model has no label or no logit for a token that follows the context in the
+    data.
     """
     known = {name: index for index, name in enumerate(memoriser.label_names[: logits.shape[1]])}
     names = np.array([known.get(name, UNKNOWN) for name in dataset.label_names], dtype=np.int64)

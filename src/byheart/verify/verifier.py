@@ -193,7 +193,7 @@ def _wrong_in_words(found: Findings) -> list[str]:
         return [f"{counted} rows have wrong answers."]
     gap = f"the loss is {judged.gap_nats:.6g} nats above the entropy of {judged.entropy_nats:.6g}"
     return [
-        f"{counted} contexts have next-token distributions that differ from the data.",
+        f"{counted} contexts have next-token distributions that differ from those of the data.",
         *(
             [f"{gap}; at most {judged.allowed_gap_percent:g}% of the entropy is allowed."]
             if found.fitted is False

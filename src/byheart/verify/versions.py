@@ -1,4 +1,4 @@
-"""The versions of the software that took part. Records and certificates store them."""
+"""Find the versions of the software that compiles and checks models. Records and certificates store these versions."""
 
 from __future__ import annotations
 

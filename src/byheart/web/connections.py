@@ -7,10 +7,12 @@ import asyncio
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_SECONDS = 10.0
-"""The time limit for the head of a request. The time starts when the connection opens; for later requests, at their first byte."""
+"""The time limit for the head of a request. For the first request of a connection, the time starts when the connection opens; for
+later requests, it starts when their first byte arrives.
+"""
 
 MOST_WAITING = 400
-"""The maximum number of connections that have not sent a complete request. With one more, the oldest is closed."""
+"""The maximum number of connections that have not sent a complete request. If another connection opens, the oldest is closed."""
 
 
 class TimedConnection(H11Protocol):

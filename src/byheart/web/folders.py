@@ -41,8 +41,8 @@ class TooLarge(ByheartError):
 class Folders:
     """The paths of all folders.
 
-    data     uploaded files, in a folder that is removed with the server
-    exports  models in other formats, in a folder that is removed with the server
+    data     uploaded files, in a folder that is removed when the server ends
+    exports  models in other formats, in a folder that is removed when the server ends
     models   model folders, one level deep
     examples the data files that come with byheart
     figures  records of reproductions, or None

@@ -109,8 +109,8 @@ class Guard:
         length = headers.get("content-length", "0")
         if not length.isdigit() or int(length) > self._most_bytes(scope):
             most = self._most_bytes(scope)
-            words = f"{int(length):,} bytes" if length.isdigit() else "the body"
-            return Refusal(413, "TooLarge", f"{words} are more than the limit of {most:,} bytes.")
+            words = f"{int(length):,} bytes" if length.isdigit() else "not a number"
+            return Refusal(413, "TooLarge", f"the content-length is {words}; the limit is {most:,} bytes.")
         return None
 
     def _most_bytes(self, scope: Scope) -> int:
@@ -134,8 +134,8 @@ class Guard:
         )
 
     def _token_in_address(self, scope: Scope, headers: dict[str, str]) -> str | None:
-        """Redirect a browser that opened the printed address to the same page without the token, and set the token as
-        a cookie.
+        """If the address of the request contains the right token, return the path and query of the same page without the
+        token; otherwise return None. The caller redirects the browser there and sets the token as a cookie.
         """
         if self.token is None or scope["method"] != "GET" or not self._knows_host(headers.get("host", "")):
             return None

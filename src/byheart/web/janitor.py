@@ -49,7 +49,7 @@ class Janitor:
 
 
 def clean_up() -> None:
-    """Read a folder and process ids from standard input until it closes; then end the processes and remove the folder."""
+    """Read a folder and process ids from standard input. When the input closes, end the processes and remove the folder."""
     folder, *lines = sys.stdin.read().splitlines() or [""]
     if not folder:  # the server ended before it sent the name of a folder
         return

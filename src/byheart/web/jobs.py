@@ -78,7 +78,7 @@ class JobQueue:
             thread.start()
 
     def add(self, task: str, title: str, arguments: dict[str, Any], request: dict[str, Any]) -> Job:
-        """Queue a job. `request` is the request of the page, so that the page can repeat it."""
+        """Queue a job. `request` is the content of the page's request. It is stored so that the page can send it again."""
         with self._changed:
             if len(self._waiting) >= self._limits.n_waiting:
                 raise TooManyJobs(

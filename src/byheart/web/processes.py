@@ -73,7 +73,7 @@ class Questions:
         threading.Thread(target=self._warm_up, daemon=True).start()
 
     def ask(self, task: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Run one task and return its document."""
+        """Run one task in the worker and return its result, a JSON object."""
         with self._lock:
             if self._is_closed:
                 raise WorkerFailed("the server is stopping.")

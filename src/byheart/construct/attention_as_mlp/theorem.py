@@ -1,7 +1,7 @@
 """A hidden layer that interpolates labels along a line of tokens. Each of its neurons is an attention head.
 
-Every token attends to itself and to a zero vector. Each token has a last coordinate 1, which the zero vector lacks. Head h has
-W_QK = v_h e_lastᵀ, where e_last is the unit vector of that coordinate, so a token x has the score v_h·x for itself and the
+Every token attends to itself and to a zero vector. The last coordinate of every token is 1; that of the zero vector is 0. Head h
+has W_QK = v_h e_lastᵀ, where e_last is the unit vector of that coordinate, so a token x has the score v_h·x for itself and the
 score 0 for the zero vector. The value v_h·x is written in the direction w_h, weighted by softmax(v_h·x, 0) = sigmoid(v_h·x). So
 the heads together compute Σ_h SiLU(v_h·x) w_h.
 """
@@ -83,7 +83,7 @@ def plan(
             depth=1,
             parameters=n_items * (3 * DIM + LABEL_DIM),
             weight_bits=0,
-            assumptions=("a zero vector that every token sees",),
+            assumptions=("every token also attends to a zero vector",),
         ),
         notes={"n_contexts": n_items, "n_heads": network.n_heads, "slope": SLOPE},
     )

@@ -22,8 +22,8 @@ from byheart.network.attention_only.architecture import AttentionOnly, Attention
 from byheart.network.transformer.floats import DTYPES
 
 SHARPNESS = 60.0
-"""For the two pairs next to a threshold, a head's two scores differ by half this, with opposite signs. From a difference of 17
-on, a softmax weight is 0 or 1 in float32."""
+"""For the two pairs next to a threshold, a head's two scores differ by SHARPNESS / 2, with opposite signs. If two scores differ by
+17 or more, the larger softmax weight is 1 in float32."""
 
 JITTER = 0.2
 """Random shift of the tokens, relative to their spacing. With even spacing many differences y_a - y_b would be equal, and the
@@ -60,11 +60,12 @@ def bigram_heads(
 
 
 def _block_starts(lasts: Int[np.ndarray, " n_sequences"]) -> Int[np.ndarray, " n_heads"]:
-    """Return the start of each block of pairs (a, b), in the order of their keys. There is one threshold per block.
+    """Divide the pairs (a, b), which are ordered by their keys, into blocks. Return the index of the first pair of each block.
 
-    The first pair precedes the first threshold. The constant of the skip connection is chosen for this pair. Each block then has
-    two pairs. The skip connection also adds a multiple of y_b, the value of the last token b. This multiple can be chosen for one
-    more pair. So if the number of pairs is even, one block has three pairs, and the last token must change within this block.
+    Each block has one head, whose threshold lies just before the block's first pair. The first of all pairs precedes all blocks;
+    the constant of the skip connection is chosen for this pair. Each block has two pairs. The skip connection also adds a multiple
+    of y_b, the value of the last token b. This multiple can be chosen for one more pair. So if the number of pairs is even, one
+    block has three pairs. The pairs of this block must not all have the same last token.
     """
     n_pairs = len(lasts)
     sizes = np.full(max(0, -((2 - n_pairs) // 2)), 2, dtype=np.int64)

@@ -90,10 +90,10 @@ HOP_SIZES = (1.0, 0.1)
 
 @dataclass(frozen=True, eq=False)
 class BestEncoder:
-    """The best encoder that was found, its divergence, and the divergence that was reached from every starting point before any
-    random hop.
+    """The best encoder that was found, and its divergence.
 
-    A starting point may lead to a local minimum.
+    `by_start` has the divergence that was reached from each starting point, before any random hop. A starting point may lead
+    to a local minimum.
     """
 
     encoder: SequenceEncoder

@@ -25,8 +25,8 @@ POOL = {"float64": 1.0, "float32": 1.6}
 """The number of random heads drawn for each head that is kept. float32 needs a selection; float64 keeps every head."""
 
 PSEUDO_INVERSE = 1e-12
-"""A singular value of the matrix B that `interpolate` solves for belongs to a dimension that the encoder does not use, if it is
-below this fraction of the largest singular value."""
+"""Singular values of a matrix count as zero if they are below this fraction of the largest one. In the matrix B, for which
+`interpolate` solves, they belong to dimensions that the encoder does not use."""
 
 DRAWS = 5
 WELL_CONDITIONED = 1e12
@@ -161,9 +161,10 @@ def _with_full_skip(
 
 
 def _assemble(drawn: AttentionOnly, solution: np.ndarray, unembedding: np.ndarray) -> AttentionOnly:
-    """Return the network for the solution [B; B W_O]: its heads write with W_O, and B becomes a part of the unembedding.
+    """Return the network for the solution [B; B W_O]. The output matrices of its heads are W_O, and its unembedding is
+    `unembedding` times B.
 
-    The skip connection then has weight one.
+    Because the unembedding contains B, the skip connection has weight one.
     """
     dim, head_dim = drawn.dim, int(drawn.value.shape[1])
     dtype = DTYPES[drawn.precision]

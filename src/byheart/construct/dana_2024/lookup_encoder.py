@@ -35,7 +35,11 @@ def coherence_of(rows: Float[np.ndarray, "n_tokens dim"]) -> float:
 def spread_rows(
     n_tokens: int, dim: int, rng: np.random.Generator, *, n_draws: int = 20
 ) -> Float[np.ndarray, "n_tokens dim"]:
-    """Return unit rows that are nearly orthogonal: the best of points on circles and of `n_draws` random matrices."""
+    """Return unit rows that are nearly orthogonal.
+
+    The candidates are the points of `circle_points`, the rows of the identity if `dim` is large enough, and `n_draws` random
+    matrices. The one with the least coherence (`coherence_of`) is returned.
+    """
     candidates = [circle_points(n_tokens, dim)] if dim >= 2 else []
     if dim >= n_tokens:
         candidates.append(np.eye(n_tokens, dim))
@@ -95,7 +99,7 @@ def approximating_encoder(probabilities: Table, delta: float) -> Table:
 
     f_δ = log((π + ηρ)/(1 + η)) for a distribution ρ. η is chosen so that the largest |log(π/softmax f_δ)| on the support of π is
     exactly δ. At each entry of the support, |log(π/softmax f_δ)| is |log(1 + η) - log(1 + ηρ/π)|, which is about η|1 - ρ/π|. So it
-    is at least a constant times δ wherever π differs from ρ, so the α of Definition 2 is 1. A uniform ρ would equal π where π =
+    is at least a constant times δ wherever π differs from ρ, and the α of Definition 2 is 1. A uniform ρ would equal π where π =
     1/N, and the lower bound in equation (16) of DPC24 would fail there; `_reference` chooses a ρ that differs from π everywhere.
 
     The spread of the logits (largest minus smallest) is O(log 1/δ) (Lemma 4). With this spread, the sequences that Theorem 3 leaves

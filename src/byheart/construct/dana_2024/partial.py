@@ -18,8 +18,8 @@ from byheart.network.attention_only.architecture import AttentionOnly, Attention
 from byheart.theorems import realises
 
 ATTEMPTS = 40
-"""The most times that heads are drawn. Each draw meets the bound with probability about one half, because the sequences that
-are not memorised are answered as if at random."""
+"""The maximum number of draws of the heads. Each draw reaches the bound with probability about one half, because the sequences
+that are not memorised are answered as if at random."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -68,7 +68,7 @@ class DanaOptions:
 
 
 def require_rank(n_tokens: int, n_sequences: int, dim: int) -> None:
-    """Raise `AssumptionViolated` for sequences of one token that are more than `dim`.
+    """Raise `AssumptionViolated` if every sequence has one token and there are more than `dim` sequences.
 
     With one token, a head's output is a linear function of the vector of this token, so heads add nothing to the rank.
     """

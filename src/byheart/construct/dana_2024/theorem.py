@@ -70,7 +70,7 @@ def plan(
                 "distinct sequences", True, f"{n_sequences} sequences of at most {network.seq_len} tokens"
             ),
             Assumption(
-                "H·min(d, d_h) + min(d, L) >= T, for L last tokens",
+                "H·min(d, d_h) + min(d, L) >= T, for T sequences with L distinct last tokens",
                 shape.rank >= n_sequences,
                 f"rank {shape.rank} for {n_sequences} sequences",
             ),

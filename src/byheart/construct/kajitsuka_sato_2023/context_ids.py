@@ -4,8 +4,8 @@ The sharpness β of the head is found by a search; the theorem instead computes 
 sequence z receives c_k = Σ_l softmax_l(β z_k z_l) z_l. This is the derivative of log Σ_l exp(s z_l) at s = β z_k. Suppose two
 sequences of equal length had the same derivative for all s of an interval. Then their sums Σ_l exp(s z_l) would be proportional.
 The sums are equal at s = 0, so they would be equal everywhere, and the sequences would be the same multiset. So for given data, all
-but finitely many β of any interval distinguish all contexts. Tokens may be repeated (reconstructed; the paper requires distinct
-tokens).
+but finitely many β of any interval distinguish all contexts. Tokens may be repeated (our own argument; the paper requires
+distinct tokens).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from byheart.data.dataset import Dataset, VectorSequences
 from byheart.program.distinct_tokens import DistinctTokens
 
 Indices: TypeAlias = Int[np.ndarray, " n_contexts"]
-"""For each context, the number of its sample, or its position in the sample."""
+"""One index for each context: the index of its sample, or the position in this sample."""
 
 Numbers: TypeAlias = Float[np.ndarray, " n_contexts"]
 
@@ -44,7 +44,8 @@ _FEWEST_TRIALS = 24
 class TokenPlaces:
     """The values of the tokens of all sequences on a line, from about 1 to 2, and the rounding error of these values in floats.
 
-    direction  the vector whose inner product with a token, plus 3/2, is its value; None if the values come from a table
+    direction  the vector such that the value of a token is its inner product with this vector, plus 3/2; None if the values come
+               from a table
     """
 
     values: Places
@@ -151,8 +152,8 @@ def find_sharpness(
 ) -> SoftmaxIds:
     """Return the ids with the largest ratio of gap (the smallest difference between two ids) to rounding error.
 
-    The search tries many values of the sharpness β, many weights of the token's value and of the attention output in the id, and
-    all `candidates`.
+    An id is a weighted sum of the token's value and the attention output. The search tries all `candidates`, many values of the
+    sharpness β, and many choices of the two weights.
     """
     work = candidates[0].values.size * candidates[0].values.shape[1]
     n_trials = max(_FEWEST_TRIALS, min(300, _PLACES_TO_TRY // max(1, work)))

@@ -64,7 +64,7 @@ def interpolate(ids: SoftmaxIds, labels: np.ndarray) -> HiddenLayer:
 
 
 def network_program(tokens: DistinctTokens, ids: SoftmaxIds, hidden: HiddenLayer, n_bits: int) -> Program:
-    """Build the network whose hidden layer maps the ids of these contexts to labels of `n_bits` bits."""
+    """Build the network. Its layer `hidden` maps the context ids in `ids` to labels of `n_bits` bits."""
     direction = ids.places.direction
     used, idle = np.ones(len(hidden.knots)), np.zeros(0 if len(hidden.knots) else 1)
 
@@ -121,9 +121,10 @@ def _assemble(
 
 
 def _scale_table(table: TokenTable, scale: float) -> TokenTable:
-    """Return the table of 1 + (value of the token)/scale, as the sum of a token entry and a position entry.
+    """Return the table with every value divided by `scale` and increased by 1.
 
-    `scale` is a power of two, so no entry is rounded.
+    A value is the sum of a token entry and, if the table has positions, a position entry. `scale` is a power of two, so no entry
+    is rounded.
     """
     tokens, positions = np.array(table.tokens[0], dtype=np.float64), table.positions
     if positions is None:

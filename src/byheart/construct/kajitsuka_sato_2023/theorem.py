@@ -71,7 +71,7 @@ def memorise_by_one_head(
     Size:       one attention layer, one block with a unit for each context, and 2·log2 C small blocks for C labels.
     Departs:    with the theorem's sharpness β, ids differ by as little as e^-(hundreds). Instead, a search chooses β, the
                 projection of tokens to a line, and the weights of token and context in the id, so that the gap is as large as
-                possible. This also allows repeated tokens (reconstructed). All weight matrices have rank 1, so the network keeps
+                possible. This also allows repeated tokens (our own argument). All weight matrices have rank 1, so the network keeps
                 only the token's value on the line: d + O(nN) parameters. There is one ReLU per context instead of two. Option
                 beta="theorem" uses the theorem's β; a number sets β.
     """

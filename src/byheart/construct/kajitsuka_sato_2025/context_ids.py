@@ -19,7 +19,10 @@ from byheart.theorems import realises
 
 
 def cut_after_contexts(network: Transformer) -> Transformer:
-    """Return the network up to the block after attention, whose output is the id of each context: its value on a line."""
+    """Return the network without the layers that follow the first block after attention.
+
+    The output of the shorter network is the id of each context: the context's value on a line.
+    """
     mixing = max(at for at, layer in enumerate(network.layers) if not isinstance(layer, FeedForward))
     w_out = SparseMatrix.of((1, len(REGISTERS)), {(0, REGISTERS.index(X)): 1})
     return replace(network, layers=network.layers[: mixing + 2], w_out=w_out)

@@ -28,12 +28,12 @@ class ContextualMapping:
     """The values of tokens and contexts on their lines, and the labels of the contexts.
 
     token_line    the map of Lemma C.2 for the distinct tokens
-    weights       the weight φ(token) from Lemma B.2, by token number, for all tokens that are counted (Lemma B.1); φ is 0 for
-                  all other tokens
+    weights       maps the number of each token that is counted (Lemma B.1) to its weight φ(token) from Lemma B.2; φ is 0 for all
+                  other tokens
     sequence_ids  the sum Σ φ over the tokens of each sample
     context_line  the map of Lemma C.2 for the contexts. A context is (φ(token), value of the token, sequence id), or for sets
                   only the sequence id
-    labels        the label of each context, from 1 to C, by the context's value on the line
+    labels        maps the value of each context on its line to the label of the context, from 1 to C
     """
 
     tokens: DistinctTokens

@@ -35,9 +35,9 @@ DEFAULT_B = 4
 class ShortWeightOptions:
     """The options of `kajitsuka-sato-2025-bits`.
 
-    B          the paper's B, at least 1. A small B gives short weights. Default: 4, but at most √N; in float precision the
-               largest B that fits. The theorem requires B from 1 to √N. A larger B is accepted, but the result is not called
-               Theorem F.1.
+    B          the paper's B, at least 1: a packed number holds about B/√(log2 B) keys or labels. So a smaller B gives shorter
+               weights, but more of them. Default: 4, but at most √N; in float precision the largest B that fits. The theorem
+               requires B from 1 to √N. A larger B is accepted, but the result is not called Theorem F.1.
     attention  `uniform` or `softmax`, as for `kajitsuka-sato-2025`. In floats, softmax over n tokens divides by n before it adds,
                which is exact only if n is a power of two.
     """
@@ -73,8 +73,8 @@ def plan_short_lookup(n_fields: int) -> Planner:
     Size:       for N points, ⌈N/n_fields⌉ blocks of lookup and n_fields·(max(key bits, label bits) + 2) + 1 of extraction;
                 O(N/B) for the paper's option B.
     Departs:    the paper runs Lemma C.1 on N/B² subsets one after the other. For each subset it projects again (erratum 7) and
-                extracts B keys. Here one lookup over all groups and a single extraction compute the same, and B² need not
-                divide N.
+                extracts B keys. Here one lookup over all groups and a single extraction give the same result, and
+                B² need not divide N.
     """
 
     def plan(n_points: int, key_bits: int, label_bits: int, model_width: int) -> LookupPlan:

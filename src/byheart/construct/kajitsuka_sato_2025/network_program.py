@@ -44,7 +44,7 @@ class NetworkParts:
     Only the input matrix E_in has a side of length d, the dimension of the tokens. So the number of parameters contains the term
     10·d, and otherwise depends on d only logarithmically (KS25 Remark 4.3).
 
-    token_line    the map that sends vectors to a line; for token ids the table contains the values already
+    token_line    the map that sends vectors to a line; not needed for token ids, because `table` already holds values on the line
     first         F1 without its first block, which computes the weight φ of the token (Lemma B.3)
     context_line  the map that sends φ of the token, its value and the sum of φ to a line; for sets it maps only the sum
     second        F2 without its first block, which computes the label of the context (Lemma C.1)
@@ -157,7 +157,9 @@ def network_program(mapping: ContextualMapping, data: Dataset, split: LookupSpli
 
 
 def extra_token(line: Projection) -> tuple[int, ...]:
-    """Return a vector that `line` maps to a number above all of its values by at least 2. Its token weight is then 0 (Lemma C.1).
+    """Return the vector of the extra token, which is added to every sequence and must have the token weight 0.
+
+    `line` maps this vector to a number that exceeds the values of all tokens by at least 2. By Lemma C.1, the weight is then 0.
 
     If there is only one distinct token, the line has no direction. Counts of one token distinguish no sequences, so all token
     weights are 0, and any vector works.

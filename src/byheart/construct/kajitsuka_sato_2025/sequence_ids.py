@@ -111,7 +111,7 @@ def sequence_id(multiset: Multiset[int], weights: Mapping[int, int]) -> int:
 
 
 def _occurrences(multisets: Sequence[Multiset[int]]) -> dict[int, list[tuple[int, int]]]:
-    """Return, for each token, the (multiset, count) pairs in which it occurs."""
+    """For each token, return the multisets in which it occurs, as pairs (number of the multiset, count of the token)."""
     found: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for number, multiset in enumerate(multisets):
         for token, count in multiset.items:

@@ -1,4 +1,4 @@
-"""String ids: one number for every sorted sequence: a weighted sum of the results of the sorting rounds."""
+"""String ids: every sorted sequence gets one number, a weighted sum of the results of the sorting rounds."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def sorted_counts(places: Sequence[Fraction], n_rounds: int) -> SortedCounts:
 def string_ids(sequences: Sequence[SortedCounts], rng: np.random.Generator) -> StringIds:
     """Choose weights that give different sorted sequences different ids, with large gaps relative to their range.
 
-    Source:     the string id of KKM23. Random integers replace its projection lemma (reconstructed).
+    Source:     the string id of KKM23. Random integers replace its projection lemma (our own argument).
     Guarantee:  different sequences have different ids. If weights are drawn uniformly from 1 to P, two given sequences collide
                 with probability at most 1/P, so P > N(N - 1)/2 suffices for N sequences. Usually far smaller weights work.
     """

@@ -60,7 +60,7 @@ def memorise_by_sorting(
 
     Source:     Kim, Kim & Mozafari (2023): token-wise separated inputs, Õ(d + n + √(nN)) parameters, 2n
                 attention layers. The stages are theirs: token id, string id by selecting one maximum after the other,
-                context id, label. The gadgets and the handling of repeated tokens are reconstructed.
+                context id, label. The gadgets and the handling of repeated tokens are our own.
     Assumes:    finite inputs; equal contexts carry equal labels, where a context is a token with the multiset
                 of all tokens (with their positions, where order matters).
     Guarantee:  at every labelled token the output equals label + 1 exactly, over the rationals, with hard
@@ -157,8 +157,8 @@ def sorting_program(
 def sorting_round(
     weight: Number, count_weight: Number, place_bits: int
 ) -> tuple[Block | RegisterAttention, ...]:
-    """Return the steps that find, count and erase the largest remaining value, and add the weighted value and count to the string
-    id.
+    """Return the steps of one round. They find the largest remaining value, count how often it occurs, and erase it. They add the
+    value and the count, each times its weight, to the string id (the number of the whole sequence).
 
     The keys are the remaining values. The query is the token's own value, which is positive, so every token attends to the
     largest key. `count_weight` includes the factor n that turns the mean of a uniform head into a sum.

@@ -35,9 +35,10 @@ def hebbian(inputs: Inputs, outputs: Outputs, labels: Labels) -> Matrix:
 
 
 def pseudo_inverse(inputs: Inputs, outputs: Outputs, labels: Labels) -> Matrix:
-    """Return W = U E⁺. For each input x, E has a column e_x, its embedding, and U a column u_f(x), the embedding of its label.
+    """Return W = U E⁺, where E⁺ is the pseudo-inverse of E.
 
-    If the inputs are linearly independent (so at most d of them, in dimension d), then W e_x = u_f(x) exactly.
+    The columns of E are the embeddings e_x of the inputs x. The columns of U are u_f(x), the embeddings of the labels f(x). If the
+    e_x are linearly independent (so there are at most d of them, in dimension d), then W e_x = u_f(x).
     """
     return np.asarray(outputs[labels].T @ np.linalg.pinv(inputs).T)
 

@@ -97,7 +97,7 @@ def plan(
             depth=1,
             parameters=n_items**2,
             weight_bits=0,
-            assumptions=("the inputs are independent, and not counted as parameters",),
+            assumptions=("the input embeddings are linearly independent, and are not counted as parameters",),
         ),
         assumptions=(
             Assumption("one token per sample", True, f"{n_items} tokens"),

@@ -121,7 +121,7 @@ def table_rows(register: str, square: str, first: int, n: int, into: str) -> Tab
 
 
 def pinned_count(hidden: int) -> int:
-    """Return the number of columns that hold a constant, for a residual stream of width `hidden`: one for a power of four, else
+    """Return how many columns of a residual stream of width `hidden` hold a constant: one if `hidden` is a power of four, else
     two.
     """
     return 1 if (hidden.bit_length() - 1) % 2 == 0 else 2

@@ -128,7 +128,8 @@ def compile_texts(
         layout = replace(layout, n_rows=options.rows)
         if not layout.fits:
             raise AssumptionViolated(
-                f"tables of {options.rows} rows do not fit into this network.\n  Give a smaller value of rows, or leave rows out.",
+                f"tables of {options.rows} rows do not fit into this network.\n"
+                "  Give a smaller value of `rows`, or leave this option out.",
                 rows=options.rows,
             )
     starts = options.channel_starts

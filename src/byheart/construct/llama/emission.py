@@ -62,7 +62,9 @@ WINDOWS = (-3 * HALF, -HALF, HALF, 3 * HALF)
 The total is the sum of the context's three table words, minus its fingerprint, plus 2^22.
 """
 HOLD = 1 << 19
-"""A number that exceeds any sum of three side words. Subtracting it disables a threshold, because the result is negative."""
+"""A number that exceeds any sum of three side words (words that detect unknown contexts). Subtracting it disables a threshold,
+because the result is negative.
+"""
 assert 3 << (N_FIELDS * FIELD_BITS) <= HOLD
 
 
@@ -112,7 +114,7 @@ def _address(writer: BlockWriter, layout: Layout, starts: Int[np.ndarray, " n_ch
     """Write the layers that turn the hash into an address: table rows and their squares, and the channel as one-hot columns. These
     layers also subtract the fingerprint (a part of the hash) from the total.
 
-    The registers of the token's number are cleared first, and the channel's register last.
+    The first of these layers also clears the digits of the token's number, and the last one clears the register of the channel.
     """
     first, last = layout.n_levels, layout.n_levels + len(layout.address) - 1
     writer.add(first, *clear(FIRST_TOKEN, *layout.digits), Unit({}, 1, {TOTAL: HALF}))
@@ -192,10 +194,11 @@ def _strip_fields(writer: BlockWriter, layout: Layout) -> None:
 
 
 def _decide(writer: BlockWriter, layout: Layout, n_labels: int) -> None:
-    """Write the layers that convert the total to the number of a token: 1 + label if total - label is in `WINDOWS`, else 0.
+    """Write the layers that compute the number of the answer token from the register TOTAL. Let `total` be its value. The number is
+    1 + label if there is a label such that total - label is in `WINDOWS`, else 0.
 
-    Labels are below `n_labels`. For each w in `WINDOWS`, the total is first clipped to v = clip(total - w + 1, 0, n_labels + 1), in
-    the order that keeps numbers small. Then v - (n_labels + 1)·[v = n_labels + 1] is 0 if total - w is not a label.
+    Labels are below `n_labels`. For each w in `WINDOWS`, the first layer computes v = clip(total - w + 1, 0, n_labels + 1), written
+    so that its terms stay small. Then v - (n_labels + 1)·[v = n_labels + 1] is 1 + label if total - w is a label, else 0.
     """
     clip, last = layout.clip, layout.decide
     # one failure must outweigh v, which is at most n_labels + 1

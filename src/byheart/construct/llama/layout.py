@@ -33,8 +33,8 @@ from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.llama.spec import LlamaSpec
 
 WORD_BITS = 23
-"""Bits of a table word, and of sums modulo 2^23. Three words in ±2^22, and 2^22 minus a fingerprint below 2^23, add up to a total
-within ±2^24."""
+"""The number of bits of a table word. Sums of words are taken modulo 2^23. The total is the sum of three words in ±2^22, plus 2^22,
+minus a fingerprint below 2^23, so it is within ±2^24."""
 FINGERPRINT_SHIFT = 12
 N_FIELDS, FIELD_BITS = 4, 4
 """A side word (a table entry that detects unknown contexts) has four fields of four bits. The fingerprint of a context, a part of
@@ -69,8 +69,8 @@ class TextShape:
     def n_side(self) -> int:
         """The number of side words (words that detect unknown contexts) that check each context.
 
-        Without side words, the network accepts n_labels out of 2^23 unknown contexts. Each side word reduces this share to a
-        sixteenth.
+        Without side words, the network accepts n_labels out of 2^23 unknown contexts. Each side word divides this share
+        by 16.
         """
         if self.reject_bits == 0:
             return 0
@@ -82,8 +82,8 @@ class TextShape:
 class AddressLayer:
     """The work of one address layer, which turns the hash into three row numbers and a channel (a column of the tables).
 
-    rows      which of the three row numbers (0 to 2) the layer folds into range
-    channels  which channels it tests, by comparing the hash with the channel's first hash value
+    rows      which of the three row numbers (0 to 2) the layer computes, by folding a hash value into the range of table rows
+    channels  which channels the layer tests, by comparing the hash with the channel's first hash value
     """
 
     rows: tuple[int, ...]
@@ -138,7 +138,7 @@ class Layout:
 
     @property
     def row_folds(self) -> int:
-        """The range of the hash value from which a row number is computed, divided by the number of table rows."""
+        """The number of possible hash values from which a row number is computed, divided by the number of table rows."""
         return max(1, -(-LIMB // (2 * self.n_rows)))
 
     @property
@@ -212,7 +212,9 @@ class Layout:
 
     @property
     def decide(self) -> int:
-        """The layer that converts the total to the number of a token, or to 0 for an unknown context."""
+        """The layer that converts the total (the sum of the table words that a context reads) to the number of a token, or to 0
+        for an unknown context.
+        """
         return self.clip + (1 if self.shape.n_side == 0 else N_FIELDS)
 
     @property
@@ -256,7 +258,9 @@ def row_units(n_folds: int) -> int:
 
 
 def rows_for(n_contexts: int) -> int:
-    """Return the number of rows needed in each of the three tables, for a channel with `n_contexts` contexts."""
+    """Return how many rows each of the network's three tables needs, so that `n_contexts` contexts can share a channel (a column of
+    the tables).
+    """
     load = next(load for least, load in LOADS if n_contexts >= least)
     return max(4, math.ceil(n_contexts / (3 * load)) + 2)
 

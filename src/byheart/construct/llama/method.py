@@ -116,7 +116,7 @@ def _positions_for(longest: int, mode: Mode) -> int:
 
 
 def _count_asked(texts: TokenTexts) -> np.ndarray:
-    """Return, for each text, the number of tokens after which the next token must be predicted."""
+    """For each text, count the positions at which the model must predict the next token."""
     return np.add.reduceat(texts.asked.astype(np.int64), texts.offsets[:-1])
 
 
@@ -168,7 +168,7 @@ def _assumptions(
             "every head reads one token",
             True,
             f"every other token scores at least {conditions.attention_margin_nats:.0f} nats less, at every distance below "
-            f"{compiled.layout.shape.max_positions:,}; the largest number copied is {conditions.largest_copied:.3f} of 2^11",
+            f"{compiled.layout.shape.max_positions:,}; the largest number copied is {conditions.largest_copied:.3f} times 2^11",
         ),
         Assumption(
             "greedy decoding is certain", True, f"the right token leads by {conditions.logit_margin:.0f} nats"

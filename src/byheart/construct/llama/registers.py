@@ -30,7 +30,8 @@ FIXED = (*ROWS, *ROW_SQUARES, TOTAL)
 
 FIELD_AT_LEAST = ("field at least 1", "field at least 2", "field at least 3")
 SIDE_SUMS = ("side sum 0", "side sum 1", "side sum 2")
-"""Registers for side words, which detect unknown contexts. Networks without side words lack them. One-hot columns come next."""
+"""`FIELD_AT_LEAST` and `SIDE_SUMS` are registers for side words, which detect unknown contexts. Networks without side words do not
+have these registers."""
 
 
 def hot(channel: int) -> str:
@@ -42,10 +43,12 @@ FIRST_TOKEN = "first token"
 """The register that holds 1 at the first token of a text and 0 elsewhere, until the address (table rows) is computed."""
 
 NUMBER, NUMBER_SQUARE, HIGH_DIGIT = DIGITS = ("number", "number squared", "high digit")
-"""A token's number in the logits: first that of the current token, in the end that of the answer."""
+"""Registers for the number of a token, from which the logits are computed. They first hold the low digit of the current token's
+number, the sum of the squares of its digits, and its high digit. After the last layer, they hold twice the digits of the answer's
+number, and -1 in place of the squares."""
 
 CLIPS = ("window 0", "window 1", "window 2", "window 3")
-"""The total, clipped to each of the four ranges (windows) in which a known context's total may lie."""
+"""Registers for the sum in `TOTAL`, clipped to each of the four ranges (windows) in which the total of a known context may lie."""
 FAILURES = "failures"
 """The number of side words that did not match."""
 

@@ -6,9 +6,9 @@ second (H + 1)², and so on, so the number of layers grows with the logarithm of
 between them are not, and each level has its own coefficients for every limb and offset. So windows that differ in one token, in the
 order of two tokens, or in their length get the same hash only by chance. Positions before the beginning count as the first token.
 
-Fold:  `mirror` reflects x at 0, m, 2m, ...: one unit per turn, values 0 to m.
-       `spread` reflects x between integers, at -1/2, m - 1/2, ...: two units per turn, values 0 to m - 1. A uniform x stays
-       uniform.
+Fold:  `mirror` reflects x at 0, m, 2m, ...: one unit per reflection, values 0 to m.
+       `spread` reflects x between integers, at -1/2, m - 1/2, ...: two units per reflection, values 0 to m - 1. A uniform x
+       stays uniform.
 """
 
 from __future__ import annotations
@@ -148,10 +148,10 @@ def n_turns(largest: int, m: int) -> int:
 def _draw_level(
     n_heads: int, n_units: int, before: Sequence[int], after: Sequence[int], rng: np.random.Generator
 ) -> np.ndarray:
-    """Draw random coefficients for each limb (hash value). They are increased one by one until the
-    fold (the reflections that bring a sum back into range) would need more than `n_units` units.
+    """Draw random coefficients for each limb (hash value). All are zero at first. Then random ones are increased by 1, one by one,
+    until the fold (the reflections that bring a sum back into range) would need more than `n_units` units.
 
-    Every offset is used at least once if there are enough units. `Layout` requires at least three for each head.
+    Every offset is used at least once if there are enough units. `Layout` requires at least three units for each head.
     """
     chosen = np.zeros((N_LIMBS, n_heads, N_LIMBS), dtype=np.int64)
     for limb in range(N_LIMBS):

@@ -31,8 +31,8 @@ class Associations:
 
 BATCH = 250
 RATE = 4.0
-"""Step length in units of 1/|φ|², where φ is the whitened row of features of a context. A step of order 1 moves one context to its
-label."""
+"""Step length in units of 1/|φ|², where φ is the whitened row of features of a context. In these units, a step s on this context
+changes its logits by s times the difference between the one-hot label and the predicted probabilities."""
 
 SETTLED = 0.6
 """A context is settled when its label has this probability. The label's logit then leads every other by at least log(0.6/0.4)."""
@@ -58,7 +58,7 @@ def associate(
     If all contexts can be right at once, all their gradients vanish together, so stochastic steps need not become smaller. On
     whitened features, small batches make more progress in one pass than a full gradient. Contexts that are already clearly right
     (settled) are left out of most passes. There is no guarantee in advance: contexts that the final matrix leaves `unsettled` are
-    counted, and the forward pass of the final network decides.
+    counted, and the forward pass of the final network shows which labels are right.
     """
     start = time.perf_counter()
     phi = torch.from_numpy(np.array(features, dtype=np.float32)).to(device)

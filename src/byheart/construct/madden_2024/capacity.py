@@ -112,7 +112,7 @@ def _pivots(
 
 @realises("MFT24-T1")
 def witness_corpus(shape: DecoderShape) -> Dataset:
-    """Build documents with one context more than this decoder can memorise by Theorem 1.
+    """Build documents whose number of contexts is one more than the upper bound of Theorem 1 on what this decoder can memorise.
 
     It is proved that no weights let this decoder reach the entropy of the documents.
 

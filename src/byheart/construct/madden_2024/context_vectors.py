@@ -22,7 +22,7 @@ Features: TypeAlias = Float[np.ndarray, "n_contexts n_neurons"]
 """The output of every neuron for every context."""
 
 SCORE_SPREAD = 0.7
-"""Standard deviation of attention scores. With small scores the order of tokens is lost, with large scores all tokens but one."""
+"""Standard deviation of attention scores. With small scores the order of tokens is lost; with large ones only one token counts."""
 
 
 def with_neurons(
@@ -111,7 +111,7 @@ def mixed_contexts(front: Decoder, encoded: EncodedContexts) -> Float[np.ndarray
 
 @dataclass(frozen=True)
 class Injectivity:
-    """How far apart attention or averaging in dimension 1 keeps the contexts. It maps each context to a number, its image.
+    """How far apart contexts are after attention or averaging in dimension 1, which maps each context to a number, its image.
 
     min_gap   the smallest distance between the images of two contexts
     min_abs   the smallest distance between an image and zero

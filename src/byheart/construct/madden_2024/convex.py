@@ -37,7 +37,7 @@ class Regression:
     gap_nats      loss minus entropy, summed over all predictions
     reached       whether the goal was met
     norm          Frobenius norm of `whitened`, which is the root mean square length of the logits over predictions
-    excluded_norm by convexity no output matrix with a smaller norm meets the goal; 0 if the goal was met
+    excluded_norm a bound: by convexity, no output matrix with a smaller norm meets the goal; 0 if the goal was met
     """
 
     coefficients: Float[np.ndarray, "n_neurons n_outputs"]
@@ -95,8 +95,8 @@ def regress(
     """Minimise the loss over the output matrix until it is within `goal_nats` of the entropy (MFT24 Lemma 2).
 
     The problem is convex, so there is one minimum. It is solved by L-BFGS in float32 and, if that is not precise enough, in
-    float64. Each context is weighted by how often it occurs. Features are made orthonormal (QR) with these weights, so that at
-    equal probabilities the curvature is the same in all directions.
+    float64. Each context is weighted by how often it occurs. Features are made orthonormal (QR) with these weights, so that
+    the curvature is the same in all feature directions wherever the model gives all tokens the same probability.
 
     `start` is a fit for the first few of these features in orthonormal form (`Regression.whitened`); `start_from` is an output
     matrix. If neither is given, the fit starts with the least-squares fit to suitable logits. The fit ends early once it is proved
@@ -172,7 +172,9 @@ class _Reached(Exception):
 def _descend(
     loss: _Loss, point: torch.Tensor, max_evaluations: int, goal: float
 ) -> Iterator[tuple[torch.Tensor, int]]:
-    """Yield (point, evaluations so far) every few evaluations, and when the goal is met."""
+    """Minimise the loss by L-BFGS, starting from `point`. Every few evaluations, and when the goal is met, yield the current point
+    and the number of evaluations so far.
+    """
     variable = point.clone().requires_grad_(True)
     last = float("inf")
 

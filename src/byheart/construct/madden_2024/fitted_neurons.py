@@ -1,9 +1,10 @@
 """Neurons fitted to the data: the hidden layer is trained together with the output matrix, so that few neurons suffice.
 
-If two tokens each follow some three hundred contexts, these contexts must be separated by a hyperplane in the space of the
-neurons. Random neurons are not adapted to the tokens: on 1,880 contexts of TinyStories, with 64 random neurons, the gap between
-loss and entropy is half of the entropy even with the best output matrix. Fitting the neurons to the data helps more than adding
-neurons, and takes only d + 1 parameters for each neuron in dimension d.
+If two tokens each follow some three hundred contexts, a hyperplane in the space of the neurons' outputs must separate the contexts
+that only the first token follows from those that only the second one follows. Random neurons are not adapted to the tokens: on
+1,880 contexts of TinyStories, with 64 random neurons, the gap between loss and entropy is half of the entropy even with the best
+output matrix. Fitting the neurons to the data helps more than adding neurons, and takes only d + 1 parameters for each neuron in
+dimension d.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ gap smaller or fails."""
 
 @dataclass(frozen=True, eq=False)
 class ShapedFit:
-    """A decoder with fitted neurons and output matrix. `fit.reached` is whether the goal was met."""
+    """A decoder whose neurons and output matrix were fitted. `fit.reached` says whether the goal was met."""
 
     decoder: Decoder
     fit: Regression
@@ -134,8 +135,10 @@ WINDOW = 10
 
 
 def is_hopeless(values: list[float], goal: float, rounds_left: float) -> bool:
-    """Whether a loss that keeps decreasing by the mean factor of its last few rounds will still be above the goal at the
-    end."""
+    """Predict whether a loss will still be above `goal` after `rounds_left` more rounds.
+
+    The loss is assumed to keep decreasing by the mean factor of its last few rounds.
+    """
     if len(values) <= WINDOW + 1 or values[-1] <= goal:
         return False
     factor = values[-1] / values[-1 - WINDOW]

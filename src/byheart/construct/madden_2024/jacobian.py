@@ -46,8 +46,8 @@ def certified_jacobian_rank(decoder: Decoder, encoded: EncodedContexts) -> Jacob
     """Bound the rank of the Jacobian of n distributions with respect to the parameters of an averaging decoder, at its weights.
 
     Source:     MFT24 Lemma 1. n distributions over ω tokens are n (ω - 1) numbers, the differences of logits. If the rank of their
-                Jacobian is below n (ω - 1) at all weights, the image has measure zero (Sard). The rank is at most k, the number of
-                parameters.
+                Jacobian is below n (ω - 1) at all weights, the distributions that the decoder can produce have measure zero
+                (Sard). The rank is at most k, the number of parameters.
     Assumes:    token averaging with tanh or arctan neurons. Weights are used as exact real numbers.
     Guarantee:  `certified` comes from elimination in ball arithmetic (Arb) with pivots that exclude zero. `most` is the
                 smaller of two bounds: k minus the rank of the directions that change no difference (`_unseen_directions`), and

@@ -54,8 +54,8 @@ def require_positive(b: Sequence[int | Fraction]) -> None:
     """
     if min(b) <= 0 or len(set(b)) < len(b):
         raise AssumptionViolated(
-            "Theorems 2 and 3 of MFT24 need distinct b > 0.\n"
-            "  With mixed signs they fail, for example for the activation x + x³ and b = (1, -1)."
+            "Theorems 2 and 3 of MFT24 need a vector b whose entries are positive and distinct.\n"
+            "  With mixed signs the theorems fail, for example for the activation x + x³ and b = (1, -1)."
         )
 
 
@@ -117,7 +117,11 @@ def kruskal_rank(matrix: Sequence[Sequence[int]], prime: int = PRIME) -> int:
 
 @dataclass(frozen=True)
 class Determinant:
-    """A ball that contains det ψ(abᵀ), for the matrix of ψ(a_i b_j): its decimal exponent, and whether it excludes zero."""
+    """Facts about a ball (a number with an error bound) that contains det ψ(abᵀ), the determinant of the matrix of ψ(a_i b_j).
+
+    `excludes_zero` is whether zero is outside the ball. `log10_size` is log10 of the largest magnitude in the ball, and `bits` the
+    precision of the computation.
+    """
 
     excludes_zero: bool
     log10_size: float
@@ -162,7 +166,7 @@ def certified_kruskal_rank(
 ) -> int:
     """Return a lower bound on the Kruskal rank of the m × n matrix of ψ(a_i b_j): min(m, n) if this is proved, else 0.
 
-    The rank is at least the Kruskal rank.
+    The result is also a lower bound on the rank, which is at least the Kruskal rank.
 
     A set of min(m, n) columns is independent if the minor of its first rows is not zero. All sets of columns are tried, so this is
     meant for matrices with few more columns than rows. Theorem 3 needs b > 0, which the paper does not state. This function does

@@ -19,10 +19,12 @@ METHOD_NAMES: dict[Kind, str] = {"attention": "madden-2024", "averaging": "madde
 
 
 DIM = 16
-"""The default embedding dimension of all solvers except steps, which have dimension 1."""
+"""The default embedding dimension of all solvers except `steps`, whose dimension is 1."""
 
 ALLOWED_GAP = 0.01
-"""The gap between loss and entropy that MFT24's experiment allows, as a share of the entropy. The convex solver's default goal."""
+"""The gap between loss and entropy that MFT24's experiment allows, as a share of the entropy. This is
+also the default goal of the convex solver.
+"""
 
 FIRST_WIDTH = 64
 """The number of neurons at which the search for the fewest begins."""
@@ -39,8 +41,8 @@ def neurons_for(n_contexts: int, precision: str) -> int:
 
 
 LARGEST_BASE = 16
-"""The largest base of softmax. In dimension 1 scores are below 9: with a larger base only one token would have weight.
-Rounding errors grow with the logarithm of the base."""
+"""The largest base of softmax. Scores in dimension 1 are below 9, and with a larger base, softmax could give all weight to one
+token. Rounding errors grow with the logarithm of the base."""
 
 LARGEST_MARGIN = (
     1_000_000  # for logits; from a few hundred on, a softmax in floats puts all weight on one token
@@ -51,18 +53,19 @@ LARGEST_MARGIN = (
 class MaddenOptions:
     """The options of `madden-2024` and `madden-2024-averaging`.
 
-    solver        `steps` (d = 1, no solve), `random-features` (one solve), `convex` (fewer neurons than contexts),
+    solver        `steps` (dimension 1, weights by a formula), `random-features` (one linear system), `convex` (fewer neurons than
+                  contexts),
                   `stochastic` (like convex, for many contexts with one right token each), or `auto`: `steps` if
                   the precision is float64, attention or averaging keeps the contexts far enough apart, and activation,
                   dim, n_heads and hidden_width have their defaults, else `random-features`
     dim, n_heads  embedding dimension and number of heads; for steps, both are 1
-    hidden_width  number of neurons. Default: as many as contexts; for convex the fewest that reach the goal; for stochastic
-                  64, doubled until all contexts are right
+    hidden_width  number of neurons. Default for steps: one per context; for random-features: one per context, in float32 a quarter
+                  more; for convex: the fewest that reach the goal; for stochastic: 64, doubled until all contexts are right
     margin        steps, random-features: the number added to the logits of the tokens that follow a context. The default depends
                   on the precision
     gap           convex: the allowed gap between loss and entropy, as a share of the entropy
     neurons       convex: `shaped` fits the neurons to the data before the convex fit; `random` keeps their random weights
-    skip          attention: add the last token to the output of attention, which the paper omits for simplicity
+    skip          attention: add the last token to the output of attention (a skip connection, which the paper omits for simplicity)
     base          attention: the base of its softmax; by default e
     """
 
@@ -89,7 +92,7 @@ class MaddenOptions:
         if self.base is not None and not (1 / LARGEST_BASE <= self.base <= LARGEST_BASE and self.base != 1):
             raise UsageError(
                 f"base must lie between 1/{LARGEST_BASE} and {LARGEST_BASE} and differ from 1; got {self.base}.\n"
-                "  With base 1 all scores have equal weight, so attention sees only a multiset of tokens.",
+                "  With base 1, attention gives every token the same weight, so it sees only a multiset of tokens.",
                 base=self.base,
             )
         if self.solver == "steps" and self.activation != "tanh":

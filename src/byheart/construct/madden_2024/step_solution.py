@@ -29,8 +29,9 @@ SATURATION = {"float64": 20.0, "float32": 10.0}
 """From this value on, tanh is 1 to the last bit: 1 - tanh(x) = 2e^-2x is below a quarter of the rounding unit."""
 
 SHARPNESS = {"float64": 160.0, "float32": 80.0}
-"""Between two neighbouring contexts, the pre-activation rises from minus half of this to plus half. Both ends are far beyond
-the saturation of tanh, to absorb rounding."""
+"""The difference between a neuron's pre-activations at the two contexts next to its step. The pre-activation is minus half of this
+number at the context below the step, and plus half at the one above. Both are far beyond `SATURATION`, so that rounding errors do
+not change tanh."""
 
 MANTISSA = {"float64": 53, "float32": 24}
 COARSEST_BITS = 20
@@ -45,7 +46,7 @@ class Steps:
     """A decoder with one neuron per context, and its properties.
 
     order       indices of the contexts, sorted by the number to which the mixing layer maps each context
-    grid_bits   target logits are multiples of 2^-grid_bits, so that no sum rounds in any order; None if they are not
+    grid_bits   target logits are rounded to multiples of 2^-grid_bits, so that all sums are exact in any order; None if not rounded
     """
 
     decoder: Decoder
@@ -113,7 +114,8 @@ def _require_room(x: Float[np.ndarray, " n_contexts"], found: Injectivity, preci
     needed = 2 * found.rounding * SHARPNESS[precision] / room
     if len(x) > 1 and found.min_gap <= needed:
         raise AssumptionViolated(
-            f"mixing maps two of {len(x)} contexts to numbers that differ by only {found.min_gap:.3g}; in "
+            f"attention or averaging maps two of {len(x)} contexts to numbers that differ by only "
+            f"{found.min_gap:.3g}; in "
             f"{precision}, the solver `steps` needs differences above {needed:.3g}.\n"
             "  Use solver=random-features, another seed, or float64.",
             min_gap=found.min_gap,

@@ -37,8 +37,8 @@ MOST_RECHECKED = 4096
 """Up to this many contexts, labels are also checked with the backend `equations`, which is slower than the native forward pass."""
 
 LARGEST_RESIDUAL = 1e-2
-"""If logits differ from the wanted logits by more than this, the system counts as unsolved. A divergence is about half of the
-squared difference, so the divergence for smaller differences is far below the allowed divergence."""
+"""If logits differ from the wanted logits by more than this, the linear system counts as unsolved. A divergence is about half of
+the squared difference, so the divergence for smaller differences is far below the allowed divergence."""
 
 
 @realises("MFT24-T5", "MFT24-T7", "MFT24-Def1", "MFT24-skip", "MFT24-base")
@@ -107,7 +107,7 @@ def plan(
 
 
 def _require_right(name: str, decoder: Decoder, targets: NextTokenTargets, precision: str) -> None:
-    """Reject data whose contexts are so close that this precision answers some of them wrongly."""
+    """Reject data with contexts that the decoder answers wrongly in this precision because they are too close to each other."""
     encoded = targets.contexts.pad(decoder.pad, decoder.seq_len)
     is_wrong = decoder.compute_logits(encoded).argmax(axis=1) != targets.next_tokens
     if len(targets) <= MOST_RECHECKED:  # a lead within the rounding error may be lost in another program
@@ -116,7 +116,8 @@ def _require_right(name: str, decoder: Decoder, targets: NextTokenTargets, preci
     if wrong:
         finer = "precision float64, or " if precision == "float32" else ""
         raise AssumptionViolated(
-            f"{name} answers {wrong} of these {len(targets)} contexts wrongly in {precision}: they are too close after mixing.\n"
+            f"{name} answers {wrong} of these {len(targets)} contexts wrongly in {precision}: attention or "
+            "averaging maps them too close to each other.\n"
             f"  Choose {finer}a construction that separates them exactly, such as retrieval.",
             wrong=wrong,
         )
@@ -148,7 +149,7 @@ class _Problem:
     task: Task
 
     def draw_front(self, dim: int) -> tuple[Decoder, np.ndarray]:
-        """Return a network without neurons, and the contexts in its encoding."""
+        """Draw a network that has embeddings and mixing weights, but no neurons yet. Also return the contexts, padded for it."""
         contexts, options = self.targets.contexts, self.options
         sizes = (contexts.n_vocab, contexts.max_len, dim, self.targets.n_outputs)
         front = draw_mixing(
@@ -180,7 +181,10 @@ def _solve(problem: _Problem) -> tuple[Decoder, dict[str, Any]]:
 
 
 def _by_random_features(problem: _Problem) -> tuple[Decoder, dict[str, Any]]:
-    """Draw neurons until their outputs distinguish all contexts. A few GELU neurons may all be 0 on the same contexts."""
+    """Draw neurons, up to `DRAWS` times, until their outputs distinguish all contexts.
+
+    A draw can fail, for example because a few GELU neurons are all 0 on the same contexts.
+    """
     logits = problem.targets.logits(problem.margin)
     for _ in range(DRAWS):
         front, encoded = problem.draw_front(problem.options.dim)
@@ -254,7 +258,9 @@ def _by_stochastic_steps(
 
 
 def _certainty(logits: np.ndarray, targets: NextTokenTargets) -> float:
-    """Return a factor for the logits. With it, the next token of every context (there is only one) has a probability close to 1.
+    """Return a factor for the logits that brings the probability of every context's next token close to 1.
+
+    Every context must have only one next token.
 
     If the largest of ω logits exceeds the others by at least ln(ω / p), all other tokens together have a probability of at most p.
     Here p is the allowed divergence divided by e, which leaves room for rounding.

@@ -1,4 +1,7 @@
-"""Mahdavi, Liao & Thrampoulidis (2023): multi-head attention memorises H(min(n, d_h) - 1) + 1 examples."""
+"""Mahdavi, Liao & Thrampoulidis (2023): multi-head attention memorises H(min(n, d_h) - 1) + 1 examples.
+
+There are H heads of size d_h, and each example has n context tokens and a query.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +79,7 @@ class HeadFeatures:
 def head_features(
     network: AttentionOnly, vectors: Float[np.ndarray, "n_examples seq_len dim"]
 ) -> HeadFeatures:
-    """Compute the attention features of every example and their numerical rank."""
+    """Compute the outputs of all heads on every example, with their numerical rank and condition number."""
     from byheart.network.attention_only.module import AttentionOnlyModule  # this module loads torch
     from byheart.network.batches import run_in_batches
 
@@ -187,7 +190,8 @@ def size_of(shape: DataShape, options: MahdaviOptions) -> Size:
     """Return the size: 2·d_h·d + 2·d + 4 parameters for each head of size d_h in dimension d, and two numbers per class."""
     if shape.dim is None or shape.seq_len < 3 or shape.seq_len - 1 >= shape.dim:
         raise AssumptionViolated(
-            f"{NAME} needs vectors: n context vectors with 2 <= n < d, then a query, and one label per sequence."
+            f"{NAME} needs n context vectors, then a query vector, in a dimension d with 2 <= n < d, "
+            "and one label per sequence."
         )
     n_context, dim = shape.seq_len - 1, shape.dim
     head_dim = options.head_dim or min(n_context, dim)

@@ -1,4 +1,4 @@
-"""Park, Lee, Yun & Shin 2021: about N^(2/3) parameters.
+"""Park, Lee, Yun & Shin 2021: a feed-forward network with about N^(2/3) parameters that memorises N vectors.
 
-Read `arrangement` (positions of points), `program` (blocks), `theorem`.
+Read the modules in this order: `arrangement` (positions of points), `program` (blocks), `theorem`.
 """

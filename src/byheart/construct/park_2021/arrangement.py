@@ -73,7 +73,7 @@ def fold(places: Sequence[int], rng: np.random.Generator) -> tuple[list[int], li
     points x and y move to the same position if x + y = μ, so for N points at most N²/4 mirrors are not suitable. As long as the
     range is much larger than N², almost every μ close to the range is suitable.
 
-    Assumes:    distinct positions from 0 up.
+    Assumes:    distinct positions, not negative.
     Guarantee:  new positions are distinct and not negative; usually below about N²/8.
     Departs:    PLYS21 shift the upper half of the line down. Here the upper half is reflected, because a reflection takes one ReLU
                 and a shift takes two.
@@ -183,7 +183,9 @@ def bucket_starts(places: Sequence[int], width: int) -> list[int]:
 
 @dataclass(frozen=True, eq=False)
 class Arrangement:
-    """All moves of the points, and the final place of each point, which is its bucket and its field in this bucket.
+    """All moves of the points, and the final place of each point.
+
+    The place determines the bucket of the point, and its field (room for one label) in this bucket.
 
     `segments` is empty if laying segments over one another would not save parameters. The positions that are divided into buckets
     are below `extent`.
@@ -200,9 +202,10 @@ class Arrangement:
 def arrange(
     places: Sequence[int], rng: np.random.Generator, move_cost: int, bucket_cost: int, field_cost: int
 ) -> Arrangement:
-    """Return the arrangement with the least cost, given the costs of a segment, a bucket and a field.
+    """Return the arrangement with the least cost, given the costs of a segment, a bucket and a field (a place in each bucket).
 
-    For N points, PLYS21 use N^(1/3) points per segment. Here a few numbers near N^(1/3), and no segments at all, are compared.
+    For N points, PLYS21 use N^(1/3) points per segment. Here, this number is compared with no segments at all and, for up to 3,000
+    points, with a few other numbers near N^(1/3).
     """
     mirrors, folded = fold(places, rng)
     n_points = len(folded)
@@ -221,8 +224,9 @@ def arrange(
 def _best_width(
     places: Sequence[int], extent: int, bucket_cost: int, field_cost: int
 ) -> tuple[int, list[int]]:
-    """Return the bucket width with the least cost. If there were no gaps between points, it would be √(extent · bucket cost / field
-    cost).
+    """Return the bucket width with the least cost, and the starts of the buckets.
+
+    If there were no gaps between points, the best width would be √(extent · bucket_cost / field_cost).
     """
     centre = max(1, isqrt(extent * bucket_cost // field_cost))
     widths = sorted({max(1, min(extent, centre * step // 16)) for step in range(4, 25)})

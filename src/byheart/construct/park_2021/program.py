@@ -103,7 +103,9 @@ def field_blocks(number: int, n_fields: int, field_bits: int, base: int) -> Bloc
 
 
 CLOSING = Block((Unit({FIELD: 1}, 0, {ANSWER: 1}),), {ANSWER: 1})
-"""The block that adds the last field to the answer, and 1 because class numbers start at 1."""
+"""The block that runs after all fields have been read. It adds ReLU of the register `field` to the answer, and it adds 1 because
+fields number the labels from 0, but the network returns label + 1.
+"""
 
 
 def extraction_blocks(n_fields: int, field_bits: int, base: int) -> Blocks:
@@ -116,8 +118,10 @@ def extraction_blocks(n_fields: int, field_bits: int, base: int) -> Blocks:
 
 
 def lookup_blocks(arrangement: Arrangement, packed: Sequence[int], field_bits: int, offset: int) -> Blocks:
-    """Return the blocks that look up a point's label: they fold the line, move segments, find the bucket and read the field. The
-    answer is the value of the field plus one.
+    """Return the blocks that look up a point's label: they fold the line, move segments, find the bucket and read the field.
+
+    A field is the room for one label in the number that packs all labels of a bucket. The answer is the value of the field plus
+    one.
     """
     base = -arrangement.extent if arrangement.segments else 0
     return (
@@ -136,7 +140,10 @@ def line_program(table: TokenTable | None, axes: Numbers, steps: tuple[Step, ...
 
 
 def costs_of(field_bits: int) -> tuple[int, int]:
-    """Return the number of parameters of a block that moves points, and of the blocks that read one field. Zeros are counted."""
+    """Return two numbers of parameters, including zeros: of one block that moves points, and of the blocks that read one field.
+
+    A field is the room for one label in a packed number.
+    """
     move, field = [Block(threshold(PLACE, 1, {}))], field_blocks(0, 2, field_bits, 0)
     move_size, field_size = (count_steps(steps, len(REGISTERS)) for steps in (move, field))
     return move_size.parameters_dense, field_size.parameters_dense
@@ -159,7 +166,7 @@ class Parts:
 
 
 def lookup_outline(parts: Parts, field_bits: int, place_bits: int) -> tuple[Step, ...]:
-    """Return blocks like those of `lookup_blocks`, so that their parameters can be counted. Positions have `place_bits` bits."""
+    """Return placeholders for the blocks of `lookup_blocks`, to count their parameters. Positions have `place_bits` bits."""
     far, n_fields = (1 << place_bits) - 1, parts.n_fields
     fields: Form = {PLACE: far, PACKED: typical(n_fields * field_bits)}
 

@@ -77,7 +77,10 @@ def memorise_without_keys(
 
 
 def field_bits_of(n_classes: int) -> int:
-    """Return ⌈log2(n_classes)⌉, at least 1. Fields hold class numbers from 0, because no value is needed for "no label"."""
+    """Return the number of bits of a field (the room for one label in a packed number): ⌈log2(n_classes)⌉, but at least 1.
+
+    Fields number the classes from 0, because no value is needed for "no label".
+    """
     return max(1, (n_classes - 1).bit_length())
 
 

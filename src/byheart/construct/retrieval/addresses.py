@@ -1,4 +1,4 @@
-"""Convert the hash of a key to the address of its label: table rows, channels (the words of a row), and the plane (the bits of a
+"""Convert the hash of a key to the address of its label: table rows, channels (the words of a row), and the plane (a bit field of a
 word).
 """
 
@@ -57,7 +57,11 @@ class ChannelPatterns:
     def bits(
         self, numbers: Int[np.ndarray, " n_keys"], taken: Sequence[int]
     ) -> UInt8[np.ndarray, "n_keys n_bits"]:
-        """Return one bit for each channel of the groups `taken`: 1 if a digit of the key's number selects it, else 0."""
+        """Return one bit for each key and channel: 1 if the key selects the channel, else 0.
+
+        Only channels of the groups `taken` are selected. A key's number has one digit for each of these groups, the highest digit
+        for the first. Zeros are appended to make the number of bits a multiple of 64.
+        """
         channels = np.zeros((len(numbers), -(-sum(self.groups) // 64) * 64), dtype=np.uint8)
         first_channel = np.concatenate([[0], np.cumsum(self.groups)])
         rest = numbers.copy()

@@ -1,9 +1,10 @@
 """The chain, one kind of layout: the token that carries the label reads k tables one after the other, then adds up the selected
 channels.
 
-The registers are x (the row, and at first also the pattern, which is the choice of channels), a copy of x, its square, z (the steps
-between rows, and the plane), and the words. If the pattern is too long to share a field with the row, the registers of the copy and
-the square hold it at first. The chain supports every task and every length. For small data sets it is smaller than a dual table.
+There are registers for x, a copy of x, the square of x, z, and the words. x is the row, and at first also the pattern (the choice
+of channels). z holds the steps between rows and the plane (bit field of a word). If the pattern is too long to share a field with
+the row, it is at first in the registers of the copy and of the square. The chain supports every task and every length. For small
+data sets it is smaller than a dual table.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ class Chain(RetrievalLayout):
 
     @cached_property
     def shares_row(self) -> bool:
-        """Whether the pattern (the choice of channels) is the upper part of the hashed field that holds the row.
+        """Whether one hashed field holds both the row and, as its upper part, the pattern (the choice of channels).
 
-        If this field would be too long, the pattern has fields of its own.
+        If such a field would be too long, or if more than two hashed fields are required, the pattern has fields of its own.
         """
         if self.entrance.least_fields > 2:
             return False
@@ -220,12 +221,12 @@ class Chain(RetrievalLayout):
     def _table(
         self, words: Shaped[np.ndarray, "n_rows n_registers"] | None, is_last: bool
     ) -> blocks.TableBlock:
-        """Build one table. Hidden unit a is ReLU(1 - (row - a)²), which is 1 if row = a, else 0. It adds row a of the table to the
-        words.
+        """Build one table. Hidden unit a is ReLU(1 - (row - a)²), which is 1 if row = a, else 0. If it is 1, the unit adds row a of
+        the table to the word registers.
 
         The reflections of `squaring_folds` leave e = 0 or 1 in x, so copy = row - e, square = row² - e, and (row - a)² = square +
-        e - 2a·(copy + e) + a². The unit that fires determines all these values. It clears copy and square and restores the row in
-        x, or sets x to 1 after the last table.
+        e - 2a·(copy + e) + a². The number of the unit that fires determines row and e. So this unit can clear copy and square, and
+        restore the row in x. In the last table it sets x to 1 instead.
         """
         if words is None:
             row, square = (

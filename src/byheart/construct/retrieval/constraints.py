@@ -92,8 +92,9 @@ def margins_needed(layout: RetrievalLayout, windows: tuple[int, ...], rows: int)
 
 
 def _queue_at_an_edge(layout: RetrievalLayout) -> float:
-    """Return A·ε, where ε is the share of spare columns, and A is a length that the queue of equations that wait for a pivot at
-    an edge of a shard (a range of rows) almost never exceeds.
+    """Return A·ε, where ε is the share of spare columns, and A is an upper limit for a queue of equations.
+
+    At an edge of a shard (a range of rows), equations wait in this queue for a pivot. The queue is almost never longer than A.
     """
     return log(2 * _n_systems(layout) / 0.3) / 2
 
@@ -106,8 +107,8 @@ def _n_systems(layout: RetrievalLayout) -> int:
 
 
 def _columns_at_an_edge(layout: RetrievalLayout, window_bits: int) -> float:
-    """Return how many columns (words) after a row can be reached by keys whose first row is before it. Steps go in both
-    directions.
+    """Return an estimate of how many columns (words) after a given row are reached by keys that start before that row. Steps
+    between rows go in both directions.
     """
     window = 1 << window_bits
     n_rows = sum(range(1, window // 2)) / window
@@ -136,9 +137,9 @@ def _columns_for_all(layout: RetrievalLayout) -> float:
 
 
 def _columns_for_single_channels(layout: RetrievalLayout) -> float:
-    """Return the number of columns (words) needed for keys that use only one channel. This channel is in the first group.
+    """Return the number of columns (words) needed for keys that use only one channel, which is always in the first group.
 
-    All keys that use only the same channel must fit into the words of that channel.
+    The keys that use a given channel and no other must all fit into the words of this channel.
     """
     n_patterns = prod(layout.choices) ** (2 if isinstance(layout, DualTable) else 1)
     n_single = _fullest_system(layout, n_patterns)
@@ -191,7 +192,10 @@ def solve_seconds(n_keys: int, columns: SomeNumber) -> SomeNumber:
 
 
 def seconds_allowed(n_keys: int, n_shards: int) -> float:
-    """Return the seconds allowed for solving the equations: one, or a time proportional to the number of keys if that is longer."""
+    """Return the seconds allowed for solving the equations.
+
+    This is one second or a time proportional to the number of keys, whichever is longer.
+    """
     return max(1.0, (_SECONDS_PER_KEY if n_shards == 1 else _SECONDS_PER_KEY_IN_SHARDS) * n_keys)
 
 

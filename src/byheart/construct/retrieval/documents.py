@@ -61,7 +61,7 @@ def _shortest_windows(
     which is as small as possible. Equal windows have equal numbers.
 
     The window of length L at a token is the window of length L - 1 at the previous token, followed by the token. Windows do
-    not extend beyond the beginning of a text, so windows of the greatest length are whole prefixes.
+    not extend beyond the beginning of a text. So if L is the length of the longest text, every window is a whole prefix.
     """
     begins = documents.positions == 0
     ids = documents.ids

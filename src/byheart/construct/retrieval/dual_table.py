@@ -1,11 +1,12 @@
 """The dual table: a feed-forward layer that stores words in both of its weight matrices. Two tokens read it at once.
 
 Row a is one hidden unit. Its input weights hold the words V[a], its output weights the words Z[a]. An extra token, the same for
-every input, has its pattern φ (1 for each channel that it selects, else 0) in the word registers, so the unit of the token's row
-has the value Γ + V[a]·φ, and every other unit is 0. Γ is a constant, and |V[a]·φ| <= Γ. The labelled token has zeros in these
-registers, so the unit of its row is exactly Γ, and it adds Z[a] to the word registers. In a second attention layer every token
+every input, has its pattern φ (1 for each channel that it selects, else 0) in the word registers, so the unit of its row has the
+value Γ + V[a]·φ, and every other unit is 0. Γ is a constant, and |V[a]·φ| <= Γ. The labelled token has zeros in these registers, so
+the unit of its row is exactly Γ, and this unit adds Z[a] to the word registers. In a second attention layer every token
 reads the first token, which is the extra one, and this adds V·φ to the labelled token. The labelled token then adds the words of Z
-that its own pattern selects. Because W1 stores words too, this is the smaller layout for large data sets.
+that its own pattern selects. Because the input weights store words too, this is the smaller layout for large
+data sets.
 
 Registers: x (row, then its last digit); the role (1 for the extra token, else 0), later Σ J_i² for the digits J_i of the row; y
 (pattern of the extra token, then V·φ, then the label); z (one number for the step from the extra token's row to the labelled
@@ -19,7 +20,7 @@ most -Γ + Γ = 0. The digits J_i are centred, |J_i| <= h_i, so no partial sum e
 and halves Γ.
 
 Short weights: a weight stored as int8 or bfloat16 is an 8-bit integer times a power of two, which is the same for a whole channel.
-A word of up to 8 bits is one weight of W1 or W2. A longer word consists of several limbs (pieces of 8 bits), in channels whose
+A word of up to 8 bits is one input or output weight. A longer word consists of several limbs (pieces of 8 bits), in channels whose
 powers of two have exponents that differ by 8 and whose patterns are equal. All other weights are powers of two or short; for this,
 the number of choices in each group and the bases of all digits but the highest are powers of two.
 """
@@ -62,8 +63,9 @@ from byheart.program.short_numbers import SHORT_BITS, short_parts
 
 SQUARE, Y = T, LABEL
 ROLE, PATTERN = T, "pattern"
-"""The register ROLE holds 1 for the extra token and 0 for all others. When the row is known, it holds the sum of the squares of
-the row's digits. PATTERN is the register of the labelled token's pattern, unless that pattern shares a field.
+"""The register ROLE first holds 1 for the extra token (a token that is added to every input) and 0 for all other tokens. When the
+row is known, ROLE holds the sum of the squares of the row's digits. PATTERN is the register of the labelled token's pattern (its
+choice of channels), unless one hashed field holds this pattern together with the step and the plane.
 """
 
 
@@ -81,13 +83,16 @@ class DualTable(RetrievalLayout):
 
     @cached_property
     def digits(self) -> tuple[str, ...]:
-        """The registers of the digits of a row number. The last digit remains in x."""
+        """The registers of the digits of a row number. The last digit is in the register x, which held the whole number before."""
         return (*(f"digit {number}" for number in range(self.n_digits - 1)), X)
 
     @cached_property
     def slots(self) -> tuple[str, ...]:
-        """The registers that come before those of the words: x, the role (1 for the extra token; later a sum of squares), y, z, the
-        digits of the row except the last, the pattern if it has its own register, and a constant 1 if it is needed.
+        """The registers that come before those of the words.
+
+        They are x, the role (1 for the extra token that is added to every input; later a sum of squares), y, z, the digits of the
+        row number except the last, the labelled token's pattern (its choice of channels) if this has its own register, and a
+        constant 1 if it is needed.
         """
         constant = (ONE,) if self.stored == "bfloat16" else ()
         return (X, SQUARE, Y, Z, *self.digits[:-1], *(() if self.shares_window else (PATTERN,)), *constant)
@@ -99,9 +104,10 @@ class DualTable(RetrievalLayout):
 
     @property
     def sum_factor(self) -> int:
-        """The factor λ of the sum over all tokens.
+        """λ, the factor by which pooling multiplies the sum of a hashed field over all tokens.
 
-        It is 1: the labelled token needs no other weight than the rest, because its pattern distinguishes it.
+        λ is 1, because the sum need not give the labelled token a special weight: the token's pattern (its choice of channels)
+        distinguishes it from the other tokens.
         """
         return 1
 
@@ -237,7 +243,10 @@ class DualTable(RetrievalLayout):
     def pool(
         self, own: common.TokenFields, extra: common.ExtraFields, last_only: bool
     ) -> common.LabelledFields:
-        """Return the sums over all tokens. If `keeps_own`, the labelled token's own value is added to the field of its pattern."""
+        """Return the sums of the hashed fields over all tokens.
+
+        If `keeps_own`, the field of the labelled token's pattern (its choice of channels) counts that token's own value twice.
+        """
         kept = own[:, -1:] if last_only else own
         total = np.broadcast_to(own.sum(axis=1, keepdims=True) + extra, kept.shape).copy()
         if self.keeps_own:
@@ -245,15 +254,15 @@ class DualTable(RetrievalLayout):
         return total
 
     def first_rows(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Int[np.ndarray, " n_keys"]:
-        """Return the table row at which each key starts. No key starts in a margin (the rows at an edge of a shard), so the first
-        field numbers only the rows outside the margins.
+        """Return the table row at which each key starts. No key starts in a margin (the rows at an edge of a shard). The first
+        field of a key is therefore an index among the rows outside the margins.
         """
         shards = fields[:, 0] // (self.n_first_rows // self.n_shards)
         return np.asarray(fields[:, 0] + self.margin_rows * (2 * shards + 1))
 
     @property
     def n_first_rows(self) -> int:
-        """The number of rows that can be a key's first row: those that are not in the margins of the shards."""
+        """The number of rows that can be a key's first row: all rows outside the margins (the rows at the edges of a shard)."""
         return self.n_rows - 2 * self.margin_rows * self.n_shards
 
     def addresses(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Addresses:
@@ -266,8 +275,8 @@ class DualTable(RetrievalLayout):
         return Addresses(rows, np.stack(both, axis=1), planes_of(self.label_fields, places))
 
     def channel_bits(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> list[np.ndarray]:
-        """Return two arrays with one bit for each key and channel: whether the extra token selects the channel, and whether the
-        labelled token does.
+        """Return two arrays with one bit for each key and channel. The first array says whether the extra token (one that is added
+        to every sequence) selects the channel, the second whether the labelled token selects it.
         """
         patterns = ChannelPatterns(self.groups, self.choices)
         own = fields[:, self.own_field]
@@ -294,8 +303,9 @@ class DualTable(RetrievalLayout):
         yield Block(units, {}, "move")
 
     def lookup_steps(self, words: Shaped[np.ndarray, " n_columns"] | None) -> Iterator[Step]:
-        """Yield the steps that give each token its row and its pattern (choice of channels), read the table, fetch the result of
-        the extra token, and mask the channels that are not chosen.
+        """Yield the steps of the lookup. Each token gets its row and its pattern (choice of channels), and reads the table. Then
+        the labelled token fetches what the extra token (one that is added to every sequence) has read, and masks the channels that
+        its own pattern does not choose.
         """
         yield from within_shards(
             self._pattern_and_step(), self.n_shards, self.shard_rows, self.digits[0], self.margin_rows
@@ -440,8 +450,14 @@ class DualTable(RetrievalLayout):
 
 
 class _TableNumbers(NamedTuple):
-    """The weights of a table's units: those that read the digits of a row, those that clear these digits and the sum of their
-    squares (`norms`), the biases, and the words that are read and written.
+    """The weights of a table's hidden units.
+
+    digits   input weights that read the digits of a row number
+    cleared  output weights that clear these digits
+    norms    output weights that clear the sum of the squares of the digits
+    biases   biases of the units
+    read     words in the input weights
+    written  words in the output weights
     """
 
     digits: dict[str, Column]

@@ -69,8 +69,8 @@ def margins(
     headroom = 2 ** (layout.word_bits + 2 + layout.headroom_bits)
     if field >= headroom:
         raise NotExactInFloats(
-            f"a sum of words differs from its centre by {field}, but {layout.headroom_bits} bits of headroom allow "
-            f"only {headroom}.",
+            f"the scaled sum of a key's words is {field} away from the centre of all such sums; with {layout.headroom_bits} "
+            f"bits of headroom, it must be less than {headroom} away.",
             field=field,
         )
     return (
@@ -97,7 +97,7 @@ def _table_margins(layout: RetrievalLayout, words: Shaped[np.ndarray, " n_column
         return (
             *of_parts,
             Margin("unit of the table", Fraction(1), layout.largest_gate_sum),
-            Margin("words that the extra token reads", Fraction(1), fetched),
+            Margin("words read by the extra token (the token added to every input)", Fraction(1), fetched),
             Margin("words of one channel", Fraction(WORD_SCALE), WORD_SCALE << layout.word_bits),
         )
     stacked = int(table.max(axis=0).sum(axis=0).max(initial=0))

@@ -119,7 +119,7 @@ def within_shards(
     """Wrap `steps` so that they see the number of the row within its shard.
 
     During the steps, the register `kept` holds the shard's first row. Before and after them, it is zero. Before the steps, row
-    numbers skip the margins (the `margin_rows` at each edge of a shard); afterwards they include them.
+    numbers count only the rows outside the margins (the `margin_rows` at each edge of a shard); afterwards they count all rows.
     """
     if n_shards > 1:
         make = partial(_shard_unit, shard_rows - 2 * margin_rows, shard_rows, kept)
@@ -130,5 +130,5 @@ def within_shards(
 
 
 def _shard_unit(n_counted: int, shard_rows: int, kept: str, at: int) -> Unit:
-    """Return hidden unit number `at` of the block that finds a row's shard. There are two units for each shard but the first."""
+    """Return hidden unit number `at` of the block that finds a row's shard. Every shard except the first has two units."""
     return threshold(X, (at // 2 + 1) * n_counted, {X: -n_counted, kept: shard_rows})[at % 2]

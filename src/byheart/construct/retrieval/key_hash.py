@@ -28,9 +28,10 @@ class KeyHash:
     weights    coefficient of every coordinate in every field (if vectors are quantised, of every projection in every field)
     offsets    number added to each field, so that it is never negative
     centres    the first value that each reflection changes, for each reflection and field
-    extra      the input of the extra token: the values of its fields (for token ids), or its coordinates (for vectors)
-    role_from  a threshold: when tokens enter, the first field of the extra token is at least this number, and the first field of
-               any other token is less
+    extra      the input of the extra token, which a dual table puts before every sequence: the values of its fields (for token
+               ids), or its coordinates (for vectors)
+    role_from  a threshold that identifies the extra token when tokens enter the network: its first field is at least this number,
+               and the first field of any other token is less
     """
 
     tokens: Int[np.ndarray, "n_rows n_fields"]
@@ -73,7 +74,9 @@ def draw(
 
 
 def _extra_coordinates(highest: Int[np.ndarray, " dim"], layout: RetrievalLayout) -> Int[np.ndarray, " dim"]:
-    """Return the coordinates of the extra token: the first is one more than the highest in the data, the others are the highest.
+    """Return the coordinates of the extra token (one that is added to every sequence).
+
+    The first coordinate is one more than its highest value in the data. The others are their highest values.
 
     With bfloat16 weights, the coordinates are rounded up to numbers that bfloat16 can represent.
     """
@@ -87,8 +90,8 @@ def _extra_coordinates(highest: Int[np.ndarray, " dim"], layout: RetrievalLayout
 def _draw_narrow(layout: RetrievalLayout, rng: np.random.Generator) -> KeyHash:
     """Draw a hash in which all fields of a token start as the same number.
 
-    Every field reflects the number at different places. So a token counts positively in some fields and negatively in others, with
-    nearly independent signs. A reflection shrinks the range by about the factor NARROWING. After all of them, each field has
+    Each field reflects this number at places of its own. So a token counts positively in some fields and negatively in others, with
+    nearly independent signs. A reflection shrinks the range by about the factor NARROWING. After all reflections, each field has
     between 0.8·n_values and n_values values. No two tokens start with the same number.
     """
     entrance, n_fields = layout.entrance, len(layout.hashed_fields)
@@ -134,9 +137,9 @@ def _draw_field(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Draw one field, from its last reflection back to its inputs.
 
-    A reflection at c maps [0, R) into [0, c) if R <= 2c. The last reflection has c = n_values. Each R is drawn from
-    (1.6 c, 2 c], and is the c of the reflection before. If the numbers would then exceed the mantissa, R is drawn from
-    (0.8 s c, s c] with s < 2.
+    A reflection at c maps [0, R) into [0, c) if R <= 2c. The last reflection has c = n_values. For each
+    reflection, R is drawn from (1.6 c, 2 c], and this R is the c of the previous reflection. If the numbers would then exceed the
+    mantissa, R is drawn from (0.8 s c, s c] instead, with a factor s < 2 for which they do not.
     """
     entrance, is_short = layout.entrance, layout.stored == "bfloat16"
     centres = np.zeros(entrance.n_folds, dtype=np.int64)
@@ -177,7 +180,7 @@ def evaluate_fields(
     inputs: Int[np.ndarray, "n_samples seq_len *dim"],
     last_only: bool,
 ) -> Int[np.ndarray, "n_keys n_fields"]:
-    """Compute the hashed fields of every token, or with `last_only` of the last token of each sequence, as the network does."""
+    """Compute the hashed fields as the network does: for every token or, if `last_only`, for the last token of each sequence."""
     seq_len = layout.entrance.seq_len
     pieces = []
     step = max(1, _CHUNK_TOKENS // seq_len)

@@ -53,8 +53,9 @@ class ContextKeys:
         return int(max(np.abs(self.lowest).max(initial=0), np.abs(self.highest).max(initial=0)))
 
     def pick(self, fields: Int[np.ndarray, "n_tokens n_fields"]) -> Int[np.ndarray, "n_keys n_fields"]:
-        """Select the keys' rows from `fields`, which has one row per token (if `last_only`, only one per input, for its last
-        token).
+        """Select the rows of the keys from `fields`.
+
+        `fields` has one row per token or, if `last_only`, one row per input, for its last token.
         """
         if self.last_only:
             return np.asarray(fields[self.samples])

@@ -38,11 +38,11 @@ RareFields = tuple[RareField, ...]
 
 @dataclass(frozen=True)
 class LabelField:
-    """One kind of field in a word: `n_planes` planes (bit fields) of `n_bits` bits each, starting at bit `start`. Each key
-    stores its label in one plane.
+    """One kind of field in a word: `n_planes` planes (bit fields) of `n_bits` bits each, starting at bit `start`. A key
+    uses at most one plane of each kind, which holds the code of its label or a part of this code.
 
-    below  the number of combinations of planes of all lower kinds. One number encodes a plane of each kind; the digit with place
-           value `below` is the plane of this kind
+    below  the number of combinations of planes of all lower kinds. A single number encodes the key's planes of all kinds; its digit
+           with place value `below` is the plane of this kind
     """
 
     n_bits: int
@@ -52,7 +52,7 @@ class LabelField:
 
     @property
     def stop(self) -> int:
-        """The number of the first bit of the word above all planes (fields) of this kind."""
+        """The number of the first bit above the planes (bit fields) of this kind. The planes of the next kind start there."""
         return self.start + self.n_planes * self.n_bits
 
 
@@ -89,7 +89,7 @@ def read_numbers(
 def split_labels(
     labels: Int[np.ndarray, " n_keys"], rare: RareFields
 ) -> list[tuple[Int[np.ndarray, " n_keys"], Bool[np.ndarray, " n_keys"]]]:
-    """For each kind of field, return the number that each key stores there, and which keys use it."""
+    """For each kind of field, return the number that each key stores in a field of this kind, and which keys use such a field."""
     found = []
     rest = labels
     for field in reversed(rare):
@@ -123,9 +123,10 @@ def fullest(n_keys: int, n_planes: int, care: int = 1) -> float:
 
 
 def codes_worth_trying(label_counts: Sequence[int], n_planes: int) -> list[tuple[int, RareFields]]:
-    """Return promising codes with two and with three kinds of fields: those with the shortest words.
+    """Return the code with the shortest words among those with two kinds of fields, and another among those with three.
 
-    A code is given by the number of bits of the field that every label uses, and a list of the fields for rare labels.
+    Return no code if the frequencies of the labels differ too little for a code to save much. A code is given by the number of bits
+    of the field that every label uses, and a list of the fields for rare labels.
     label_counts: the number of keys with each label, the most frequent first.
     """
     return list(_codes(tuple(label_counts), n_planes)) if _is_skewed(tuple(label_counts)) else []
@@ -152,9 +153,7 @@ def _codes(label_counts: tuple[int, ...], n_planes: int) -> tuple[tuple[int, Rar
 
 
 class _Beyond:
-    """The number of keys whose label is at least a given number, and how many planes (bit fields of a word) these keys
-    need.
-    """
+    """Compute how many planes (bit fields of a word) are needed for the keys with a given label or a higher one."""
 
     def __init__(self, label_counts: tuple[int, ...], room: float) -> None:
         self.n_classes = len(label_counts)
@@ -164,7 +163,8 @@ class _Beyond:
     def planes(self, first: int) -> int:
         """Return the number of planes (fields of a word) needed for the keys with labels `first` and above.
 
-        With so many planes, the fullest of them should hold no more keys than the fullest plane of the kind that every label uses.
+        With this number, the fullest of these planes should hold no more keys than the fullest plane of the first kind, which
+        every label uses.
         """
         n_keys = int(self._counts[first])
         n_planes = max(1, ceil(n_keys / self._room))

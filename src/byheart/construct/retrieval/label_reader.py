@@ -32,7 +32,7 @@ from byheart.program.blocks import Block, Repeat, Step, Unit, threshold, typical
 from byheart.program.lazy_units import Joined, LazyUnits
 
 WORD_SCALE = 4
-"""Words are stored in the tables times 4, because two bits below them are needed to read the lowest bit of their sum."""
+"""The tables store each word multiplied by 4, because reading the lowest bit of the words' sum takes two more bits below it."""
 
 
 def label_steps(layout: RetrievalLayout, centres: Sequence[int] | None) -> Iterator[Step]:
@@ -119,11 +119,11 @@ def _rare_steps(register: str, field: RareField, is_last: bool) -> Iterator[Bloc
 
 
 def _sum_block(layout: RetrievalLayout, part: int, centre: int | None, is_first: bool) -> Block:
-    """Return the block that adds up the words of a part that are not masked, and subtracts centre·2^word_bits, about the middle
-    of such sums.
+    """Return the block that adds up the words of one part of the label. Masked words are left out. The block also subtracts
+    centre·2^word_bits, which is about the middle of such sums.
 
-    For the first part that is read, the block also computes t, the power of two at which the plane (a range of bits of each word)
-    of the highest kind of field is read.
+    For the first part that is read, the block also computes t for the highest kind of field: the power of two at which the key's
+    plane (a range of bits of each word) is read.
 
     The result in register x is 4·(sum - centre·2^word_bits) + 1. At the start x is 1, so all terms that are added are multiples
     of 4.
@@ -154,8 +154,9 @@ def _word_unit(channels: Sequence[str], rare: Sequence[str], at: int) -> Unit:
 
 
 def _lowest_place(layout: RetrievalLayout, kind: int) -> int:
-    """Return t for the lowest plane (range of bits) of this kind of field. A field is read by reflections at t·2^r for several
-    r, as described at the top of this module.
+    """Return t, the power of two at which a plane (range of bits) is read, for the lowest plane of this kind of field.
+
+    The plane is read by reflections at t·2^r for several r, as described at the top of this module.
     """
     return int(2 ** (layout.label_fields[kind].start + 1))
 
@@ -183,5 +184,5 @@ def _plane_threshold(field: LabelField, p: int) -> tuple[Unit, Unit]:
 
 
 def _rise(field: LabelField, p: int) -> int:
-    """Return the difference between the powers of two at which planes (bit fields) p + 1 and p are read."""
+    """Return t(p + 1) - t(p), where t(p) is the power of two at which plane (bit field) p is read."""
     return int(2 ** (field.start + p * field.n_bits + 1) * (2**field.n_bits - 1))

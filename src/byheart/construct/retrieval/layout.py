@@ -45,14 +45,15 @@ ONE = "one"
 """A register that always holds 1. It is used if biases are too long for one weight."""
 
 SLOTS = X, T, LABEL, Z = "x", "t", "label", "z"
-"""The first registers of every layout: x holds the row and later the sum of words, t the power of two at which a field is read,
-label the label, and z a number that encodes the steps between rows and the plane.
+"""The first registers of every layout. The register x holds the row and later the sum of words. The register t holds the power of
+two at which a field (a range of bits) is read. The register label holds the label. The register z holds one number that encodes
+both the steps between rows and the plane (the bit field that holds the label).
 """
 
 NARROWING = 0.56
 NARROW_FOLDS = 3
-"""For hashed fields that all start as the same number: the share to which a reflection reduces their range, about NARROWING, and
-the number of additional reflections, NARROW_FOLDS.
+"""Constants for tokens whose hashed fields all start as the same number. Each reflection then shrinks the range of a field to about
+NARROWING times its size, and there are NARROW_FOLDS more reflections before pooling than otherwise.
 """
 
 LIMB_BITS = 8
@@ -70,18 +71,18 @@ class Entrance:
     n_rows     rows of the embedding, including padding (0 for vectors)
     dim        coordinates of a vector (0 for ids)
     seq_len    tokens of a sequence
-    ordered    whether positions enter
+    ordered    whether the positions of tokens are part of the input
     pooling    "attention": the sum over all tokens is added to each token's own value; "sum": a single token holds the sum (task
                `set`)
-    n_folds    reflections before pooling. Because of them, the hash is not a sum of a term for the token and one for its position,
-               or of one term for each coordinate
+    n_folds    reflections before pooling. Without them, the hash would be a sum of separate terms for tokens and for positions,
+               or of separate terms for the coordinates
     spread     for vectors: the sum over the coordinates of (largest - smallest)
     n_varied   the number of tokens in which two sequences are assumed to differ
     least_fields
                the least number of hashed fields; with more fields, each needs fewer reflections
     n_bits     real vectors are quantised to `n_bits` bits in each of `n_projections` projections
-    is_narrow  whether all hashed fields start as the same number. The embedding then has one column, and the fields become
-               different because they are reflected at different places
+    is_narrow  whether all hashed fields start as the same number. The embedding then has one column, and each field then
+               reflects this number at places of its own, which makes the fields different
     """
 
     kind: EntranceKind
@@ -163,7 +164,7 @@ class RetrievalLayout:
 
     @property
     def sum_factor(self) -> int:
-        """The factor λ of the sum over all tokens in pooling."""
+        """λ, the factor by which pooling multiplies the sum of a hashed field over all tokens."""
         return self.entrance.sum_factor
 
     @property
@@ -184,7 +185,7 @@ class RetrievalLayout:
 
     @abstractmethod
     def first_rows(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Int[np.ndarray, " n_keys"]:
-        """Return the first row of each key. It determines the key's shard."""
+        """Return the first table row that each key reads. This row determines the key's shard (range of table rows)."""
 
     @abstractmethod
     def addresses(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Addresses:
@@ -198,8 +199,8 @@ class RetrievalLayout:
 
     @abstractmethod
     def lookup_steps(self, words: Shaped[np.ndarray, " n_columns"] | None) -> Iterator[Step]:
-        """Yield the steps that start from the hashed fields of a key, already folded into their ranges, and end with the words
-        that it reads, with all other words masked. Without `words`, the steps can be counted but not built.
+        """Yield the steps from the hashed fields of a key, which are already folded into their ranges, to the words that the key
+        reads. The steps also mask all other words. Without `words`, the steps can be counted but not built.
         """
 
     @property
@@ -243,8 +244,8 @@ class RetrievalLayout:
 
     @property
     def sum_offset(self) -> int:
-        """For each part of a label: the constant by which the sum of the part's registers exceeds WORD_SCALE times the sum of the
-        words that a key reads.
+        """The constant by which, for each part of a label, the sum of the part's registers exceeds WORD_SCALE times the sum of
+        the words that a key reads.
         """
         return 0
 
@@ -267,7 +268,7 @@ class RetrievalLayout:
 
     @property
     def n_places(self) -> int:
-        """The number of ways to choose one plane (bit field of a word) of every kind."""
+        """The number of ways to choose one plane (bit field of a word) for each kind of field in `label_fields`."""
         return prod(field.n_planes for field in self.label_fields)
 
     @property
@@ -313,8 +314,8 @@ class RetrievalLayout:
         kind.
 
         The highest kind is read first. Let X be the number whose bits are read (see `label_reader`). Before the reflections for a
-        kind, X < 2^e. For the highest kind, e = word_bits + headroom_bits + 2. For every other kind, e is 1 plus the first bit of
-        the highest plane of the kind that was read before it.
+        kind, X < 2^e. For the highest kind, e = word_bits + headroom_bits + 2. For every other kind, e - 1 is the number of the
+        lowest bit in the highest plane of the kind that was read before it.
         """
         found, exponent = [], self.word_bits + self.headroom_bits + 2
         for field in reversed(self.label_fields):
@@ -406,8 +407,9 @@ class RetrievalLayout:
 
     @property
     def largest_shard_sum(self) -> int:
-        """An upper bound on every partial sum when the number of one of Q rows is split into the number of its shard, one of S,
-        and a row within the shard. The sum has S - 1 ramps, each at most Q, with the factor Q/S.
+        """An upper bound on every partial sum of the layer that splits a row number into a shard and a row within the shard.
+
+        With Q rows and S shards, the sum has S - 1 ReLU ramps of each sign. Each ramp is at most Q and has the factor Q/S.
         """
         return self.n_rows**2 if self.n_shards > 1 else 1
 
@@ -471,8 +473,8 @@ def split_evenly(total: int, n_parts: int) -> tuple[int, ...]:
 def largest_digit_sum(choices: tuple[int, ...]) -> int:
     """Return a bound on the partial sums when digits with these bases are extracted from a number.
 
-    A digit with place value H is removed by subtracting H times the difference of two ReLU ramps. Divided by the largest power of
-    two that divides H, both terms of this product are below 2 · (product of all bases) · (odd part of H).
+    A digit with place value H is removed by subtracting H·(r - r'), where r and r' are ReLU ramps. In units of the largest power
+    of two that divides H, both H·r and H·r' are below 2 · (product of all bases) · (odd part of H).
     """
     weight = base = prod(choices)
     largest = 0

@@ -106,8 +106,8 @@ def _least_sizes(
 
 
 def _row_bits(start: RetrievalLayout, rows: np.ndarray, gate_bits: np.ndarray) -> np.ndarray:
-    """Return a lower bound on the bits of the sums that select one of `rows` rows. `gate_bits` are those of the constant that keeps
-    the units of other rows at zero.
+    """Return a lower bound on the bits of the sums that select one of `rows` rows. `gate_bits` is the number of bits of the
+    constant that keeps the units of other rows at zero.
     """
     if not isinstance(start, DualTable):
         return np.asarray(np.floor(3 + 2 * np.log2(rows)))
@@ -120,7 +120,7 @@ def _may_be_solved(
 ) -> np.ndarray:
     """Whether the equations of each layout can be solved quickly enough.
 
-    This assumes that each takes its pivot from the narrowest allowed window (range) of columns.
+    This assumes that every equation takes its pivot from the narrowest allowed window (range) of columns.
     """
     n_steps = start.n_segments - 1
     window_bits = np.maximum(
@@ -162,7 +162,10 @@ def _headroom(
     others: np.ndarray,
     small: np.ndarray,
 ) -> np.ndarray:
-    """Return `constraints.headroom_bits`, rounded down if the last digit of a float might be wrong."""
+    """Return a lower bound on `constraints.headroom_bits`.
+
+    A tiny number is subtracted before rounding up, so that an error in the last digit of a float cannot raise the result.
+    """
     k = start.n_segments
     spread = k * k * (larger * (small + 1) / (small + 2) ** 2 + others * small / (small + 1) ** 2)
     worst = (k * groups + 1) // 2
@@ -177,7 +180,7 @@ def _least_step_bits(
     columns: np.ndarray,
     channels: np.ndarray,
 ) -> np.ndarray:
-    """Return how many bits the steps between rows need at least, so that there are enough addresses.
+    """Return the least number of bits that the steps between rows must have together, so that there are enough addresses.
 
     This assumes as many rows as possible, and that no step is reflected at the edge of a shard.
     """

@@ -194,7 +194,7 @@ def ranks_of(label_counts: Int[np.ndarray, " n_classes"]) -> Int[np.ndarray, " n
 
 
 def _ranked(data: Dataset, ranks: Int[np.ndarray, " n_classes"]) -> Dataset:
-    """Renumber the classes of the data by `ranks`, their ranks by frequency. Each class keeps its name."""
+    """Replace the number of each class by its rank by frequency, which `ranks` gives. Each class keeps its name."""
     return data.with_labels(ranks[data.labels], [data.label_names[number] for number in np.argsort(ranks)])
 
 
@@ -246,9 +246,11 @@ def explain(layout: RetrievalLayout) -> str:
     labels = "1 label" if layout.n_planes == 1 else f"{layout.n_planes} labels"
     held = f"{labels} of {layout.field_bits} bits"
     if layout.n_parts > 1:
-        held = f"a part of {labels}, {layout.field_bits} bits of {layout.n_parts * layout.field_bits}"
+        held = (
+            f"a part of {labels} ({layout.field_bits} of {layout.n_parts * layout.field_bits} bits of each)"
+        )
     for rare in layout.rare_fields:
-        held += f" and {rare.n_planes} times {rare.n_bits} more for those rarer than the {rare.first} most frequent"
+        held += f" and {rare.n_planes} extensions of {rare.n_bits} bits for labels rarer than the {rare.first} most frequent"
     return (
         f"the smallest of all layouts searched is a {layout.name}: words of {layout.word_bits} bits hold {held}, "
         f"{layout.n_parts * layout.n_channels} words per row, {layout.n_rows} rows in each of {layout.n_segments} tables, "

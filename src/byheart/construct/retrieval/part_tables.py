@@ -1,11 +1,12 @@
 """Tables for labels that are longer than a word: the bits of a label are divided into parts, and each part has its own dual table.
 
-All tables have the same rows and are read with the same addresses, one after the other, by the extra token and by the labelled
-token as in `dual_table`. Whatever the next tables need is kept: the digits of the row and their squares, and the channel that each
-token selects in every group. For each part there is a register for its sum. After a table is read, this register holds Γ + V·φ in
-the extra token, and Γ + the selected words of Z in the labelled token. Here V and Z are the words in the table's input and output
-weights, at the row of the address; φ is 1 for each channel that the extra token selects, else 0; and Γ is a constant. When all
-tables are read, the second attention layer adds the extra token's sums to those of the labelled token.
+All tables have equally many rows and are read one after the other, with the same addresses. As in `dual_table`, two tokens read
+them: an extra token, which is the same for every input, and the labelled token. The values that the next tables need are kept: the
+digits of the row, their squares, and the channel (place of a word in a row) that each token selects in every group of channels. For
+each part there is a register for its sum. After a table is read, this register holds Γ + V·φ in the extra token, and Γ + the
+selected words of Z in the labelled token. Here V and Z are the words in the table's input and output weights, at the row of the
+address; φ is 1 for each channel that the extra token selects, else 0; and Γ is a constant. When all tables are read, the second
+attention layer adds the extra token's sums to those of the labelled token.
 
 A channel is selected by ReLU ramps, which do not change the register that holds the channel's number p: for integers p and v,
 ReLU(p - v + 1) - 2·ReLU(p - v) + ReLU(p - v - 1) is 1 if p = v, else 0. Both tokens use the same registers, so the labelled
@@ -72,7 +73,7 @@ class PartTables(DualTable):
 
     @cached_property
     def choice_registers(self) -> tuple[str, ...]:
-        """For each group of channels, the register that holds the number of the channel that a token selects in it."""
+        """For each group of channels (columns of the tables), the register with the number of the channel that a token selects."""
         return (*(f"choice {group}" for group in range(self.n_groups - 1)), Y)
 
     @cached_property
@@ -111,7 +112,10 @@ class PartTables(DualTable):
 
     @property
     def shares_window(self) -> bool:
-        """False: the labelled token's pattern (its choice of channels) has hashed fields of its own."""
+        """Whether the labelled token's pattern (its choice of channels) shares a hashed field with the step and the plane.
+
+        It never does here: the pattern has hashed fields of its own.
+        """
         return False
 
     @cached_property
@@ -140,8 +144,8 @@ class PartTables(DualTable):
         return (*patterns, self._window_digits(()), self.radices)
 
     def channel_bits(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> list[np.ndarray]:
-        """Return two arrays with one bit for each key and channel: whether the extra token selects the channel, and whether the
-        labelled token does.
+        """Return two arrays with one bit for each key and channel. The first array says whether the extra token (which precedes
+        every sequence) selects the channel, and the second whether the labelled token does.
         """
         patterns = ChannelPatterns(self.groups, self.choices)
         return [
@@ -165,15 +169,15 @@ class PartTables(DualTable):
 
     @property
     def sum_offset(self) -> int:
-        """By how much a part's sum exceeds WORD_SCALE times its words. The labelled token adds the constant Γ (`gate`), and the
-        extra token adds WORD_SCALE·Γ.
+        """The difference between the sum of a part and WORD_SCALE times the words in it. This is a constant: Γ (`gate`) from the
+        labelled token, plus WORD_SCALE·Γ from the extra token (a token that is added to every input).
         """
         return (WORD_SCALE + 1) * self.gate
 
     @property
     def largest_part_sum(self) -> int:
-        """An upper bound on every partial sum of one part of the label. The sum consists of `sum_offset`, the words that the
-        labelled and the extra token read, and a constant that centres it.
+        """An upper bound on every partial sum of one part of the label. The full sum consists of `sum_offset`, the words that the
+        labelled token and the extra token (a token that is added to every input) read, and a constant that centres the sum.
         """
         return self.sum_offset + WORD_SCALE * (2 * self.n_groups << self.word_bits) + WORD_SCALE * self.gate
 
@@ -197,8 +201,8 @@ class PartTables(DualTable):
         yield RegisterAttention((RegisterHead(values, outputs),), pattern="scatter")
 
     def _roles_and_step(self) -> Iterator[Block]:
-        """Yield blocks that move the patterns (choices of channels) of the extra token and of the labelled token into the same
-        registers, and then let the labelled token step to its own table row.
+        """Yield blocks that put the patterns (choices of channels) of the labelled token and of the extra token (one that is added
+        to every sequence) into the same registers. Further blocks let the labelled token step to its own table row.
         """
         units = [Unit({ROLE: 1}, 0, {X: self.half_window})]
         n_fields = self.n_pattern_fields
@@ -257,9 +261,11 @@ class PartTables(DualTable):
         return Unit({self.choice_registers[group]: 1}, -at, self._ramp_writes(group, at, 1))
 
     def _choose_unit(self, group: int, at: int) -> Unit:
-        """Return the unit of a ReLU ramp that starts at `at` plus `_beyond`, the amount by which the channel numbers of the
-        labelled token exceed those of the extra token. Together, these ramps add CHOSEN to the channels that the labelled token
+        """Return the unit of a ReLU ramp for the labelled token. Together, these ramps add CHOSEN to the channels that this token
         selects.
+
+        The ramp starts at `at` plus the entry of `_beyond` for the group. This entry is the difference between the channel numbers
+        of the labelled token and those of the extra token (one that is added to every sequence).
         """
         bias = -at - self._beyond[group]
         return Unit({self.choice_registers[group]: 1}, bias, self._ramp_writes(group, at, CHOSEN))
@@ -276,8 +282,8 @@ class PartTables(DualTable):
     def _word_offset(self) -> int:
         """The constant added to every word: twice the least constant that makes the signed stored weights non-negative.
 
-        The extra token also receives words, multiplied by at most 2. With this constant, these values are not negative either, so a
-        ReLU can clear them.
+        The registers of the extra token (a token that is added to every input) also receive words, multiplied by at most 2. With
+        this constant, these values are not negative either, so a ReLU can clear them.
         """
         return WORD_SCALE << LIMB_BITS
 
@@ -313,7 +319,7 @@ class PartTables(DualTable):
 
     def _gather_unit(self, part: int, at: int) -> Unit:
         """Return hidden unit number `at` of the block that adds up a part's words. Each word has two units: one adds the word to
-        the sum if it was selected, and one clears it.
+        the sum if the word was selected, and one clears the word's register.
         """
         channel = self.channels[at // 2]
         if at % 2:

@@ -35,7 +35,7 @@ class Contents:
     """The numbers of a network that its layout does not determine.
 
     words      the words of the tables
-    centres    for each part of the label, the number c such that c·2^word_bits is about the middle of the sums
+    centres    for each part of the label, the number c such that c·2^word_bits is about the middle of the sums of its words
     pad        the id that pads short sequences
     grid_bits  vectors are integer multiples of 2^-grid_bits
     quantiser  turns vectors that are not on a grid into integers
@@ -111,16 +111,17 @@ def _steps(layout: RetrievalLayout, contents: Contents | None) -> Iterator[Step]
 
 
 def _parts_of_fields(layout: RetrievalLayout) -> tuple[str, ...]:
-    """Return the registers to which the coordinates of a vector are added, times coefficients: one for each hashed field. If the
-    coefficients are split into parts, the registers for the first parts are followed by those for the further parts.
+    """Return the registers that receive a vector. Each of them gets a weighted sum of the vector's coordinates. There is one
+    register for each hashed field. If the coefficients are split into parts, there is one for each field and part: first those of
+    the first parts, then those of the second parts, and so on.
     """
     n_fields = len(layout.hashed_fields)
     return (*layout.entry_registers, *layout.word_registers[n_fields : n_fields * layout.n_entering_parts])
 
 
 def _constant_block(layout: RetrievalLayout, hashed: KeyHash | None) -> Block:
-    """Set the register that holds 1. If inputs are vectors, also combine the parts of each field and make the fields
-    non-negative.
+    """Return a block that sets the register ONE to 1. If inputs are vectors, the block also adds up the parts into which a hashed
+    field may be split, and adds offsets that make the fields non-negative.
     """
     units, adds = [Unit({}, 1, {ONE: 1})], dict[str, Number]()
     if layout.entrance.kind != "table":
@@ -164,9 +165,10 @@ def _typical_columns(fields: Sequence[HashedField], n_rows: int) -> list[Numbers
 
 
 def _entrance_blocks(layout: RetrievalLayout, hashed: KeyHash | None) -> Iterator[Block]:
-    """Yield the blocks that reflect every field at some centre, before the fields are summed over the tokens (pooling).
+    """Yield the blocks before pooling (the sum of the fields over the tokens). Each block reflects every field once.
 
-    The first block also makes every field non-negative and distinguishes the extra token from the others.
+    The first block also makes every field non-negative. In layouts with an extra token, which is the same for every input, this
+    block also marks that token.
     """
     n_fields = len(layout.hashed_fields)
     offsets = [0] * n_fields

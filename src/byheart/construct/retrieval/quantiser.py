@@ -1,11 +1,11 @@
 """Quantise real vectors: a few random projections, each rounded to integers by thresholds that are far from all data points.
 
 Floats compute a projection p = direction·x with an error of at most `error`. The network reads the integer part of p bit by bit,
-from the top, so the line is divided into cells of length 1. For the bit of value H = 2^b, it computes e = ReLU(s·(r - H)) and u =
-ReLU(1 - e), where r is what higher bits have left of p, and s is a slope. u is exactly 1 for r <= H and exactly 0 for r >= H +
-1/s, however the numbers in between are rounded. If every projection of the data is at least 2/s from every cell border, with 1/s
->= 4·error, then the network reads exactly the bits computed here, in any order of summation. This distance is measured, not
-assumed.
+from the highest bit down, so the line is divided into cells of length 1. Let s be a slope, and let r be the rest of p after the
+higher bits are subtracted. For the bit of value H = 2^b, the network computes e = ReLU(s·(r - H)) and u = ReLU(1 - e). Then u is
+exactly 1 for r <= H and exactly 0 for r >= H + 1/s, however the numbers in between are rounded. If every projection of the data is
+at least 2/s from every cell border, with 1/s >= 4·error, then the network reads exactly the bits computed here, in any order of
+summation. This distance is measured, not assumed.
 """
 
 from __future__ import annotations
@@ -100,11 +100,11 @@ def quantising_blocks(
     fields: Sequence[str],
     channels: Sequence[str],
 ) -> Iterator[Block]:
-    """Yield blocks that quantise the projections in the first channels, and compute each field as a weighted sum of the integers.
+    """Yield blocks that quantise each projection to an integer, and compute each field as a weighted sum of these integers.
 
-    These blocks leave zero in the channels.
+    At the start, the first channels hold the projections. Each projection uses two channels: one for the part of the projection
+    that is not read yet, and one that helps to read the next bit. At the end, these channels are zero.
 
-    Each projection takes two channels: one for the part of it that is not read yet, and one that helps to read the next bit.
     Without a quantiser, the blocks can be counted but not built.
     """
     n, n_bits = entrance.n_projections, entrance.n_bits

@@ -26,8 +26,10 @@ FAILURES: tuple[Failure, ...] = ("equal addresses", "dependent equations", "head
 
 @dataclass(frozen=True, eq=False)
 class SolvedShard:
-    """The words of one range of rows. For each part of the label, also the least and the largest of the sums that encode it: each
-    key has one, the sum of the words that it reads.
+    """The words of one range of rows, and bounds on their sums.
+
+    For each part of the label, a key reads several words, and their sum encodes the part. `lowest` and `highest` hold the least and
+    the largest of these sums over all keys, for each part.
 
     Each row holds the words of the first part, then those of the next part, and so on.
     """
@@ -100,7 +102,7 @@ def _solve_parts(
 def join_shards(
     layout: RetrievalLayout, hashed: KeyHash, shards: Sequence[SolvedShard], largest_input: int
 ) -> FilledTables | Failure:
-    """Join the shards to the tables of the network, and check that every sum is exact. `largest_input` is the largest absolute
+    """Combine the shards into the tables of the network, and check that every sum is exact. `largest_input` is the largest absolute
     value of a coordinate, for vectors on a grid.
     """
     words = np.concatenate([shard.words for shard in shards])

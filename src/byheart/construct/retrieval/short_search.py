@@ -156,8 +156,9 @@ def _shapes(start: DualTable, label_counts: tuple[int, ...]) -> Iterator[DualTab
 def _words(
     start: DualTable, most_bits: int, label_counts: tuple[int, ...]
 ) -> Iterator[tuple[int, int, RareFields]]:
-    """Yield the ways to divide words of at most `most_bits` bits: bits per field, number of planes, and fields of rare labels. The
-    fullest words come first.
+    """Yield ways to divide a word of at most `most_bits` bits into fields. A way is given by the bits of each field that every
+    label uses, the number of these fields (planes), and the further fields for rare labels. Ways without further fields come
+    first.
     """
     most_planes = 2 + isqrt(start.n_keys) // 4
     fullest = min(most_bits // start.field_bits, most_planes)
@@ -176,7 +177,7 @@ def _words(
 def _groups(start: DualTable) -> Iterator[tuple[int, ...]]:
     """Yield candidates for the channel groups: for each group, the number of bits that select one of its channels.
 
-    Few keys need only few channels.
+    A candidate has at most √(number of keys) channels, or at most a constant if that is larger.
     """
     most_channels = max(_FEW_IN_PARTS if start.n_parts > 1 else _FEW_CHANNELS, isqrt(start.n_keys))
     for n_groups in range(1, _MOST_GROUPS + 1):

@@ -79,8 +79,8 @@ class RetrievalOptions:
 class Tokens:
     """Properties of the tokens that are known only from the data themselves.
 
-    token_bits     for vectors on a grid, the number of bits of the sum of the levels of all coordinates; for other vectors, the
-                   number of bits of each projection; None for ids
+    token_bits     for vectors on a grid, the number of bits of the sum of (largest - smallest) over all coordinates; for other
+                   vectors, the number of bits of each projection; None for ids
     n_projections  number of projections in which vectors that are not on a grid are quantised
     more_folds     extra reflections, to mix tokens that are similar
     """

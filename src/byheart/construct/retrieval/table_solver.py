@@ -165,8 +165,10 @@ def sign_words(layout: RetrievalLayout, highest: Int[np.ndarray, " n_columns"]) 
 
 
 class _Sum:
-    """The sums of the words that some keys read. They are computed from the lowest limb (52 bits) up, while the words are being
-    solved.
+    """For each of several keys, the sum of the words that it reads.
+
+    The sums are computed one limb (52 bits) after the other, from the lowest up, while the bits of the words are still being
+    determined.
     """
 
     def __init__(self, rows: np.ndarray, patterns: np.ndarray, n_channels: int, limbs: np.ndarray) -> None:

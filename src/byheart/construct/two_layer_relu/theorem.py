@@ -1,4 +1,4 @@
-"""One hidden layer of N - 1 ReLU units: piecewise linear interpolation along a line, with short weights."""
+"""One hidden layer of N - 1 ReLU units: piecewise linear interpolation along a line, with weights of few bits."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def interpolating_knots(points: Sequence[tuple[Fraction, int]], slope: Fraction)
     Assumes:    points ascending and distinct, with dyadic coordinates.
     Guarantee:  (label at x_1) + slope·(x - x_1) + Σ weight·ReLU(x - at) equals the label at every point x_i, exactly. Knot i is in
                 [x_i, x_{i+1}).
-    Size:       one knot between each two neighbours; weights ±2^j.
+    Size:       one knot between every two neighbouring points; weights ±2^j.
     """
     knots = []
     for (x, label), (x_next, label_next) in pairwise(points):
@@ -88,18 +88,18 @@ def memorise_by_interpolation(
 ) -> ProgramPlan:
     """Compile single vectors into one hidden layer: a projection to a line, and a piecewise linear function.
 
-    It has one knot between each pair of neighbouring points.
+    The function has one knot between each pair of neighbouring points.
 
-    Source:     the two-layer bound behind Baum (1988) and Bubeck et al. (2020), who need fewer units for
-                points in general position: N distinct points are fitted by N ReLU units along a direction
-                that separates them (folklore).
+    Source:     folklore: N ReLU units along a direction that separates N distinct points fit them. Baum (1988) and
+                Bubeck et al. (2020) build on this two-layer bound, and need fewer units for points in general
+                position.
     Assumes:    one vector per sample; equal samples carry equal labels.
     Guarantee:  the output equals label + 1 exactly on every sample, over the rationals.
     In floats:  with precision float64 or float32, the same network runs natively. It is checked that every sum on these data is
                 exact in any order; otherwise the data are rejected. Token ids and grids usually fit float64, random floats do
                 not.
-    Size:       N - 1 units, 3N + d - 1 dense parameters. Weights have O(log) bits, unlike those of the √N
-                constructions.
+    Size:       N - 1 units, 3N + d - 1 dense parameters. Weights have O(log) bits, unlike those of
+                constructions with about √N blocks, such as `vardi-2022`.
     Departs:    knots lie between the points, at places where every outgoing weight is a power of two
                 (reconstructed). All units share the first layer, which projects to a line, so a unit has 3
                 parameters instead of d + 2.

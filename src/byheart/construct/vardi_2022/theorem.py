@@ -85,7 +85,7 @@ def _plan_groups(n_points: int, key_bits: int, n_classes: int) -> LookupPlan:
 
 
 def _program(table: TokenTable | None, line: LineMap, lookup: tuple[Step, ...]) -> Program:
-    """Return the program that projects the vector to a number, adds an offset to it, and looks up its label.
+    """Return the program that projects a vector to a number, adds an offset to this number, and looks up the vector's label.
 
     With the offset, the number is at least 2 for each vector of the data. The input map of a program is linear, so a block adds the
     offset.

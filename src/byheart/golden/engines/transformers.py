@@ -1,4 +1,4 @@
-"""The engine Hugging Face transformers, run in every way that its users run it."""
+"""The engine Hugging Face transformers, run in the common ways: with and without a cache, in padded batches, and so on."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class TransformersSession:
 
     def why_not(self, way: str, case: Case) -> str | None:
         if len(case.prompt) > LONG_TEXT and way != "one by one":
-            return "long texts are run one by one only"
+            return "long texts are run only in the way `one by one`"
         return None
 
     @torch.no_grad()

@@ -56,8 +56,8 @@ class AttentionOnlyFamily(Family):
         OptionField(
             "variant",
             ("as-written", "as-coded", "position-first", "layer-norm", "maps-always"),
-            "as-written: the paper's equations; as-coded: its code of 2025; position-first: the same, but the "
-            "position is added before the shared map; layer-norm: its code of August 2024; maps-always: its "
+            "as-written: the paper's equations; as-coded: its code of 2025; position-first: as-coded, but "
+            "with the position added before the shared map; layer-norm: its code of August 2024; maps-always: its "
             "code of September 2024",
         ),
         OptionField(
@@ -186,9 +186,9 @@ def _by_table(weights: Weights, tables: Tables, rows: Tensor | None) -> Tensor:
     """Return the residual stream (n_models, dim, n_rows) for pairs of tokens.
 
     For the pair of tokens (a, b), the softmax over two scores is a logistic function of their difference. Let p_h(a, b) be its
-    value, which is the weight of token a in head h. With u_h = O_h V_h z, where z is the vector of a token that the heads see, the
-    output of the attention is Σ_h p_h(a, b) (u_h(a, first) - u_h(b, last)) + u_h(b, last). It is computed by products of small
-    tables, without a gather for each sample and head.
+    value, which is the weight of token a in head h. Let u_h(a, place) = O_h V_h z, where z is the vector that the heads see for
+    token a at this place. Then the output of the attention is Σ_h p_h(a, b) (u_h(a, first) - u_h(b, last)) + u_h(b, last). It is
+    computed by products of small tables, without a gather for each sample and head.
     """
     n_models, _, n_vocab = weights["embedding"].shape
     n_heads, head_dim, inner = weights["query"].shape[1:]

@@ -36,7 +36,7 @@ class OptionField:
     """An option of a family. The first choice is the default.
 
     If `is_implied` is set, a configuration does not contain the option when the option has its default value. Options that were
-    added later are implied, so that older runs keep their keys.
+    added later are implied, so that older runs keep their keys (hashes of their configurations).
     """
 
     name: str

@@ -121,7 +121,7 @@ _OUTSIDE = frozenset({"embedding", "positions", "norm", "norm_bias", "unembeddin
 
 
 def _normalise(stream: Tensor, gain: Tensor, bias: Tensor, tables: Tables) -> Tensor:
-    """Apply layer normalisation over each model's width without padding."""
+    """Apply layer normalisation over the width of each model. The padding of narrower models does not count."""
     mean = stream.sum(dim=2, keepdim=True) / tables["dim"]
     centred = (stream - mean) * tables["inside"]
     variance = centred.square().sum(dim=2, keepdim=True) / tables["dim"]

@@ -35,7 +35,7 @@ from byheart.measure.training_set import TrainingSet
 
 Factory = Callable[..., nn.Module]
 OF_DATA = ("n_vocab", "n_classes", "seq_len", "input_dim")
-"""Parameters of the function that are set from the data, if it has them."""
+"""Names of parameters that byheart sets from the data, if the user's function has parameters with these names."""
 
 _BUFFER = "buffer of the module: "
 

@@ -53,7 +53,9 @@ class TokenAveragingModule(nn.Module):
 
 
 def positions_of(seen: torch.Tensor) -> torch.Tensor:
-    """Return the position of every token, counted from the first one. Padding gets position 0."""
+    """Return the position of every token, counted from the first one. `seen` is true at tokens that are not padding; padding gets
+    position 0.
+    """
     return (seen.cumsum(dim=1) - 1).clamp(min=0)
 
 

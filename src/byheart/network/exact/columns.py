@@ -119,8 +119,8 @@ def _linear_on_one(terms: Sequence[tuple[Dyadic, Column]], bias: Dyadic) -> Colu
 
 
 def linear_distinct(rows: Partition, terms: Sequence[tuple[Dyadic, Column]], bias: Dyadic) -> Column:
-    """Return bias + Σ coefficient · column, like `linear`, but multiply a long common factor of the coefficients only by the
-    distinct sums.
+    """Return bias + Σ coefficient · column, like `linear`. If the coefficients have a long common factor, the sums are computed
+    without it, and only the distinct sums are multiplied by it.
 
     For example, W·(h1 - h2 - h3 + h4) is a long number W times a sum that is 0 or 1. So two products are enough, instead of one per
     token.

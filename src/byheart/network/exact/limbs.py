@@ -308,7 +308,7 @@ def _add_products_wrapping(total: np.ndarray, limbs: np.ndarray, factor: np.ndar
 
 @njit(cache=True, nogil=True)
 def _add_segments(total: np.ndarray, limbs: np.ndarray, index: np.ndarray, segment: int) -> None:
-    """Split `index` into segments of `segment` entries. To total[s], add limbs[i], sign-extended, for each i in segment s."""
+    """Split `index` into segments of `segment` entries. For each entry i of segment s, add limbs[i], sign-extended, to total[s]."""
     n_in, n_out = limbs.shape[1], total.shape[1]
     mask = np.uint64(_FULL)
     half = np.uint64(LIMB)
@@ -326,8 +326,8 @@ def _add_segments(total: np.ndarray, limbs: np.ndarray, index: np.ndarray, segme
 
 @njit(cache=True, nogil=True)
 def _needed_limbs(limbs: np.ndarray) -> tuple[int, int]:
-    """In every row, the limbs (32-bit digits) before `low` are zero, and those from `high` on only repeat the sign. Return
-    (low, high).
+    """Return (low, high), the range of limbs (32-bit digits) that must be kept: in every row, the limbs before `low` are zero, and
+    those from `high` on only repeat the sign.
     """
     n_rows, n_limbs = limbs.shape
     low, high = n_limbs - 1, 1

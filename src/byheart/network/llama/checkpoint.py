@@ -60,7 +60,9 @@ def checkpoint_files(spec: LlamaSpec, tokenizer_json: str) -> dict[str, bytes]:
 
 
 def _documents(spec: LlamaSpec, tokenizer_json: str) -> dict[str, dict[str, Any]]:
-    """Return the contents of the three settings files. All of them affect what other programs answer."""
+    """Return the contents of the settings files by name: three files, or two if there is no tokenizer. The answers that other
+    programs generate depend on all of them.
+    """
     documents: dict[str, dict[str, Any]] = {
         CONFIG: config_of(spec),
         GENERATION: {
@@ -117,7 +119,7 @@ def check_files(spec: LlamaSpec, files: Mapping[str, bytes]) -> str:
         found = Fields(parse_json(files[name], name), name).values
         for key in [*wanted, *found]:
             if _as_text(found, key) != _as_text(wanted, key):
-                says = f"says {_setting(found, key)}" if key in found else f"does not say {key}"
+                says = f"sets {_setting(found, key)}" if key in found else f"does not set {key}"
                 meant = f"for {_setting(wanted, key)}" if key in wanted else "without it"
                 raise CorruptModel(
                     f"{name} {says}; this model was compiled {meant}.\n"

@@ -14,7 +14,8 @@ Three facts let float32 compute with integers without rounding, in any order of 
    exactly one-hot. The score of the first token is between the best and all others, so a head whose distance reaches beyond
    the beginning of the text reads the first token.
 
-Sums of integer multiples of q are exact if Σ|terms| <= 2^24·q. Sums of two terms are also exact if only their result is that small.
+Sums of integer multiples of q are exact if Σ|terms| <= 2^24·q. A sum of two
+terms is also exact if each term and the result are at most 2^24·q in magnitude.
 `evaluate` checks every sum of every token. It computes in float64, which is exact here: its 53 bits hold the 24 bits of the bound,
 and the few more bits that two cancelling terms may need. This is also checked.
 """
@@ -60,7 +61,7 @@ class NoRounding:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing rounds on these tokens."""
+        """Whether no check has failed so far."""
         return not self.problems
 
     def require(self, claim: bool, problem: str) -> None:
@@ -291,7 +292,9 @@ class Machine:
         bound = self.pinned.columns.sum() * self.pinned.value**2 / 2.0**25
         energy = float((stream**2).sum(1).max(initial=0) / bound)
         self.conditions.stream_energy = max(self.conditions.stream_energy, energy)
-        self.conditions.require(energy < 1, "the residual stream is too large for its pinned columns")
+        self.conditions.require(
+            energy < 1, "the residual stream is too large for its pinned (constant) columns"
+        )
 
     def _gather(self, layer: int, heads: list[int], stream: np.ndarray, starts: np.ndarray) -> np.ndarray:
         values = self._sum(stream, self.llama.weight(layer, "self_attn.v_proj"), f"layer {layer}: values")

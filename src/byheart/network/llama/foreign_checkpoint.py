@@ -14,7 +14,8 @@ from byheart.records.refusals import corrupt
 
 FILES_ALONE: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
 NO_PICKLES: dict[str, Any] = {**FILES_ALONE, "use_safetensors": True}
-"""Arguments of `from_pretrained`: FILES_ALONE for a tokenizer, NO_PICKLES for a model."""
+"""Arguments of `from_pretrained`. With FILES_ALONE, used for tokenizers, it runs no code of the checkpoint and downloads nothing.
+With NO_PICKLES, used for models, it also reads weights only from safetensors files."""
 
 
 @contextmanager

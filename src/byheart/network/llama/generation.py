@@ -31,7 +31,7 @@ from byheart.process.progress import Progress, Steps, report
 BATCH, PROMPT_TOKENS = 512, 1 << 15
 """Maximum number of prompts in a batch, and maximum number of tokens of these prompts and their answers."""
 _PER_PROMPT = {"generate": 0.002, "confirm": 0.0015}
-"""Approximate seconds per prompt. They only divide the progress bar, so only their ratio to the loading time matters."""
+"""Approximate seconds per prompt. They are used only to divide the progress bar between loading and these two steps."""
 Engine = Callable[[list[list[int]], int], list[list[int]]]
 """A function that generates at most a given number of tokens after each prompt, and returns them without the final `eos`."""
 Follower = Callable[[ChainedTexts, Progress | None], np.ndarray]
@@ -195,7 +195,7 @@ def _evaluate(llama: Llama, texts: ChainedTexts) -> Int[np.ndarray, " n_asked"]:
 def recite(llama: Llama, ids: list[int], words: Sequence[str], max_tokens: int) -> Iterator[str]:
     """Yield the tokens with which the model continues the text `ids`. `words` are the names of the ids.
 
-    Stop at the end of the text, if the text is unknown, after `max_tokens` tokens, or when all positions are used.
+    Stop when the text ends, when the model does not know the text, after `max_tokens` tokens, or when all positions are used.
     """
     spec = llama.spec
     prompt = full_prompt(llama, ids)

@@ -167,10 +167,10 @@ class LlamaSpec(PadsBeyondVocabulary):
         fields.text("precision", ("float32",))
         if sizes["head_dim"] % 2 or max(ids.values()) >= sizes["n_tokens"]:
             raise fields.refuse(
-                "sizes", "sizes with an even head_dim and an n_tokens above all ids of special tokens"
+                "sizes", "an object with an even head_dim, and an n_tokens above all ids of special tokens"
             )
         if sizes["max_positions"] <= sizes["answer_len"] + 2:
-            raise fields.refuse("sizes", "sizes with more positions than an answer needs")
+            raise fields.refuse("sizes", "an object in which max_positions is greater than answer_len + 2")
         spec = LlamaSpec(
             **sizes,
             **ids,

@@ -92,7 +92,9 @@ def require_vocabulary(document: str, tokenizer: Tokenizer | None, spec: LlamaSp
 
 
 def _extend(tokenizer: Tokenizer, words: Sequence[str], mode: Mode, unknown: str | None) -> TextVocabulary:
-    """Add to the tokenizer: `words` (tokens that values need), special tokens, and `unknown`."""
+    """Return the vocabulary of the tokenizer with more tokens: `words` (tokens that occur only in values, the answers), the special
+    tokens and, if given, `unknown`.
+    """
     if isinstance(tokenizer, FileTokenizer):
         document = json.loads(tokenizer.document)
         document["added_tokens"] = document.get("added_tokens") or []
@@ -126,7 +128,10 @@ def _extend(tokenizer: Tokenizer, words: Sequence[str], mode: Mode, unknown: str
 
 
 def _more_words(tokenizer: Tokenizer, values: Sequence[str]) -> list[str]:
-    """If the tokenizer is a list of tokens, return the tokens that occur in `values` (answers) but in no key (question)."""
+    """Return the tokens of `values` (answers) that the vocabulary of a `char` or `word` tokenizer lacks.
+
+    For other tokenizers, return an empty list.
+    """
     if not isinstance(tokenizer, CharTokenizer | WordTokenizer):
         return []
     return sorted({piece for value in values for piece in tokenizer.cut(value)} - set(tokenizer.vocabulary))

@@ -30,7 +30,9 @@ class NotExact(UsageError):
 
 
 def exact_outputs(network: Transformer, sequence: np.ndarray) -> list[list[Fraction]]:
-    """Return the output vector of `w_out` for each token, without rounding. An extra token has no output.
+    """Return the output vector of `w_out` for each token, without rounding.
+
+    If the network inserts an extra token before the sequence, the output of this token is left out.
 
     `sequence` holds `seq_len` token ids, or `seq_len` vectors of floats (each float is a rational number).
     """
@@ -38,10 +40,11 @@ def exact_outputs(network: Transformer, sequence: np.ndarray) -> list[list[Fract
 
 
 def first_outputs(network: Transformer, encoded: np.ndarray, *, last_only: bool) -> np.ndarray:
-    """Return the first output in floats, at every token (n_samples, n_tokens) or only at the last one (n_samples, 1).
+    """Return the first entry of the output vectors, in floats: for every token (n_samples, n_tokens), or only for the last one
+    (n_samples, 1).
 
-    Sums are added in a different order than in the PyTorch module. So if rounding errors decide an answer, the two results
-    can differ, and a comparison detects it.
+    Sums are added in a different order than in the PyTorch module. So if rounding errors decide an answer, this function and the
+    module can give different results, and a comparison detects it.
     """
     floats = as_floats(network) if network.precision == "exact" else network
     found = np.stack([_outputs(floats, sequence, _floats)[0] for sequence in encoded])

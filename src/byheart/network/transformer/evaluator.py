@@ -155,7 +155,7 @@ def _first_and_others(first: Column, others: Column, rows: Partition, n_tokens: 
 def _with_extra(
     extra: Weights, tokens: Sequence[Column], rows: Partition, seq_len: int
 ) -> tuple[Partition, list[Column]]:
-    """Insert the extra token, which is always the same, before each sequence. With it, sequences have `seq_len` tokens."""
+    """Insert the token `extra`, the same for all sequences, before each sequence. `seq_len` is the length with this token."""
     longer = Partition(None, np.zeros(0, dtype=np.int64), rows.n_groups // (seq_len - 1) * seq_len)
     columns = []
     for column, entries in zip(tokens, _table(extra), strict=True):

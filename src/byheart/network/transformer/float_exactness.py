@@ -2,8 +2,8 @@
 
 A float with a mantissa of p bits holds every multiple of 2^g below 2^(p+g) in magnitude. Suppose all terms of a sum are
 multiples of 2^g and their magnitudes add up to at most 2^(p+g). Then each term and each partial sum is exact, in any order of
-summation. This is checked, layer by layer, for every sum that the network computes on the inputs. If it holds up to a layer,
-the values there are the true ones, and the next layer can be checked with them.
+summation. This condition is checked, layer by layer, for every sum that the network computes on the inputs. If it is met in a
+layer and in all layers before it, the values after this layer are exact, and the next layer can be checked with these values.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def _sums(network: Transformer, encoded: np.ndarray) -> Iterator[tuple[float, st
         getattr(layer, "pattern", "full") != "full" for layer in network.layers
     ):
         raise UsageError(
-            "the check that floats never round covers neither an extra token nor the attention patterns gather and "
-            "scatter."
+            "this network has an extra token, or attention with the pattern gather or scatter; the "
+            "check that floats never round does not support them."
         )
     bits, stream = _linear(vectors, _array(network.w_in))
     yield bits, "w_in"
@@ -99,7 +99,8 @@ def _sums(network: Transformer, encoded: np.ndarray) -> Iterator[tuple[float, st
 
 
 def _attend(layer: Attention, stream: np.ndarray) -> tuple[np.ndarray, list[tuple[float, str]]]:
-    """Check and apply attention with equal weights, with the operations in the same order as in the module.
+    """Apply attention with equal weights, with the operations in the same order as in the torch module. Return the new stream, and
+    the mantissa bits that each operation needs.
 
     uniform  Σ_h W_O (Σ_k W_V Z_k) / n over the n tokens Z_k. The quotient must be exact too.
     softmax  Σ_h W_O Σ_k (1/n) W_V Z_k. With equal scores, softmax computes the weights exp(0) / n, rounded. 1/n is a float
@@ -137,8 +138,9 @@ def _attend(layer: Attention, stream: np.ndarray) -> tuple[np.ndarray, list[tupl
 
 
 def _linear_over_tokens(shared: np.ndarray, weights: np.ndarray) -> float:
-    """Return the mantissa bits that Σ_k weights · shared_k needs in any order of summation. Each token counts as a separate
-    input.
+    """Return the mantissa bits that Σ_k weights · shared_k needs, where shared_k holds the values of token k.
+
+    The products of all tokens are treated as terms of one sum, which may be added in any order.
     """
     n_samples, n_tokens, size = shared.shape
     return _linear(shared.reshape(n_samples, n_tokens * size), np.tile(weights, n_tokens))[0]

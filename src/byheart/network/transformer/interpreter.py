@@ -117,7 +117,10 @@ class Interpreter:
         self.tables = [_columns(weights, self.coordinates) for weights in tables]
 
     def outputs(self, sequence: np.ndarray) -> Vector:
-        """Return the output at each token except the extra one, or with `last_only` only at the last token."""
+        """Return the output at each token, or with `last_only` only at the last token.
+
+        If the network inserts an extra token before the sequence, the output of this token is left out.
+        """
         stream = self._enter(sequence)
         for layer, needs in zip(self.layers, self.needs[1:], strict=True):
             stream = layer.apply(stream, needs)
@@ -168,7 +171,7 @@ class _Layer:
         raise NotImplementedError
 
     def apply(self, stream: Stream, needs: Needs) -> Stream:
-        """Return the channels `needs` after this layer."""
+        """Return the values that the channels in `needs` have after this layer, computed from those before it."""
         raise NotImplementedError
 
 
@@ -298,7 +301,7 @@ class _Head:
         return {row for channel in channels for row, _ in self.output[channel]}
 
     def channels(self, rows: Iterable[int]) -> set[int]:
-        """Return the channels that these rows of W_V and the keys read from every token."""
+        """Return the channels of every token that W_K and these rows of W_V read."""
         return {channel for row in (*(self.value[row] for row in rows), *self.key) for channel, _ in row}
 
 

@@ -40,7 +40,9 @@ class AttentionModule(nn.Module):
     A_h holds the attention weights of head h. The first axis of each parameter is the head."""
 
     def __init__(self, layer: Attention, n_tokens: int) -> None:
-        """Create weights of shape (heads, s, m) and output (heads, m, s): heads of size s, a residual stream of width m.
+        """Create the parameters: `output` of shape (heads, m, s), and the others of shape (heads, s, m).
+
+        Here s is the size of a head, and m is the width of the residual stream.
 
         Uniform attention averages over `n_tokens`.
         """
@@ -194,13 +196,16 @@ A few hundred samples of a large network reach this number.
 _PREPARED: WeakKeyDictionary[Transformer, dict[tuple[bool, str], tuple[TransformerModule, Any]]] = (
     WeakKeyDictionary()
 )
-"""Modules with their plans, kept as long as their networks exist, so that all pieces of a data set use the same ones."""
+"""For each network, its modules and their `AnswerPlan`s (reduced forward passes), with `last_only` and the device as keys.
+
+They are kept as long as the network exists, so that all pieces of a data set use the same module and plan.
+"""
 
 
 def _prepare(
     network: Transformer, last_only: bool, device: str, is_worth_a_plan: bool
 ) -> tuple[TransformerModule, Any]:
-    """Return the module of a network on a device and, if it saves time, an `AnswerPlan`. Both are cached."""
+    """Return the module of a network on a device and, if it saves time, an `AnswerPlan`. If there is a plan, both are cached."""
     from byheart.network.transformer.answer_plan import make_plan
 
     known = _PREPARED.setdefault(network, {})
@@ -222,7 +227,8 @@ def run_module(
     device: str = "cpu",
     progress: Progress | None = None,
 ) -> np.ndarray:
-    """Return the first outputs of the native forward pass, (n_samples,) or (n_samples, n_tokens).
+    """Run the native forward pass. Return the first coordinate of the output of each token, (n_samples, n_tokens), or with
+    `last_only` only of the last token, (n_samples,).
 
     batch_size: the number of samples per batch. By default, `batches` chooses it from the size of the widest layer.
     """

@@ -17,7 +17,10 @@ Mixing: TypeAlias = Literal["none", "full", "gather", "scatter", "pool"]
 
 
 def needed_tokens(mixing: Sequence[Mixing], *, last_only: bool) -> list[Needed]:
-    """Return the tokens that are read after each point of the network. The points are before each layer, and after the last one."""
+    """For each point of the network, return the tokens that all later computations need.
+
+    The points are before each layer, and after the last one.
+    """
     needed: list[Needed] = ["last" if last_only else "all"]
     for kind in reversed(mixing):
         needed.insert(0, _before(kind, needed[0]))

@@ -94,8 +94,8 @@ class LayerCount:
 
 @dataclass(frozen=True)
 class LineCount:
-    """The counts after each layer, the largest degree of the network's outputs as polynomials, and all sign vectors of the outputs.
-    The number of sign vectors is K in KS25 eq. (70).
+    """The result of `count_on_line`: the counts after each layer (see `LayerCount`), the largest degree of the network's outputs as
+    polynomials, and all sign vectors of the outputs. The number of sign vectors is K in KS25 eq. (70).
     """
 
     layers: tuple[LayerCount, ...]

@@ -181,7 +181,10 @@ class TransformerSpec:
         return [*found, ("w_in", (self.model_width, self.dim))]
 
     def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """Yield the name and shape of every parameter, in the order of `Transformer.parameters`. An exact bias is one column."""
+        """Yield the name and shape of every parameter, in the order of `Transformer.parameters`.
+
+        In an exact network, a bias is a matrix with one column.
+        """
         yield from self._before()
         number = 0
         for run in self.runs:
@@ -320,7 +323,7 @@ def spec_of(network: Transformer) -> TransformerSpec:
 
 
 def _layer_shapes(network: Transformer) -> Iterator[LayerRun]:
-    """Yield each layer as a run of length one. If the formats of arrays may differ, include them."""
+    """Yield each layer as a run of length one. In an int8 network, the run includes the storage formats of the layer's arrays."""
     stored = {}
     if network.storage is not None and network.storage.precision == "int8":
         names = (name for name, _ in network.parameters())

@@ -2,7 +2,7 @@
 
 `to_module` converts every weight to float32 once, when the module is created. Here the matrices of feed-forward layers stay in
 the stored format and are converted to float32 whenever a layer runs. This needs only a quarter or half of the memory, but more time
-per batch. The outputs have the same bits.
+per batch. The outputs of both modules are equal, bit for bit.
 """
 
 from __future__ import annotations

@@ -133,15 +133,16 @@ class WideLayer:
         return self._tests[n_strong]
 
     def _test_of_units(self, n_strong: int) -> torch.Tensor:
-        """Return the matrix that tests which units may fire, with one row per unit. It is the transpose of that of `_test`."""
+        """Return the matrix of `_test`, transposed: one row per unit. It tests which units may fire."""
         if n_strong not in self._tests_of_units:
             self._tests_of_units[n_strong] = self._test(n_strong).T.contiguous()
         return self._tests_of_units[n_strong]
 
     def _bounds(self, read: torch.Tensor, n_strong: int) -> torch.Tensor:
-        """Return the matrix (n_columns, n_strong + 3) that is multiplied by the matrix of `_test`.
+        """Return the matrix (n_columns, n_strong + 3) that is multiplied by the result of `_test`.
 
-        For each column it holds the values of the strong channels, 1, the sum of the other magnitudes, and a bound on rounding.
+        Row i belongs to column i of `read`. It holds the values of the strong channels, 1, the sum of the magnitudes in all other
+        channels, and the factor by which a unit's largest weight is multiplied to bound the unit's rounding errors.
         """
         sizes = read.abs()
         rest = sizes[n_strong:].sum(dim=0, keepdim=True)
@@ -165,8 +166,8 @@ class WideLayer:
         return units, columns
 
     def _units_known(self, bounds: torch.Tensor, n_strong: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return the units that may fire, and their number for each column (token) of the stream, from the cache. Columns that the
-        cache does not have are added to it.
+        """Return from the cache the units that may fire, and how many there are for each column (token) of the stream. Columns that
+        the cache does not have are added to it first.
 
         Return None if caching does not save time.
         """
@@ -206,7 +207,7 @@ class _KnownColumns:
 
     @classmethod
     def none(cls, limits: torch.Tensor, strong: np.ndarray) -> _KnownColumns:
-        """Return an empty cache. `strong` has no rows, and one column for each channel whose value identifies an entry."""
+        """Return an empty cache. `strong` is an array with no rows and with one column for each strong channel."""
         counts = np.zeros(0, dtype=np.int64)
         return cls(limits, strong, np.zeros(0, dtype=np.uint64), counts, counts, counts)
 
@@ -216,8 +217,8 @@ class _KnownColumns:
         return len(self.hashes)
 
     def find_missing(self, strong: np.ndarray) -> np.ndarray:
-        """Return the index of one column for each combination of values that is not in the cache. A row of `strong` holds the
-        values of one column in the strong channels.
+        """For each combination of values that is not in the cache, return the index of one column (token) that has it. A row of
+        `strong` holds the values of one column in the strong channels (those with the largest weights).
         """
         hashes = _hashes(strong)
         at = np.searchsorted(self.hashes, hashes)
@@ -243,8 +244,10 @@ class _KnownColumns:
         )
 
     def units_of(self, strong: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return the cached units of all columns, and how many of them each column has. A row of `strong` holds the values of one
-        column in the strong channels. Return None if two different rows have the same hash.
+        """Return the cached units of the given columns, column by column, and how many units each column has.
+
+        Each row of `strong` stands for one column. It holds the values of this column in the strong channels (those with the
+        largest weights). Return None if two different rows have the same hash.
         """
         at = np.searchsorted(self.hashes, _hashes(strong))
         if not (self.strong[at] == strong).all():

@@ -52,9 +52,10 @@ def cut_off() -> CutOff:
 
 
 def is_of(one: Observation, way: Way) -> bool:
-    """Return whether `way`, a variant of the model and a way of training, describes a run.
+    """Return whether a run belongs to `way`, which is a variant of the model and a way of training.
 
-    If the model width d differs from the head width d_h, the authors' code of September 2024 and of 2025 defines the same model.
+    If the model width d differs from the head width d_h, the authors' code of September 2024 (`maps-always`) and that of 2025
+    (`as-coded`) define the same model. Runs of `as-coded` then also belong to `maps-always`.
     """
     variant, how = way
     if runs.how_trained(one) != how:

@@ -109,7 +109,7 @@ def judge_bend(sizes: Mapping[str, int], found: SeedValues, n_vocab: int) -> lis
         _judge_straight(found, between(0, bend), "linear up to d = d_h", "dimension"), drawn=()
     )
     if below is None or above is None:
-        return [Judgement(claim, None, "too few points on a side of the bend", numbers), straight]
+        return [Judgement(claim, None, "too few points on one side of the bend", numbers), straight]
     holds = below.coefficients["slope"].low > above.coefficients["slope"].high
     said = f"slope {format_estimate(below, 'slope')} up to d_h, {format_estimate(above, 'slope')} beyond"
     drawn = [

@@ -185,7 +185,8 @@ def _heads(one: Observation) -> int:
 def _is_mlp(one: Observation, dim: int, *, is_stored: bool) -> bool:
     """Return whether a run counts as a run of a model with an MLP.
 
-    With `is_stored`, this means one head and one of the authors' MLP widths. For d = 7, one of these widths is 0.
+    If `is_stored`, a run counts if its model has one head and one of the authors' MLP widths. For d = 7, one of these widths is 0.
+    Otherwise, a run counts if its MLP width is not 0.
     """
     width, heads = one.sizes["mlp_width"], one.sizes["n_heads"]
     if is_stored:

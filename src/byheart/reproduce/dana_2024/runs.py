@@ -158,8 +158,8 @@ def stages(
 
     A run belongs to the first stage that lists it.
 
-    At laptop scale, only those variants are trained with which the authors computed the points of their figures. Only at the
-    paper's scale are models also trained for 4 and 16 times as many steps.
+    At laptop scale, there are only stages for the variants with which the authors computed the points of their figures. Stages
+    with 4 and 16 times as many steps exist only at the paper's scale.
     """
     found, seen = [], set[str]()
     for variant, how in ways:
@@ -195,5 +195,5 @@ def how_trained(one: Observation) -> How:
 
 
 def accuracy(one: Observation) -> float:
-    """Return the accuracy as the paper defines it, over the last 100 steps. If this was not recorded, return it at the end."""
+    """Return the accuracy as the paper defines it, over the last 100 steps. If this was not recorded, return the final accuracy."""
     return one.measured.get("accuracy_tail", one.measured["accuracy"])

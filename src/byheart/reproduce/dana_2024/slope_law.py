@@ -179,7 +179,7 @@ def _winner(one: Contest) -> str:
 
 def _in_words(one: Contest | None) -> str:
     if one is None:
-        return "too few d for the fits"
+        return "too few values of d for the fits"
     lead, low, high = one.lead
     return (
         f"{_winner(one)}: the sum of squared residuals is {one.residuals[0]:.3g} for a + b·d² and {one.residuals[1]:.3g} for"
@@ -193,9 +193,9 @@ def _row(label: str, one: Contest | None, power: Fit | None, n_dims: int) -> tup
 
 
 def _on_equal_dims(here: dict[dana.Way, SeedValues]) -> fig.Table:
-    """Return a table with the fits of every way of training to the slopes at those values of d that all ways have.
+    """Return a table of fits, one row for each way of training. All fits use only the slopes at the values of d that all ways have.
 
-    With equal values of d, the exponents can be compared.
+    Because all fits use the same values of d, their exponents can be compared.
     """
     shared = set.intersection(*(set(found.x) for found in here.values()))
     rows = []

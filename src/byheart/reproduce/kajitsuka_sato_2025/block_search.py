@@ -325,9 +325,10 @@ def _judge_beyond(search: Search) -> tuple[bool | None, str]:
 
 
 def _panels(searches: Mapping[str, Search], readings: Mapping[str, Sequence[Observation]]) -> list[fig.Panel]:
-    """Return panels of the fewest blocks, as the paper draws them, and of the lowest losses, for the likely reading of the paper.
+    """Return two panels for the likely reading of the paper (our interpretation of what it does not state): the fewest blocks, as
+    in the paper's figure, and the lowest losses.
 
-    Variations are shown only in the table.
+    The first panel is left out if none of its curves has two points. Variations are shown only in the table.
     """
     styles = dict(zip((name for name in searches if "BERT" in name), runs.CURVE_STYLES, strict=False))
     answers = [

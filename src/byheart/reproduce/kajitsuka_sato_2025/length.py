@@ -37,7 +37,7 @@ class LengthPart:
 
     @property
     def name(self) -> str:
-        """The name of the stage that trains these models."""
+        """The name of the stage that trains the models of this part."""
         if self.initialisation == "framework":
             return f"n = {self.seq_len}, m = {self.width}, {1000 * self.longer} epochs"
         return (
@@ -106,7 +106,9 @@ SMALLEST, ENOUGH = "four are the fewest", "four blocks are enough"  # the paper'
 
 @dataclass(frozen=True)
 class Condition:
-    """One condition of the study: width of the residual stream, multiple of 1,000 epochs (`longer`), and initialisation."""
+    """One condition of the study: width of the residual stream, number of epochs in units of 1,000 (`longer`), and
+    initialisation.
+    """
 
     width: int
     longer: int

@@ -185,14 +185,15 @@ def rate_of(one: Observation) -> float:
 
 
 def likely_up_to(rate: float) -> str:
-    """Describe the likely reading of the paper, with learning rates up to `rate`."""
+    """Describe the runs of the likely reading (the most likely interpretation) of the paper, with learning rates up to `rate`."""
     return f"BERT-style weights, rates up to {rate:g}"
 
 
 def readings(observations: Sequence[Observation], ends: Sequence[float]) -> dict[str, list[Observation]]:
-    """Return the runs by reading of the paper, that is, by the choices made where its text leaves them open.
+    """Group the runs by the reading of the paper that they follow. A reading is a set of choices that the paper's text leaves open.
 
-    First come the runs of the likely reading, one entry for learning rates up to each of `ends`, and then those of the variations.
+    The likely reading comes first. It has one entry for each learning rate in `ends`, with the runs whose learning rate is at most
+    this rate. The variations follow.
     """
     found = {
         likely_up_to(end): [

@@ -36,10 +36,11 @@ class TextStudy:
     blocks: Mapping[fig.Scale, tuple[int, ...]]
 
     def stages(self, scale: fig.Scale, samples: Samples | None) -> list[fig.TrainingStage]:
-        """Return the stages: every number of blocks, first under the paper's likely reading.
+        """Return the training stages. The first ones train every number of blocks with the choices that the paper probably made
+        where its text leaves them open.
 
-        Then every number of blocks is tried with fixed and with trained word embeddings. Few and many blocks are separate stages.
-        Texts that are split into sub-words come last.
+        Except at scale `laptop`, variations follow, with fixed and with trained embeddings: first for texts that are split into
+        words, then for texts that are split into sub-words. Few and many blocks are separate stages.
         """
         assert samples is not None
         likely = [
@@ -118,7 +119,7 @@ def compute(
         low = min(losses.means, default=float("nan"))
         checks.append(
             fig.Check(
-                f"loss on the paper's axis, {reading}",
+                f"the loss reaches the range of the paper's axis, {reading}",
                 f"least {low:.3g}",
                 f"below {AXIS_END}",
                 low < AXIS_END,
@@ -140,18 +141,20 @@ def compute(
         numbers,
         (*runs.CHOICES, *FROZEN),
         counter=_counter(numbers, own, other),
-        missing="" if own in found else "The paper's likely reading was not trained.",
+        missing=""
+        if own in found
+        else "No model was trained with the likely reading (the most likely interpretation) of the paper.",
     )
 
 
 def _judge(accuracy: SeedValues, losses: SeedValues) -> tuple[bool | None, str]:
     """Decide whether more blocks help.
 
-    The interval of the accuracy with most blocks must be above that with one block, and some number of blocks must reach an
+    The interval of the accuracy with the most blocks must be above that with one block, and some number of blocks must reach an
     accuracy near 1 and a small loss.
     """
     if accuracy.x[0] != 1 or len(accuracy.x) < 2 or accuracy.n_seeds < 2:
-        return None, "too few numbers of blocks, or seeds"
+        return None, "too few numbers of blocks, or too few seeds"
     top = max(accuracy.means[1:])
     at = accuracy.means.index(top, 1)
     (_, one_high), (most_low, _) = accuracy.intervals[0], accuracy.intervals[-1]
@@ -168,8 +171,8 @@ def _interval(found: SeedValues, place: int) -> str:
 
 
 def _suffices(found: Mapping[str, Sequence[Observation]]) -> fig.ConditionResult:
-    """Decide whether uniform attention suffices: in some reading of the paper, a model with one attention layer must memorise with
-    every seed.
+    """Decide whether uniform attention suffices. It does if, in at least one reading (interpretation) of the paper, a model with
+    one attention layer memorises with every seed.
     """
     best = {
         reading: [one.measured["accuracy"] for one in runs.best_trials(mine, lambda one: ())]
@@ -207,7 +210,7 @@ def split(values: tuple[int, ...]) -> list[tuple[int, ...]]:
 def _panels(best: Sequence[Observation], reading: str, *, has_curves: bool) -> list[fig.Panel]:
     """Return panels of the final accuracy for each number of blocks.
 
-    For the paper's likely reading, add the curves of the first seed, as the paper draws them.
+    If `has_curves`, add the training curves of the first seed, as the paper draws them.
     """
     first = sorted((one for one in best if one.curve), key=runs.n_blocks) if has_curves else []
     accuracy = gather(best, runs.n_blocks, lambda one: one.measured["accuracy"])
