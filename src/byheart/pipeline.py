@@ -91,8 +91,7 @@ def compile_in_shards(
     Finished parts are stored in the folder `work`, so that the same call continues after an interruption.
     sample: check only this many samples; the certificate says so.
     reading: options of `Dataset.read`.
-    workers: the processes of this machine, or the Ray cluster, to use; by default, this process. Every worker must be able to
-        access the folder `work`.
+    workers: processes of this machine, or a Ray cluster whose machines all see the folder `work`; by default, this process.
     """
     from byheart.construct.retrieval.out_of_core import build as solve
 
@@ -138,9 +137,7 @@ def _verified(
     sample: int | None = None,
     remedy: str = "",
 ) -> Model:
-    """Return the model with its certificate, after verifying every sample or only `sample` of them. Without `check`, verify
-    nothing.
-    """
+    """Verify every sample, or only `sample` of them, and return the model with its certificate. Without `check`, skip this."""
     record = construction.record(data, {**choice, "versions": versions("numpy")})
     model = Model(construction.memoriser, record, None)
     if not check:

@@ -7,10 +7,11 @@ from jaxtyping import Float, Int
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:
-    """Return log softmax of every row, in float64."""
+    """Return log softmax of every row, in float64. A row that contains +∞ or NaN becomes NaN, without a warning."""
     wide = np.asarray(logits, dtype=np.float64)
-    shifted = wide - wide.max(axis=1, keepdims=True)
-    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
+    with np.errstate(invalid="ignore"):  # inf - inf
+        shifted = wide - wide.max(axis=1, keepdims=True)
+        return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
 
 
 def divergences(
