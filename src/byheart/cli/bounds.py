@@ -33,7 +33,9 @@ SIZES = ("n_samples", "seq_len", "n_classes", "vocab", "dim", "radius", "separat
     "--classes", "n_classes", type=WholeNumber(), metavar="C", help="Number of different labels (default: 2)."
 )
 @click.option("--vocab", type=WholeNumber(), metavar="V", help="Number of token ids.")
-@click.option("--dim", type=WholeNumber(), metavar="d", help="Dimension of tokens that are vectors.")
+@click.option(
+    "--dim", type=WholeNumber(), metavar="d", help="Dimension of the vectors, if the tokens are vectors."
+)
 @click.option("--radius", type=float, metavar="r", help="Largest norm of a token vector.")
 @click.option("--separation", type=float, metavar="δ", help="Smallest distance between two token vectors.")
 @click.option(

@@ -85,7 +85,7 @@ def command(
         from byheart.graft.removal import remove_graft
 
         if output is None or data is not None:
-            raise UsageError("--remove takes a grafted folder and -o DIR. Leave out the data file.")
+            raise UsageError("--remove takes a grafted folder and -o DIR, and no data file.")
         files = remove_graft(host, output)
         if as_json:
             echo_json({"path": str(output), "files": files})

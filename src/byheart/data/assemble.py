@@ -174,8 +174,8 @@ def _as_sequences(
     if vectors is not None:
         if vectors.dtype.itemsize > 8:
             raise UsageError(
-                f"the inputs have type {vectors.dtype}, but float64 cannot represent all its "
-                "numbers exactly.\n  Convert the inputs to float64 first, which may round them.",
+                f"the inputs have type {vectors.dtype}. Vectors are stored as float64, which cannot represent all numbers of "
+                "this type.\n  Convert the inputs to float64 first, which may round them.",
                 dtype=vectors.dtype,
             )
         return VectorSequences(vectors), None

@@ -148,7 +148,7 @@ def count_contexts(
         raise ConflictingLabels(
             f"rows {earlier} and {later} are equal but labelled {pieces.label_names[labels[0]]!r} and "
             f"{pieces.label_names[labels[1]]!r} (the first of {known['n_conflicts']} such pairs).\n"
-            "  No function can return both, so nothing can memorise this data set. Drop one of them.",
+            "  No function can return both, so nothing can memorise this data set. Drop one row of each pair.",
             rows=(earlier, later),
             n_conflicts=known["n_conflicts"],
         )

@@ -410,6 +410,10 @@ class _Notes:
     rare_fields: tuple[RareField, ...] = ()
 
 
+def _another_network(why: str) -> UsageError:
+    return UsageError(f"the record of this model describes another network: {why}.")
+
+
 def table_shape(network: Transformer, notes: Mapping[str, object]) -> TableShape:
     """Find the tables and the layers that sum their words. Raise an error if the notes belong to another network."""
     read = _read_notes(notes)
@@ -435,18 +439,12 @@ def table_shape(network: Transformer, notes: Mapping[str, object]) -> TableShape
         or any(number not in widths for number in sums)
         or network.model_width < len(SLOTS) + read.parts * read.channels * n_limbs
     ):
-        raise UsageError(
-            "the notes in the record of this model do not belong to its network, because the network lacks the tables that the"
-            " notes describe."
-        )
+        raise _another_network("the network lacks the tables that the record names")
     layer = network.layers[read.tables[0]]
     assert isinstance(layer, FeedForward)
     gate = -Fraction(in_full(layer.b2).ravel().tolist()[SLOTS.index(LABEL)]) if is_dual else Fraction(1)
     if gate <= 0:
-        raise UsageError(
-            "the notes in the record of this model do not belong to its network, because its table has no positive constant Γ"
-            " (the output of the unit that the labelled token selects)."
-        )
+        raise _another_network("the units that the labelled token selects have no positive output")
     return TableShape(
         tuple(read.tables) * (2 if is_dual else 1),
         tuple(sums),
@@ -473,18 +471,12 @@ def _shape_of_parts(network: Transformer, read: _Notes) -> TableShape:
     n_constants = int(network.precision == "bfloat16")
     is_right &= (read.slots or 0) >= len(SLOTS) + read.parts + n_constants
     if not is_right or read.rare_fields:
-        raise UsageError(
-            "the notes in the record of this model do not belong to its network, because the tables that they describe cannot be"
-            " found in it."
-        )
+        raise _another_network("the network lacks the tables that the record names")
     layer = layers[0]
     assert isinstance(layer, FeedForward)
     gate = -Fraction(in_full(layer.w1)[0, SLOTS.index(T)].item()) / 2  # the weight of the square of a row
     if gate <= 0:
-        raise UsageError(
-            "the notes in the record of this model do not belong to its network, because its table has no positive constant Γ"
-            " (the output of the unit that the labelled token selects)."
-        )
+        raise _another_network("the units that the labelled token selects have no positive output")
     return TableShape(
         (read.tables[0], read.tables[0]),
         tuple(sums),

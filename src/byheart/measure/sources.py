@@ -257,7 +257,7 @@ def _label(cell: str, path: str) -> int:
 
 
 def complete_description(data: Description, seed: int, folder: Path) -> dict[str, Any]:
-    """Complete a description: fill in defaults, set the seed, and represent a file by its digest.
+    """Complete a description: fill in the defaults, `seed` if it names none, and the digest of its file.
 
     Raise `UsageError` if it is not valid.
     """

@@ -64,7 +64,7 @@ def read_curve(packed: bytes, where: str = "a stored curve") -> tuple[np.ndarray
         arrays = read_npz(Path(where), content=io.BytesIO(packed))
         steps = arrays.pop("steps")
         if any(array.ndim != 1 or array.dtype.kind not in "iuf" for array in (steps, *arrays.values())):
-            raise ValueError("its arrays are not lists of numbers")
+            raise ValueError("its arrays are not one-dimensional arrays of numbers")
     except (ByheartError, MemoryError):
         raise
     except Exception as error:  # zipfile, zlib, tokenize and numpy raise many types of exceptions

@@ -1,4 +1,7 @@
-"""Check whether a process still runs, and make a child process end when its parent ends, but not on Ctrl-C."""
+"""Check whether a process still runs, make child processes end when their parent ends, and make them ignore Ctrl-C.
+
+The parent handles Ctrl-C.
+"""
 
 from __future__ import annotations
 

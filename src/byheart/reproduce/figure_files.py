@@ -97,7 +97,10 @@ def read_observations(path: Path, scale: Scale) -> tuple[tuple[Observation, ...]
 
 
 def _joined(parts: Sequence[Mapping[str, Any]], kept: Sequence[Observation]) -> dict[str, Any]:
-    """Combine the summaries of runs from several records into one summary of the runs in `kept`."""
+    """Combine the summaries of runs from several records.
+
+    `count` and `diverged` are those of the runs in `kept`; devices, versions, dates and seconds are those of all runs.
+    """
     versions = {json.dumps(row, sort_keys=True): row for part in parts for row in part["versions"]}
     return {
         "count": len(kept),

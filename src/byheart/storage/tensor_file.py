@@ -127,8 +127,8 @@ def _read_entry(fields: Fields, name: str, first: int, path: Path) -> StoredTens
     if len(place) != 2 or place[1] - place[0] != n_bytes:
         raise corrupt(
             path,
-            f"tensor {name} of shape {list(shape)} ({dtype}) takes {n_bytes:,} bytes, but its place in "
-            f"the file is {list(place)[:4]}",
+            f"tensor {name} of shape {list(shape)} ({dtype}) takes {n_bytes:,} bytes, but its "
+            f"data_offsets (the first byte and the end) are {list(place)[:4]}",
         )
     return StoredTensor(dtype, shape, first + place[0], n_bytes)
 

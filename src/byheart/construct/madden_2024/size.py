@@ -97,7 +97,7 @@ class MaddenOptions:
             )
         if self.solver == "steps" and self.activation != "tanh":
             raise UsageError(
-                f"solver=steps needs the activation tanh, which saturates, not {self.activation}.\n"
+                f"solver=steps needs an activation that saturates: tanh, not {self.activation}.\n"
                 "  Choose solver=random-features for this activation.",
                 activation=self.activation,
             )

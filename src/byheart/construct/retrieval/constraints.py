@@ -148,11 +148,12 @@ def _columns_for_single_channels(layout: RetrievalLayout) -> float:
 
 
 def rank_limit(n_words: float) -> float:
-    """Return the largest load (equations per column) at which random equations are independent, if each has `n_words` words.
+    """Return a load (equations per column) at which random equations with `n_words` words each are almost surely independent.
 
-    With r words per equation, a share e^-r of the columns occurs in no equation. The thresholds of random r-XORSAT are
-    0.918, 0.977, 0.992 for r = 3, 4, 5 (Pittel and Sorkin, 2016); 1 - 1.7·e^-r is below each of them. With r = 2 the equations
-    are the edges of a graph, which probably has no cycle while the load is far below one half.
+    For r words, r >= 3, it is 1 - 1.7·e^-r. This is below the thresholds of random r-XORSAT, which are 0.918, 0.977 and 0.992
+    for r = 3, 4 and 5 (Pittel and Sorkin, 2016). The form follows from the columns that occur in no equation: their share is e^-r
+    if there are as many equations as columns. For r = 2 it is 0.35: the equations are the edges of a random graph, which
+    probably has no cycle if the load is well below one half.
     """
     return 0.35 if n_words < 2.9 else 1 - 1.7 * exp(-n_words)
 

@@ -113,8 +113,8 @@ class UniformAttentionFamily(Family):
         return frozenset({"embedding"}) if model.options["embedding"] == "frozen" else frozenset()
 
     def tables(self, models: Sequence[ModelConfig], inputs: Inputs) -> Tables:
-        """Return the distinct items (tokens, or tokens with their positions if these are used), which item is at each position of
-        each row, and the share of each position in the average over the row.
+        """Return the distinct items (tokens, or pairs of token and position if positions are used), the index of the item at each
+        position of each row, and the share of each position in the average over the row.
         """
         n_rows, seq_len = inputs.lengths.shape[1], 0
         place = (

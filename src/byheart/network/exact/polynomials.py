@@ -212,7 +212,7 @@ def sign_vectors(polynomials: Sequence[Polynomial]) -> list[tuple[int, ...]]:
 
 
 def between(left: Root | None, right: Root | None) -> Fraction:
-    """Return a number between two roots. None means that the interval is unbounded on that side."""
+    """Return a number between two roots. Pass None for a side where there is no root."""
     if right is None:
         return Fraction(0) if left is None else left.high + 1
     if left is None:

@@ -190,7 +190,7 @@ class WideLayer:
 
 @dataclass(frozen=True, eq=False)
 class _KnownColumns:
-    """A cache of the units that may fire, by the values of the strong channels (those with the largest weights).
+    """A cache of the units that may fire. Its keys are the values of the strong channels (those with the largest weights).
 
     It is valid as long as the bounds on the other channels and on rounding errors do not exceed `limits`.
 

@@ -325,10 +325,10 @@ def _judge_beyond(search: Search) -> tuple[bool | None, str]:
 
 
 def _panels(searches: Mapping[str, Search], readings: Mapping[str, Sequence[Observation]]) -> list[fig.Panel]:
-    """Return two panels for the likely reading of the paper (our interpretation of what it does not state): the fewest blocks, as
-    in the paper's figure, and the lowest losses.
+    """Return two panels, the fewest blocks (as in the paper's figure) and the lowest losses.
 
-    The first panel is left out if none of its curves has two points. Variations are shown only in the table.
+    Both show the runs with the likely reading, our interpretation of what the paper does not state. Runs with other readings are
+    only in the table. The first panel is left out if none of its curves has two points.
     """
     styles = dict(zip((name for name in searches if "BERT" in name), runs.CURVE_STYLES, strict=False))
     answers = [
