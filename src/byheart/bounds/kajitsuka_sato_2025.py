@@ -176,8 +176,8 @@ def theorem_e_1(n_samples: int, seq_len: int, n_classes: int, vocab: int) -> The
     of width 12 follows.
 
     The embedding of token x is (f(x), x, 0), so contexts have norm at most 2⌈4N²√π min(ω, N)⌉ + ω and differ by at least 1/n,
-    where N = `n_samples` and n = `seq_len`. Departs: the theorem states R, the range of the projected contexts, with r and δ, which
-    token ids do not have. Here R is taken from the proof.
+    where N = `n_samples` and n = `seq_len`. Departs: the theorem expresses R, the range of the projected contexts, in terms of
+    r and δ, which are not defined for token ids. Here R is taken from the proof.
     """
     _check(n_samples=n_samples, seq_len=seq_len, n_classes=n_classes, vocab=vocab)
     n_weights = RootOfPi(Fraction(16 * n_samples**4 * min(vocab, n_samples) ** 2), 1).ceil()

@@ -12,9 +12,9 @@ c_ij over the m + 2 contexts and tokens. Then
     loss - entropy >= Σ_ij c_ij φ(δ_ij) >= c Σ_ij φ(δ_ij)        over the m + 2 contexts and tokens.
 
 For these contexts and tokens, the matrix log π̂ + δ is singular, so Σ δ_ij² >= s², where s is the least singular value of log π̂.
-Let g(x) = φ(-x) for x >= 0. Then φ(δ) >= g(|δ|), g increases, and g(x)/x² decreases. So with x = √(Σ δ_ij²), the sum is at least Σ
-δ_ij² g(x)/x² = g(x) >= g(s). Finally g(s) >= s²/(2 + s): the difference times 2 + s is (2 + s)e⁻ˢ + s - 2. It is 0 at s = 0, and
-its derivative is 1 - (1 + s)e⁻ˢ >= 0.
+Let g(x) = φ(-x) for x >= 0. Then φ(δ) >= g(|δ|), g increases, and g(x)/x² decreases. Let r = √(Σ δ_ij²), so that r >= |δ_ij| and r
+>= s. Then Σ φ(δ_ij) >= Σ g(|δ_ij|) >= Σ δ_ij² g(r)/r² = g(r) >= g(s). Finally g(s) >= s²/(2 + s): the difference times 2 + s is (2
++ s)e⁻ˢ + s - 2. It is 0 at s = 0, and its derivative is 1 - (1 + s)e⁻ˢ >= 0.
 """
 
 from __future__ import annotations

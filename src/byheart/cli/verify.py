@@ -50,7 +50,8 @@ if TYPE_CHECKING:
 @click.option(
     "--rule",
     type=click.Choice(["contexts", "total-gap"]),
-    help="How to judge distributions: each context by itself (verdict: holds; the default), or the total loss (verdict: fitted).",
+    help="How to judge distributions. contexts (the default): each context by itself, with the verdict holds. "
+    "total-gap: the total loss, with the verdict fitted.",
 )
 @click.option(
     "--sample",

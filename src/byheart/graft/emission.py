@@ -111,8 +111,8 @@ class Growth:
 
 @dataclass(frozen=True)
 class Memory:
-    """The contents of the memory's layers: the codes of tokens, the contexts that each unit holds, in order, and the rotary
-    frequencies that the heads use (`Kernel`).
+    """The contents of the memory's layers: the codes of tokens, the contexts that each unit holds (`units` is sorted by unit
+    number), and the rotary frequencies that the heads use (`Kernel`).
     """
 
     layout: Layout

@@ -40,9 +40,10 @@ class Kernel:
     margin: float
 
     def amplitude(self, head_dim: int, scaling: float) -> float:
-        """Return the factor of all queries that makes the score of the right position exceed every other score by `NATS`.
+        """Return the factor by which all queries are multiplied, so that the score of the right position exceeds every other score
+        by `NATS`.
 
-        Attention divides scores by √head_dim, and the rotary scaling method yarn multiplies both queries and keys by `scaling`.
+        Attention divides scores by √head_dim, and YaRN, a method of rotary scaling, multiplies both queries and keys by `scaling`.
         """
         return NATS * sqrt(head_dim) / (self.margin * len(self.frequencies) * scaling**2)
 

@@ -82,7 +82,7 @@ def parse_json(raw: bytes, where: str | Path, *, refuse: Refusal = refuse_file) 
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a number in JSON")
+    raise ValueError(f"JSON does not allow {name}")
 
 
 def _finite_float(digits: str) -> float:

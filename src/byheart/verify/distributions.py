@@ -135,7 +135,9 @@ def _wrong(
         input=_text(dataset, contexts, number),
         expected=dataset.label_names[int(likeliest)],
         got=None,
-        reason=asked.refused.get(number, f"the next-token distribution diverges by {divergence:.3g} nats"),
+        reason=asked.refused.get(
+            number, f"the next-token distribution diverges from that of the data by {divergence:.3g} nats"
+        ),
     )
 
 

@@ -59,10 +59,10 @@ def interpolate(
     Source:     DPC24 Theorem 1 with ε = 0 and γ = 0, Corollary 1; proof in Appendix A.2.
     Assumes:    distinct sequences of one length; d_h <= d.
     Guarantee:  the logits agree up to the returned residual, computed in float64 from the weights as they are stored.
-    Departs:    the skip connection is part of the solution; the paper approximates it by a head with large λ. Let x_S be
-                the last token, W_V A the outputs of the heads (`attention_features`), and E and W the encoder. With an unknown
-                d × d matrix B, the equation B x_S + B W_O W_V A = E is linear in (B, B W_O). The unembedding is then W_U = W B.
-                Heads and their scale are chosen by the condition number.
+    Departs:    the skip connection is part of the solution; the paper approximates it by a head with large λ. Let x_S be the vector
+                of the last token and W_V A the outputs of the heads (`attention_features`). Let the logits of the encoder be W E,
+                with its embeddings E and its unembedding W. With an unknown d × d matrix B, the equation B x_S + B W_O W_V A = E is
+                linear in (B, B W_O). The unembedding is then W_U = W B. Heads and their scale are chosen by the condition number.
     """
     (n_outputs, dim), seq_len = encoder.unembedding.shape, encoded.shape[1]
     n_heads = heads_needed(len(encoded), dim, head_dim, len(np.unique(encoded[:, -1])))
@@ -170,7 +170,7 @@ def _assemble(drawn: AttentionOnly, solution: np.ndarray, unembedding: np.ndarra
     dtype = DTYPES[drawn.precision]
     skip = solution[:dim]  # Bᵀ
     outputs = solution[dim:].reshape(-1, head_dim, dim)  # (B W_O^h)ᵀ
-    # B is singular where the encoder does not use all d dimensions. W_O B has zero rows there too, so B⁺ inverts it.
+    # B is singular where the encoder does not use all d dimensions. B W_O has zero rows there too, so B⁺ inverts it.
     own = np.linalg.pinv(skip.T, rcond=PSEUDO_INVERSE) @ outputs.transpose(0, 2, 1)
     return replace(drawn, output=own.astype(dtype), unembedding=(unembedding @ skip.T).astype(dtype))
 

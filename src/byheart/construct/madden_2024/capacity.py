@@ -129,8 +129,8 @@ def witness_corpus(shape: DecoderShape) -> Dataset:
     if shape.seq_len != 2 or size > vocab or not size <= n_pairs <= n_firsts * vocab:
         raise AssumptionViolated(
             f"to exceed the capacity of {shape.hidden_width} neurons, documents must have {n_contexts} contexts of at "
-            f"most 2 tokens; a vocabulary of {vocab} with seq_len = {shape.seq_len} gives fewer.\n"
-            f"  Use seq_len = 2 and a vocabulary of at least {size}.",
+            f"most 2 tokens. This needs seq_len = 2 and a vocabulary of at least {size}; the decoder has seq_len = "
+            f"{shape.seq_len} and a vocabulary of {vocab}.",
             n_contexts=n_contexts,
         )
     documents = []

@@ -63,10 +63,10 @@ def draw_mixing(
 
     In dimension 1, embeddings and weights are those of MFT24's proofs. Token embeddings z and position embeddings u are positive.
     Self-attention is ⟨x, softmax(x x_t)⟩ with x = z + u and its last entry x_t. Averaging is Σ_t u_t z_t. In higher dimensions,
-    embeddings, keys and queries are Gaussian; values and outputs are orthogonal. Products of Gaussian matrices would be
-    ill-conditioned, and then contexts could be so close in floats that no later layer can separate them.
+    embeddings, keys and queries are Gaussian. Values and outputs are orthogonal, because the product of two Gaussian matrices would
+    be ill-conditioned: contexts could then come so close together in floats that no later layer could separate them.
 
-    Softmax to the base a is softmax of scores times ln a. The queries include the factor ln a.
+    Softmax to the base a is the ordinary softmax after every score is multiplied by ln a. The queries include this factor.
     """
     dtype = DTYPES[precision]
     factor = dtype(1 if base is None else math.log(base))

@@ -275,7 +275,10 @@ def _certainty(logits: np.ndarray, targets: NextTokenTargets) -> float:
 
 
 def _by_regression(problem: _Problem, front: Decoder, encoded: np.ndarray) -> tuple[Decoder, dict[str, Any]]:
-    """Fit the fewest neurons that reach the goal, or the number in the options."""
+    """Fit enough neurons to reach the goal or, if the options give a number of neurons, exactly that many.
+
+    Raise `AssumptionViolated` if they do not reach it.
+    """
     options, targets = problem.options, problem.targets
     goal = options.gap * targets.entropy_nats
     if goal <= 0 and problem.task == "distribution":

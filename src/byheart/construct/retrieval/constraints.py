@@ -92,9 +92,9 @@ def margins_needed(layout: RetrievalLayout, windows: tuple[int, ...], rows: int)
 
 
 def _queue_at_an_edge(layout: RetrievalLayout) -> float:
-    """Return A·ε, where ε is the share of spare columns, and A is an upper limit for a queue of equations.
+    """Return A·ε, where ε is the share of spare columns, and A is a length that a queue of equations almost never exceeds.
 
-    At an edge of a shard (a range of rows), equations wait in this queue for a pivot. The queue is almost never longer than A.
+    The queue forms at an edge of a shard (a range of rows), where equations wait for a pivot.
     """
     return log(2 * _n_systems(layout) / 0.3) / 2
 

@@ -186,9 +186,8 @@ def _fields(factory: Factory, name: str) -> tuple[tuple[SizeField, ...], tuple[O
             sizes.append(SizeField(each.name, default, 0, "a parameter of your function"))
         elif default is None:
             raise UsageError(
-                f"`{each.name}` of {name} is neither a whole number nor a choice (Literal) of texts, and "
-                "has no default.\n"
-                "  The function may also have these parameters, which are set from the data: "
+                f"the parameter `{each.name}` of {name} needs a default, or a type hint that is int or a Literal of strings.\n"
+                "  Parameters with these names need neither, because byheart sets them from the data: "
                 f"{', '.join(OF_DATA)}.",
                 family=name,
                 name=each.name,

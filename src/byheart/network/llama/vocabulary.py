@@ -68,8 +68,10 @@ def require_vocabulary(document: str, tokenizer: Tokenizer | None, spec: LlamaSp
     name = "tokenizer.json"
     if tokenizer is None and not document:
         return  # a network of bare ids has no tokenizer
-    if tokenizer is None or not document:
-        raise corrupt(name, "the tokenizer is missing, either in this file or in model.json")
+    if tokenizer is None:
+        raise corrupt(name, "model.json has no tokenizer, but this file has one")
+    if not document:
+        raise corrupt(name, "this file is empty, but model.json has a tokenizer")
     fields = Fields(parse_json(document.encode(), name), name)
     added = {entry.integer("id"): entry.text("content") for entry in fields.children("added_tokens")}
     words: list[str] = []

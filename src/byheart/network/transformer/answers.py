@@ -55,6 +55,6 @@ def classes_of_floats(outputs: np.ndarray, n_classes: int) -> np.ndarray:
 
 
 def class_of(output: Fraction, n_classes: int) -> int:
-    """Return the class of an exact output: c for c + 1, and `UNKNOWN` for anything else."""
+    """Return the class of an exact output: c if the output is c + 1 for a class number c, and `UNKNOWN` otherwise."""
     is_class = output.denominator == 1 and 1 <= output <= n_classes
     return int(output) - 1 if is_class else UNKNOWN

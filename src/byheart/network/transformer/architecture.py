@@ -311,7 +311,10 @@ class Transformer(Network):
         return to_module(self)
 
     def answer(self, encoded: np.ndarray, label_names: Sequence[str], how: Evaluation) -> np.ndarray:
-        """Return the class number of each answer. Output c + 1 means class c, and any other number means "unknown"."""
+        """Return the class number of each answer, or `UNKNOWN`.
+
+        A network output of exactly c + 1 means class c; any other output means "unknown".
+        """
         from byheart.network.transformer.answers import answer
 
         return answer(self, encoded, len(label_names), how)

@@ -227,8 +227,10 @@ def run_module(
     device: str = "cpu",
     progress: Progress | None = None,
 ) -> np.ndarray:
-    """Run the native forward pass. Return the first coordinate of the output of each token, (n_samples, n_tokens), or with
-    `last_only` only of the last token, (n_samples,).
+    """Run the native forward pass. Return the first coordinate of each token's output, with shape (n_samples, n_tokens).
+
+    With `last_only`, return that of the last token only, with shape (n_samples,).
+
 
     batch_size: the number of samples per batch. By default, `batches` chooses it from the size of the widest layer.
     """

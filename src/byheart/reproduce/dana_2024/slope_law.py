@@ -287,7 +287,9 @@ def _slope(found: SeedValues) -> float | None:
 
 
 def _differences(observations: Sequence[Observation]) -> tuple[list[tuple[str, float]], int]:
-    """Return the name of each point and our accuracy minus the authors' stored one, and the number of all stored points."""
+    """Return two things: the name of each point that the authors stored and we trained too, with our accuracy minus theirs; and the
+    number of all points that the authors stored.
+    """
     found, n_stored = [], 0
     for dim in runs.DIMS:
         stored = dana.stored_points("fig1a_fig2b", "n_heads", dim=dim)

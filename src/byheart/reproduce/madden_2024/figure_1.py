@@ -300,7 +300,7 @@ def _percent(interval: tuple[float, float]) -> str:
 
 
 def _line_counter() -> str:
-    """Return the best argument against the verdict: the authors' line mostly shows how the vocabulary grows."""
+    """Return the best argument against the verdict, that the authors' fitted line mostly shows the growth of the vocabulary."""
     stored = madden_2024()
     usual = max((row.min_hidden_width for row in stored), key=[row.min_hidden_width for row in stored].count)
     same = [row for row in stored if row.min_hidden_width == usual]
