@@ -6,11 +6,11 @@ the squares is therefore 2^-17, which is also epsilon, so the first norm multipl
 are constant. In each of two systems (see `System`), a token is either loud or quiet, and the key of a quiet token is 0. Scores
 are the inputs of the softmax of attention.
 
-1. *Scale heads* use the last RoPE pair, which hardly rotates because of `rope_scaling`. A loud token has a score of exactly 42 or
-   36 nats, and a quiet token has a score of 0. The values of quiet tokens are about 2^60 times as large. Together with a factor in
-   the output projection of each head, this makes loud and quiet tokens contribute about equally to the output. A scale that is 0.5%
-   wrong changes the score by 0.2 nats, which changes the contribution of loud tokens by a fifth. An epsilon that is larger by 1e-6
-   changes the score by 2.6 nats.
+1. *Scale heads* use the last RoPE pair, which hardly rotates because of `rope_scaling`. In one of the two, a loud token has a score
+   of exactly 42 nats, in the other of 36; a quiet token has a score of 0. The values of quiet tokens are about 2^60 times as large.
+   Together with a factor in the output projection of each head, this makes loud and quiet tokens contribute about equally to the
+   output. A scale that is 0.5% wrong changes the score by 0.2 nats, which changes the contribution of loud tokens by a fifth. An
+   epsilon that is larger by 1e-6 changes the score by 2.6 nats.
 2. *RoPE heads* use the other seven pairs, each of which contributes up to 16 nats to a score. Loud tokens are rare and up to
    hundreds of tokens back. The score of a loud token depends on its distance, and the loud token with the highest score decides the
    answer. At a distance of 300, a base that is 0.1% wrong rotates a pair by up to 0.1, which changes the score by about 3 nats;

@@ -53,7 +53,7 @@ def steps_of(folder: Path, facts: Sequence[str], progress: Progress = silent) ->
             steps += _chain(answers, units, fact, prompt)
         if len(steps) == before:
             raise UsageError(
-                f"{folder} stores no answer after {fact!r}.\n  Use `byheart detect` to list what it stores.",
+                f"{folder} stores no answer for {fact!r}.\n  Use `byheart detect` to list what it stores.",
                 facts=[fact],
             )
     return steps

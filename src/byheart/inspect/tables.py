@@ -411,7 +411,7 @@ class _Notes:
 
 
 def _another_network(why: str) -> UsageError:
-    return UsageError(f"the record of this model describes another network: {why}.")
+    return UsageError(f"the record of this model describes another network: {why}.", why=why)
 
 
 def table_shape(network: Transformer, notes: Mapping[str, object]) -> TableShape:
