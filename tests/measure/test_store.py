@@ -20,6 +20,7 @@ from byheart.measure import schema
 from byheart.measure.families import ModelConfig
 from byheart.measure.recipe import PassRule, Training
 from byheart.measure.records import Record, Run, canonical, pack_curve
+from byheart.measure.specification import MOST_RUNS
 from byheart.measure.stack_plan import record_of
 from byheart.measure.store import MOST_BYTES, CorruptStore, NewerStore, Store, StoreStopped, this_process
 from byheart.measure.stored_record import read_curve
@@ -144,6 +145,14 @@ def test_claims_elsewhere_lapse_with_their_lease(path: Path) -> None:
         assert store.claim(["k"]) == ["k"]
 
 
+def test_a_live_process_of_this_machine_keeps_its_claims(path: Path) -> None:
+    """A single training step may take longer than the lease, and meanwhile nothing renews it."""
+    with Store(path) as store:
+        store.claim(["k"])
+        store.connection.execute("UPDATE claims SET expires = 0")
+        assert store.claim(["k"], "elsewhere:1:x") == []
+
+
 def test_a_reused_process_id_is_not_taken_for_the_owner(path: Path) -> None:
     with Store(path) as store:
         host, pid, _ = this_process().split(":")
@@ -231,6 +240,23 @@ def test_tables_that_are_not_ours_are_refused(path: Path, changes: tuple[str, ..
             store.connection.execute(change)
     with refused(CorruptStore, "path"):
         Store(path)
+
+
+def test_a_trigger_with_the_name_of_a_table_is_refused(path: Path) -> None:
+    """Listed by name alone, the table of the same name hid it; this one drops every record."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        schema.migrate(connection, upto=1)
+        connection.execute("CREATE TRIGGER claims BEFORE INSERT ON runs BEGIN SELECT RAISE(IGNORE); END")
+        schema.migrate(connection)
+    with refused(CorruptStore, "path"):
+        Store(path)
+
+
+def test_a_million_keys_are_looked_up_at_once(path: Path) -> None:
+    with Store(path) as store:
+        store.add(record(0))
+        keys = [f"{number:064x}" for number in range(MOST_RUNS - 1)]
+        assert store.stored_keys([*keys, run_of(0).key]) == {run_of(0).key}
 
 
 def test_a_full_disk_stops_clearly_and_keeps_the_records(path: Path) -> None:

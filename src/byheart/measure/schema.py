@@ -77,31 +77,35 @@ def migrate(connection: sqlite3.Connection, upto: int = VERSION) -> None:
 
 
 def find_strange(connection: sqlite3.Connection) -> str | None:
-    """Describe the first table, view, trigger or index of a store that `migrate` did not create in this form.
+    """Describe the first view, trigger or index of a store that `migrate` did not create in this form, or the first of its tables
+    that is missing or was changed. Further tables are allowed.
 
     A foreign view or trigger may do harm: the query of a view may never end, and a trigger may delete records.
     """
     ours, found = _own_parts(), _parts(connection)
-    for name, part in ours.items():
+    for (kind, name), sql in ours.items():
         # without an index, a query is slower but gives the same result
-        is_spare = part[0] == "index" and name not in found
-        if found.get(name) != part and not is_spare:
-            return f"its {part[0]} {name} differs from the one that byheart makes"
-    others = [f"{kind} {name}" for name, (kind, _) in found.items() if kind != "table" and name not in ours]
+        is_spare = kind == "index" and (kind, name) not in found
+        if found.get((kind, name)) != sql and not is_spare:
+            return f"its {kind} {name} differs from the one that byheart makes"
+    others = [f"{kind} {name}" for kind, name in found if kind != "table" and (kind, name) not in ours]
     return f"it contains {others[0]}, which byheart does not make" if others else None
 
 
 @cache
-def _own_parts() -> dict[str, tuple[str, tuple[str, ...]]]:
+def _own_parts() -> dict[tuple[str, str], tuple[str, ...]]:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
         migrate(fresh)
         return _parts(fresh)
 
 
-def _parts(connection: sqlite3.Connection) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Return tables, views, triggers and indexes by name, each with the SQL statement that created it."""
-    parts = "SELECT name, type, sql FROM sqlite_master WHERE sql IS NOT NULL"
-    return {name: (kind, tuple(sql.split())) for name, kind, sql in connection.execute(parts).fetchall()}
+def _parts(connection: sqlite3.Connection) -> dict[tuple[str, str], tuple[str, ...]]:
+    """Return the words of the SQL statements that created the tables, views, triggers and indexes, by kind and name.
+
+    A name alone is not enough, because a trigger may have the name of a table.
+    """
+    parts = "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL"
+    return {(kind, name): tuple(sql.split()) for kind, name, sql in connection.execute(parts).fetchall()}
 
 
 def _statements(script: str) -> list[str]:

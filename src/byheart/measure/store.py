@@ -24,7 +24,7 @@ from byheart.process.liveness import is_running, start_of
 
 LEASE_SECONDS = 300.0  # time after which a claim counts as lost, if its process cannot be checked
 BUSY_SECONDS = 60.0  # how long a writer waits for another writer
-MOST_BYTES = 2**26  # maximum size of one value in a store; a list of a million keys fits
+MOST_BYTES = 2**27  # maximum size of one value in a store; a list of a million keys fits
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -244,12 +244,12 @@ class Store:
 
     @_explain
     def release(self, owner: str | None = None) -> None:
-        """Delete every claim (a note that the owner trains a run), so that others may train these runs."""
+        """Delete all claims of the owner (notes that it trains a run), so that others may train these runs."""
         self.connection.execute("DELETE FROM claims WHERE owner = ?", (owner or this_process(),))
 
     def _drop_lost_claims(self) -> None:
         owners = self.connection.execute("SELECT owner, min(expires) FROM claims GROUP BY owner").fetchall()
-        lost = [(owner,) for owner, expires in owners if expires < time.time() or _has_died(owner)]
+        lost = [(owner,) for owner, expires in owners if _is_lost(owner, expires)]
         self.connection.executemany("DELETE FROM claims WHERE owner = ?", lost)
 
     def _present(self, table: str, keys: Iterable[str]) -> set[str]:
@@ -267,14 +267,17 @@ def this_process() -> str:
     return _own_name(os.getpid())
 
 
-def _has_died(owner: str) -> bool:
-    """Return whether the owner of a claim (a process that trains runs) was on this machine and has ended.
+def _is_lost(owner: str, expires: float) -> bool:
+    """Return whether the claims of an owner (a process that trains runs) may be deleted.
 
-    The processes of other machines are not examined; their claims expire instead.
+    A process of this machine loses its claims when it ends. Other processes cannot be examined; their claims expire.
     """
     host, _, rest = owner.rpartition(":")[0].rpartition(":")
     started = owner.rpartition(":")[2]
     if host != socket.gethostname() or not rest.isdigit():
-        return False
+        return expires < time.time()
     pid = int(rest)
-    return not is_running(pid) or (bool(started) and start_of(pid) != started)
+    if not is_running(pid):
+        return True
+    # the id of a process that has ended may be used again, so its start must agree too
+    return start_of(pid) != started if started else expires < time.time()
