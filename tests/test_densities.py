@@ -88,3 +88,12 @@ def test_stored_bits_are_those_of_the_shorter_file() -> None:
     assert sparse.stored_bits == 10 + 2 * (1 + 3 + 3 + 10)
     dense = Size(4, 4, 1, 1, 7, 20)
     assert dense.stored_bits == min(20 + 4 * (1 + 6 + 2), 4 * (1 + 3 + 7))
+
+
+def test_short_weights_are_stored_in_their_own_types() -> None:
+    """The integers of an int8 network are stored with their zeros, so no weight needs an index."""
+    data = Dataset.from_pairs([(f"key {number}", number % 5) for number in range(60)])
+    model = bh.compile(data, precision="int8")
+    assert model.size.stored_bits == model.network.stored_bits == model.size.total_bits
+    mostly_zero = Size(1000, 2, 1, 1, 32, 40)
+    assert mostly_zero.stored_bits == 40 + 2 * (1 + 6 + 6 + 10)

@@ -37,13 +37,16 @@ class Size:
     def stored_bits(self) -> int:
         """The bits that a file of these weights needs.
 
-        A float weight takes all bits of its type, even if it is zero. An exact weight takes its digits, a sign and the position of
-        its binary point. Every weight gets as many bits for digits and position as the longest weight needs. Only the non-zero
-        weights are stored, each with its index, if this makes the file smaller.
+        A weight of a float or int8 network takes all bits of its type, even if it is zero. An exact weight takes its digits, a sign
+        and the position of its binary point. Either every weight gets as many digits as the longest one, or, if this makes the
+        file smaller, only the non-zero weights are stored, each with its number of digits and its index.
         """
         words = self.weight_bits * self.parameters_dense
-        if self.total_bits == words:
-            return words
+        # An int8 network stores whole bytes, at least one per weight. A `Size` does not say which networks are int8, so an exact
+        # network whose longest weight has 32 bits is taken for one if its digits happen to fill such bytes.
+        is_bytes = self.total_bits % 8 == 0 and self.total_bits >= 8 * self.parameters_dense
+        if self.total_bits == words or (self.weight_bits == WIDEST_BITS["int8"] and is_bytes):
+            return self.total_bits
         length = int(self.weight_bits).bit_length()
         place = max(int(self.parameters_dense) - 1, 0).bit_length()
         sparse = self.total_bits + self.parameters_nonzero * (1 + 2 * length + place)
