@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import weakref
+from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -119,6 +122,33 @@ def test_solved_tables_read_back_as_their_labels() -> None:
             assert table.words.max() < 1 << layout.word_bits
             return
     pytest.fail("no draw of fifty could be solved")
+
+
+def test_planes_that_are_solved_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The factors of a plane are large. Only those of the plane that is being solved and of the planes ahead may be alive."""
+    made: list[weakref.ref[np.ndarray]] = []
+    alive: list[int] = []
+    factor, solve = gf2.factor, gf2.solve
+
+    def noting_factor(*arguments: Any) -> Any:
+        found = factor(*arguments)
+        made.append(weakref.ref(found[1]))
+        return found
+
+    def noting_solve(*arguments: Any) -> Any:
+        alive.append(sum(each() is not None for each in made))
+        return solve(*arguments)
+
+    monkeypatch.setattr(table_solver, "_THREADS", 1)
+    monkeypatch.setattr(gf2, "factor", noting_factor)
+    monkeypatch.setattr(gf2, "solve", noting_solve)
+    layout = replace(CHAIN, n_planes=12)
+    rng = np.random.default_rng(5)
+    inputs = _inputs(layout, rng, 100)
+    where = layout.addresses(key_hash.evaluate_fields(layout, _drawn(layout, 0), inputs, True))
+    table_solver.solve(layout, where, rng.integers(0, 8, size=100), rng)
+    assert len(made) > 4
+    assert max(alive) <= 2
 
 
 def test_dependent_equations_are_reported_with_their_plane() -> None:

@@ -12,6 +12,7 @@ that computes in floats, a word has one limb.
 
 from __future__ import annotations
 
+from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
@@ -105,13 +106,14 @@ def solve(
         n_done, n_steps = _KERNELS, sum(FACTORING + plane.n_bits for plane in planes) + _KERNELS
         if progress and planes and len(planes[0].keys):
             _compile_kernels(layout, planes[0], limbs, part_of(progress, 0.0, n_done / n_steps))
-        pending = [pool.submit(factor, number) for number in range(min(ahead, len(planes)))]
+        # a future keeps its result, so each is dropped before the next plane is prepared
+        pending = deque(pool.submit(factor, number) for number in range(min(ahead, len(planes))))
         for number, plane in enumerate(planes):
+            prepared = pending.popleft()
             if progress is not None:
                 factoring = part_of(progress, n_done / n_steps, (n_done + FACTORING) / n_steps)
-                _watch(pending[number], reached[number], len(plane.keys), factoring)
-            n_reduced, *factors = pending[number].result()
-            pending[number].cancel()
+                _watch(prepared, reached[number], len(plane.keys), factoring)
+            n_reduced, *factors = prepared.result()
             n_done += FACTORING
             report(progress, n_done, n_steps)
             if n_reduced < len(plane.keys):
