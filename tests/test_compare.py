@@ -15,6 +15,7 @@ from byheart.construct.registry import get, names
 from byheart.data import Dataset, VectorSequences
 from byheart.data.generators import uniform_vectors
 from byheart.errors import ConflictingLabels, DoesNotHold, UsageError
+from byheart.records.vocabulary import Precision
 from byheart.theorems import checks
 from tests.construct.rival_data import SEQUENCES, SINGLE, THEOREMS
 from tests.refusal import refused
@@ -48,6 +49,15 @@ def test_every_construction_has_a_row_that_says_what_happened() -> None:
         assert all(sizes.get(f.quantity, row.size.parameters_dense) >= f.value for f in row.floors)
     sizes = [row.size.parameters_dense for row in comparison.memorised if row.size is not None]
     assert sizes == sorted(sizes)
+
+
+@pytest.mark.parametrize(
+    ("precision", "quantity"),
+    [("float32", "parameters of 32 bits"), ("bfloat16", "parameters of 16 bits"), ("int8", "bits")],
+)
+def test_every_precision_has_its_floor(precision: Precision, quantity: str) -> None:
+    (row,) = compare(uniform_vectors(20, 2, 3, 4, seed=0), ["retrieval"], precision=precision).rows
+    assert quantity in {floor.quantity for floor in row.floors}
 
 
 def test_refusals_are_rows_with_their_reason() -> None:

@@ -22,6 +22,7 @@ from byheart.data.dataset import Dataset
 from byheart.data.shape import DataRecord
 from byheart.errors import ByheartError, DoesNotHold, UsageError
 from byheart.model import Model
+from byheart.network.protocol import FLOAT_BITS
 from byheart.network.size import Size
 from byheart.network.transformer.architecture import Precision
 from byheart.pipeline import compile
@@ -214,8 +215,8 @@ def _order(method: str, shape: DataShape) -> Formula | None:
 
 def _floors(theory: BoundTable, precision: Precision) -> tuple[Floor, ...]:
     floors = []
-    exactly = "bits" if precision == "exact" else f"parameters of {precision.removeprefix('float')} bits"
-    for quantity in ("parameters", exactly):
+    stored = f"parameters of {FLOAT_BITS[precision]} bits" if precision in FLOAT_BITS else "bits"
+    for quantity in ("parameters", stored):
         for scope in get_args(Scope):
             bounds = theory.of(quantity, "lower", scope)
             if bounds:
