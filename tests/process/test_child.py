@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from byheart.process.child import ChildEnded, JsonChild
-from byheart.process.liveness import is_running
+from byheart.process.liveness import end_tree, is_running
 
 PROGRAM = """
 import json, sys, time
@@ -76,3 +78,12 @@ def test_it_ends_with_its_parent() -> None:
             return
         subprocess.run([sys.executable, "-c", ""], check=True)  # a moment for it to notice
     pytest.fail("the child runs on")
+
+
+def test_a_name_cut_in_the_middle_of_a_character_hides_no_process(tmp_path: Path) -> None:
+    """Linux keeps the first 15 bytes of the name of a program, whatever characters they belong to."""
+    program = Path(shutil.copy(shutil.which("sleep") or "", tmp_path / ("é" * 10)))
+    with subprocess.Popen([program, "20"]) as process:
+        assert is_running(process.pid)
+        end_tree(process.pid)
+        assert process.wait(timeout=20) < 0

@@ -44,7 +44,8 @@ def _stat(pid: int) -> list[str]:
     On systems other than Linux, the result is empty.
     """
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        # the name of a process may be cut in the middle of a character
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
         return []
 
