@@ -39,6 +39,7 @@ def test_a_record_is_an_object_by_its_fields() -> None:
         (np.bool_(True), True),
         (float("inf"), "inf"),
         (float("nan"), "nan"),
+        (np.float64("nan"), "nan"),
         ([float("-inf"), 1.0], ["-inf", 1.0]),
         ("text", "text"),
         (None, None),

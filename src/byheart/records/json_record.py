@@ -20,13 +20,13 @@ class JsonRecord:
 
 
 def plain(value: Any) -> Any:
-    """Convert a value to JSON types: NumPy numbers to numbers, tuples to lists, and other types to text."""
+    """Convert a value to JSON types: NumPy numbers to numbers, tuples to lists, and other types, NaN and infinity to text."""
     if isinstance(value, Mapping):
         return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     if isinstance(value, np.generic):
-        return value.item()
+        value = value.item()
     if isinstance(value, float) and not isfinite(value):
         return str(value)
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
