@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from byheart.documents.facts import locate_facts
@@ -75,4 +74,4 @@ def _as_float(value: Any) -> float:
     try:
         return float(value)
     except OverflowError:
-        return math.copysign(LARGEST, value)
+        return LARGEST if value > 0 else -LARGEST
