@@ -34,6 +34,7 @@ from byheart.graft.texts import Asking, chat_format, load_tokenizer
 from byheart.graft.workflow import graft, verify_graft
 from byheart.process.progress import silent
 from tests.graft.hosts import save_host
+from tests.refusal import refused
 
 CASES = {
     "llama": {},
@@ -207,6 +208,27 @@ def test_sizes_of_known_shapes() -> None:
     assert small.parameters == 134_515_008
     assert plan_layout(small, 3000, 28, 2_400).grafted.parameters < 300e6
     assert plan_layout(small, 3000, 30, 120_500).grafted.parameters < 700e6
+
+
+def test_four_times_the_width_of_known_shapes() -> None:
+    """The number of heads divides the width: of these hosts, none does with up to six more key-value heads."""
+    for host in (
+        Shape(128256, 2048, 8192, 16, 32, 8, 64, True),
+        Shape(151936, 1024, 3072, 28, 16, 8, 128, True, qk_norm=True),
+        Shape(32768, 4096, 14336, 32, 32, 8, 128, False),
+    ):
+        grafted = plan_layout(host, 3000, 16, 3000, bit_identical=True).grafted
+        assert grafted.width == 4 * host.width
+        assert grafted.width % grafted.n_heads == 0
+
+
+def test_hosts_without_room_are_refused() -> None:
+    small = Shape(1000, 48, 64, 2, 4, 2, 16, True)
+    plan_layout(small, 300, 200, 8)
+    with refused(AssumptionViolated, window=200, width=192):
+        plan_layout(small, 300, 200, 8, bit_identical=True)
+    with refused(AssumptionViolated, head_dim=2):
+        plan_layout(Shape(1000, 8, 16, 1, 4, 4, 2, True), 300, 8, 10)
 
 
 def test_a_host_streams_one_tensor_at_a_time(host: Path) -> None:

@@ -137,7 +137,9 @@ def plan_layout(
     """Find the smallest network with `n_units` units that match contexts of up to `window` tokens, and with codes for `n_codes`
     tokens.
 
-    It tries all possible codes, one to six additional key-value heads, and several numbers of memory layers.
+    It tries all possible codes, one to six additional key-value heads, and several numbers of memory layers. With `bit_identical`,
+    the grafted network is four times as wide as the host. It may then have up to twice as many key-value heads as the host, because
+    its width must be a multiple of the number of heads.
     """
     if window > MOST_WINDOW:
         raise AssumptionViolated(
@@ -145,17 +147,33 @@ def plan_layout(
             "  Shorten it, or store the rest of a long answer as a separate fact.",
             window=window,
         )
-    return min(
+    best = min(
         _layouts(host, n_codes, window, n_units, bit_identical),
         key=lambda layout: (layout.grafted.parameters, layout.code.squared_norm),
+        default=None,
     )
+    if best is None and bit_identical:
+        raise AssumptionViolated(
+            f"contexts of {window:,} tokens do not fit into {4 * host.width:,} columns, which is four times the host's width.\n"
+            "  Leave out --bit-identical, or shorten the longest key and its answer.",
+            window=window,
+            width=4 * host.width,
+        )
+    if best is None:
+        raise AssumptionViolated(
+            f"the heads of this host have {host.head_dim} entries, too few for the codes of {n_codes:,} tokens.\n"
+            "  Choose a host whose heads have at least 16 entries. No option changes this.",
+            head_dim=host.head_dim,
+        )
+    return best
 
 
 def _layouts(host: Shape, n_codes: int, window: int, n_units: int, bit_identical: bool) -> Iterator[Layout]:
+    most = max(MOST_KV_HEADS, host.n_kv_heads) if bit_identical else MOST_KV_HEADS
     for code in possible_codes(n_codes):
         if code.dimension > host.head_dim:
             break
-        for n_more in range(1, MOST_KV_HEADS + 1):
+        for n_more in range(1, most + 1):
             n_heads = n_more * host.group
             gathers = plan_gathers(window, n_heads, host.head_dim // code.dimension)
             n_kv_heads = host.n_kv_heads + n_more
