@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from byheart.errors import UsageError
+from byheart.errors import DataError, UsageError
 from byheart.measure.forecast import forecast
-from byheart.measure.specification import read_specification, specification_of
+from byheart.measure.sources import training_set_of
+from byheart.measure.specification import read_specification, specification_of, with_searched_value
 from byheart.measure.store import Store
 from byheart.measure.sweep import Sweep
 from byheart.process.memory_limit import OverMemoryLimit
@@ -80,6 +81,10 @@ def test_the_grid_is_expanded(tmp_path: Path) -> None:
             {"model": {"family": "attention-only", "dim": 3, "head_dim": 3, "n_heads": 1, "heads": 2}},
             "no size or option",
         ),
+        (
+            {"model": {"family": "attention-only", "dim": 3, "head_dim": 3, "n_heads": 1, "dropout": 0.1}},
+            "no size or option `dropout`",
+        ),
         ({"model": {"family": "attention-only", "dim": 0, "head_dim": 3, "n_heads": 1}}, "at least 1; got 0"),
         (
             {"model": {"family": "attention-only", "dim": 3, "head_dim": "=d", "n_heads": 1}},
@@ -93,6 +98,10 @@ def test_the_grid_is_expanded(tmp_path: Path) -> None:
         ({"data": {"kind": "associations", "n_words": 3}}, "no field `n_words`"),
         ({"data": {"kind": "associations", "n_vocab": -3}}, "whole number of at least 1; got -3"),
         ({"data": {"kind": "documents", "path": "none.jsonl", "n_documents": 3}}, "there is no file"),
+        (
+            {"data": {"kind": "sentences", "path": "x", "n_samples": 3, "ordered": 1}},
+            "must be true or false; got 1",
+        ),
         ({"data": {"kind": "documents"}}, "need the fields `path`, `n_documents`"),
         ({"training": {"steps": 0}}, "`steps` must be a whole number of at least 1"),
         ({"training": {"step": 5}}, "Did you mean `steps`"),
@@ -185,3 +194,54 @@ def test_a_forecast_counts_and_estimates(table: dict[str, Any], tmp_path: Path) 
         after = forecast(specification, store, device="cpu")
         assert (after.n_runs, after.n_stored) == (4, 3)
         assert after.largest_stack_bytes < before.largest_stack_bytes
+
+
+def test_a_reference_follows_the_searched_value(table: dict[str, Any]) -> None:
+    specification = specification_of(
+        table
+        | {
+            "model": {"family": "attention-only", "head_dim": "=dim", "n_heads": 1},
+            "pass": {"metric": "accuracy", "threshold": 1.0},
+            "search": {"axis": "model.dim", "low": 2, "high": 9},
+        },
+        Path(),
+    )
+    assert specification.search is not None
+    point = with_searched_value(specification.points[0], specification.search, 7)
+    assert specification.run(point, 0).model.sizes["head_dim"] == 7
+    assert {run.model.sizes["head_dim"] for run in specification.runs} == {9}
+
+
+def test_both_ends_of_a_search_are_checked(table: dict[str, Any]) -> None:
+    search = {"axis": "data.n_samples", "low": 2, "high": 9}
+    data = {"kind": "facts", "n_vocab": 5, "n_classes": 2}
+    rule = {"metric": "accuracy", "threshold": 1.0}
+    with refused(OverMemoryLimit, "n_bytes", limit=4294967296):
+        specification_of(table | {"data": data, "pass": rule, "search": search | {"high": 2**50}}, Path())
+
+
+def test_a_forecast_of_a_search_counts_its_rounds_at_the_largest_value(table: dict[str, Any]) -> None:
+    table["model"]["n_heads"] = 1
+    rule = {"pass": {"metric": "accuracy", "threshold": 1.0}}
+    search = {"search": {"axis": "model.n_heads", "low": 1, "high": 200}}
+    plain = forecast(specification_of(table | rule, Path()), None, device="cpu")
+    found = forecast(specification_of(table | rule | search, Path()), None, device="cpu")
+    assert (plain.n_search_runs, found.n_search_runs) == (None, 2 * (2 + 8))
+    assert found.largest_stack_bytes > 10 * plain.largest_stack_bytes
+    tuned = specification_of(table | rule | search | {"tuning": {"trials": 3}}, Path())
+    assert forecast(tuned, None, device="cpu").n_tuning_runs == 3 * 2 * (2 + 8)
+
+
+def test_models_too_large_to_time_are_counted(table: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("byheart.measure.forecast.MOST_PROBE_BYTES", 0)
+    assert forecast(specification_of(table, Path()), None, device="cpu").n_untimed == 4
+
+
+def test_a_data_file_that_changed_is_noticed(table: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "facts.csv"
+    path.write_text("key,value\na,1\nb,2\n")
+    data = {"kind": "file", "path": "facts.csv"}
+    run = specification_of(table | {"data": data}, tmp_path).runs[0]
+    path.write_text("key,value\na,2\nb,1\n")
+    with refused(DataError, path=str(path)):
+        training_set_of(run.data)

@@ -26,13 +26,17 @@ MOST_PROBE_BYTES = 1 << 30  # larger models are not timed, because this alone wo
 class Forecast:
     """The expected cost of a specification: runs, stacks (groups of runs that train together), memory and time.
 
-    The time is an upper estimate: it is computed from a few timed steps of every stack, as if no model stopped early. How many runs
-    a search or tuning takes depends on its results, so `n_search_runs` and `n_tuning_runs` are upper limits.
+    The time is an upper estimate: it is computed from a few timed steps of every stack, as if no model stopped early. `n_untimed` runs
+    are too large to time on this machine and are left out of it.
+
+    How many runs a search or tuning takes depends on its results, so `n_search_runs` and `n_tuning_runs` are upper limits, from
+    which stored runs are not subtracted. Every run of a search counts as one with the largest value of the searched field.
     """
 
     n_runs: int
     n_stored: int
     n_stacks: int
+    n_untimed: int
     largest_stack_bytes: int
     available_bytes: int
     seconds: float
@@ -61,7 +65,7 @@ def cost_of(
     most: int | None = None,
     overhead: int | None = None,
 ) -> Cost:
-    """Estimate the cost of the runs that are not in `store`, by timing a few steps of every stack."""
+    """Estimate the cost of the runs that are not in `store`, by timing a few steps of every stack whose models are not too large."""
     stored = store.stored_keys(run.key for run in runs) if store is not None else set()
     batches = pack(
         [run for run in runs if run.key not in stored],
@@ -91,22 +95,27 @@ def forecast(
 ) -> Forecast:
     """Estimate the cost of the runs of a specification. For search and tuning, the numbers of runs are upper limits."""
     chosen = choose_device(device)
-    cost = cost_of(specification.runs, store, chosen, most=most or specification.budget.max_stack)
     search, tuning = specification.search, specification.tuning
-    levels = None
-    if search is not None:
-        span = search.high - search.low
-        levels = (2 + span.bit_length()) * len(specification.points) * len(specification.seeds)
+    cost = cost_of(
+        specification.runs,
+        store if search is None and tuning is None else None,
+        chosen,
+        most=most or specification.budget.max_stack,
+    )
+    per_search = 1 if search is None else 2 + (search.high - search.low - 1).bit_length()
+    n_trials = 1 if tuning is None else tuning.trials
+    n_searched = per_search * cost.n_runs
     return Forecast(
         n_runs=cost.n_runs,
         n_stored=cost.n_stored,
         n_stacks=cost.n_stacks,
+        n_untimed=cost.n_untimed,
         largest_stack_bytes=cost.largest_stack_bytes,
         available_bytes=free_bytes(chosen),
-        seconds=cost.seconds,
+        seconds=cost.seconds * per_search * n_trials,
         device=device_name(chosen),
-        n_search_runs=levels,
-        n_tuning_runs=None if tuning is None else tuning.trials * cost.n_runs,
+        n_search_runs=None if search is None else n_searched,
+        n_tuning_runs=None if tuning is None else n_trials * n_searched,
     )
 
 

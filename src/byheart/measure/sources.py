@@ -179,7 +179,7 @@ def _sentences(d: Description) -> TrainingSet:
     kept = [i for i, words in enumerate(texts) if len(words) == d["seq_len"]]
     order = [kept[i] for i in np.random.default_rng(d["seed"]).permutation(len(kept))]
     place = 0 if d["read"] == "first" else d["seq_len"] - 1
-    visible = {i: visible_text(texts[i], place, ordered=d["ordered"] is not False) for i in order}
+    visible = {i: visible_text(texts[i], place, ordered=d["ordered"]) for i in order}
     chosen = distinct_texts(order, visible, labels).chosen[: d["n_samples"]]
     if len(chosen) < d["n_samples"]:
         raise DataError(
@@ -201,6 +201,7 @@ def _file(d: Description) -> TrainingSet:
     from byheart.data.dataset import Dataset
     from byheart.data.sequences import TokenSequences
 
+    _content(d["path"], d["sha256"])
     dataset = Dataset.read(d["path"], tokenizer=d["tokenizer"], on_conflict="keep")
     if dataset.task != "next-token":
         raise DataError(
@@ -287,11 +288,13 @@ def complete_description(data: Description, seed: int, folder: Path) -> dict[str
         value = full[name]
         wanted = type(default) if default is not None else (str if name == "path" else int)
         if type(value) is not wanted or (isinstance(value, int) and wanted is int and value < (default != 0)):
+            words = {
+                int: f"a whole number of at least {int(default != 0)}",
+                str: "a text",
+                bool: "true or false",
+            }
             raise UsageError(
-                f"`{name}` of data of kind {kind} must be a "
-                f"{f'whole number of at least {int(default != 0)}' if wanted is int else 'text'};"
-                f" got {value!r}.",
-                name=name,
+                f"`{name}` of data of kind {kind} must be {words[wanted]}; got {value!r}.", name=name
             )
     if type(full["seed"]) is not int or full["seed"] < 0:
         raise UsageError(
@@ -322,7 +325,12 @@ def _problem(text: str) -> TrainingSet:
 
 @lru_cache(maxsize=4)
 def _rows(path: str, sha256: str) -> list[dict[str, Any]]:
+    return text_rows(_content(path, sha256), path)
+
+
+def _content(path: str, sha256: str) -> bytes:
+    """Return the content of a file. Raise `DataError` if it is not the content that a description was made for."""
     raw = Path(path).read_bytes()
     if hashlib.sha256(raw).hexdigest() != sha256:
         raise DataError(f"{path} changed after the runs were set up. Run the same command again.", path=path)
-    return text_rows(raw, path)
+    return raw

@@ -120,7 +120,7 @@ class Specification:
         return Run(
             ModelConfig(
                 family.name,
-                {name: value for name, value in model.items() if name in sizes or isinstance(value, int)},
+                {name: value for name, value in model.items() if name in sizes or not isinstance(value, str)},
                 {name: value for name, value in model.items() if isinstance(value, str)},
             ),
             complete_description(point["data"], seed, self.folder),
@@ -130,8 +130,11 @@ class Specification:
 
     @property
     def runs(self) -> list[Run]:
-        """Return every run of the grid, ordered by point and then by seed."""
-        return [self.run(point, seed) for point in self.points for seed in self.seeds]
+        """Return every run of the grid, ordered by point and then by seed. In a search, the searched field is at its upper end."""
+        points = self.points
+        if self.search is not None:
+            points = tuple(with_searched_value(point, self.search, self.search.high) for point in points)
+        return [self.run(point, seed) for point in points for seed in self.seeds]
 
 
 def read_specification(path: str | Path) -> Specification:
@@ -188,7 +191,13 @@ def specification_of(
     if n_runs > MOST_RUNS:
         raise UsageError(f"the grid has {n_runs:,} runs; at most {MOST_RUNS:,} are allowed.", n_runs=n_runs)
     for point in specification.points:  # check every point now, rather than hours later during the sweep
-        specification.run(point, specification.seeds[0])
+        ends = (
+            [point]
+            if search is None
+            else [with_searched_value(point, search, end) for end in (search.low, search.high)]
+        )
+        for end in ends:
+            specification.run(end, specification.seeds[0])
     return specification
 
 
@@ -235,7 +244,7 @@ def _points(table: Mapping[str, Any], search: Search | None) -> tuple[dict[str, 
         point: dict[str, dict[str, Any]] = {"model": {}, "data": {}, "training": {}}
         for (section, field, _), value in zip(axes, choice, strict=True):
             point[section][field] = value
-        points.append(resolve_references(point))
+        points.append(resolve_references(point, search.field if search and search.section == "model" else ""))
     return tuple(points)
 
 
@@ -245,15 +254,17 @@ def _is_plain(value: object) -> bool:
     return isinstance(value, str) or (isinstance(value, float) and math.isfinite(value))
 
 
-def resolve_references(point: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return `point` with every `=name` replaced by the value of that name in [model]."""
+def resolve_references(point: dict[str, dict[str, Any]], searched: str = "") -> dict[str, dict[str, Any]]:
+    """Return `point` with every `=name` replaced by the value of that name in [model], except references to `searched`, a field
+    whose value is not known yet.
+    """
 
     def value_of(value: Any) -> Any:
         if isinstance(value, str) and value.startswith("="):
             name = value[1:].strip()
             if name not in point["model"] or str(point["model"][name]).startswith("="):
                 raise UsageError(f"`{value}` refers to `{name}`, which [model] does not set.", name=name)
-            return point["model"][name]
+            return value if name == searched else point["model"][name]
         return value
 
     return {section: {f: value_of(v) for f, v in values.items()} for section, values in point.items()}
@@ -262,11 +273,13 @@ def resolve_references(point: dict[str, dict[str, Any]]) -> dict[str, dict[str, 
 def with_searched_value(
     point: dict[str, dict[str, Any]], search: Search, value: int
 ) -> dict[str, dict[str, Any]]:
-    """Return `point` with the searched field set to `value`."""
-    return {
-        section: values | ({search.field: value} if section == search.section else {})
-        for section, values in point.items()
-    }
+    """Return `point` with the searched field, and every reference to it, set to `value`."""
+    return resolve_references(
+        {
+            section: values | ({search.field: value} if section == search.section else {})
+            for section, values in point.items()
+        }
+    )
 
 
 def _seeds(value: Any) -> tuple[int, ...]:
