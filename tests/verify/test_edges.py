@@ -57,6 +57,18 @@ def test_unknown_rules_and_backends_are_refused() -> None:
         as_users_call(verify)(lookup(data), data, backend="magic")
 
 
+def test_a_backend_that_the_model_does_not_have_is_refused() -> None:
+    """Otherwise the certificate would name an evaluator that computed nothing."""
+    data, texts = capitals(), Dataset.from_documents(["a b c", "b c d"], tokenizer="word")
+    with refused(UsageError, backend="transformers"):
+        verify(lookup(data), data, backend="transformers")
+    decoder = bh.compile(texts, method="madden-2024")
+    for backend in ("exact", "interpreter", "transformers", "equations"):
+        with refused(UsageError, backend=backend):
+            bh.verify(decoder, texts, backend=backend)
+    assert bh.verify(decoder, texts, backend="module").holds
+
+
 @pytest.mark.parametrize("backend", ["exact", "interpreter"])
 def test_exact_arithmetic_runs_on_the_cpu_alone(backend: str) -> None:
     data = capitals()

@@ -32,6 +32,7 @@ class AnswersWithLogits(Network):
         def spec(self) -> LogitSpec:
             """The shape of the network."""
 
+    backends = ("module", "equations")
     backend: Backend = "module"  # PyTorch
     second_backend: Backend = "equations"  # NumPy, with a bound on rounding errors
 

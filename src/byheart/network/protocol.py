@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
@@ -158,6 +158,8 @@ class Network(ABC):
     """Weights and the function that they define. The sizes of the inputs come from the spec. Only some families have logits."""
 
     why_no_logits = "this network answers with a class number; it has no logits."
+    backends: ClassVar[tuple[Backend, ...]]
+    """The evaluators of the family."""
 
     # some families have these as fields; a dataclass would use a property here as the field's default
     if TYPE_CHECKING:

@@ -81,7 +81,8 @@ def verify(
     """Run `memoriser` on every sample of `dataset` and compare the names of its answers with the names of the labels.
 
     dataset: a dataset in pieces is checked piece by piece, so that only one piece is in memory at a time.
-    backend: by default `exact` for exact networks (no rounding anywhere) and `module` for float networks.
+    backend: one of the network's `backends`. The default is `exact` for exact networks (no rounding anywhere), `module` for float
+        networks, and `transformers` for a Llama if that package is installed. Distributions are always computed by `module`.
     device: the device on which PyTorch runs float networks.
     n_rechecked: the number of samples that a second evaluator checks again. The second evaluator shares no code with
         the first one. The samples are drawn with a fixed seed. Each disagreement is listed as a problem.
@@ -111,17 +112,22 @@ def verify(
     if rule not in get_args(DistributionRule):  # with an unknown rule nothing would be judged
         raise UsageError(f"rule {rule!r} is not one of {', '.join(get_args(DistributionRule))}.", rule=rule)
     start = time.perf_counter()
-    backend = backend or memoriser.network.backend
-    if backend not in PACKAGES:
-        raise UsageError(f"backend {backend!r} is not one of {', '.join(PACKAGES)}.", backend=backend)
-    _check_device(backend, device)
-    how = Evaluation(backend, device=device, progress=progress)
     sample = None if sample is None else whole_number("sample", sample)
     if sample is not None and (dataset.task == "distribution" or not 0 < sample < dataset.n_samples):
         wanted = f"at least 1 and less than {dataset.n_samples:,}, the number of samples"
         if dataset.task == "distribution":
             wanted = "left out for distributions, because all their contexts are checked"
         raise UsageError(f"sample = {sample:,} must be {wanted}.", sample=sample)
+    backend = backend or memoriser.network.backend
+    # next-token distributions are computed only by PyTorch
+    backends = ("module",) if dataset.task == "distribution" else memoriser.network.backends
+    if backend not in backends:  # the evaluation would use another one
+        raise UsageError(
+            f"backend {backend!r} is not one of {', '.join(backends)}, the evaluators of this model.",
+            backend=backend,
+        )
+    _check_device(backend, device)
+    how = Evaluation(backend, device=device, progress=progress)
     is_drawn = np.ones(dataset.n_samples, dtype=bool)
     if sample is not None:
         is_drawn[:] = False

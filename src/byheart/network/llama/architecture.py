@@ -29,6 +29,7 @@ class Llama(Network):
     tokenizer_json: str = ""
 
     why_no_logits = "a Llama answers with text; its logits are over tokens, not over labels."
+    backends = ("transformers", "module", "exact")
 
     def __post_init__(self) -> None:
         expect_arrays(self)

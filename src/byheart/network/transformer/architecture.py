@@ -198,6 +198,8 @@ class Transformer(Network):
     extra: Weights | None = None  # (1, d)
     storage: Storage | None = None
 
+    backends = ("exact", "interpreter", "equations", "module")
+
     def __post_init__(self) -> None:
         """Check that every layer fits the residual stream, that exact and float weights are not mixed, and that the formats of
         `storage` hold the weights without rounding.
