@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from byheart.cli.golden import command
 from byheart.errors import UsageError
 from byheart.golden.engines import server as engine
 from byheart.golden.engines.server import Completion, ServerEngine, ServerSession, request_json
-from tests.golden.test_hostile_cases import SHAPE
+from tests.golden.test_hostile_cases import SHAPE, write
 from tests.refusal import refused
 
 MODELS = json.dumps({"data": [{"id": "llama"}]}).encode()
@@ -146,6 +147,16 @@ def test_little_of_what_a_server_says_is_shown() -> None:
             ServerEngine(address, "float32").open(SHAPE, Path())
         assert len(str(raised.value)) < 500
         assert len(ServerSession(address, SHAPE, "model-1").complete([0, 5], 5)) == 6
+
+
+def test_a_model_is_named_with_one_checkpoint(tmp_path: Path) -> None:
+    write(tmp_path)
+    ask = ["check", str(tmp_path), "--number-type", "float32"]
+    with serving() as address:
+        with refused(UsageError, model="llama", only=[]):
+            command.main([*ask, "--engine", address, "--model", "llama"], standalone_mode=False)
+        with refused(UsageError, served=["llama"]):
+            command.main([*ask, "--engine", address], standalone_mode=False)
 
 
 def test_a_refusal_is_quoted_in_part() -> None:

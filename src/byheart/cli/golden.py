@@ -157,11 +157,18 @@ def _engine(
         raise UsageError(
             "the number type of the server is unknown.\n  Give it with --number-type: float32, float16 or bfloat16."
         )
+    if model is not None and len(only) != 1:
+        raise UsageError(
+            f"--model {model} names one checkpoint, but --only is given {len(only)} times.\n"
+            f"  Give --only once, with the name of the checkpoint that {name} serves as {model}.",
+            model=model,
+            only=list(only),
+        )
     server = ServerEngine(name, number_type, model)
     served = only or tuple(each for each in known if server.serves(each))
-    if (model is not None and len(only) != 1) or not served:
+    if not served:
         raise UsageError(
-            f"{name} serves {', '.join(server.served) or 'no model'}; no checkpoint in the folder has that name.\n"
+            f"{name} serves {server.shown}; no checkpoint in the folder has that name.\n"
             "  Give the checkpoint with --only NAME, and its name on the server with --model ID.",
             served=server.served,
         )

@@ -72,11 +72,20 @@ class ServerEngine:
         listed = request_json(f"{self.url}/v1/models", None, ModelList)
         self.served = [each.id for each in listed.data or ()]
 
+    @property
+    def shown(self) -> str:
+        """The names of the models that the server has, for error messages. At most `SHOWN` are named."""
+        others = f" and {len(self.served) - SHOWN:,} more" if len(self.served) > SHOWN else ""
+        return f"{', '.join(self.served[:SHOWN]) or 'no model'}{others}"
+
     def open(self, shape: Shape, folder: Path) -> Session:
         return ServerSession(self.url, shape, self._model(shape.name))
 
     def serves(self, name: str) -> bool:
-        """Return whether the server has a model that is named like this checkpoint, or that is in a folder of this name."""
+        """Return whether the server has a model that is named like this checkpoint, or that is in a folder of this name.
+
+        If the user named the model, return True.
+        """
         return self._match(name) is not None
 
     def _match(self, name: str) -> str | None:
@@ -88,10 +97,8 @@ class ServerEngine:
     def _model(self, name: str) -> str:
         found = self._match(name)
         if found is None:
-            others = f" and {len(self.served) - SHOWN:,} more" if len(self.served) > SHOWN else ""
             raise UsageError(
-                f"{self.url} does not serve the checkpoint {name}. "
-                f"It serves {', '.join(self.served[:SHOWN]) or 'no model'}{others}.\n"
+                f"{self.url} does not serve the checkpoint {name}. It serves {self.shown}.\n"
                 f"  If one of these is this checkpoint under another name, give both: --only {name} --model ID.",
                 served=self.served,
             )
