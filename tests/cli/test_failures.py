@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from unittest.mock import patch
 
@@ -18,6 +19,7 @@ import numpy as np
 import pytest
 
 import byheart as bh
+from byheart.cli import main
 from byheart.cli.main import run
 from byheart.errors import ByheartError, CorruptModel, DoesNotHold, ExitStatus
 from byheart.pipeline import load
@@ -309,6 +311,25 @@ def test_whatever_is_raised_has_a_status(
     captured = capsys.readouterr()
     assert words in captured.err
     assert captured.out == ""
+
+
+@pytest.mark.parametrize("before", [[], ["--memory-limit", "1G"]])
+def test_a_command_that_finishes_its_piece_of_work_is_not_ended(
+    before: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended_after: list[object] = []
+
+    def watched(give_up: object) -> AbstractContextManager[None]:
+        ended_after.append(give_up)
+        return nullcontext()
+
+    monkeypatch.setattr(main, "interruptible", watched)
+    monkeypatch.setattr(main, "run", lambda arguments: 0)
+    for command, is_ended in (("measure", False), ("predict", True)):
+        monkeypatch.setattr(sys, "argv", ["byheart", *before, command, "measure"])
+        with pytest.raises(SystemExit):
+            main.main()
+        assert bool(ended_after) == is_ended
 
 
 def heed_interrupts() -> None:

@@ -182,7 +182,10 @@ def main() -> None:
         if hasattr(stream, "reconfigure"):  # a terminal without Unicode shows escapes instead of failing
             stream.reconfigure(errors="backslashreplace")
     arguments = sys.argv[1:]
-    if arguments and arguments[0] in STOPS_BY_ITSELF:
+    command = next(
+        (text for text in arguments if text in COMMANDS), None
+    )  # --memory-limit may come before it
+    if command in STOPS_BY_ITSELF:
         sys.exit(run(arguments))
     with interruptible(_end_now):
         status = run(arguments)
