@@ -230,6 +230,21 @@ def test_a_table_is_answered_with_its_columns_kept(byheart: Byheart, folder: Pat
     assert byheart("predict", folder, "--data", questions, "-o", tmp_path / "a.xlsx").status == 2
 
 
+def test_each_line_of_a_text_file_is_one_question(byheart: Byheart, folder: Path, tmp_path: Path) -> None:
+    """Only line feeds separate questions, as where texts are compiled: other breaks belong to a question."""
+    lines = tmp_path / "lines.txt"
+    lines.write_bytes("capital of\u2028Peru\r\ncapital of\x0cPeru\ncapital of Peru".encode())
+    asked = byheart("predict", folder, "--data", lines, "--json").document["answers"]
+    assert [each["input"] for each in asked] == lines.read_text(encoding="utf-8").split("\n")
+
+
+def test_a_missing_question_is_named_by_its_row(byheart: Byheart, folder: Path, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"key": "capital of Peru"}\n{"key": null}\n', encoding="utf-8")
+    done = byheart("predict", folder, "--data", rows, "--json")
+    assert (done.status, done.document["facts"]["row"]) == (4, 2)
+
+
 def test_questions_as_json_lines(byheart: Byheart, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def given(text: str) -> None:
         monkeypatch.setattr(sys, "stdin", io.StringIO(text))

@@ -31,7 +31,7 @@ def read_rows(
     one item of this array, in the column `inputs`.
     """
     from byheart.data.readers import kind_of, text_format
-    from byheart.data.tables import READERS, column_names, json_rows, require_columns
+    from byheart.data.tables import READERS, column_names, json_rows, require_columns, require_no_null
     from byheart.data.textfile import read_text, require_content, require_file
     from byheart.files.npz_archive import read_npz
 
@@ -42,7 +42,8 @@ def read_rows(
         require_content(path)
         return [{"inputs": one} for one in read_npz(path, ("inputs",))["inputs"]], "inputs"
     if kind == "txt":
-        return [{column: line} for line in read_text(path, written).splitlines()], column
+        lines = io.StringIO(read_text(path, written))
+        return [{column: line.rstrip("\r\n")} for line in lines], column
     if kind == "jsonl":
         rows = [row for _, row in json_rows(path, written)]
         for row in rows:
@@ -52,6 +53,7 @@ def read_rows(
         require_columns(path, [column], names, FIX)
         columns = READERS[kind](path, names, written)
         rows = [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+    require_no_null(path, column, [row[column] for row in rows])
     return rows, column
 
 
