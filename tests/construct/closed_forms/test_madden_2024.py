@@ -378,3 +378,19 @@ def test_a_base_that_softmax_cannot_have_is_refused(base: float) -> None:
 def test_averaging_has_no_options_of_attention(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         bh.compile({"ab": "c", "ba": "d"}, method="madden-2024-averaging", **options)
+
+
+def test_a_goal_below_the_rounding_error_is_refused_with_random_neurons() -> None:
+    data = bh.Dataset.from_documents(["one fish two fish", "red fish blue fish", "one red fish"])
+    with refused(AssumptionViolated, "goal", most=64):
+        bh.compile(data, method="madden-2024", solver="convex", neurons="random", gap=1e-15)
+
+
+def test_a_fit_of_more_features_than_contexts_can_start_from_another() -> None:
+    targets = document_targets(8)
+    features = np.random.default_rng(0).standard_normal((len(targets), len(targets) + 5))
+    first = regress(features[:, :-2], targets, goal_nats=1e-3, max_evaluations=5)
+    assert len(first.whitened) == len(targets)
+    found = regress(features, targets, goal_nats=1e-3, start=first.whitened)
+    assert found.reached
+    assert len(found.coefficients) == features.shape[1]

@@ -33,7 +33,7 @@ class Regression:
     """The state in which the regression stopped.
 
     coefficients  the output matrix V for the given features
-    whitened      V for features that are orthonormal over all predictions; a wider fit can start from it
+    whitened      V for features that are orthonormal over all predictions, at most one per context; a wider fit can start from it
     gap_nats      loss minus entropy, summed over all predictions
     reached       whether the goal was met
     norm          Frobenius norm of `whitened`, which is the root mean square length of the logits over predictions
@@ -41,7 +41,7 @@ class Regression:
     """
 
     coefficients: Float[np.ndarray, "n_neurons n_outputs"]
-    whitened: Float[np.ndarray, "n_neurons n_outputs"]
+    whitened: Float[np.ndarray, "n_orthonormal n_outputs"]
     gap_nats: float
     evaluations: int
     reached: bool
@@ -110,7 +110,7 @@ def regress(
     # directions that the features do not span (a dead or repeated neuron) are removed by the pseudo-inverse below
     loss = _Loss(q, targets)
     if start is not None:
-        point = torch.zeros(features.shape[1], targets.n_outputs, device=device, dtype=torch.float64)
+        point = torch.zeros(q.shape[1], targets.n_outputs, device=device, dtype=torch.float64)
         point[: len(start)] = torch.from_numpy(start).to(device)
     elif start_from is not None:
         point = r @ torch.from_numpy(start_from).to(device)

@@ -319,18 +319,22 @@ def _with_shaped_neurons(problem: _Problem, front: Decoder, encoded: np.ndarray,
         most = 2 * len(targets) + 2
         search = find_fewest(fit, lambda each: each.fit.reached, min(FIRST_WIDTH, len(targets)), most=most)
         if search is None:
-            raise AssumptionViolated(
-                f"with {most} neurons, the gap is still larger than {goal:.4g} nats.\n"
-                "  Allow a larger gap, or choose another solver.",
-                most=most,
-                goal=goal,
-            )
+            raise _out_of_reach(most, goal)
         found = search.fit
         # each width with its gap; the width just below the smallest one misses the goal for this seed and this solver
         notes["tried"] = [
             [width, each.fit.gap_nats, each.fit.reached] for width, each in search.tried.items()
         ]
     return found.decoder, found.fit, {**notes, "evaluations": found.evaluations}
+
+
+def _out_of_reach(most: int, goal: float) -> AssumptionViolated:
+    return AssumptionViolated(
+        f"with {most} neurons, the gap is still larger than {goal:.4g} nats.\n"
+        "  Allow a larger gap, or choose another solver.",
+        most=most,
+        goal=goal,
+    )
 
 
 def _with_random_neurons(problem: _Problem, front: Decoder, encoded: np.ndarray, goal: float) -> Regressed:
@@ -352,5 +356,7 @@ def _with_random_neurons(problem: _Problem, front: Decoder, encoded: np.ndarray,
                 notes["narrower_gap_nats"] = found.narrower.gap_nats
                 notes["narrower_excluded_norm"] = found.narrower.excluded_norm
             break
+        if n_neurons > 2 * len(targets):  # as many neurons as contexts suffice, except for rounding
+            raise _out_of_reach(n_neurons, goal)
         n_neurons *= 2
     return with_outputs(neurons, fit.coefficients), fit, {**notes, "evaluations": fit.evaluations}
