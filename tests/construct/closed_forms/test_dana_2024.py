@@ -14,7 +14,12 @@ from threadpoolctl import threadpool_limits
 import byheart as bh
 from byheart.bounds.dana_2024 import AttentionOnlyShape
 from byheart.construct.dana_2024.compact import fit_compact
-from byheart.construct.dana_2024.encoders import SequenceEncoder, association_encoder, best_encoder
+from byheart.construct.dana_2024.encoders import (
+    SequenceEncoder,
+    association_encoder,
+    best_encoder,
+    full_rank_encoder,
+)
 from byheart.construct.dana_2024.head_solver import interpolate
 from byheart.construct.dana_2024.heads import attention_features, draw_heads
 from byheart.construct.dana_2024.likeliest import (
@@ -161,6 +166,16 @@ def test_what_is_left_out_costs_at_most_its_share_of_the_worst_error(dim: int) -
         if epsilon == 0:
             assert found.divergence == pytest.approx(found.encoder_divergence, abs=1e-5)
     assert n_heads[0] > n_heads[1] > n_heads[2]  # fewer sequences take fewer heads
+
+
+@checks("DPC24-T1")
+def test_uniform_distributions_have_logits_of_zero() -> None:
+    ids, uniform, weights = pairs(3), np.full((9, 3), 1 / 3), np.full(9, 1 / 9)
+    encoder = full_rank_encoder(uniform)
+    found = memorise_likeliest(
+        ids, uniform, weights, encoder, np.random.default_rng(0), epsilon=0.3, n_vocab=3
+    )
+    assert found.divergence <= found.ceiling(0.3) + 1e-12
 
 
 @checks("DPC24-T3", "DPC24-D2", "DPC24-L4")

@@ -43,7 +43,7 @@ class LikeliestMemory:
     encoder_divergence  the same mean of KL(π ‖ encoder)
     constant            C of Theorem 1: twice the largest difference between the logits of network and encoder on a sequence
                         left out, divided by ‖WE‖
-    scale               ‖WE‖: the largest absolute value of the encoder's logits
+    scale               ‖WE‖: the largest absolute value of the encoder's logits, or 1 if all of them are 0
     gamma               γ of Theorem 1: twice the largest difference between the logits of network and encoder on `kept`
     """
 
@@ -91,7 +91,7 @@ def memorise_likeliest(
     missed = np.abs(logits - encoder.logits).max(axis=1)
     is_left = np.ones(len(encoded), dtype=bool)
     is_left[kept] = False
-    scale = float(np.abs(encoder.logits).max())
+    scale = float(np.abs(encoder.logits).max()) or 1.0
     return LikeliestMemory(
         network,
         kept,
