@@ -203,6 +203,15 @@ def test_the_built_network_computes_a_contextual_mapping(data: Dataset, seed: in
 
 
 @checks("KS25-D4.1")
+def test_contexts_are_measured_if_vectors_enter_without_a_map() -> None:
+    data = uniform_vectors(12, 3, 2, 3, seed=0)
+    found, same = (
+        measure_context_ids(compiled(data, input_map=form).memoriser, data) for form in ("linear", "none")
+    )
+    assert found == same
+
+
+@checks("KS25-D4.1")
 def test_contexts_that_collide_are_measured() -> None:
     data = as_seq_to_seq(random_tokens(8, 3, 5, seed=0))
     memoriser = compiled(data).memoriser

@@ -24,7 +24,7 @@ def cut_after_contexts(network: Transformer) -> Transformer:
     The output of the shorter network is the id of each context: the context's value on a line.
     """
     mixing = max(at for at, layer in enumerate(network.layers) if not isinstance(layer, FeedForward))
-    w_out = SparseMatrix.of((1, len(REGISTERS)), {(0, REGISTERS.index(X)): 1})
+    w_out = SparseMatrix.of(network.w_out.shape, {(0, REGISTERS.index(X)): 1})
     return replace(network, layers=network.layers[: mixing + 2], w_out=w_out)
 
 
