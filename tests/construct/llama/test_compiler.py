@@ -12,9 +12,11 @@ from byheart.construct.llama.heads import LEAST_MARGIN, choose_rotation
 from byheart.construct.llama.layout import TextShape, choose_layout
 from byheart.construct.llama.tables import factor
 from byheart.construct.llama.window_hash import LIMB, draw_hash, level_offsets, mirror, spread
+from byheart.errors import AssumptionViolated
 from byheart.network.llama.chains import ChainedTexts
 from byheart.network.llama.evaluator import evaluate
 from tests.construct.llama.token_texts import EOS, compiled_windows, last_of, random_windows
+from tests.refusal import refused
 
 
 @given(st.integers(1, 300), st.sampled_from([1, 2, 4, 8]))
@@ -121,3 +123,13 @@ def test_limbs_survive_a_float16_cache() -> None:
     limbs = drawn.limbs(np.arange(30), np.zeros(30, dtype=np.int64), np.ones(30, dtype=bool))
     assert limbs.min() >= 0
     assert limbs.max() <= 2048
+
+
+def test_channel_starts_that_are_not_in_order_are_refused() -> None:
+    texts, compiled = compiled_windows(40)
+    starts = compiled.channel_starts
+    for wrong in (starts[::-1], (1, *starts[1:]), starts[:-1], (0, starts[2], starts[1], *starts[3:])):
+        with refused(AssumptionViolated, channel_starts=wrong):
+            compile_texts(texts, LlamaOptions(channel_starts=wrong), window=7, max_positions=64)
+    again = compile_texts(texts, LlamaOptions(channel_starts=starts), window=7, max_positions=64)
+    assert again.channel_starts == starts
