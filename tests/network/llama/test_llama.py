@@ -96,6 +96,16 @@ def test_what_would_round_is_named(name: str, at: tuple[int, ...], value: float,
     assert any(problem in each for each in found.conditions.problems), found.conditions.problems
 
 
+@pytest.mark.parametrize("layer", [1, 2])
+def test_keys_that_read_another_column_are_named(layer: int) -> None:
+    """The column that marks the first token is 11. In another column, all tokens may look like the first one."""
+    name = weight_name(layer, "self_attn.k_proj")
+    swapped = COMPILED.llama.weights[name].copy()
+    swapped[:, [11, 12]] = swapped[:, [12, 11]]
+    found = evaluate(Llama(COMPILED.llama.spec, {**COMPILED.llama.weights, name: swapped}), TEXTS)
+    assert any("whether a token is the first one" in each for each in found.conditions.problems)
+
+
 def test_norms_that_are_not_pinned_are_refused() -> None:
     with pytest.raises(DoesNotHold):
         evaluate(changed(EMBEDDING, (3, 0), 1.0), TEXTS)

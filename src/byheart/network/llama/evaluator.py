@@ -117,8 +117,13 @@ def pinned_columns(llama: Llama) -> Pinned:
     return Pinned(columns, value, float(scale))
 
 
-def head_offsets(llama: Llama, pinned: Pinned, conditions: NoRounding) -> list[list[int] | None]:
-    """For each head of each layer, return how many positions back it reads. A layer whose attention writes nothing gets None."""
+def head_offsets(
+    llama: Llama, pinned: Pinned, flag: int | None, conditions: NoRounding
+) -> list[list[int] | None]:
+    """For each head of each layer, return how many positions back it reads. A layer whose attention writes nothing gets None.
+
+    `flag` is the column that marks the first token. No key may depend on another column.
+    """
     spec = llama.spec
     # this allocates three complex tables, and even a small file can claim a huge number of positions
     require_memory(
@@ -134,10 +139,11 @@ def head_offsets(llama: Llama, pinned: Pinned, conditions: NoRounding) -> list[l
             continue
         query = llama.weight(layer, "self_attn.q_proj").astype(np.float64)
         key = llama.weight(layer, "self_attn.k_proj").astype(np.float64)
-        flags = np.flatnonzero(key[:, ~pinned.columns].any(0))
+        flags = np.flatnonzero(key.any(0) & ~pinned.columns)
+        conditions.require(not query[:, ~pinned.columns].any(), f"layer {layer}: queries are not constant")
         conditions.require(
-            not query[:, ~pinned.columns].any() and flags.size <= 1,
-            f"layer {layer}: queries are not constant",
+            set(flags.tolist()) <= {flag},
+            f"layer {layer}: keys depend on more than whether a token is the first one",
         )
         other = key[:, pinned.columns].sum(1) * pinned.value
         first = other + key[:, ~pinned.columns].sum(1)
@@ -161,7 +167,10 @@ def head_offsets(llama: Llama, pinned: Pinned, conditions: NoRounding) -> list[l
 
 
 def flag_column(llama: Llama, pinned: Pinned) -> int | None:
-    """Return the column by which keys distinguish the first token from the others, or None if no layer uses attention."""
+    """Return the first column on which the keys of a layer depend, apart from the pinned ones; None if there is none.
+
+    In a compiled Llama, this column marks the first token of a text.
+    """
     for layer in range(llama.spec.n_layers):
         columns = np.flatnonzero(llama.weight(layer, "self_attn.k_proj").any(0) & ~pinned.columns)
         if columns.size:
@@ -199,7 +208,7 @@ class Machine:
         self.llama, self.conditions = llama, NoRounding()
         self.pinned = pinned_columns(llama)
         self.flag = flag_column(llama, self.pinned)
-        self.reads = head_offsets(llama, self.pinned, self.conditions)
+        self.reads = head_offsets(llama, self.pinned, self.flag, self.conditions)
         gathering = (layer for layer, heads in enumerate(self.reads) if heads is not None)
         self.last_gather = max(gathering, default=-1)
 
