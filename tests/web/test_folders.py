@@ -104,6 +104,8 @@ def test_uploads_are_limited_in_number(folders: Folders) -> None:
 def test_models_get_free_names(folders: Folders) -> None:
     assert folders.new_model("My Table (1)", Limits()).name == "my-table-1"
     (folders.models / "my-table-1").mkdir()
-    assert folders.new_model("My Table (1)", Limits()).name == "my-table-1-2"
+    second = folders.new_model("My Table (1)", Limits())
+    assert second.name == "my-table-1-2"
+    assert folders.new_model("My Table (1)", Limits(), [str(second)]).name == "my-table-1-3"
     assert folders.new_model("../../x", Limits()).parent == folders.models
     assert folders.new_model("\u4e16\u754c", Limits()).name == "model"

@@ -336,6 +336,16 @@ def test_three_hundred_slow_connections_keep_nobody_out(server: Server) -> None:
         assert httpx.get(f"{server.address}api/state").status_code == 200
 
 
+def test_two_compilations_of_one_file_make_two_models(server: Server) -> None:
+    name = server.client.post(
+        "/api/data", params={"name": "twins.csv"}, content=b"key,value\na,1\nb,2\n"
+    ).json()
+    request = {"kind": "compile", "data": name["name"], "method": "retrieval", "precision": "float64"}
+    started = [server.client.post("/api/jobs", json=request).json()["id"] for _ in range(2)]
+    jobs = [server.ended(job_id) for job_id in started]
+    assert len({job["result"]["model"] for job in jobs}) == 2
+
+
 def test_a_hundred_jobs_at_once_are_taken_or_refused(server: Server) -> None:
     request = {"kind": "examine", "data": "capitals.csv"}
     answers = [server.client.post("/api/jobs", json=request) for _ in range(100)]

@@ -16,7 +16,7 @@ from fastapi.responses import FileResponse, StreamingResponse
 from byheart.errors import DoesNotHold, UsageError
 from byheart.storage.target import LEFT_BY_SYSTEMS
 from byheart.web.folders import DATA_MARK, Folders
-from byheart.web.jobs import JobQueue
+from byheart.web.jobs import ENDED, JobQueue
 from byheart.web.limits import Limits
 from byheart.web.processes import Questions
 from byheart.web.requests import (
@@ -89,7 +89,9 @@ def make_router(
             job = jobs.add("examine", f"Examine {path.name}", arguments, understood)
         elif isinstance(request, Compile):
             path = folders.data_path(request.data)
-            model = folders.new_model(request.name or path.stem, limits)
+            compiling = (job for job in jobs.all() if job.task == "compile" and job.state not in ENDED)
+            under_way = [job.arguments["model"] for job in compiling]
+            model = folders.new_model(request.name or path.stem, limits, under_way)
             kept = model.with_name(f"{model.name}{DATA_MARK}{path.suffix}")
             arguments = {
                 "path": str(path),

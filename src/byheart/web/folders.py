@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import secrets
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -18,7 +18,7 @@ from byheart.errors import ByheartError, UsageError
 from byheart.web.limits import Limits
 
 MODEL_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
-DATA_NAME = re.compile(r"[\w][\w .()+-]{0,99}\.(csv|tsv|jsonl|json|txt|parquet|npz)", re.IGNORECASE)
+DATA_NAME = re.compile(r"[\w][\w .()+-]{0,99}\.(csv|tsv|jsonl|txt|parquet|npz)", re.IGNORECASE)
 NAME_BYTES = 200
 """The maximum length of an upload's name in bytes (a letter takes up to four).
 
@@ -138,15 +138,16 @@ class Folders:
             and (path / "model.json").is_file()
         )
 
-    def new_model(self, name: str, limits: Limits) -> Path:
-        """Return an unused path for a model, named after `name`."""
+    def new_model(self, name: str, limits: Limits, taken: Collection[str] = ()) -> Path:
+        """Return an unused path for a model, named after `name`. `taken` holds the paths of models that are not yet written."""
         wanted = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._")[:48] or "model"
         if len(self.list_models()) >= limits.n_models:
             raise TooLarge(
                 f"the limit of {limits.n_models} models is reached. Start `byheart serve` with another folder for --models.",
                 limit=limits.n_models,
             )
-        return next(path for each in _names_from(wanted) if not (path := self.models / each).exists())
+        paths = (self.models / each for each in _names_from(wanted))
+        return next(path for path in paths if not path.exists() and str(path) not in taken)
 
     def data_of(self, model: str) -> Path | None:
         """Return the data file that a model was compiled from, if it was kept beside the model."""
