@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from byheart.bounds import table
-from byheart.construct.estimates import usual_estimate
+from byheart.construct.estimates import require_offer, usual_estimate
 from byheart.construct.registry import get as get_method
 from byheart.construct.registry import names as method_names
 from byheart.data.dataset import Dataset
 from byheart.data.shape import DataShape
-from byheart.errors import ByheartError, UsageError
+from byheart.errors import ByheartError
 from byheart.process.progress import in_stage, part_of
 from byheart.web.context import Context, Document
 
@@ -73,12 +73,7 @@ def _estimate(name: str, shape: DataShape) -> Document:
         "plain_size": None,
     }
     try:
-        if shape.task not in method.tasks:
-            raise UsageError(
-                f"the method supports {', '.join(method.tasks)}, but the task is {shape.task}.",
-                tasks=method.tasks,
-                task=shape.task,
-            )
+        require_offer(method, shape.task, None)
         size, row["options"] = usual_estimate(method, shape)
         row["size"] = asdict(size)
         plainest = method.usual(method.precisions[0])[-1]
@@ -90,12 +85,12 @@ def _estimate(name: str, shape: DataShape) -> Document:
 
 
 def preview(path: Path) -> Document:
-    """Return the first rows of a text file, unchanged."""
+    """Return the first rows of a text file, unchanged except that long lines are cut."""
     kind = path.suffix.lower()
     if kind not in TEXTS:
         return {"columns": [], "rows": []}
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
-        lines = [stream.readline(PREVIEW_CHARS) for _ in range(PREVIEW_ROWS + 1)]
+        lines = [stream.readline()[:PREVIEW_CHARS] for _ in range(PREVIEW_ROWS + 1)]
     lines = [line for line in lines if line]
     if kind == ".txt":
         return {"columns": ["text"], "rows": [[line.rstrip("\r\n")] for line in lines[:PREVIEW_ROWS]]}

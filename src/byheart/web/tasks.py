@@ -16,6 +16,7 @@ from byheart.documents.exports import Format, export_model
 from byheart.documents.model_summary import summarise
 from byheart.documents.predictions import ask, questions_in
 from byheart.pipeline import compile as compile_data
+from byheart.storage.data_source import source_of
 from byheart.web import damage, examination, overview, weights
 from byheart.web.context import Context, Document, open_model
 from byheart.web.trace import draw_trace
@@ -70,8 +71,10 @@ def capacity(context: Context, config: Document) -> Document:
 
 def list_examples(context: Context, model: str, data: str | None) -> Document:
     """Return a few questions that the model can answer, taken from its data file."""
-    rows = [] if data is None else examination.preview(Path(data))["rows"]
-    return {"schema": 1, "questions": [row[0] for row in rows if row]}
+    shown: Document = {"columns": [], "rows": []} if data is None else examination.preview(Path(data))
+    wanted = source_of(open_model(model)).input or "key"
+    place = shown["columns"].index(wanted) if wanted in shown["columns"] else 0
+    return {"schema": 1, "questions": [row[place] for row in shown["rows"] if len(row) > place]}
 
 
 def trace_question(context: Context, model: str, text: str) -> Document:
