@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import Request
@@ -43,9 +43,7 @@ class Reading:
 
     def reading(self) -> dict[str, Any]:
         """Return the options for `Dataset.read`."""
-        columns = {"task", "tokenizer", "input", "label"}
-        rules = {"empty_labels", "empty_inputs", "malformed_rows", "non_finite", "max_tokens", "on_conflict"}
-        return _given(self, columns | rules)
+        return _given(self, {field.name for field in fields(Reading)})
 
 
 @dataclass(frozen=True, kw_only=True)
