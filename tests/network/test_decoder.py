@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from byheart.bounds.dana_2024 import AttentionOnlyShape
 from byheart.bounds.madden_2024 import DecoderShape
@@ -152,3 +156,32 @@ def test_divergences_are_right_and_never_negative(seed: int, shift: float) -> No
     assert (tiny >= 0).all()
     # second order in the shift
     assert tiny == pytest.approx(p[:, 1] * (1 - p[:, 1]) * shift**2 / 2, rel=1e-2, abs=1e-29)
+
+
+class LargestArray(TorchDispatchMode):
+    """Notes the number of entries of the largest array that any operation returns."""
+
+    n_entries = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor):
+            self.n_entries = max(self.n_entries, result.numel())
+        return result
+
+
+@pytest.mark.parametrize(("n_heads", "seq_len", "dim"), [(1, 12, 9), (10, 12, 2), (10, 2, 12)])
+def test_the_largest_layer_is_the_largest_array_of_a_sample(n_heads: int, seq_len: int, dim: int) -> None:
+    """Batches are chosen by this number, so a smaller one would fill the memory."""
+    n_tokens, n_samples = 5, 64
+    heads = [np.ones((n_heads, 1, dim))] * 3
+    embedding = Embedding(np.ones((n_tokens, dim)), np.ones((seq_len, dim)))
+    attention = AttentionOnly(embedding, *heads, np.ones((n_heads, dim, 1)), np.ones((3, dim)), seq_len)
+    mixing = SelfAttention(*[np.ones((n_heads, dim, 1))] * 3, np.ones((n_heads, 1, dim)))
+    decoder = Decoder(embedding, mixing, np.ones((dim, 4)), np.ones(4), np.ones((4, 3)), "tanh")
+    for network in (attention, decoder):
+        ids = torch.zeros((n_samples, seq_len), dtype=torch.long)
+        module = network.module()
+        with torch.no_grad(), LargestArray() as seen:
+            module(ids)
+        assert seen.n_entries <= n_samples * network.largest_layer

@@ -37,7 +37,7 @@ SMALL = 100_000_000
 def batch_size_for(numbers_per_sample: int, device: str = "cpu") -> int:
     """Return the number of samples per batch. `numbers_per_sample` is the number of entries in the largest array of one sample.
 
-    On a CPU a batch is small enough to stay in cache, but has at least 16 samples.
+    On a CPU a batch is small enough to stay in cache, but has at least 16 samples unless they exceed `NUMBERS_AT_ONCE`.
     """
     if device != "cpu":
         return max(1, ON_DEVICE // max(1, numbers_per_sample))

@@ -181,8 +181,8 @@ class AttentionOnly(AnswersWithLogits):
 
     @property
     def largest_layer(self) -> int:
-        """The size of the largest array that one sample needs: the scores or keys of all heads, or the logits."""
-        return max(self.n_heads * max(self.seq_len, self.dim), self.n_outputs)
+        """The size of the largest array that one sample needs: the tokens, the scores or averages of all heads, or the logits."""
+        return max(self.seq_len * self.dim, self.n_heads * max(self.seq_len, self.dim), self.n_outputs)
 
     @property
     def n_heads(self) -> int:
