@@ -158,7 +158,7 @@ def test_divergences_are_right_and_never_negative(seed: int, shift: float) -> No
     assert tiny == pytest.approx(p[:, 1] * (1 - p[:, 1]) * shift**2 / 2, rel=1e-2, abs=1e-29)
 
 
-class LargestArray(TorchDispatchMode):
+class LargestArray(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no types here
     """Notes the number of entries of the largest array that any operation returns."""
 
     n_entries = 0
@@ -174,14 +174,14 @@ class LargestArray(TorchDispatchMode):
 def test_the_largest_layer_is_the_largest_array_of_a_sample(n_heads: int, seq_len: int, dim: int) -> None:
     """Batches are chosen by this number, so a smaller one would fill the memory."""
     n_tokens, n_samples = 5, 64
-    heads = [np.ones((n_heads, 1, dim))] * 3
+    rows, columns = np.ones((n_heads, 1, dim)), np.ones((n_heads, dim, 1))
     embedding = Embedding(np.ones((n_tokens, dim)), np.ones((seq_len, dim)))
-    attention = AttentionOnly(embedding, *heads, np.ones((n_heads, dim, 1)), np.ones((3, dim)), seq_len)
-    mixing = SelfAttention(*[np.ones((n_heads, dim, 1))] * 3, np.ones((n_heads, 1, dim)))
+    attention = AttentionOnly(embedding, rows, rows, rows, columns, np.ones((3, dim)), seq_len)
+    mixing = SelfAttention(columns, columns, columns, rows)
     decoder = Decoder(embedding, mixing, np.ones((dim, 4)), np.ones(4), np.ones((4, 3)), "tanh")
     for network in (attention, decoder):
         ids = torch.zeros((n_samples, seq_len), dtype=torch.long)
         module = network.module()
-        with torch.no_grad(), LargestArray() as seen:
+        with torch.no_grad(), LargestArray() as seen:  # type: ignore[no-untyped-call]  # as above
             module(ids)
         assert seen.n_entries <= n_samples * network.largest_layer

@@ -228,8 +228,8 @@ class Decoder(AnswersWithLogits):
 
     @property
     def largest_layer(self) -> int:
-        """The size of the largest array that one sample needs: the neurons, the logits, the tokens, or the scores or averages of all
-        heads.
+        """The size of the largest array that one sample needs: the neurons, the logits, the tokens, or the scores or averages of
+        all heads.
         """
         n_heads, _, _ = self.spec.heads or (0, 0, 0)
         of_heads = n_heads * max(self.seq_len, self.dim)
