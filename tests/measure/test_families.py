@@ -7,7 +7,9 @@ order 1 from sums of at most a few hundred products in float64 agree to 10^-12.
 from __future__ import annotations
 
 import importlib.util
+import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -454,3 +456,26 @@ def test_outputs_of_some_rows_are_rows_of_all_outputs(case: Case) -> None:
     torch.testing.assert_close(
         answers(stack, flat, rows)[0], answers(stack, flat, None)[0, rows[0]], rtol=0, atol=TOLERANCE
     )
+
+
+def test_the_table_form_needs_pairs() -> None:
+    model = ModelConfig("attention-only", {"dim": 2, "head_dim": 2, "n_heads": 1}, {"form": "table"})
+    with refused(UsageError, form="table"):
+        make_stack([model], [stories(5, 0)], [0])
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_only_some_families_answer_at_the_first_token(case: Case) -> None:
+    training_set = replace(case.training_sets[0], read="first")
+    family = family_of(case.models[0].family)
+    if "first" in family.reads:
+        make_stack(case.models[:1], [training_set], [0])
+    else:
+        with refused(UsageError, family=family.name):
+            make_stack(case.models[:1], [training_set], [0])
+
+
+def test_a_diverged_model_of_values_answers_nothing_right() -> None:
+    stack = make_stack([ModelConfig("uniform-attention", {"n_blocks": 1})], [clouds(20, 0)], [0])
+    found = measure(stack, torch.full_like(stack.initial(), math.nan))
+    assert found["accuracy"].tolist() == [0.0]

@@ -56,3 +56,10 @@ def test_a_learned_table_does_move() -> None:
     found = train(stack, [DECAYING, DECAYING], keep_weights=True)[0].weights
     assert found is not None
     assert not torch.equal(found["embedding"], start)
+
+
+def test_without_a_table_nothing_is_frozen() -> None:
+    """Vectors need no table."""
+    data = {"kind": "rademacher-vectors", "n_samples": 5, "seq_len": 3, "dim": 2, "read": "first", "seed": 0}
+    stack = make_stack(models("frozen")[:1], [training_set_of(data)], [0])
+    assert not stack.fixed

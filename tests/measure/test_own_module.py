@@ -126,6 +126,13 @@ def test_sizes_are_the_whole_numbers_of_the_function() -> None:
     assert [(field.name, field.default) for field in fields] == [("width", None), ("depth", 2)]
 
 
+def test_a_parameter_may_have_the_default_none() -> None:
+    def make(width: int, dropout: float | None = None) -> nn.Module:
+        return nn.Linear(width, 2)
+
+    assert [field.name for field in OwnModuleFamily(make).size_fields] == ["width"]
+
+
 def test_what_cannot_be_a_family_is_refused() -> None:
     def wants_a_list(n_vocab: int, layers: list[int]) -> nn.Module:
         return nn.Linear(n_vocab, len(layers))

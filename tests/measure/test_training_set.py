@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from byheart.errors import DataError, MalformedFile
+import byheart as bh
+from byheart.errors import DataError, MalformedFile, UsageError
 from byheart.measure.draws import draw_places, draw_rows
 from byheart.measure.sources import SOURCES, complete_description, training_set_of
 from byheart.measure.training_set import (
@@ -184,3 +185,14 @@ def test_every_source_is_described() -> None:
         )
         assert content(first) == content(again)
         assert content(first) != content(other)
+
+
+def test_batches_need_inputs_of_equal_weight() -> None:
+    """Here every input has one answer, but some inputs occur twice."""
+    run = {
+        "model": {"family": "attention-only", "dim": 2, "head_dim": 2, "n_heads": 1},
+        "data": {"kind": "random-tokens", "n_samples": 30, "n_vocab": 3, "seq_len": 2, "n_classes": 2},
+        "training": {"steps": 3, "batch": 4},
+    }
+    with refused(UsageError):
+        bh.measure(run)

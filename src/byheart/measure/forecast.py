@@ -26,8 +26,8 @@ MOST_PROBE_BYTES = 1 << 30  # larger models are not timed, because this alone wo
 class Forecast:
     """The expected cost of a specification: runs, stacks (groups of runs that train together), memory and time.
 
-    The time is an upper estimate: it is computed from a few timed steps of every stack, as if no model stopped early. `n_untimed` runs
-    are too large to time on this machine and are left out of it.
+    The time is an upper estimate: it is computed from a few timed steps of every stack, as if no model stopped early. It
+    leaves out `n_untimed` runs, which are too large to time on this machine.
 
     How many runs a search or tuning takes depends on its results, so `n_search_runs` and `n_tuning_runs` are upper limits, from
     which stored runs are not subtracted. Every run of a search counts as one with the largest value of the searched field.
@@ -65,7 +65,7 @@ def cost_of(
     most: int | None = None,
     overhead: int | None = None,
 ) -> Cost:
-    """Estimate the cost of the runs that are not in `store`, by timing a few steps of every stack whose models are not too large."""
+    """Estimate the cost of the runs that are not in `store`, by timing a few steps of every stack, except those of large models."""
     stored = store.stored_keys(run.key for run in runs) if store is not None else set()
     batches = pack(
         [run for run in runs if run.key not in stored],

@@ -40,7 +40,6 @@ class StackedLBFGS:
         self.changes = flat.new_zeros(history, *flat.shape)  # y_k
         self.inverse = flat.new_zeros(history, n_models, 1)  # 1 / (s_k · y_k), 0 where there is no pair
         self.active = torch.ones_like(zero, dtype=torch.bool)
-        self.stuck = torch.zeros_like(self.active)
         self.direction = -self.grad
         self.trial = self._first_trial()
         self.low_step, self.low_loss, self.low_slope = zero.clone(), self.loss.clone(), zero.clone()
@@ -130,9 +129,7 @@ class StackedLBFGS:
         for past, new in ((self.steps, travel), (self.changes, change), (self.inverse, 1 / curvature)):
             shifted = torch.cat([past[1:], new.unsqueeze(0)])
             past.copy_(torch.where(keep, shifted, past))
-        # If a search along the gradient itself failed, stop. If it failed along another direction, clear the history and retry.
-        fresh = (self.inverse[-1] == 0) & failed
-        self.stuck = self.stuck | fresh
+        # If a search failed, clear the history and search along the gradient.
         self.inverse.copy_(torch.where(failed, torch.zeros_like(self.inverse), self.inverse))
         direction = self._two_loops()
         slope = _dot(self.grad, direction)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from byheart.errors import DataError
+from byheart.errors import UsageError
 from byheart.measure.draws import draw_rows
 from byheart.measure.stack import Stack
 
@@ -80,15 +80,20 @@ def uses_counts(device: torch.device, n_rows: int, batch: int) -> bool:
     return device.type == "cuda" and n_rows <= COUNTS_UP_TO * batch
 
 
-def batch_losses(stack: Stack, flat: Tensor, rows: Tensor) -> Tensor:
-    """Return the summed loss of each model over the drawn `rows`, whose shape is (n_models, n_draws)."""
-    targets = stack.targets
-    if targets.labels is None:
-        raise DataError(
-            "batches can be drawn only if each input has one answer, but some inputs of these data have "
-            "several.\n"
+def require_batches(stack: Stack) -> None:
+    """Raise `UsageError` if random batches cannot be drawn from the data of these models."""
+    if stack.targets.labels is None:
+        raise UsageError(
+            "random batches need data in which every input has one answer and all inputs are equally frequent.\n"
             "  Set batch = 0 in [training], so that every step uses all samples."
         )
+
+
+def batch_losses(stack: Stack, flat: Tensor, rows: Tensor) -> Tensor:
+    """Return the summed loss of each model over the drawn `rows`, whose shape is (n_models, n_draws)."""
+    require_batches(stack)
+    targets = stack.targets
+    assert targets.labels is not None
     n_models, n_draws = rows.shape
     if uses_counts(flat.device, targets.labels.shape[1], n_draws):
         counts = torch.zeros_like(targets.row_weights).scatter_add_(1, rows, flat.new_ones(rows.shape))
@@ -131,7 +136,6 @@ def measure(stack: Stack, flat: Tensor) -> dict[str, Tensor]:
         found = outputs.squeeze(2)
         total = ((found - targets.values).double().square() * targets.row_weights).sum(dim=1)
         right = ((found > 0) == (targets.values > 0)).double() * targets.row_weights
-        accuracy = right.sum(dim=1) / samples
     else:
         logs = torch.log_softmax(outputs, dim=2)
         weights = targets.pair_weights.double()
@@ -140,8 +144,8 @@ def measure(stack: Stack, flat: Tensor) -> dict[str, Tensor]:
         rows = torch.div(targets.pair_index, n_classes, rounding_mode="floor")
         guess = outputs.argmax(dim=2).gather(1, rows)
         right = (guess == targets.pair_index - rows * n_classes).double() * weights
-        # an output of NaN counts as wrong
-        accuracy = torch.where(total.isnan(), torch.zeros_like(total), right.sum(dim=1) / samples)
+    # a model with an output of NaN answers nothing right
+    accuracy = torch.where(total.isnan(), torch.zeros_like(total), right.sum(dim=1) / samples)
     gap = total - targets.entropy
     entropy = torch.where(targets.entropy > 0, targets.entropy, torch.nan)
     return {"loss": total / samples, "gap": gap, "relative_gap": gap / entropy, "accuracy": accuracy}

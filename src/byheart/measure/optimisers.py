@@ -12,7 +12,7 @@ from torch import Tensor
 
 from byheart.measure.recipe import Training
 
-BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # the framework's defaults, which all three papers use
+BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # the framework's defaults; no paper states other values
 
 
 class Adam:

@@ -14,9 +14,9 @@ from byheart.errors import UsageError
 Metric = Literal["loss", "gap", "relative_gap", "accuracy"]
 LEAST = {"steps": 1, "warmup": 0, "batch": 0, "history": 1, "record_every": 0, "tail": 0}
 SHARED = (
-    "steps", "optimiser", "schedule", "batch", "reduction", "dtype", "history", "record_points", "tail"
+    "steps", "optimiser", "schedule", "batch", "reduction", "dtype", "history", "record_interval", "tail"
 )  # fmt: skip
-METRICS: tuple[Metric, ...] = ("loss", "gap", "relative_gap", "accuracy")
+METRICS: tuple[Metric, ...] = get_args(Metric)
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,6 @@ class Training:
         return tuple(getattr(self, name) for name in SHARED)
 
     @property
-    def record_points(self) -> int:
+    def record_interval(self) -> int:
         """Number of steps between two points of the training curve."""
         return self.record_every or max(1, self.steps // 100)

@@ -22,7 +22,9 @@ class StackTargets:
     pair_index: Tensor  # (n_models, n_targets): row · n_classes + class
     pair_weights: Tensor  # (n_models, n_targets)
     row_weights: Tensor  # (n_models, n_rows)
-    labels: Tensor | None  # (n_models, n_rows) where every row has one answer, for drawn batches
+    labels: (
+        Tensor | None
+    )  # (n_models, n_rows) if batches can be drawn: every row has one answer and the same weight
     values: Tensor | None  # (n_models, n_rows) for squared error
     # (n_models, 1, n_classes), minus infinity at classes that a model does not have
     class_bias: Tensor | None
@@ -107,7 +109,13 @@ def make_stack(
         raise UsageError(
             "models of one stack must have weights of the same names; only their sizes may differ."
         )
-    frozen = family.frozen_names(models[0])
+    if first.read not in family.reads:
+        raise UsageError(
+            f"models of family {family.name} answer at the last token, but the answers of these data are read at the first.\n"
+            '  Set read = "last" in [data], or choose another family.',
+            family=family.name,
+        )
+    frozen = family.frozen_names(models[0]) & shapes[0].keys()
     layout = ParameterBlock.of([{k: v for k, v in model.items() if k not in frozen} for model in shapes])
     device = torch.device(device)
     fixed: dict[str, Tensor] = {}

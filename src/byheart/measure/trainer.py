@@ -20,7 +20,7 @@ from torch import Tensor
 
 from byheart.errors import UsageError
 from byheart.measure.families import Inputs
-from byheart.measure.objective import measure
+from byheart.measure.objective import measure, require_batches
 from byheart.measure.recipe import Training
 from byheart.measure.stack import Stack, StackTargets
 from byheart.measure.steppers import Engine, Stepper, make_stepper
@@ -83,12 +83,8 @@ def train(
             "models of one stack may differ only in learning rate, warm-up, weight decay and pass rule."
         )
     plan = trainings[0]
-    if plan.batch and stack.targets.labels is None:
-        raise UsageError(
-            "random batches need data in which every input has one answer and all inputs are equally frequent; "
-            "set batch = 0 in [training].",
-            batch=plan.batch,
-        )
+    if plan.batch:
+        require_batches(stack)
     before = torch.get_num_threads()
     torch.set_num_threads(n_threads)
     try:
@@ -142,7 +138,7 @@ class _Loop:
                 continue
             now = {name: column[slot] for name, column in values.items()}
             self.seconds[model] += elapsed / len(self.running)
-            is_record = step % plan.record_points == 0 or step == plan.steps
+            is_record = step % plan.record_interval == 0 or step == plan.steps
             if is_record:
                 self.curves[model].append({"step": step, **now})
             if step > plan.steps - plan.tail:
@@ -221,7 +217,7 @@ def _milestones(plan: Training) -> list[int]:
     """Return the steps after which models are measured: those of the training curve, the last step and, if `plan.tail` is not 0,
     some steps of the last `plan.tail` steps, over which `accuracy_tail` is averaged.
     """
-    points = set(range(plan.record_points, plan.steps, plan.record_points)) | {plan.steps}
+    points = set(range(plan.record_interval, plan.steps, plan.record_interval)) | {plan.steps}
     if plan.tail:
         start = max(plan.steps - plan.tail, 0)
         points |= {int(point) for point in np.linspace(start, plan.steps, TAIL_SAMPLES + 1)[1:]}

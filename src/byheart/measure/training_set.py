@@ -48,11 +48,12 @@ class TrainingSet:
         assert (self.n_vocab > 0) == (self.inputs.ndim == 2)
         if self.n_vocab and not (self.inputs.min() >= 0 and self.inputs.max() < self.n_vocab):
             raise DataError(
-                f"token ids must lie in [0, {self.n_vocab}); found {self.inputs.max()}.", n_vocab=self.n_vocab
+                f"token ids must lie in [0, {self.n_vocab}); found {self.inputs.min()} to {self.inputs.max()}.",
+                n_vocab=self.n_vocab,
             )
         if self.classes.size and not (self.classes.min() >= 0 and self.classes.max() < self.n_classes):
             raise DataError(
-                f"labels must lie in [0, {self.n_classes}); found {self.classes.max()}.",
+                f"labels must lie in [0, {self.n_classes}); found {self.classes.min()} to {self.classes.max()}.",
                 n_classes=self.n_classes,
             )
         for array in (self.inputs, self.lengths, self.rows, self.classes, self.weights, self.values):

@@ -60,7 +60,7 @@ def best(records: Sequence[Record]) -> Record:
 def _study(tuning: TuningPlan, point: Point, seed: int) -> Any:
     optuna = import_extra("optuna", "measure", "tuning the learning rate")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    # The seed depends on the setting, so that different settings do not draw the same trials. Python's own
+    # The seed depends on the model and the seed of the run, so that they do not all draw the same trials. Python's own
     # hash differs between processes.
     mixed = hashlib.sha256(f"{tuning.seed} {seed} {sorted(point['model'].items())}".encode()).digest()
     sampler = optuna.samplers.TPESampler(

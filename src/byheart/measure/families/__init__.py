@@ -38,10 +38,6 @@ def add_family(factory: Factory) -> Family:
     name.
     """
     family = OwnModuleFamily(factory)
-    if family.name in FAMILIES:
-        raise UsageError(
-            f"a family named {family.name} already exists; rename the function.", family=family.name
-        )
     _OWN[family.name] = family
     return family
 

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import gelu
 
+from byheart.errors import UsageError
 from byheart.measure.families.config import ModelConfig, OptionField, SizeField
 from byheart.measure.families.family import Family
 from byheart.measure.families.initial import uniform
@@ -70,7 +71,7 @@ class AttentionOnlyFamily(Family):
     def shapes(self, model: ModelConfig, training_set: TrainingSet) -> Shapes:
         """Return the shapes of the weights.
 
-        Maps are stored as (outputs, inputs), with one map per head where there are heads.
+        Maps are stored as (outputs, inputs), except the unembedding, with one map per head where there are heads.
         """
         size = model.sizes
         dim, head_dim, n_heads, width = (size[k] for k in ("dim", "head_dim", "n_heads", "mlp_width"))
@@ -100,7 +101,8 @@ class AttentionOnlyFamily(Family):
     ) -> dict[str, Tensor]:
         """Draw weights uniformly from ±1/√fan_in. For embedding, unembedding and positions, fan_in is their own width.
 
-        As in the authors' code, Q, K and V of a head are the rows of one Xavier-uniform (3·d_h, d_h) matrix: ±√(6 / (4·d_h)).
+        In the variants of the authors' code, Q, K and V of a head are the rows of one Xavier-uniform (3·d_h, d_h) matrix:
+        ±√(6 / (4·d_h)).
         """
         shapes = self.shapes(model, training_set)
         dim, head_dim = model.sizes["dim"], model.sizes["head_dim"]
@@ -132,7 +134,9 @@ class AttentionOnlyFamily(Family):
         ragged = any((p.lengths != p.seq_len).any() for p in inputs.training_sets)
         is_pairs = tokens.shape[2] == 2 and not ragged
         if form == "table" and not is_pairs:
-            raise ValueError("the option form = table needs sequences of exactly two tokens; use form = auto")
+            raise UsageError(
+                "the option form = table needs sequences of exactly two tokens; use form = auto.", form=form
+            )
         if (
             not is_pairs
             or form == "direct"
@@ -187,7 +191,7 @@ def _by_table(weights: Weights, tables: Tables, rows: Tensor | None) -> Tensor:
 
     For the pair of tokens (a, b), the softmax over two scores is a logistic function of their difference. Let p_h(a, b) be its
     value, which is the weight of token a in head h. Let u_h(a, place) = O_h V_h z, where z is the vector that the heads see for
-    token a at this place. Then the output of the attention is Σ_h p_h(a, b) (u_h(a, first) - u_h(b, last)) + u_h(b, last). It is
+    token a at this place. Then the output of the attention is Σ_h [p_h(a, b) (u_h(a, first) - u_h(b, last)) + u_h(b, last)]. It is
     computed by products of small tables, without a gather for each sample and head.
     """
     n_models, _, n_vocab = weights["embedding"].shape

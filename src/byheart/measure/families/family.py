@@ -11,7 +11,7 @@ from torch import Tensor
 from byheart.measure.families.config import ModelConfig, OptionField, SizeField
 from byheart.measure.families.inputs import Inputs, Tables, Weights
 from byheart.measure.parameter_block import Shapes
-from byheart.measure.training_set import TrainingSet
+from byheart.measure.training_set import Read, TrainingSet
 
 
 class Family(ABC):
@@ -21,6 +21,7 @@ class Family(ABC):
     source: str  # where the papers define it
     takes_vectors: bool = False  # whether inputs may be real vectors; token ids are always allowed
     is_stacked: bool = True  # whether several models train as one computation
+    reads: tuple[Read, ...] = ("last",)  # the tokens at which the answer can be read
     size_fields: tuple[SizeField, ...]
     option_fields: tuple[OptionField, ...] = ()
 
@@ -35,7 +36,7 @@ class Family(ABC):
         """Return the initial weights of one model, in float64 and without padding."""
 
     def frozen_names(self, model: ModelConfig) -> frozenset[str]:
-        """Return the names of weights that are not trained."""
+        """Return the names of weights that are not trained, if the model has them."""
         return frozenset()
 
     def for_stack(self, models: Sequence[ModelConfig], inputs: Inputs) -> Family:

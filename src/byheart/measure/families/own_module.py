@@ -44,6 +44,7 @@ class OwnModuleFamily(Family):
     """The family of the modules that one function creates."""
 
     takes_vectors = True
+    reads = ("last", "first")
     is_stacked = False
     module: nn.Module  # the module of one stack
     takes_lengths: bool
@@ -184,7 +185,7 @@ def _fields(factory: Factory, name: str) -> tuple[tuple[SizeField, ...], tuple[O
             options.append(OptionField(each.name, tuple(dict.fromkeys((*first, *choices))), "a choice"))
         elif hint in (int, None) and (default is None or type(default) is int):
             sizes.append(SizeField(each.name, default, 0, "a parameter of your function"))
-        elif default is None:
+        elif each.default is inspect.Parameter.empty:
             raise UsageError(
                 f"the parameter `{each.name}` of {name} needs a default, or a type hint that is int or a Literal of strings.\n"
                 "  Parameters with these names need neither, because byheart sets them from the data: "

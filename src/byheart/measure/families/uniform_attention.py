@@ -33,6 +33,7 @@ class UniformAttentionFamily(Family):
     name = "uniform-attention"
     source = "KS25 equation (165)"
     takes_vectors = True
+    reads = ("last", "first")
     size_fields = (
         SizeField("n_blocks", None, 0, "number of residual blocks before the attention, and again after it"),
         SizeField("width", 2, 1, "stream width m"),
@@ -114,7 +115,7 @@ class UniformAttentionFamily(Family):
 
     def tables(self, models: Sequence[ModelConfig], inputs: Inputs) -> Tables:
         """Return the distinct items (tokens, or pairs of token and position if positions are used), the index of the item at each
-        position of each row, and the share of each position in the average over the row.
+        position of each row, the share of each position in the average over the row, and the position at which each answer is read.
         """
         n_rows, seq_len = inputs.lengths.shape[1], 0
         place = (
