@@ -13,6 +13,7 @@ from byheart.bounds.token_vectors import tokens_as_vectors
 from byheart.data import piece_reader
 from byheart.data.dataset import Dataset
 from byheart.data.dataset_pieces import spool
+from byheart.data.generators import uniform_vectors
 from byheart.errors import UsageError
 from tests.refusal import refused
 
@@ -79,6 +80,14 @@ def test_twelve_dimensions_are_looked_at(n: int, is_checked: bool) -> None:
     assert says_nothing(check_assumptions(samples(np.eye(n).tolist())).independent_tokens) == is_checked
     flat = points(tuple(np.arange(n - 1) * 1.0))
     assert says_nothing(check_assumptions(flat).general_position) == is_checked
+
+
+def test_long_samples_cost_no_time_and_are_not_called_few_choices() -> None:
+    found = check_assumptions(
+        uniform_vectors(500, 40, 64, 2, seed=0)
+    )  # elimination would take a quarter of an hour
+    for reason in (found.independent_tokens, found.general_position):
+        assert reason.endswith("at most 12 are checked together")
 
 
 def test_distributions_need_one_length_and_full_support() -> None:

@@ -1,8 +1,8 @@
 """Assumptions of theorems that can only be checked on the data.
 
-Some theorems assume that any k of the vectors are linearly independent. To check this, one exact determinant is computed for
-each choice of k vectors. If there are more than `MOST_CHOICES` choices, nothing is checked, and bounds with this assumption are
-not shown.
+Some theorems assume that any k of the vectors are linearly independent. To check this, each choice of k vectors is eliminated
+exactly. If there are more than `MOST_CHOICES` choices, or k is above `MOST_DIMENSIONS`, nothing is checked, and bounds with this
+assumption are not shown.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from byheart.data.sequences import VectorSequences
 
 MOST_CHOICES = 2_000
 MOST_DIMENSIONS = 12
-"""The largest dimension checked. Determinants are exact, so their cost grows with the cube of the dimension."""
+"""The most vectors that are checked together. Elimination is exact, so its cost grows with more than the cube of this number."""
 
 Vector = Sequence[Fraction]
 
@@ -83,8 +83,10 @@ def _hyperplanes(inputs: VectorSequences) -> str:
 
 
 def _dependent_tokens(inputs: VectorSequences) -> str:
-    if inputs.seq_len > inputs.dim or len(inputs) > MOST_CHOICES:
-        return "" if inputs.seq_len > inputs.dim else _not_checked(len(inputs), inputs.seq_len)
+    if inputs.seq_len > inputs.dim:
+        return ""  # `table` gives this reason itself
+    if len(inputs) > MOST_CHOICES or inputs.seq_len > MOST_DIMENSIONS:
+        return _not_checked(len(inputs), inputs.seq_len)
     for number, sample in enumerate(inputs.values.tolist(), start=1):
         if _is_dependent([list(map(Fraction, token)) for token in sample]):
             return f"the tokens of row {number} are linearly dependent"
@@ -110,7 +112,12 @@ def _are_too_many(n_vectors: int, size: int) -> bool:
 
 
 def _not_checked(n_choices: int, size: int) -> str:
-    return f"it was not checked that every choice of {size} vectors is independent: there are {n_choices:,} choices"
+    many = (
+        f"at most {MOST_DIMENSIONS} are checked together"
+        if size > MOST_DIMENSIONS
+        else f"there are {n_choices:,} choices"
+    )
+    return f"it was not checked that every choice of {size} vectors is independent: {many}"
 
 
 def _is_dependent(vectors: Sequence[Vector]) -> bool:
