@@ -256,7 +256,7 @@ def _flat_networks(shape: DataShape, checks: DataChecks) -> Iterator[Entry]:
         reason = "sequences differ in length, so they are not vectors of one dimension"
     if reason:
         theorems = (known.TWO_LAYERS, known.BUBECK, known.BAUM, known.VARDI, known.MAHDAVI)
-        yield from (NotApplicable(each.name, "", reason) for each in theorems)
+        yield from (each.refuse(reason) for each in theorems)
         return
     n_samples, input_dim = shape.n_samples, shape.seq_len * (shape.dim or 1)
     yield known.two_layer_relu_size(n_samples, input_dim).parameter_bound()
