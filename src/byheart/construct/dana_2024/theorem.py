@@ -116,9 +116,10 @@ def _theorem(
             is_right = bool((logits.argmax(axis=1) == targets.next_tokens).all())
         if is_right:
             return found.network, {"mode": "theorem", **found.to_notes()}
+    finer = ", or use float64" if options.precision == "float32" else ""
     raise AssumptionViolated(
         f"heads of dimension {head_dim} in dimension {dim} cannot distinguish these {len(targets)} sequences in "
-        f"{options.precision} (condition number {found.condition:.2g}).\n  Increase dim, or use float64.",
+        f"{options.precision} (condition number {found.condition:.2g}).\n  Increase dim{finer}.",
         condition=found.condition,
     )
 

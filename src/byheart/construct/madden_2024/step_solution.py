@@ -113,11 +113,11 @@ def _require_room(x: Float[np.ndarray, " n_contexts"], found: Injectivity, preci
     room = SHARPNESS[precision] / 2 - SATURATION[precision]
     needed = 2 * found.rounding * SHARPNESS[precision] / room
     if len(x) > 1 and found.min_gap <= needed:
+        finer = ", float64" if precision == "float32" else ""
         raise AssumptionViolated(
             f"attention or averaging maps two of {len(x)} contexts to numbers that differ by only "
-            f"{found.min_gap:.3g}; in "
-            f"{precision}, the solver `steps` needs differences above {needed:.3g}.\n"
-            "  Use solver=random-features, another seed, or float64.",
+            f"{found.min_gap:.3g}; in {precision}, the solver `steps` needs differences above {needed:.3g}.\n"
+            f"  Use solver=random-features{finer} or another seed.",
             min_gap=found.min_gap,
             needed=needed,
         )
