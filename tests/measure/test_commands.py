@@ -6,6 +6,7 @@ import csv
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
@@ -17,10 +18,12 @@ from byheart.cli.progress import watch
 from byheart.cli.runs import command as runs
 from byheart.errors import UsageError
 from byheart.measure.progress import duration, report_to, share_done
+from byheart.measure.records import Record
+from byheart.measure.specification import Budget, read_specification
 from byheart.measure.store import Store
 from byheart.measure.sweep import SweepState
 from byheart.measure.trainer import Moment
-from byheart.measure.workers import BudgetSpent
+from byheart.measure.workers import BudgetSpent, make_trainer
 from tests.measure.small_sweep import small_sweep
 from tests.measure.test_store import record
 from tests.refusal import refused
@@ -132,6 +135,24 @@ def test_a_spent_budget_says_how_to_go_on(folder: Path) -> None:
     assert caught.value.exit_status == 5
 
 
+def test_the_rounds_of_a_search_share_one_time_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = []
+
+    def train(*arguments: object, max_seconds: float, **options: object) -> list[Record]:
+        left.append(max_seconds)
+        return []
+
+    clock = SimpleNamespace(monotonic=iter([1000.0, 1010.0, 1050.0, 1200.0]).__next__)
+    monkeypatch.setattr("byheart.measure.workers.time", clock)
+    monkeypatch.setattr("byheart.measure.workers.train_here", train)
+    specification = read_specification(folder / "spec.toml")
+    with Store(folder / "runs.sqlite") as store:
+        trainer = make_trainer(replace(specification, budget=Budget(max_seconds=100.0)), store)
+        for _ in range(3):
+            trainer([])
+    assert left == [90.0, 50.0, 0.0]
+
+
 def test_ctrl_c_says_how_to_go_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -148,6 +169,7 @@ def test_ctrl_c_says_how_to_go_on(folder: Path, monkeypatch: pytest.MonkeyPatch)
         ["list", "--where", "beauty"],
         ["export", "-o", "runs.xls"],
         ["compare", "--metric", "beauty"],
+        ["compare", "--metric", "status"],
         ["list", "--store", "none.sqlite"],
     ],
 )

@@ -23,6 +23,7 @@ from byheart.measure.fits import (
     t_quantile,
     up_to_first_above,
 )
+from byheart.measure.tabulate import points
 from tests.examples import examples
 from tests.refusal import refused
 
@@ -174,3 +175,15 @@ def test_means_of_many_seeds_have_the_interval_of_the_normal_law() -> None:
     values = np.random.default_rng(0).normal(size=400)
     low, high = mean_interval(list(values))
     assert (high - low) / 2 == pytest.approx(1.966 * values.std(ddof=1) / 20, rel=1e-3)
+
+
+def test_points_of_a_store_are_in_the_order_of_seeds() -> None:
+    """A store lists runs as they ended, which may be another order of the seeds at every x."""
+    rows = [
+        {"seed": seed, "sizes.x": x, "measured.y": 10 * seed + x}
+        for x, seed in ((1, 0), (1, 1), (2, 1), (2, 0))
+    ]
+    xs, ys = points(rows, "sizes.x", "y")
+    assert [y for x, y in zip(xs, ys, strict=True) if x == 1] == [1, 11]
+    assert [y for x, y in zip(xs, ys, strict=True) if x == 2] == [2, 12]
+    assert fit(xs, ys, "linear").coefficients["slope"].low == pytest.approx(1)  # the slope of both seeds

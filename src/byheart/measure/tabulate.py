@@ -122,6 +122,9 @@ def compare(rows: Sequence[Row], by: Sequence[str], metric: str) -> list[Compare
         metric = f"measured.{metric}"
     for name in (*by, metric) if rows else ():
         _require_column(name, known)
+    texts = [row[metric] for row in rows if isinstance(row.get(metric), str)]
+    if texts:
+        raise UsageError(f"`{metric}` must be a number; got {texts[0]!r}.", metric=metric)
     by = list(by) or differing_columns(rows)
     groups: dict[tuple[Any, ...], list[float]] = {}
     for row in rows:
@@ -134,13 +137,15 @@ def compare(rows: Sequence[Row], by: Sequence[str], metric: str) -> list[Compare
 
 
 def points(rows: Sequence[Row], x: str, y: str) -> tuple[list[float], list[float]]:
-    """Return two columns as numbers, for a fit. Rows without a value in one of them are left out, and texts are refused."""
+    """Return two columns as numbers, in the order of seeds, for a fit. Rows without a value in one of them are left out, and texts
+    are refused.
+    """
     known = columns_of(rows)
     found: list[tuple[float, float]] = []
     names = [name if name in known else f"measured.{name}" for name in (x, y)]
     for name in names:
         _require_column(name, known)
-    for row in rows:
+    for row in sorted(rows, key=lambda row: row["seed"]):
         pair = [row.get(name) for name in names]
         if any(isinstance(value, str) for value in pair):
             raise UsageError(f"`{x}` and `{y}` must be numbers; got {pair[0]!r} and {pair[1]!r}.", x=x, y=y)

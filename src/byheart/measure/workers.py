@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,20 +34,24 @@ def make_trainer(
 ) -> Callable[[Sequence[Run]], list[Record]]:
     """Return a function that trains runs and adds their records to `store`, on this machine or on a cluster.
 
-    It keeps the limits `max_stack` and `max_seconds` of the specification's budget.
+    It keeps the limits `max_stack` and `max_seconds` of the specification's budget. Time is counted from this call on, in
+    all rounds of a search or tuning together.
     """
     from byheart.measure.cluster import train_on_cluster
 
-    budget = specification.budget
+    budget, began = specification.budget, time.monotonic()
 
     def trainer(runs: Sequence[Run]) -> list[Record]:
+        left = (
+            None if budget.max_seconds is None else max(0.0, budget.max_seconds - (time.monotonic() - began))
+        )
         if cluster is not None:
             records = train_on_cluster(
                 runs,
                 store,
                 address=cluster,
                 most=budget.max_stack,
-                max_seconds=budget.max_seconds,
+                max_seconds=left,
                 on_progress=on_progress,
             )
         else:
@@ -57,7 +62,7 @@ def make_trainer(
                 device=device,
                 engine=engine,
                 most=budget.max_stack,
-                max_seconds=budget.max_seconds,
+                max_seconds=left,
                 on_progress=on_progress,
             )
         if budget.max_seconds is not None and len(records) < len({run.key for run in runs}):
