@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -159,6 +160,18 @@ def test_stacks_are_cut_by_memory_number_and_padding() -> None:
     assert heads == [[1, 1, 2, 2], [2000, 2000]]
     apart = runs_of([1], 2, 10) + runs_of([1], 2, 11)
     assert len(pack(apart, memory=1 << 40, most=16)) == 2
+
+
+def test_the_memory_of_a_stack_is_that_of_its_longest_training_set() -> None:
+    """The first round of a search for the largest data set trains its smallest and its largest in one stack."""
+    (run,) = runs_of([1], 1, 10)
+    sizes = (10, 900)
+    runs = [
+        replace(run, data={"kind": "facts", "n_vocab": 1000, "n_classes": 2, "n_samples": n, "seed": 0})
+        for n in sizes
+    ]
+    batches = pack(runs, memory=1000, most=16, measure=lambda run: int(run.data["n_samples"]))
+    assert [batch.n_bytes for batch in batches] == [900, 900]
 
 
 @pytest.mark.parametrize("steps", [10])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import torch
@@ -51,7 +51,9 @@ def pack(
     )
     overhead = OVERHEAD["cpu" if device is None else device.type] if overhead is None else overhead
     groups: dict[tuple[object, ...], dict[tuple[tuple[str, tuple[int, ...]], ...], list[Run]]] = {}
+    n_rows: dict[str, int] = {}
     for run in runs:
+        n_rows[run.key] = training_set_of(run.data).n_rows
         groups.setdefault(_group(run), {}).setdefault(tuple(_shapes(run).items()), []).append(run)
     batches = []
     for (name, *_), group in groups.items():
@@ -61,8 +63,11 @@ def pack(
             [dict(shapes) for shapes, _ in kinds], [len(same) for _, same in kinds], n_together, overhead
         ):
             members = [run for _, same in kinds[segment] for run in same]
-            # all models are padded to the size of this one, so each takes as much memory
-            heaviest = max(measure(kinds[segment][-1][1][0]), 1)
+            # all models are padded to about the size of the largest, and all training sets to the length of the longest
+            largest = kinds[segment][-1][1][0]
+            longest = max([largest, *members], key=lambda run: n_rows[run.key])
+            heavy = {run.key: run for run in (largest, replace(largest, data=longest.data))}
+            heaviest = max(1, *map(measure, heavy.values()))
             size = max(1, min(n_together, memory // heaviest))
             for start in range(0, len(members), size):
                 chosen = tuple(members[start : start + size])
