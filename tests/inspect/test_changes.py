@@ -101,3 +101,10 @@ def test_a_float_that_cannot_hold_the_change_is_refused() -> None:
             changes.change_weights(
                 model.memoriser, [{"matrix": name, "row": row, "column": column, "power": power}]
             )
+
+
+def test_a_number_beyond_every_float_is_refused(model: Model) -> None:
+    name = next(name for name, _ in model.network.parameters())
+    edit = {"matrix": name, "row": 0, "column": 0, "value": f"1{'0' * 400}.1"}
+    with pytest.raises(UsageError, match="too large"):
+        changes.change_weights(model.memoriser, [edit])

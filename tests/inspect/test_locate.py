@@ -276,6 +276,12 @@ def test_what_the_model_does_not_know_is_refused(unknown: str) -> None:
     assert refusal.value.facts["facts"] == [unknown]
 
 
+def test_no_facts_are_refused() -> None:
+    model = bh.compile(bh.Dataset.from_pairs([("ab", "x"), ("ba", "y")]), method="retrieval")
+    with pytest.raises(UsageError, match="at least one"):
+        model.locate([], among=["ab"])
+
+
 def test_other_methods_are_refused() -> None:
     model = bh.compile(CAPITALS, method="dana-2024")
     with pytest.raises(UsageError) as refusal:

@@ -100,9 +100,13 @@ def change_weights(
         )
         changed, kept = _with_value(weights, row, column, after)
         if kept == before:
+            why = (
+                "it already has this value"
+                if after == before
+                else f"in {network.precision}, the new value is rounded to the old one"
+            )
             raise UsageError(
-                f"{name}[{row}, {column}] would not change: in {network.precision}, the new value is "
-                f"rounded to the old one, {before}.",
+                f"{name}[{row}, {column}] would not change: {why}, {show(before)}.",
                 name=name,
                 row=row,
                 column=column,
@@ -137,8 +141,15 @@ def _parse_value(text: object) -> Fraction:
     except (ValueError, ZeroDivisionError):
         raise UsageError(f"{text!r} is not a number.", text=text) from None
     if value.denominator & (value.denominator - 1):
-        value = Fraction(float(value))  # the nearest number with a finite number of bits
+        value = Fraction(_to_float(value))  # the nearest number with a finite number of bits
     return value
+
+
+def _to_float(value: Fraction) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise UsageError("that number is too large for a float.") from None
 
 
 def _with_value(weights: Weights, row: int, column: int, value: Fraction) -> tuple[Weights, Fraction]:
@@ -148,10 +159,7 @@ def _with_value(weights: Weights, row: int, column: int, value: Fraction) -> tup
         return SparseMatrix(weights.shape, entries), value
     copy = np.array(weights)
     flat = copy.reshape(shape_of(weights))
-    try:
-        flat[row, column] = float(value)
-    except OverflowError:
-        raise UsageError("that number is too large for a float.") from None
+    flat[row, column] = _to_float(value)
     if not np.isfinite(flat[row, column]):
         raise UsageError("that number is too large for this kind of float.")
     return copy, Fraction(float(flat[row, column]))

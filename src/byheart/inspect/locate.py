@@ -35,6 +35,8 @@ def locate(
              `UsageError` is raised if an input to locate is unknown; other unknown inputs are ignored.
     """
     n_asked = len(names) if n_asked is None else n_asked
+    if not n_asked:
+        raise UsageError("no facts were given.\n  Give at least one fact to locate.")
     notes = record.get("notes")
     notes = notes if isinstance(notes, Mapping) else {}
     method = str(record.get("method", ""))
