@@ -46,8 +46,8 @@ LEFT_OUT_OF_FILES: Mapping[str, object] = {
 class WrongSample:
     """A sample whose answer differs from the label in the data. `number` counts samples from 1, as in the file.
 
-    `expected` and `got` are label names; `got` is None if the network answers "unknown". `reason` is given
-    if the sample could not be given to the model.
+    `expected` and `got` are label names; `got` is None if the network answers "unknown". `reason` says why the sample could not be
+    given to the model, that the model does not have the label, or how far a distribution diverges; otherwise it is None.
     """
 
     number: int

@@ -18,9 +18,9 @@ from byheart.verify.certificate import Certificate
 def weights_digest(network: Network) -> str:
     """Return the SHA-256, in hexadecimal, of the canonical content of `network`.
 
-    The content is text: the precision, sequence length and padding, the network's `traits()`, and the name, shape and values of
-    every parameter in the order of `parameters()`. Exact weights are written as "row col mantissa exponent", float weights as
-    their little-endian bytes. If one bit changes, the digest changes.
+    The content is the precision, sequence length and padding, the network's `traits()`, and the name, shape and values of
+    every parameter in the order of `parameters()`. Exact weights are written as text, "row col mantissa exponent" with the
+    mantissa in hexadecimal, float weights as their little-endian bytes. If one bit changes, the digest changes.
     """
     digest = hashlib.sha256()
     pad = "none" if network.pad is None else network.pad

@@ -70,7 +70,7 @@ def _documents(spec: LlamaSpec, tokenizer_json: str) -> dict[str, dict[str, Any]
             "eos_token_id": spec.eos if len(spec.ends) == 1 else list(spec.ends),
             "pad_token_id": spec.eos,
             "do_sample": False,
-            # with a limit of its own here, transformers would print a warning at every `generate(max_new_tokens=...)`
+            # older folders have `max_length`, which makes transformers print a warning at every `generate(max_new_tokens=...)`
             **(
                 {"max_length": spec.max_positions}
                 if spec.max_new_tokens is None

@@ -178,7 +178,8 @@ class TransformerModule(nn.Module):
 
 
 def to_module(network: Transformer, dtype: Precision | None = None) -> TransformerModule:
-    """Convert `network` to a PyTorch module in `dtype` ("float64" or "float32"; for exact networks "float64").
+    """Convert `network` to a PyTorch module in `dtype`, "float64" or "float32". The default is the type in which the network
+    computes, or "float64" if it is exact.
 
     Raises `InexactWeights` if a weight has no exact value in that type, because rounding would change what the network computes.
     """

@@ -81,8 +81,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class LayerCount:
-    """Counts after one layer: the number of cells (parts of the line on which the outputs are polynomials), the largest degree of
-    the polynomials whose signs decide hardmax and ReLU, and the largest degree of the outputs.
+    """Counts after one layer.
+
+    n_polynomials    in each cell before the layer, the polynomials whose signs decide hardmax or ReLU
+    n_cells          the parts of the line on which the outputs of the layer are polynomials
+    decision_degree  the largest degree of the polynomials whose signs decide
+    degree           the largest degree of the outputs of the layer
     """
 
     kind: str

@@ -150,7 +150,7 @@ class WideLayer:
         return torch.cat([read[:n_strong], torch.ones_like(rest), rest, margin]).T.contiguous()
 
     def _units_left(self, read: torch.Tensor, n_strong: int) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """Return (unit, column) for every unit that may fire. Return None if too many may fire, or if numbers are not finite."""
+        """Return (unit, column) for every unit that may fire. Return None if too many may fire."""
         test, bounds = self._test(n_strong), self._bounds(read, n_strong)
         known = self._units_known(bounds, n_strong) if torch.isfinite(bounds).all() else None
         found = _units_of(bounds, test) if known is None else known
