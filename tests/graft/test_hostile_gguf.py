@@ -138,6 +138,16 @@ def test_settings_are_read_by_type(host: Path, odd: dict[str, object], tmp_path:
         FolderHost(tmp_path)
 
 
+def test_names_of_tensors_without_a_part_are_refused(tmp_path: Path, host: Path) -> None:
+    """A name such as `blk.0.weight` ended in a traceback."""
+    save_gguf(FolderHost(host), tmp_path / "host.gguf", "a host")
+    content = (tmp_path / "host.gguf").read_bytes()
+    assert content.count(b"blk.0.attn_q.weight") == 1
+    (tmp_path / "odd.gguf").write_bytes(content.replace(b"blk.0.attn_q.weight", b"blk.0_attn_q.weight"))
+    with refused(CorruptModel, file=str(tmp_path / "odd.gguf")):
+        open_host(tmp_path / "odd.gguf")
+
+
 def spoil_the_kept_file(folder: Path) -> None:
     (folder / "host" / "host.gguf").write_bytes(HOSTILE["2^60 bytes in a list"])
 

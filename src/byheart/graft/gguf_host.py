@@ -75,9 +75,9 @@ def hugging_face_name(name: str) -> str:
     stem, _, kind = name.rpartition(".")
     if stem in WHOLE_NAMES:
         return f"{WHOLE_NAMES[stem]}.{kind}"
-    if stem.startswith("blk."):
-        _, number, part = stem.split(".", 2)
-        return f"model.layers.{number}.{LAYER_NAMES.get(part, part)}.{kind}"
+    parts = stem.split(".", 2)
+    if parts[0] == "blk" and len(parts) == 3:
+        return f"model.layers.{parts[1]}.{LAYER_NAMES.get(parts[2], parts[2])}.{kind}"
     return name
 
 
