@@ -246,6 +246,29 @@ def test_other_data_and_another_host_are_found(
     assert not verify_graft(grafted, facts, save_host(tmp_path / "host", "mistral"), ask=False).holds
 
 
+def have_one_position(folder: Path) -> None:
+    change_json(folder, "config.json", max_position_embeddings=1)
+
+
+def have_one_constant_column(folder: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    table = tensors["model.embed_tokens.weight"]
+    _, *others = ((table == table[0]).all(0) & (table[0] >= 2**20)).nonzero().flatten().tolist()
+    table[:, others] = 0
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize("spoil", [have_one_position, have_one_constant_column])
+def test_a_memory_of_another_layout_is_a_fault_and_not_a_crash(
+    tmp_path: Path, grafted: Path, spoil: Callable[[Path], None]
+) -> None:
+    shutil.copytree(grafted, tmp_path / "graft")
+    spoil(tmp_path / "graft")
+    memory = detect(tmp_path / "graft")
+    assert memory is not None
+    assert memory.faults
+
+
 def test_detect_lists_what_is_stored_and_nothing_elsewhere(grafted: Path, host: Path) -> None:
     memory = detect(grafted)
     assert memory is not None

@@ -277,8 +277,7 @@ class _Follower:
             scores += (turned[pair] * np.exp(1j * self.frequencies[pair] * distances)).real
         scores *= self.scaling**2 / sqrt(len(q))
         best = int(scores.argmax())
-        others = np.delete(scores, best)
-        nats = float(scores[best] - others.max())
+        nats = float(scores[best] - np.delete(scores, best).max(initial=-np.inf))
         if best > 1:
             nats = min(nats, float(scores[best - 1] - scores[: best - 1].max()))
         self.reading.least_nats = min(self.reading.least_nats, nats)
@@ -386,13 +385,17 @@ class _Follower:
             self.fault(
                 "mlp.down_proj.weight", "units match contexts before the columns of the answer are cleared"
             )
+        if len(self.pin_columns) < 2:
+            self.fault("mlp.gate_proj.weight", "units match contexts, but there is only one constant column")
+            return
         window = int(self.offset.max()) + 1
-        columns = np.full((window, n_coordinates), -1)
         held = np.flatnonzero(self.offset >= 0)
-        columns[self.offset[held], self.coordinate[held]] = held
-        if (columns < 0).any():
+        places = set(zip(self.offset[held].tolist(), self.coordinate[held].tolist(), strict=True))
+        if len(places) < window * n_coordinates:
             self.fault("mlp.gate_proj.weight", "a coordinate of a gathered token's code is in no column")
             return
+        columns = np.empty((window, n_coordinates), np.int64)
+        columns[self.offset[held], self.coordinate[held]] = held
         allowed = np.zeros(self.shape.width, bool)
         allowed[columns.ravel()] = True
         allowed[self.pin_columns[:2]] = True
