@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,22 @@ def test_a_gguf_host_is_grafted_proved_and_given_back(tmp_path: Path, host: Path
     spoilt[-20] ^= 1
     (tmp_path / "other.gguf").write_bytes(spoilt)
     assert not verify_graft(target, facts, tmp_path / "other.gguf", ask=False).holds
+
+
+def test_the_tokenizer_is_that_of_the_host(tmp_path: Path, host: Path, facts: Path) -> None:
+    """A GGUF host is known by its content, and a GGUF file that lies in the folder of a host is not read."""
+    file, folder = tmp_path / "host", tmp_path / "folder"
+    save_gguf(FolderHost(host), tmp_path / "host.gguf", "a host")
+    (tmp_path / "host.gguf").rename(file)
+    shutil.copytree(host, folder)
+    (folder / "other.gguf").write_bytes(b"not a tokenizer")
+    for number, each in enumerate((file, folder)):
+        graft(each, facts, tmp_path / str(number))
+        export_gguf(tmp_path / str(number), tmp_path / f"{number}.gguf")
+    import gguf
+
+    names = [set(gguf.GGUFReader(tmp_path / f"{number}.gguf").fields) for number in range(2)]
+    assert "tokenizer.ggml.tokens" in names[0] & names[1]
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json", "generation_config.json"])

@@ -14,7 +14,7 @@ from byheart.export.gguf_file import ROTARY_FACTORS, GgufSizes, rotary_factors, 
 from byheart.files.whole_file import check_file_target
 from byheart.graft.folder import KEPT, RECORD, read_record, require_plain_name
 from byheart.graft.gguf_tokenizer import write_tokenizer_of_folder, write_tokenizer_of_gguf
-from byheart.graft.host import FolderHost, rotary, tensor_shapes
+from byheart.graft.host import CONFIG, FolderHost, rotary, tensor_shapes
 from byheart.graft.texts import load_tokenizer
 from byheart.process.progress import Progress, silent
 from byheart.records.fields import Fields
@@ -27,7 +27,8 @@ def export_gguf(folder: Path, path: Path, progress: Progress = silent) -> None:
     names = Fields(read_record(folder), folder / RECORD).child("host").values
     for name in names:
         require_plain_name(name, folder)
-    kept = next((folder / KEPT / name for name in names if name.endswith(".gguf")), None)
+    # a host without a configuration is a single GGUF file; a folder may hold such a file too, but is not made from it
+    kept = None if CONFIG in names else next((folder / KEPT / name for name in names), None)
     save_gguf(FolderHost(folder), path, f"{folder.resolve().name}, a graft by byheart", kept, progress)
 
 
