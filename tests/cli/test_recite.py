@@ -48,6 +48,8 @@ def test_a_prompt_with_an_unknown_word_says_so(byheart: Byheart, texts: Path, tm
     assert "zebra" in done.err
     done = byheart("recite", tmp_path / "model", TEXTS[0])
     assert (done.status, done.out) == (2, "")
+    done = byheart("recite", tmp_path / "model", TEXTS[0], "--json")
+    assert (done.status, done.document["facts"]) == (2, {"prompt": TEXTS[0]})
 
 
 def test_a_model_of_answers_says_that_it_cannot_recite(byheart: Byheart, folder: Path) -> None:

@@ -39,14 +39,14 @@ def command(folder: Path, prompt: str, max_tokens: int, as_json: bool) -> None:
         if model.network.spec.family == "llama"
         else recite(model.memoriser, prompt, max_tokens)
     )
-    if as_json:
-        echo_json({"prompt": prompt, "tokens": list(tokens)})
-        return
-    assert model.memoriser.tokenizer is not None
-    has_words = model.memoriser.tokenizer.name == "word"
     first = next(tokens, None)  # report errors in the prompt before printing it
     if first is None:
         raise UsageError(f"the model in {folder} knows no text that continues {prompt!r}.", prompt=prompt)
+    if as_json:
+        echo_json({"prompt": prompt, "tokens": [first, *tokens]})
+        return
+    assert model.memoriser.tokenizer is not None
+    has_words = model.memoriser.tokenizer.name == "word"
     click.echo(printable(prompt), nl=False)
     for token in chain([first], tokens):
         # word tokens hold no spaces, so a space is put before each word and each opening bracket or quotation mark

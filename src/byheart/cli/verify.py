@@ -11,6 +11,7 @@ import click
 from byheart.cli.options import (
     PATH,
     RULES,
+    WholeNumber,
     column_options,
     data_argument,
     model_argument,
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--sample",
-    type=click.IntRange(min=1),
+    type=WholeNumber(),
     metavar="K",
     help="Check only K samples, drawn at random (the same ones each time), and say so in the certificate.",
 )
