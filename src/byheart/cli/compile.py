@@ -92,7 +92,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--sample",
-    type=click.IntRange(min=1),
+    type=WholeNumber(),
     metavar="K",
     help="Check only K samples, drawn at random, and say so in the certificate (with --shards).",
 )
@@ -148,8 +148,9 @@ def command(
             start = time.perf_counter()
             options |= {"precision": precision or "float64", "seed": seed, "reading": choices}
             model = compile_in_shards(data, progress=progress, **in_shards, **options)
+            seconds = time.perf_counter() - start
             theory = table(_pieces(model, data, in_shards["work"], choices))
-            found = save_compiled(model, start, theory, output)
+            found = save_compiled(model, seconds, theory, output)
     if as_json:
         echo_json(found.to_json())
     else:

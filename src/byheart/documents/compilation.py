@@ -96,8 +96,9 @@ def compile_file(
     dataset = read(data, progress=in_stage(reader, "read"), **reading)
     start = time.perf_counter()
     model = pipeline.compile(dataset, progress=builder, **options)
+    seconds = time.perf_counter() - start
     builder(1, 1, "save")
-    compiled = save_compiled(model, start, table(dataset), output)
+    compiled = save_compiled(model, seconds, table(dataset), output)
     progress(1, 1, "save")
     return compiled
 
@@ -109,10 +110,10 @@ def prepare(output: Path, method: object) -> None:
         require_extra("transformers", "huggingface", "checking the checkpoint with transformers")
 
 
-def save_compiled(model: Model, start: float, theory: BoundTable, output: Path) -> CompiledFile:
-    """Save a model. `start` is the value of `time.perf_counter` when its compilation began."""
+def save_compiled(model: Model, seconds: float, theory: BoundTable, output: Path) -> CompiledFile:
+    """Save a model. Compiling and verifying it took `seconds` in all."""
     assert model.certificate is not None
     verify = model.certificate.seconds
-    seconds = {"compile": round(time.perf_counter() - start - verify, 3), "verify": verify}
     model.save(output)
-    return CompiledFile(model, seconds, theory, output)
+    parts = {"compile": round(seconds - verify, 3), "verify": verify}
+    return CompiledFile(model, parts, theory, output)
