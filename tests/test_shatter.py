@@ -42,7 +42,9 @@ def test_two_architectures_shatter_nothing(monkeypatch: pytest.MonkeyPatch) -> N
         shatter(2, method="two-layer-relu")
 
 
-def test_a_wrong_network_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_network_is_not_counted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     honest = registry.get("two-layer-relu")
 
     def always_the_first(data, options, rng, progress):
@@ -51,6 +53,8 @@ def test_a_wrong_network_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(module, "get", lambda name: replace(honest, plan=always_the_first))
     found = shatter(2, method="two-layer-relu")
     assert (found.n_realised, found.holds) == (1, False)
+    assert run(["shatter", "--points", "2", "--method", "two-layer-relu"]) == 3
+    assert "at least" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("n_points", [0, 21])

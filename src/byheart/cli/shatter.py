@@ -46,6 +46,7 @@ def command(n_points: int, method: str, seq_len: int, seed: int, as_json: bool) 
     if as_json:
         echo_json({**asdict(found), "holds": found.holds})
     else:
+        least = f"at least {found.n_points}" if found.holds else f"not shown to be {found.n_points} or more"
         most = found.no_bound if found.vc_at_most is None else f"at most {found.vc_at_most:,}"
         show_pairs(
             [
@@ -55,7 +56,7 @@ def command(n_points: int, method: str, seq_len: int, seed: int, as_json: bool) 
                     "labellings",
                     f"{found.n_realised:,} of {found.n_labellings:,} built, each verified on every input",
                 ),
-                ("VC dimension", f"at least {found.n_points}, {most}"),
+                ("VC dimension", f"{least}, {most}"),
                 ("seconds", f"{found.seconds:.1f}"),
             ]
         )
