@@ -513,3 +513,21 @@ def test_a_float_model_is_verified_natively_and_by_the_interpreter(
         3,
     )
     assert byheart("predict", tmp_path / "model", "capital of Georgia").out == "Tbilisi\n"
+
+
+def test_the_number_of_samples_is_typed_like_any_whole_number(
+    byheart: Byheart, folder: Path, table: Path
+) -> None:
+    done = byheart("verify", folder, table, "--sample", "1e0", "--json")
+    assert (done.status, done.document["checked"]) == (0, 1)
+
+
+def test_a_model_of_sets_ignores_all_order(byheart: Byheart, tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("key,value\nab,1\nac,2\n", encoding="utf-8")
+    assert (
+        byheart("compile", table, "-o", tmp_path / "m", "--task", "set", "--method", "retrieval").status == 0
+    )
+    shown = byheart("inspect", tmp_path / "m").out
+    assert "is ignored" in shown
+    assert "which token is last" not in shown

@@ -99,10 +99,11 @@ def _inputs_and_labels(model: Model, spec: NetworkSpec) -> list[tuple[str, str]]
         positions = ", with positions" if spec.has_positions else ""
         takes = f"{most}{spec.seq_len:,} {kind}, embedded in dimension {spec.dim:,}{positions}"
     names = model.memoriser.label_names
+    except_last = ", except which token is last" if model.memoriser.task == "next-token" else ""
     few = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
     return [
         ("input", takes),
-        ("order", "matters" if model.memoriser.ordered else "is ignored, except which token is last"),
+        ("order", "matters" if model.memoriser.ordered else f"is ignored{except_last}"),
         ("labels", f"{len(names):,}: {few}"),
         ("residual width", f"{spec.model_width:,}"),
     ]
