@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
 
-from byheart.errors import UsageError
+from byheart.errors import DoesNotHold, UsageError
 from byheart.network.llama.architecture import Llama
 from byheart.pipeline import load
 from byheart.records.json_record import JsonRecord
@@ -42,8 +42,7 @@ def export_model(folder: Path, kind: Format, output: Path | None) -> ExportedFil
     if kind != "onnx" and not isinstance(network, Llama):
         raise UsageError(
             f"--to {kind} exports only models of the method llama; this model is of the family {network.spec.family}.\n"
-            "  Unlike the layers of a Llama, its layers have biases and attention without softmax. "
-            "Compile with --method llama.",
+            "  Its layers are not those of a Llama. Compile with --method llama.",
             family=network.spec.family,
         )
     if kind == "onnx":
@@ -59,7 +58,7 @@ def export_model(folder: Path, kind: Format, output: Path | None) -> ExportedFil
 
         n_different = count_different_logits(folder, cast(Llama, network))
         if n_different:
-            raise UsageError(
+            raise DoesNotHold(
                 f"{n_different:,} logits of TransformerLens differ from those of transformers.",
                 n_different=n_different,
             )
