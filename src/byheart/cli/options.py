@@ -236,7 +236,9 @@ reading_options = together(
         "(default: next-token unless the file shows otherwise).",
     ),
     click.option(
-        "--tokenizer", metavar="KIND", help="Tokenizer: char (default), word, bytes or a tokenizer.json file."
+        "--tokenizer",
+        metavar="KIND",
+        help="Tokenizer: char (default for tables), word (default for texts), bytes or a tokenizer.json file.",
     ),
     column_options,
     text_options,

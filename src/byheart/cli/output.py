@@ -24,7 +24,7 @@ def echo_json(document: Mapping[str, Any]) -> None:
 
 
 def json_text(document: Mapping[str, Any], indent: int | None = None) -> str:
-    """Return the document as indented JSON.
+    """Return the document as JSON, on one line unless `indent` is given.
 
     Control characters and text-direction characters are escaped, so that they cannot affect a terminal.
     """
@@ -133,8 +133,8 @@ def _show(renderable: Any, margin: int = MARGIN) -> None:
 
 
 def count(value: int | Fraction | float) -> str:
-    """Format a number for display: an integer with commas or, if it has more than fifteen digits, as a power of ten; a fraction
-    with four digits.
+    """Format a number for display: an integer with commas or, if it has more than fifteen digits, as a power of ten; another number
+    rounded to an integer or, below 1,000, to four digits.
     """
     if isinstance(value, Fraction) and value.denominator == 1:
         value = value.numerator

@@ -22,7 +22,7 @@ LINE_SECONDS = 5.0
 """Time between two plain lines."""
 
 TICK_SECONDS = 1.0
-"""If a stage reports nothing for this long, its last line is printed again."""
+"""Time between two updates of the display with the last report of a stage, for stages that report nothing for long."""
 
 
 @contextmanager

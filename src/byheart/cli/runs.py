@@ -136,7 +136,7 @@ def compare_runs(
     "laws",
     multiple=True,
     type=click.Choice(["linear", "quadratic", "square-root", "power", "constant"]),
-    help="Laws to fit; the best fit is shown first (default: all that apply).",
+    help="Laws to fit; the best fit is shown first (default: all that apply, except constant).",
 )
 @click.option(
     "--up-to-first-above",

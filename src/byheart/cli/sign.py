@@ -53,7 +53,7 @@ def _make_key(path: Path, as_json: bool) -> None:
 
     public = write_new_key(path).hex()
     if as_json:
-        echo_json({"schema": 1, "private_key": str(path), "public_key": public})
+        echo_json({"private_key": str(path), "public_key": public})
         return
     say(f"{path} is a new private key. Keep it secret.\n")
     show_pairs([("key", public), ("file", f"{path}{SUFFIX}")])
