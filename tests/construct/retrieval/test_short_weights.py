@@ -84,6 +84,16 @@ def test_every_label_is_right_and_every_size_was_told(name: str, precision: str)
         )
 
 
+@pytest.mark.parametrize("offset", [9001, 1 << 15])
+def test_vectors_far_from_zero_enter_a_bfloat16_network(offset: int) -> None:
+    """The extra token is then far above the data, and the number that makes a field non-negative needs many bits."""
+    rng = np.random.default_rng(0)
+    vectors = rng.integers(0, 11, size=(300, 4, 3)) + float(offset)
+    data = Dataset.from_arrays(vectors, rng.integers(0, 4, size=300), ordered=False)
+    built = _build(data, "bfloat16")
+    assert (_outputs(built, data) == data.labels + 1).all()
+
+
 @pytest.mark.parametrize("n_bits", [1, 7, *(pytest.param(n, marks=pytest.mark.slow) for n in (8, 15)), 16])
 def test_words_of_any_length_are_read(n_bits: int) -> None:
     """With 7 and 15 bits what masks a limb is what its sign takes off, and nothing is left to add to the others."""

@@ -58,7 +58,7 @@ def draw(
         np.stack([part[i] for part in parts], axis=-1) for i in range(5)
     )
     if entrance.kind != "table":
-        extra = _extra_coordinates(highest, layout)
+        extra = extra_coordinates(highest, layout.stored == "bfloat16")
         role_from = int(weights[:, 0] @ highest) + int(offsets[0]) + 1
         # of the values up to the extra token's, take the one with the fewest bits
         if layout.stored == "bfloat16":
@@ -73,16 +73,16 @@ def draw(
     return KeyHash(tokens, positions, weights, offsets, centres, extra, role_from)
 
 
-def _extra_coordinates(highest: Int[np.ndarray, " dim"], layout: RetrievalLayout) -> Int[np.ndarray, " dim"]:
+def extra_coordinates(highest: Int[np.ndarray, " dim"], is_short: bool) -> Int[np.ndarray, " dim"]:
     """Return the coordinates of the extra token (one that is added to every sequence).
 
     The first coordinate is one more than its highest value in the data. The others are their highest values.
 
-    With bfloat16 weights, the coordinates are rounded up to numbers that bfloat16 can represent.
+    If `is_short`, the coordinates are rounded up to numbers that bfloat16 can represent.
     """
     wanted = highest.copy()
     wanted[:1] += 1
-    if layout.stored != "bfloat16":
+    if not is_short:
         return wanted
     return np.array([short_at_least(each) if each > 0 else -short_at_most(-each) for each in wanted.tolist()])
 
@@ -164,14 +164,30 @@ def _draw_field(
         if entrance.ordered:
             positions[:] = rng.integers(0, n_values - share + 1, size=entrance.seq_len)
     else:
-        spread = _extra_coordinates(highest, layout) - lowest
+        extra = extra_coordinates(highest, is_short)
+        spread = extra - lowest
         scale = (n_values - 1) / max(1, int(spread.sum()))
         weights[:] = np.maximum(1, rng.uniform(0.3, 1.7, size=len(lowest)) * scale).astype(np.int64)
         weights[spread == 0] = 0
-        while int(weights @ spread) > n_values - 1 and weights.max() > 1:
+        offset = _offset(weights, lowest, layout)
+        while int(weights @ extra) + offset > n_values - 1 and weights.max() > 1:
             weights = np.maximum(np.minimum(weights, 1), weights * 9 // 10)
-        offset = -int(weights @ lowest)
+            offset = _offset(weights, lowest, layout)
     return tokens, positions, weights, np.array(offset), centres
+
+
+def _offset(
+    weights: Int[np.ndarray, " dim"], lowest: Int[np.ndarray, " dim"], layout: RetrievalLayout
+) -> int:
+    """Return the least number that makes a field non-negative for all coordinates from `lowest` on.
+
+    With bfloat16 weights, the number is rounded up to one that the parts of an input number can hold.
+    """
+    offset = -int(weights @ lowest)
+    if layout.stored != "bfloat16":
+        return offset
+    spare = max(0, abs(offset).bit_length() - SHORT_BITS * layout.n_entering_parts)
+    return -(-offset >> spare) << spare
 
 
 def evaluate_fields(

@@ -122,7 +122,7 @@ def _solve(
     """Draw random hashes until one can store every label: first hashes of the usual kind, then more robust ones."""
     failures: dict[str, int] = dict.fromkeys(FAILURES, 0)
     n_draws = 0
-    shape, tokens = DataShape.of(data), _tokens(data, keys)
+    shape, tokens = DataShape.of(data), _tokens(data, keys, options)
     for stage, more_folds, room, most_draws in STAGES:
         steps.begin("layout")
         layout = layout_of(shape, options, replace(tokens, more_folds=more_folds), ceil(room * len(keys)))
@@ -198,12 +198,24 @@ def _ranked(data: Dataset, ranks: Int[np.ndarray, " n_classes"]) -> Dataset:
     return data.with_labels(ranks[data.labels], [data.label_names[number] for number in np.argsort(ranks)])
 
 
-def _tokens(data: Dataset, keys: ContextKeys) -> Tokens:
+def _tokens(data: Dataset, keys: ContextKeys, options: RetrievalOptions) -> Tokens:
     if data.vocab is not None:
         return Tokens()
     if keys.quantiser is not None:
         return Tokens(keys.quantiser.n_bits, N_PROJECTIONS)
-    return Tokens(int((keys.highest - keys.lowest).sum()).bit_length())
+    return Tokens(spread_bits(keys.lowest, keys.highest, options))
+
+
+def spread_bits(
+    lowest: Int[np.ndarray, " dim"], highest: Int[np.ndarray, " dim"], options: RetrievalOptions
+) -> int:
+    """Return the number of bits of the sum of (largest - smallest) over all coordinates of vectors on a grid.
+
+    With bfloat16 weights, the largest coordinates are those of the extra token, which may be far above those of the data.
+    """
+    if options.precision == "bfloat16":
+        highest = key_hash.extra_coordinates(highest, is_short=True)
+    return int((highest - lowest).sum()).bit_length()
 
 
 def notes_of(found: Solution, program: Program, n_contexts: int, reject_bits: int) -> dict[str, object]:

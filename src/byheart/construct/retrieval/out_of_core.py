@@ -30,6 +30,7 @@ from byheart.construct.retrieval.method import (
     own_generators,
     ranks_of,
     refuse_keys,
+    spread_bits,
 )
 from byheart.construct.retrieval.program import Contents, describe
 from byheart.construct.retrieval.shard import (
@@ -224,9 +225,7 @@ def _solve(
         ordered=pieces.ordered,
         label_counts=tuple(sorted(pieces.label_counts, reverse=True)),
     )
-    token_bits = (
-        None if pieces.vocab is not None else int((numbers.highest - numbers.lowest).sum()).bit_length()
-    )
+    token_bits = None if pieces.vocab is not None else spread_bits(numbers.lowest, numbers.highest, options)
     n_draws = 0
     for stage, more_folds, room, most_draws in STAGES:
         tokens = Tokens(token_bits, more_folds=more_folds)
