@@ -1,7 +1,7 @@
 """Assumptions of theorems that can only be checked on the data.
 
-Some theorems assume that any k of the vectors are linearly independent. To check this, each choice of k vectors is eliminated
-exactly. If there are more than `MOST_CHOICES` choices, or k is above `MOST_DIMENSIONS`, nothing is checked, and bounds with this
+Some theorems assume that any k of the vectors are linearly independent. This is checked in exact arithmetic for each choice of k
+vectors. If there are more than `MOST_CHOICES` choices, or k is above `MOST_DIMENSIONS`, nothing is checked, and bounds with this
 assumption are not shown.
 """
 

@@ -99,8 +99,8 @@ def theorem_1_parameters(
 ) -> Bound:
     """Return the number of parameters that suffice by Theorem 1, with heads of size 1: d (S + 2N + 4 (T - min(d, L))).
 
-    T = `n_contexts` is the number of sequences, and L = `n_last_tokens` the number of their distinct last tokens. S =
-    `seq_len`, N = `n_tokens` and d = `dim`.
+    T = `n_contexts` is the number of sequences, and L = `n_last_tokens` the number of their distinct last tokens (1 if it is not
+    given). S = `seq_len`, N = `n_tokens` and d = `dim`.
     """
     value = _parameters(n_contexts, n_tokens, seq_len, dim, n_last_tokens)
     exact = dim >= min(n_tokens - 1, n_contexts)
@@ -143,7 +143,8 @@ def corollary_1_parameters(
 ) -> Bound:
     """Return 2 (S + 2N + 4 (T₀ - min(2, L))), the number of parameters that suffice to memorise any T₀ associations in dimension 2.
 
-    T₀ = `n_contexts`, S = `seq_len` and N = `n_tokens`. L is the number of distinct last tokens, `n_last_tokens`.
+    T₀ = `n_contexts`, S = `seq_len` and N = `n_tokens`. L is the number of distinct last tokens, `n_last_tokens` (1 if
+    it is not given).
     """
     value = _parameters(n_contexts, n_tokens, seq_len, 2, n_last_tokens)
     assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, "each sequence has one next token (Assumption 1)")

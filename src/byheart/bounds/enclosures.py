@@ -66,11 +66,12 @@ def floor_log2(value: Rational) -> int:
 
 
 def log2(value: Rational, bits: int = DEFAULT_BITS) -> Interval:
-    """Enclose log2(value) to within 2**-bits. If `value` is a power of two, the result is exact.
+    """Enclose log2(value), usually to within 2**-bits. If `value` is a power of two, the result is exact.
 
     Write value = 2**k m with m in [1, 2). The binary digits of log2(m) are computed one by one: m is squared. If the square is at
     least 2, the digit is 1 and the square is halved; otherwise the digit is 0. The result is the next m. Since m is not known
-    exactly, it is enclosed between two integers divided by 2**guard. A digit is used only if both ends give the same digit.
+    exactly, it is enclosed between two integers divided by 2**guard. At the first digit on which the ends disagree, the computation
+    stops, and the interval is wider.
     """
     value = Fraction(value)
     whole = floor_log2(value)

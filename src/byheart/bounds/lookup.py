@@ -4,7 +4,7 @@ Vardi, Yehudai & Shamir (2022) constructed this network. Lemma C.1 of Kajitsuka 
 returns 0 for the other points, and Lemma F.1 splits it so that weights stay short. The papers state only orders of growth.
 Here, the depths and bits in the proofs are added up exactly. Notation:
 
-    N  n_stored       V  n_points       r  radius       δ  separation       C  n_values
+    N  n_stored       V  Points.count   r  radius       δ  separation       C  n_values
     m  groups, ⌈√(N log2 N)⌉            k  keys in a group, ⌈√(N / log2 N)⌉
     R  range of the projected keys, 20 r V² δ⁻¹ √(π d)
 

@@ -118,8 +118,8 @@ def footnote_2(n_samples: int, seq_len: int) -> tuple[Order, Order]:
     smaller, in footnote 2.
 
     N = `n_samples` and n = `seq_len`. The networks that we build follow the footnote. With groups of k samples, the lookup
-    needs N/k blocks and the extraction needs k·bits blocks, where bits is about log(nN). The networks use the k for which both
-    numbers are equal, which gives about 2√(N·bits) blocks.
+    needs N/k blocks and the extraction needs k·bits blocks, where bits is about log(nN). The networks use the k with the fewest
+    parameters. Both numbers are then about equal, which gives about 2√(N·bits) blocks.
     """
     log_n_samples = max(1, floor_log2(max(n_samples, 2)))
     log_seq_len = max(1, floor_log2(max(seq_len, 2)))
