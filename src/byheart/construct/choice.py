@@ -72,7 +72,7 @@ def build(
         assert construction.memoriser.network.precision == trial.precision, (
             f"{chosen.name} built a network of another precision"
         )
-        refused.pop(chosen.name, None)  # it was refused only with more reject bits than fit
+        refused.pop(chosen.name, None)  # it was refused only with more reject bits or in another precision
         choice = {"choice": explain(trial, data.task, refused)} if method == "auto" else {}
         return construction, {"options": dict(given), **choice, **({"refused": refused} if refused else {})}
     reasons = "\n".join(f"    {name}: {reason}" for name, reason in refused.items())

@@ -137,7 +137,7 @@ class Method:
     def require_memory(self, shape: DataShape, options: Any) -> None:
         """Raise an error if the weights do not fit into memory.
 
-        Only float networks are checked; exact ones are stored as sparse matrices.
+        Constructions with exact precision are not checked, because exact weights are stored as sparse matrices.
         """
         if "exact" not in self.precisions:
             with suppress(AssumptionViolated):  # `plan` reports this error with more detail

@@ -42,8 +42,8 @@ def attention_features(
 ) -> Float[np.ndarray, "n_sequences n_features"]:
     """Return a row for each sequence: the skip connection and the output of every head, in float64, from the stored weights.
 
-    DPC24 Lemma 2: for generic heads the T rows have rank min(T, H·d_h + d), with H heads of size d_h in dimension d.
-    This holds for d_h <= d. For d_h > d, H·d + d takes the place of H·d_h + d.
+    DPC24 Lemma 2 (repaired): for generic heads the T rows have rank min(T, H·min(d, d_h) + min(d, L)), with H heads of size d_h in
+    dimension d, if the sequences have more than one token and end in L distinct tokens.
     """
     module = AttentionOnlyModule(network).double().eval()
     per_sample = network.n_heads * max(network.seq_len, network.dim)

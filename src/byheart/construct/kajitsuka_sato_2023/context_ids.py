@@ -93,7 +93,7 @@ class SoftmaxIds:
     z is the value of the token, and c the number that the softmax head computes for the token (`boltzmann`).
 
     gap    the smallest difference between the ids of different contexts
-    error  the largest difference between the exact id and the id that a float64 network computes, in any order of summation
+    error  a bound on the difference between the exact id and the id that a float64 network computes, in any order of summation
     """
 
     places: TokenPlaces
@@ -152,8 +152,8 @@ def find_sharpness(
 ) -> SoftmaxIds:
     """Return the ids with the largest ratio of gap (the smallest difference between two ids) to rounding error.
 
-    An id is a weighted sum of the token's value and the attention output. The search tries all `candidates`, many values of the
-    sharpness β, and many choices of the two weights.
+    An id is a weighted sum of the token's value and the attention output. Each trial takes the next of the `candidates`, a random
+    sharpness β, and several choices of the two weights.
     """
     work = candidates[0].values.size * candidates[0].values.shape[1]
     n_trials = max(_FEWEST_TRIALS, min(300, _PLACES_TO_TRY // max(1, work)))

@@ -68,7 +68,7 @@ def memorise_by_one_head(
     Guarantee:  at every labelled token the output equals label + 1 exactly, run natively in float64, in any
                 order of summation. The gap between ids is compared with a bound on their rounding error. The hidden layer's
                 error is bounded below 1/4, and `round_to_whole` then rounds the result to the nearest integer exactly.
-    Size:       one attention layer, one block with a unit for each context, and 2·log2 C small blocks for C labels.
+    Size:       one attention layer, one block with a unit for each context, and 2·(⌊log2 C⌋ + 1) small blocks for C labels.
     Departs:    with the theorem's sharpness β, ids differ by as little as e^-(hundreds). Instead, a search chooses β, the
                 projection of tokens to a line, and the weights of token and context in the id, so that the gap is as large as
                 possible. This also allows repeated tokens (our own argument). All weight matrices have rank 1, so the network keeps

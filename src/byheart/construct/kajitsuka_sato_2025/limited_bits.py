@@ -69,7 +69,7 @@ def plan_short_lookup(n_fields: int) -> Planner:
     """Return a planner for lookups with at most `n_fields` keys or labels per packed number.
 
     Source:     KS25 Lemma F.1 (Vardi et al. 2022, Theorem 6.2).
-    Guarantee:  that of `memorise_points`. Packed numbers have n_fields·max(key bits, label bits) bits.
+    Guarantee:  that of `memorise_points`. Packed numbers have at most n_fields·max(key bits, label bits) bits.
     Size:       for N points, ⌈N/n_fields⌉ blocks of lookup and n_fields·(max(key bits, label bits) + 2) + 1 of extraction;
                 O(N/B) for the paper's option B.
     Departs:    the paper runs Lemma C.1 on N/B² subsets one after the other. For each subset it projects again (erratum 7) and

@@ -45,9 +45,9 @@ class NetworkParts:
     10·d, and otherwise depends on d only logarithmically (KS25 Remark 4.3).
 
     token_line    the map that sends vectors to a line; not needed for token ids, because `table` already holds values on the line
-    first         F1 without its first block, which computes the weight φ of the token (Lemma B.3)
+    first         F1, which computes the weight φ of the token (Lemma B.3), without its first block
     context_line  the map that sends φ of the token, its value and the sum of φ to a line; for sets it maps only the sum
-    second        F2 without its first block, which computes the label of the context (Lemma C.1)
+    second        F2, which computes the label of the context (Lemma C.1), without its first block
     extra         the vector of an extra token that collects the sum (Remark 4.5)
     tuning        the free choices. With softmax attention, keys and queries are zero. If `tuning.has_maps` is False, the
                   coordinates of vectors enter as channels, and the first block projects them (Remark 3.1): E_in and E_out copy,

@@ -52,9 +52,9 @@ def memorise_next_token(
                 all tokens (with their positions, where order matters). The separation (r, δ) is computed from the data.
     Guarantee:  for every sample the output at the last token equals label + 1 exactly, over the rationals. Other inputs have no
                 guarantee.
-    In floats:  not meant for floats; weights have thousands of bits. See `limited_bits`.
-    Size:       for N samples about 2·√(N·b) blocks with skip connections, if the numbers to which contexts are mapped have b bits;
-                residual width 10, hidden width at most 8.
+    In floats:  not meant for floats; packed numbers have about √(N·b) bits. See `limited_bits`.
+    Size:       for N samples about 2·√(N·b) blocks with skip connections for each of the two lookups, those of tokens and of
+                contexts, if they are looked up as numbers of b bits; residual width 10, hidden width at most 8.
     Departs:    feed-forward blocks are residual, as in the paper's architecture (erratum 6). One block replaces two or three
                 of the proof's plain layers, so the width is 10 instead of 14. W_O·W_V is scaled by n, so that means become
                 sums and all numbers stay dyadic (erratum 8). The projection of Stage I stays in its register, and also serves as

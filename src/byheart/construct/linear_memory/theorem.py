@@ -56,7 +56,8 @@ def plan(
     Guarantee:  with N <= d and the pseudo-inverse, W e_x = u_f(x) up to rounding. Outputs have length one, so u_y·u_y = 1
                 exceeds every other u_y'·u_y, and the argmax is the label. With fewer dimensions there is no guarantee in advance:
                 the native forward pass checks every answer, and a network with a wrong answer is rejected.
-    Size:       `size_of`: 2 d² for W and the identity after it, d numbers for each token and each label.
+    Size:       `size_of`: 2 d² for W and the identity after it, d numbers for each token and each label, and 3 d zeros for the
+                position, the query and the key.
     Departs:    each input is stored once; output vectors have length one.
     """
     from byheart.construct.linear_memory.memories import RULES, random_embeddings  # this module loads torch
@@ -108,7 +109,8 @@ def plan(
 
 
 def size_of(shape: DataShape, options: LinearMemoryOptions) -> Size:
-    """Return the size: two d × d matrices, and d numbers per token and per label. By default d is the number of associations.
+    """Return the size: two d × d matrices, d numbers per token and per label, and 3 d zeros. By default d is the number of
+    associations.
 
     The matrices are the memory W, which is the value matrix of a single head, and the head's output matrix, which is the identity.
     """

@@ -35,10 +35,10 @@ from byheart.program.construction import Construction
 
 NAME = "llama"
 TOKENS_CHECKED = 60_000
-"""Up to this many tokens, compilation checks every sum."""
+"""Compilation checks every sum of random texts that have about this many tokens, or of all texts if they have fewer."""
 PRODUCTS_CHECKED, LEAST_CHECKED = 4 * 10**9, 4096
-"""For more than TOKENS_CHECKED tokens, compilation checks only some contexts: PRODUCTS_CHECKED divided by the number of parameters
-(some seconds of exact arithmetic), but at least LEAST_CHECKED."""
+"""It also stops after about this many contexts: PRODUCTS_CHECKED divided by the number of parameters (some seconds of exact
+arithmetic), but at least LEAST_CHECKED."""
 TEXT_POSITIONS = 2048
 
 

@@ -56,9 +56,9 @@ def associate(
     φ_i are the features of context i, and V is the output matrix.
 
     If all contexts can be right at once, all their gradients vanish together, so stochastic steps need not become smaller. On
-    whitened features, small batches make more progress in one pass than a full gradient. Contexts that are already clearly right
-    (settled) are left out of most passes. There is no guarantee in advance: contexts that the final matrix leaves `unsettled` are
-    counted, and the forward pass of the final network shows which labels are right.
+    whitened features, small batches make more progress in one pass than a full gradient. Contexts whose label already has a
+    probability of at least `HARD` are left out of most passes. There is no guarantee in advance: contexts that the final matrix
+    leaves `unsettled` are counted, and the forward pass of the final network shows which labels are right.
     """
     start = time.perf_counter()
     phi = torch.from_numpy(np.array(features, dtype=np.float32)).to(device)

@@ -115,6 +115,7 @@ class Injectivity:
 
     min_gap   the smallest distance between the images of two contexts
     min_abs   the smallest distance between an image and zero
+    max_abs   the largest distance between an image and zero
     rounding  the largest change that the order of summation can cause in the float type used
     """
 

@@ -31,8 +31,7 @@ def short_direction(
 ) -> tuple[tuple[int, ...], list[int], int]:
     """Find a direction with short entries along which all points are distinct. Returns (direction, positions, unit bits).
 
-    Position i is the integer 2^-(unit bits) · (direction · point i). Positions are distinct, and their minimum is subtracted, so
-    that the positions start at 0.
+    Position i is the integer 2^-(unit bits) · (direction · point i). Positions are distinct, and may be negative.
 
     Source:     PLYS21's projection (KS25 Lemma G.1). Only distinctness is required. Folds of the line reduce the range
                 later.
@@ -70,7 +69,7 @@ def fold(places: Sequence[int], rng: np.random.Generator) -> tuple[list[int], li
     (mirrors, new positions).
 
     A fold with mirror μ leaves every point x <= μ/2 in place and moves every point x > μ/2 to μ - x. This halves the range. Two
-    points x and y move to the same position if x + y = μ, so for N points at most N²/4 mirrors are not suitable. As long as the
+    points x and y move to the same position if x + y = μ, so for N points fewer than N²/2 mirrors are not suitable. As long as the
     range is much larger than N², almost every μ close to the range is suitable.
 
     Assumes:    distinct positions, not negative.

@@ -40,8 +40,8 @@ def memorise_without_keys(
     Guarantee:  the output equals label + 1 exactly on every sample, over the rationals. No key is stored, so
                 any other vector may get any label.
     In floats:  not meant for floats; the packed fields of a bucket have n_fields · log2 C bits.
-    Size:       residual width 4, hidden width at most 6. About log2(Δ^2/N^2) folds, N^(2/3) segments, and
-                √(N^(4/3) / log C) buckets and fields.
+    Size:       residual width 4, hidden width at most 6. About log2(R/N^2) folds, N^(2/3) segments, and
+                √(N^(4/3) / log C) buckets and fields, if the projected points are integers in a range of length R.
     Departs:    folds reflect instead of shifting (one ReLU, not two). Points are moved in place, starting at the upper end, so
                 that a segment or a bucket takes two ReLUs and no register for the old position. The numbers of segments, buckets
                 and fields are chosen to minimise the parameters.

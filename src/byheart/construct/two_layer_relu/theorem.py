@@ -43,7 +43,7 @@ class InterpolationOptions:
 
 @dataclass(frozen=True)
 class Knot:
-    """The term `weight` · ReLU(x - `at`). At `at`, it changes the slope by `weight`, which is plus or minus a power of two."""
+    """The term `weight` · ReLU(x - `at`). At `at`, it changes the slope by `weight`, which is 0 or ± a power of two."""
 
     at: Fraction
     weight: Fraction
@@ -56,7 +56,7 @@ def interpolating_knots(points: Sequence[tuple[Fraction, int]], slope: Fraction)
     Assumes:    points ascending and distinct, with dyadic coordinates.
     Guarantee:  (label at x_1) + slope·(x - x_1) + Σ weight·ReLU(x - at) equals the label at every point x_i, exactly. Knot i is in
                 [x_i, x_{i+1}).
-    Size:       one knot between every two neighbouring points; weights ±2^j.
+    Size:       one knot between every two neighbouring points; weights ±2^j or 0.
     """
     knots = []
     for (x, label), (x_next, label_next) in pairwise(points):

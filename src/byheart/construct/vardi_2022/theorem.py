@@ -43,7 +43,7 @@ def memorise_vectors(
     Size:       N/k + k·(max(key bits, label bits) + 2) + 2 blocks for N samples in groups of k, with the best k; residual width 9,
                 hidden width 8.
     Departs:    the blocks are residual, so the width is 9 instead of 12. The group size minimises
-                parameters instead of being √(N / log N). Errata 2 to 7 of KS25's proof are corrected (see `memorise_points`).
+                parameters instead of being √(N / log N). Errata 2 to 6 of KS25's proof are corrected (see `memorise_points`).
     """
     vectors = labelled_vectors(NAME, data)
     separation = vectors.tokens.separation
