@@ -8,7 +8,9 @@ import random
 import shutil
 import struct
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -18,10 +20,13 @@ from byheart.cli.main import run
 from byheart.errors import AssumptionViolated, ByheartError, CorruptModel, UsageError
 from byheart.graft.contexts import merge_contexts
 from byheart.graft.reading import Reading
+from byheart.graft.recall import BLOCK, compare_text
 from byheart.graft.removal import remove_graft
-from byheart.graft.texts import KeyFormat, Row, facts_of, load_tokenizer
+from byheart.graft.texts import KeyFormat, Row, chat_format, facts_of, load_tokenizer
 from byheart.graft.workflow import detect, forget, graft, verify_graft
+from byheart.process.progress import silent
 from tests.graft.hosts import change_json, save_host
+from tests.refusal import refused
 
 
 def nudge(folder: Path, name: str, place: int, step: int = 1) -> None:
@@ -410,6 +415,59 @@ def test_an_answer_that_changes_how_its_key_is_cut_is_refused(host: Path) -> Non
     with pytest.raises(AssumptionViolated) as caught:
         facts_of(load_tokenizer(host), [Row("The capital of Fra", "nce", KeyFormat(spaced=False))])
     assert caught.value.facts["row"] == 0
+
+
+def test_a_text_of_one_token_is_refused(tmp_path: Path, grafted: Path, host: Path, facts: Path) -> None:
+    for content in ("", "1"):
+        (tmp_path / "text.txt").write_text(content, encoding="utf-8")
+        with refused(UsageError, path=str(tmp_path / "text.txt")):
+            verify_graft(grafted, facts, host, text=tmp_path / "text.txt")
+
+
+class _Said(NamedTuple):
+    logits: torch.Tensor
+    past_key_values: None = None
+
+
+def test_noise_is_that_of_the_whole_text() -> None:
+    """The host leads by 1 everywhere. Its noise is 1 in the second block alone, and the graft says another token in the first."""
+    tokens = torch.arange(2 * BLOCK)
+
+    def host(row: torch.Tensor, noise: float = 0.0, **_: object) -> _Said:
+        return _Said(torch.stack([1 + noise * (row >= BLOCK), 0.0 * row], -1))
+
+    class Graft:
+        device = "cpu"
+
+        def __call__(self, row: torch.Tensor) -> _Said:
+            return _Said(torch.stack([1.0 - 2 * (row < BLOCK), 0.0 * row], -1))
+
+    for noise, beyond in ((0.0, BLOCK), (1.0, 0)):
+        found = compare_text(Graft(), host, partial(host, noise=noise), tokens.tolist(), silent)
+        assert (found.other_argmax, found.beyond_noise, found.host_noise) == (BLOCK, beyond, noise)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "no message",
+        "{% for m in messages %}{{ m['content'] | upper }}{% endfor %}",
+    ],
+)
+def test_a_chat_template_without_the_message_is_refused(template: str, host: Path) -> None:
+    tokenizer = load_tokenizer(host)
+    tokenizer.chat_template = template
+    with pytest.raises(UsageError):
+        chat_format(tokenizer, True)
+
+
+def test_a_chat_template_of_users_alone_ends_with_the_end_token(host: Path) -> None:
+    tokenizer = load_tokenizer(host)
+    tokenizer.chat_template = (
+        "{% for m in messages %}{% if m['role'] != 'user' %}{{ raise_exception('no') }}{% endif %}"
+        "<|start|>{{ m['content'] }}<|of|>{% endfor %}"
+    )
+    assert chat_format(tokenizer, True).end == tokenizer.eos_token_id
 
 
 def test_the_commands(

@@ -97,13 +97,13 @@ def compare_text(
 ) -> TextComparison:
     """Compare the logits at every position of a text, in blocks. `wide` is the host in float32.
 
-    `beyond_noise` counts the positions at which the likeliest token differs although its lead in the host is more than twice the
-    host's own noise (see `TextComparison`).
+    The text has at least two tokens. `beyond_noise` counts the positions at which the likeliest token differs although its lead in
+    the host is more than twice the host's own noise (see `TextComparison`) in the whole text.
     """
     usable = len(tokens) // BLOCK * BLOCK or len(tokens)
     blocks = torch.tensor(tokens[:usable]).view(-1, min(BLOCK, usable)).to(network.device)
-    equal = other = beyond = 0
-    largest = noise = 0.0
+    equal, largest, noise = 0, 0.0, 0.0
+    leads: list[float] = []  # of the host, where the graft has another likeliest token
     for number, block in enumerate(blocks):
         progress(number, len(blocks), "compare text")
         row = block[None]
@@ -118,6 +118,6 @@ def compare_text(
         differs = new.argmax(-1) != old.argmax(-1)
         noise, largest = max(noise, own.max().item()), max(largest, apart.max().item())
         equal += int((new == old).all(-1).sum())
-        other += int(differs.sum())
-        beyond += int((differs & (best[:, 0] - best[:, 1] > 2 * max(noise, 1e-6))).sum())
-    return TextComparison(usable, equal, other, beyond, largest, noise)
+        leads += (best[:, 0] - best[:, 1])[differs].tolist()
+    beyond = sum(lead > 2 * max(noise, 1e-6) for lead in leads)
+    return TextComparison(usable, equal, len(leads), beyond, largest, noise)

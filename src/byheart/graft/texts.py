@@ -85,23 +85,21 @@ def plain_format(tokenizer: Any, template: str | None, end: bool) -> KeyFormat:
 def chat_format(tokenizer: Any, end: bool) -> KeyFormat:
     """Return the format for keys as a user's turn in the host's own chat template, independent of earlier turns.
 
-    The template is rendered after several histories, and the turn is the common end of all renderings. If this common end still
+    The template is rendered after several histories, except those that it refuses, and the turn is the common end of all
+    renderings. If this common end still
     contains the end of the previous turn, it is cut at the special token that opens the user's turn.
     """
     if not getattr(tokenizer, "chat_template", None):
         raise UsageError(
             "this host's tokenizer has no chat template.\n  Leave out --chat, or use --template."
         )
-    turns = []
-    for history in HISTORIES:
-        try:
-            turns.append(_render(tokenizer, [*history, {"role": "user", "content": CONTENT}], True))
-        except Exception:  # templates raise many types of exceptions for unknown roles
-            if not history:
-                raise UsageError(
-                    "the chat template of this host cannot render a user's message; use --template instead."
-                ) from None
-    befores, afters = zip(*(turn.rsplit(CONTENT, 1) for turn in turns), strict=True)
+    question = {"role": "user", "content": CONTENT}
+    rendered = [_around(tokenizer, [*history, question], True) for history in HISTORIES]
+    if rendered[0] is None:
+        raise UsageError(
+            "the chat template of this host cannot render a user's message; use --template instead."
+        )
+    befores, afters = zip(*(each for each in rendered if each is not None), strict=True)
     after = afters[0]
     if set(afters) != {after}:
         raise UsageError(
@@ -124,10 +122,12 @@ def _common_start(first: str, second: str) -> str:
 
 
 def _end_of_turn(tokenizer: Any) -> int:
-    """Return the first token that the chat template puts after an assistant's message."""
+    """Return the first token that the chat template puts after an assistant's message. If there is none, return the tokenizer's end
+    token.
+    """
     said = [{"role": "user", "content": "alpha"}, {"role": "assistant", "content": CONTENT}]
-    rest = _render(tokenizer, said, False).rsplit(CONTENT, 1)[1]
-    tokens = encode(tokenizer, rest)
+    around = _around(tokenizer, said, False)
+    tokens = encode(tokenizer, around[1]) if around else []
     if tokens:
         return tokens[0]
     if tokenizer.eos_token_id is None:
@@ -135,8 +135,14 @@ def _end_of_turn(tokenizer: Any) -> int:
     return int(tokenizer.eos_token_id)
 
 
-def _render(tokenizer: Any, messages: list[dict[str, str]], ask: bool) -> str:
-    return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=ask))
+def _around(tokenizer: Any, messages: list[dict[str, str]], ask: bool) -> tuple[str, str] | None:
+    """Return the rendered text before and after the last message, or None if the chat template cannot render this message."""
+    try:
+        text = str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=ask))
+    except Exception:  # templates raise many types of exceptions for unknown roles
+        return None
+    before, found, after = text.rpartition(CONTENT)
+    return (before, after) if found else None
 
 
 def encode(tokenizer: Any, text: str) -> list[int]:

@@ -115,6 +115,14 @@ def verify_graft(
     progress(0, 1, "read")
     grafted, opened = FolderHost(folder), open_host(host)
     tokenizer = load_tokenizer(opened.path)
+    tokens: list[int] = []
+    if ask and text is not None:
+        tokens = encode(tokenizer, text.read_text(encoding="utf-8", errors="replace"))
+        if len(tokens) < 2:
+            raise UsageError(
+                f"{text} has fewer than two tokens, so there is nothing to compare.\n  Give a longer text.",
+                path=str(text),
+            )
     facts = facts_of(tokenizer, read_rows(data, tokenizer, asking_of(folder), **columns))
     wanted = merge_contexts(facts)
     memory = read_memory(grafted, progress)
@@ -132,7 +140,6 @@ def verify_graft(
         wrong = wrong_facts(network, facts, [], progress)
         wrong_after = wrong_facts(network, facts, encode(tokenizer, OTHER_TEXT), progress)
         if text is not None:
-            tokens = encode(tokenizer, text.read_text(encoding="utf-8", errors="replace"))
             beside = host_network(opened, network.dtype, device)
             wide = beside if network.dtype == torch.float32 else host_network(opened, torch.float32, device)
             compared = compare_text(network, beside, wide, tokens, progress)
