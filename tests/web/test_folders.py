@@ -75,7 +75,10 @@ def test_links_out_of_the_folders_are_not_followed(folders: Folders, tmp_path: P
     (outside / "model.json").write_text("{}")
     (folders.models / "link").symlink_to(outside)
     (folders.data / "link.csv").symlink_to(tmp_path / "secret.csv")
+    assert folders.figures is not None
+    (folders.figures / "link.json").symlink_to(outside / "model.json")
     assert folders.list_models() == []
+    assert "link" not in folders.list_figures()
     with pytest.raises(UnknownName):
         folders.model_path("link")
     with pytest.raises(UnknownName):

@@ -167,8 +167,11 @@ class Folders:
     # --- figures ----------------------------------------------------------------------------------------------
 
     def list_figures(self) -> list[str]:
-        """List the names of the figure records."""
-        return [] if self.figures is None else sorted(path.stem for path in self.figures.glob("*.json"))
+        """List the names of the figure records. Links that lead out of the folder are left out."""
+        if self.figures is None:
+            return []
+        home = self.figures.resolve()
+        return sorted(path.stem for path in self.figures.glob("*.json") if path.resolve().parent == home)
 
     def figure_path(self, name: str) -> Path:
         if self.figures is None or name not in self.list_figures():
