@@ -13,16 +13,13 @@ from typing import Any, get_args
 import numpy as np
 from jaxtyping import Bool
 
-from byheart.data.sequences import TokenSequences
+from byheart.data.sequences import MOSTLY_PADDING, TokenSequences
 from byheart.errors import DataError, UsageError, amount
 from byheart.process.memory_limit import OverMemoryLimit, memory_limit
 from byheart.records.arguments import whole_number
 from byheart.records.vocabulary import EmptyLabels, RowRule
 
 SHOWN_ROWS = 5
-MOSTLY_PADDING = 8
-"""The memory limit applies to a padded table only if its number of entries is more than this many times its number of tokens."""
-
 LONGEST = 2**14
 """The largest number of tokens that a row may have if `max_tokens` is not given."""
 

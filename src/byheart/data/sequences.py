@@ -15,7 +15,8 @@ from byheart.errors import DataError, NonFiniteInput, UsageError
 from byheart.process.memory_limit import require_memory
 
 MAX_VOCAB = 2**53
-_MOSTLY_PADDING = 8  # the memory of a padded table is limited if it is more than this many times its tokens
+MOSTLY_PADDING = 8
+"""The memory limit applies to a padded table only if its number of entries is more than this many times its number of tokens."""
 
 
 def freeze(array: np.ndarray, dtype: type) -> np.ndarray:
@@ -126,7 +127,7 @@ class TokenSequences:
                 longest=self.max_len,
             )
         n_bytes = 8 * len(self) * width
-        if n_bytes > _MOSTLY_PADDING * 8 * self.ids.size:
+        if n_bytes > MOSTLY_PADDING * 8 * self.ids.size:
             longest = (
                 f"{width:,} tokens, the length of the longest (sequence {int(self.lengths.argmax()) + 1})"
             )

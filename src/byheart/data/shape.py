@@ -21,7 +21,7 @@ from byheart.data.options import Task
 from byheart.data.row_groups import group_rows, representatives
 from byheart.errors import UsageError
 from byheart.records.arguments import real_number, whole_number
-from byheart.records.reader import read_values, within
+from byheart.records.reader import LARGEST, read_values, within
 from byheart.records.refusals import corrupt
 
 NEEDED = ("n_samples", "seq_len", "n_classes")
@@ -231,8 +231,7 @@ def _last_tokens(data: Dataset) -> int:
     return np.unique(tokens[~is_last]).size
 
 
-_MOST = 2**62
-Count = Annotated[int, within(1, _MOST)]
+Count = Annotated[int, within(1, LARGEST)]
 
 
 @dataclass(frozen=True)
