@@ -141,7 +141,7 @@ def _no_input(faulty: Rows) -> DataError:
     return DataError(
         f"row {row} has an input without tokens ({amount(int(faulty.sum()), 'such row')}), so no token "
         "can carry its label.\n"
-        'Leave such rows out with empty_inputs="drop" (--empty-inputs drop), or use a tokenizer that '
+        '  Leave such rows out with empty_inputs="drop" (--empty-inputs drop), or use a tokenizer that '
         "makes tokens of their text.",
         row=row,
     )

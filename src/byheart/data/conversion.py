@@ -52,8 +52,7 @@ def dataset_of(given: Any, labels: Any = None, **reading: Any) -> Dataset:
     for name in (*FILE_OPTIONS, *columns, *(("tokenizer",) if arrays else ())):
         if name in options:
             raise UsageError(
-                f"{name} is an option for reading files; leave it out for data of type "
-                f"{type(given).__name__}.",
+                f"{name} is not an option for data of type {type(given).__name__}; leave it out.",
                 name=name,
                 given_type=type(given).__name__,
             )
@@ -101,7 +100,7 @@ def _inputs_and_labels(inputs: Any, labels: Any) -> Any:
     listed = cells_or_none(labels) if is_column(labels) else labels
     listed = listed.tolist() if hasattr(listed, "tolist") else list(listed)
     cells = cells.tolist() if isinstance(cells, np.ndarray) else list(cells)
-    if cells and isinstance(cells[0], float) and not isinstance(cells[0], bool):
+    if cells and isinstance(cells[0], float):
         return np.asarray(cells).reshape(-1, 1), np.asarray(listed)  # one number for each sample
     if cells and _is_vector(cells[0]):
         return np.asarray(cells), np.asarray(listed)

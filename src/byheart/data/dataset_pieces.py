@@ -262,7 +262,7 @@ def _merge(folder: Path, n_pieces: int, source: DataSource, given: Tokenizer | N
     for piece in found:
         for name, number in zip(piece["label_names"], piece["label_counts"], strict=True):
             counts[name] = counts.get(name, 0) + number
-    # the inputs of tables are texts
+    # whole numbers in an array are sorted by value, but the labels of a table are texts
     is_array = source.file is not None and source.file.lower().endswith(".npz")
     names = sorted(counts, key=int) if is_array and _are_numbers(found) else sorted(counts)
     types = {piece.get("label_type", "text") for piece in found}

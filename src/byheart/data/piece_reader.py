@@ -101,7 +101,6 @@ def _parquet_pieces(path: Path, names: tuple[str, str]) -> Iterator[tuple[Sequen
 
 
 def _array_pieces(path: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    require_content(path)
     with open_npz(path, ("inputs", "labels")) as (inputs, labels):
         if not inputs.shape or inputs.shape[:1] != labels.shape[:1]:
             raise MalformedFile(

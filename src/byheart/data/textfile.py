@@ -68,7 +68,11 @@ def require_file(path: Path) -> None:
     """Raise `UsageError` unless `path` is an existing plain file. A pipe or a device may never end."""
     try:
         mode = path.stat().st_mode
-    except (FileNotFoundError, NotADirectoryError, ValueError):  # the path contains the NUL character
+    except (
+        FileNotFoundError,
+        NotADirectoryError,
+        ValueError,
+    ):  # ValueError: the path contains the NUL character
         raise UsageError(f"there is no file {path}; check the path.", path=str(path)) from None
     except OSError as error:  # the name is too long, a folder is not accessible, or links form a circle
         raise UsageError(f"{path} cannot be read: {error.strerror}.", path=str(path)) from None
