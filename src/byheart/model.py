@@ -122,7 +122,7 @@ class Model:
     def encode(self, inputs: Sequence[Any] | np.ndarray) -> torch.Tensor:
         """Convert inputs to the form that `module` takes: ids (n_samples, seq_len), padded on the left, or vectors.
 
-        Raise `UsageError`, naming the first input that cannot be encoded, such as one with an unknown token.
+        Raise `UsageError`, naming an input that cannot be encoded, such as the first one with an unknown token.
         """
         import torch
 
@@ -151,7 +151,7 @@ class Model:
     def locate(self, facts: str | Sequence[Any] | np.ndarray, *, among: Sequence[Any] = ()) -> Locations:
         """Find the weights that hold the answer of each fact, and the other facts that share these weights.
 
-        facts: inputs as for `predict`. If the model does not know one of them, `UsageError` names it.
+        facts: one text, or many inputs as for `predict`. If the model does not know one of them, `UsageError` names it.
         among: further inputs. Those that share a weight with one of `facts` are named in the result.
 
         The result is a sequence of `Location`; its method `frame()` returns it as a pandas DataFrame. This works for

@@ -115,7 +115,7 @@ def compile_in_shards(
 def load(path: str | Path, *, check: bool = True, signed_by: str | Path | None = None) -> Model:
     """Load the model saved at `path`.
 
-    check: raise `CorruptModel` unless weights, labels, tokenizer, task, order and architecture match the certificate.
+    check: raise `CorruptModel` unless weights, labels, tokenizer, task, order and architecture match the certificate, if any.
         If false, a changed model can be loaded, so that `verify` can report what is wrong with it.
     signed_by: a public key, as a file or as 64 hexadecimal digits. Raise `CorruptModel` unless this key signed the folder.
     """

@@ -28,7 +28,7 @@ class Forgotten:
     before     the answers of the original model to the forgotten facts
     after      the answers of the new model to them
     changes    the weights that differ
-    locations  the weights of the original model that hold the forgotten facts; None if the method cannot locate facts
+    locations  the weights of the original model that hold the forgotten facts; None unless the method is `retrieval` or `llama`
     """
 
     facts: tuple[str, ...]
