@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from safetensors import safe_open
 from byheart import compile as compile_data
 from byheart import load
 from byheart.construct.registry import get
+from byheart.construct.retrieval import key_hash
 from byheart.construct.retrieval.dual_table import split_limbs
 from byheart.construct.retrieval.size import RetrievalOptions, layout_of
 from byheart.data.dataset import Dataset
@@ -27,7 +29,7 @@ from byheart.network.transformer.module import run_module, to_module
 from byheart.network.transformer.stored_module import to_stored_module
 from byheart.program.construction import Construction
 from byheart.program.short_numbers import short_at_least, short_at_most, short_parts, split_column
-from tests.construct.retrieval.layouts import memorise
+from tests.construct.retrieval.layouts import LAYOUTS, memorise
 
 SHORT = ("int8", "bfloat16")
 DATA = {
@@ -82,6 +84,19 @@ def test_every_label_is_right_and_every_size_was_told(name: str, precision: str)
             size.depth,
             size.width,
         )
+
+
+@pytest.mark.parametrize("stored", [None, *SHORT])
+def test_a_layout_that_has_numbers_for_its_tokens_can_be_drawn(stored: str | None) -> None:
+    layout = replace(LAYOUTS["dual table, narrow"], stored=stored)
+    none = np.zeros(0, dtype=np.int64)
+    accepted = []
+    for n_rows in range(layout.n_entering_values * 49 // 100, layout.n_entering_values * 51 // 100):
+        filled = replace(layout, entrance=replace(layout.entrance, n_rows=n_rows))
+        if filled.has_numbers_for_tokens:
+            accepted.append(filled)
+    hashed = key_hash.draw(accepted[-1], none, none, np.random.default_rng(0))
+    assert len(np.unique(hashed.tokens[:, 0])) == accepted[-1].entrance.n_rows
 
 
 @pytest.mark.parametrize("offset", [9001, 1 << 15])

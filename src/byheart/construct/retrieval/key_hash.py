@@ -94,12 +94,7 @@ def _draw_narrow(layout: RetrievalLayout, rng: np.random.Generator) -> KeyHash:
     nearly independent signs. A reflection shrinks the range by about the factor NARROWING. After all reflections, each field has
     between 0.8·n_values and n_values values. No two tokens start with the same number.
     """
-    entrance, n_fields = layout.entrance, len(layout.hashed_fields)
-    is_short = layout.stored == "bfloat16"
-    # one value is left for the extra token; for long numbers, one that a weight can hold
-    entering = (
-        layout.n_entering_values - 1 - (layout.n_entering_values >> (SHORT_BITS - 1) if is_short else 0)
-    )
+    entrance, n_fields, entering = layout.entrance, len(layout.hashed_fields), layout.n_drawn_values
     share = (entering + 1) // 2
     tokens = rng.choice(share, size=entrance.n_rows, replace=False)
     positions = rng.integers(0, entering - share + 1, size=entrance.seq_len)

@@ -392,9 +392,17 @@ class RetrievalLayout:
         return int(0.9 * self.hashed_fields[0].n_values / NARROWING**self.entrance.n_folds)
 
     @property
+    def n_drawn_values(self) -> int:
+        """The number of these values that tokens and positions can take together. One value is left for the extra token; with
+        bfloat16 weights, enough that one of them is a number that a weight can hold.
+        """
+        n = self.n_entering_values
+        return n - 1 - (n >> (SHORT_BITS - 1) if self.stored == "bfloat16" else 0)
+
+    @property
     def has_numbers_for_tokens(self) -> bool:
         """Whether there are enough numbers for every token to have its own, if half of the range is reserved for positions."""
-        return not self.entrance.is_narrow or self.n_entering_values // 2 >= self.entrance.n_rows
+        return not self.entrance.is_narrow or (self.n_drawn_values + 1) // 2 >= self.entrance.n_rows
 
     @property
     def sum_width(self) -> int:
