@@ -13,7 +13,8 @@ from byheart.construct.registry import names as method_names
 from byheart.construct.retrieval.layout import SLOTS
 from byheart.data.generators import random_tokens
 from byheart.errors import UnknownToken, UsageError
-from byheart.inspect.residual_stream import output_of, snapshots
+from byheart.inspect import trace
+from byheart.inspect.residual_stream import count_values, output_of, snapshots
 from byheart.inspect.stages import registers_of, stages_of
 from byheart.model import Model
 from byheart.network.transformer.architecture import Precision, Transformer
@@ -98,6 +99,19 @@ def test_a_text_the_model_cannot_be_asked_is_refused(model: Model) -> None:
         draw_trace(model, "capital of France" * 20)
 
 
+def test_the_tokens_of_a_long_question_count_as_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = bh.compile(bh.Dataset.from_pairs(FACTS), method="retrieval")
+    network = model.network
+    assert isinstance(network, Transformer)
+    n_values = count_values(network, network.seq_len, last_only=True)
+    assert n_values > len(network.layers) * network.model_width
+    monkeypatch.setattr(trace, "MOST_VALUES", n_values)
+    model.trace("capital of Peru")
+    monkeypatch.setattr(trace, "MOST_VALUES", n_values - 1)
+    with pytest.raises(UsageError, match="too large"):
+        model.trace("capital of Peru")
+
+
 def test_label_bits_spell_the_answer() -> None:
     model = bh.compile(bh.Dataset.from_pairs(FACTS), method="retrieval", precision="float64", reject_bits=8)
     found = draw_trace(model, "capital of Peru")
@@ -117,8 +131,12 @@ def test_every_transformer_is_followed_to_its_own_answer(name: str) -> None:
     memoriser = model.memoriser
     encoded = memoriser.encode(example.data.inputs)[:5]
     answers = memoriser.answer(encoded, backend="exact" if model.precision == "exact" else "module")
+    last_only = memoriser.answers_last_token_only
     for sequence, answer in zip(encoded, answers, strict=True):
-        *_, last = snapshots(model.network, sequence, last_only=memoriser.answers_last_token_only)
+        found = list(snapshots(model.network, sequence, last_only=last_only))
+        n_values, last = sum(each.stream.size for each in found), found[-1]
+        n_counted = count_values(model.network, len(sequence), last_only=last_only)
+        assert n_values == n_counted or (n_values < n_counted and any(each.kind == "pool" for each in found))
         outputs = output_of(model.network, last.stream)
         rounded = [round(float(value)) - 1 for value in outputs]
         assert rounded[-np.size(answer) :] == np.atleast_1d(answer).tolist()

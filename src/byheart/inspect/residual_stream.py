@@ -38,10 +38,10 @@ class Snapshot:
 def snapshots(network: Transformer, encoded: np.ndarray, *, last_only: bool) -> Iterator[Snapshot]:
     """Compute the residual stream before the first layer and after every layer, for one encoded sequence."""
     stream = _enter(network, encoded)
-    mixing = [at for at, layer in enumerate(network.layers) if not isinstance(layer, FeedForward)]
+    n_mixing = _count_layers_to_last_mixing(network)
     yield Snapshot("enter", stream)
     for at, layer in enumerate(network.layers):
-        if last_only and at == max(mixing, default=-1) + 1:
+        if last_only and at == n_mixing:
             stream = stream[-1:]
         if isinstance(layer, FeedForward):
             before = _apply(layer.w1, stream) + _in_full(layer.b1).reshape(-1)
@@ -56,6 +56,23 @@ def snapshots(network: Transformer, encoded: np.ndarray, *, last_only: bool) -> 
             assert isinstance(layer, SumPool)
             stream = stream.sum(axis=0, keepdims=True)
             yield Snapshot("pool", stream)
+
+
+def count_values(network: Transformer, n_tokens: int, *, last_only: bool) -> int:
+    """Return the largest number of values that `snapshots` can give for a sequence of `n_tokens` tokens.
+
+    An extra token, if the network inserts one, is counted too.
+    """
+    n_tokens += network.extra is not None
+    n_mixing, n_layers = _count_layers_to_last_mixing(network), len(network.layers)
+    n_rows = (1 + n_mixing) * n_tokens + (n_layers - n_mixing) * (1 if last_only else n_tokens)
+    return n_rows * network.model_width
+
+
+def _count_layers_to_last_mixing(network: Transformer) -> int:
+    """Return the number of layers up to and including the last one that mixes tokens."""
+    mixing = (at for at, layer in enumerate(network.layers) if not isinstance(layer, FeedForward))
+    return max(mixing, default=-1) + 1
 
 
 def output_of(network: Transformer, stream: Stream) -> np.ndarray:

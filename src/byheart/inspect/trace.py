@@ -14,7 +14,7 @@ import numpy as np
 
 from byheart.data.sequences import TokenSequences
 from byheart.errors import UsageError
-from byheart.inspect.residual_stream import Snapshot, output_of, snapshots
+from byheart.inspect.residual_stream import Snapshot, count_values, output_of, snapshots
 from byheart.inspect.stages import ENTRANCE, Register, Stage, registers_of, stages_of
 from byheart.network.llama.architecture import Llama
 from byheart.network.memoriser import UNKNOWN, Memoriser
@@ -140,9 +140,10 @@ def trace(memoriser: Memoriser, record: Mapping[str, Any], text: str) -> Trace:
         )
     encoded = encode_question(memoriser, text)
     assert tokenizer is not None
-    if len(network.layers) * network.model_width > MOST_VALUES:
+    last_only = memoriser.answers_last_token_only
+    if count_values(network, len(encoded), last_only=last_only) > MOST_VALUES:
         raise UsageError("this network is too large to trace.")
-    entrance, *layers = snapshots(network, encoded, last_only=memoriser.answers_last_token_only)
+    entrance, *layers = snapshots(network, encoded, last_only=last_only)
     output = output_of(network, (layers[-1] if layers else entrance).stream)
     return Trace(
         text,
