@@ -1,6 +1,6 @@
-"""Every exception of byheart. Messages say what was wrong, where, and what to do.
+"""The exceptions that many rooms share. Messages say what was wrong, where, and what to do.
 
-All exceptions share one base class. Each keeps the values in its message as `facts`, so that programs need not parse
+All exceptions of byheart share one base class. Each keeps the values in its message as `facts`, so that programs need not parse
 text, and each has the exit status of the command line (see `ExitStatus`).
 """
 

@@ -6,7 +6,8 @@ one is removed. Only Linux can exchange folders in one step. On other systems, t
 then the new one to the target. After a crash between these two moves, no folder is at the target, but the old and the new folder
 are beside it. `mend` then makes the second move. It removes anything else that an ended process left behind.
 
-`read_whole` reads a folder that may be replaced during reading. It reads either the old folder or the new one, never a mixture.
+`read_whole` reads a folder that may be replaced during reading. If it was replaced meanwhile, it is read again, so the result is
+not a mixture of two folders. Only after `ATTEMPTS` attempts does the function return whatever the next one reads.
 """
 
 from __future__ import annotations
@@ -162,7 +163,7 @@ def _identity(folder: Path) -> tuple[int, int, int] | None:
 
 
 def _is_between_moves(folder: Path) -> bool:
-    """Return whether a running process has moved the old folder away but not yet moved the new one to the target."""
+    """Return whether the old folder was moved away and the new one is not yet at the target."""
     target = Path(os.path.realpath(folder))
     if target.exists() or not target.parent.is_dir():
         return False

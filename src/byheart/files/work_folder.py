@@ -146,7 +146,10 @@ def _require_plain(path: Path) -> None:
 
 
 def describe_job(file: Path, **settings: Any) -> dict[str, Any]:
-    """Return everything that the results of a job depend on: the identity of the file, and the settings as text."""
+    """Return everything that the results of a job depend on: the identity of the file, and the settings.
+
+    Items of mappings among the settings are converted to text.
+    """
     stat = file.stat()
     words = {
         name: {key: str(item) for key, item in value.items()} if isinstance(value, Mapping) else value

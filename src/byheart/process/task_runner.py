@@ -21,7 +21,7 @@ from byheart.process.liveness import children_ignore_interrupts, end_with_parent
 from byheart.process.progress import Progress, silent
 
 PURPOSE = "compiling on a cluster"
-MOST_LOSSES = 5  # give up when the worker of one task has been lost this many times
+MOST_LOSSES = 5  # give up when a pool of processes, or the worker of one task on a cluster, has been lost this many times
 FINISH_SECONDS = 5.0  # time that helpers have to end after the block
 
 

@@ -1,7 +1,7 @@
 """Read a JSON object field by field. The document may come from anyone, so `reader.read_value` checks each value.
 
     Fields(values, where)          the object; `where` is the name of the file
-    .integer("n", 1, 10)           a field as a whole number in a range; also number, boolean, text, texts, integers
+    .integer("n", 1, 10)           a field as a whole number in a range; also number(s), boolean, text(s), integers
     .child("size")                 a field that is itself an object; `children` for a list of objects
     .record(Certificate)           the whole object as a dataclass
 
