@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from weakref import ReferenceType, ref
 
 import pytest
 import torch
@@ -17,13 +20,13 @@ from byheart.measure import steppers
 from byheart.measure.devices import bytes_per_model, choose_device, free_bytes
 from byheart.measure.families import ModelConfig
 from byheart.measure.matmul import bmm
-from byheart.measure.objective import answers
+from byheart.measure.objective import answers, training_losses
 from byheart.measure.recipe import Training
 from byheart.measure.stack import Stack, make_stack
 from byheart.measure.steppers import make_stepper
 from byheart.measure.trainer import train
 from byheart.process.memory_limit import OverMemoryLimit
-from tests.measure.problems import pairs
+from tests.measure.problems import clouds, pairs
 from tests.refusal import refused
 
 MODEL = ModelConfig("attention-only", {"dim": 6, "head_dim": 5, "n_heads": 8})
@@ -38,6 +41,21 @@ def test_the_estimate_grows_with_what_is_held() -> None:
     drawn, gpu = Training(steps=1, batch=30), torch.device("cuda")
     assert bytes_per_model(MODEL, pairs(10, 0), drawn, gpu) == small
     assert bytes_per_model(MODEL, pairs(10, 0), drawn) != small
+
+
+def test_an_estimate_frees_what_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[ReferenceType[Tensor]] = []
+
+    def losses(stack: Stack, flat: Tensor, *rest: Any) -> Any:
+        seen.append(ref(flat))
+        return training_losses(stack, flat, *rest)
+
+    monkeypatch.setattr("byheart.measure.devices.training_losses", losses)
+    sizes = {"dim": 3, "hidden_width": 8, "n_blocks": 1, "width": 2}
+    options = {"embedding": "learned", "positions": "none"}
+    bytes_per_model(ModelConfig("uniform-attention", sizes, options), clouds(10, 0), Training(steps=1))
+    gc.collect()
+    assert [parameters() for parameters in seen] == [None]
 
 
 def test_a_step_over_the_memory_limit_is_refused_before_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,11 +120,11 @@ def test_small_stacks_make_many_steps_a_turn_and_large_ones_few(monkeypatch: pyt
 
 WITHOUT_A_COMPILER = """
 import torch
-from byheart.measure.objective import answers
+from byheart.measure.objective import answers, training_losses
 from byheart.measure.recipe import Training
 from byheart.measure.stack import Stack, make_stack
 from byheart.measure.steppers import COMPILE_FROM_STEPS, AdamStepper, make_stepper
-from tests.measure.problems import pairs
+from tests.measure.problems import clouds, pairs
 from tests.measure.test_devices import MODEL
 
 stack = make_stack([MODEL] * 2, [pairs(6, 0), pairs(6, 1)], [0, 1])
