@@ -15,8 +15,9 @@ import torch
 from byheart import golden
 from byheart.cli.main import run
 from byheart.errors import ExitStatus, UsageError
-from byheart.golden.case import cases, shapes, text_of, token_of, token_text
+from byheart.golden.case import Case, cases, shapes, text_of, token_of, token_text
 from byheart.golden.checkpoint import read_weights, write_checkpoint
+from byheart.golden.diagnosis import Outcome, diagnose
 from byheart.golden.engines.llama_cpp import LlamaCppEngine
 from byheart.golden.engines.transformers import TransformersEngine
 from byheart.golden.exact import draw_exact_weights, find_exact_cases
@@ -24,8 +25,10 @@ from byheart.golden.family import SHAPES
 from byheart.golden.faults import faults_of
 from byheart.golden.reference import BEAM_SEARCH, WAYS, ReferenceEngine
 from byheart.golden.rounding import bounds
+from byheart.golden.signatures import read_signatures
 from byheart.golden.weights import draw_weights
 from tests.golden.catalogue import CATALOGUE
+from tests.golden.test_hostile_cases import write
 
 
 def _reference(folder: Path, change: Callable[[ReferenceEngine], None] = lambda engine: None) -> Any:
@@ -137,6 +140,47 @@ def test_a_fault_of_the_table_is_named(small_family: Path, kind: str) -> None:
     assert not report.holds
     assert report.suspicions[0].kind == kind
     assert report.suspicions[0].likeness == 1.0
+
+
+def test_a_fault_of_an_engine_without_a_cache_is_named(small_family: Path) -> None:
+    """As of ONNX Runtime, whose ways of running are these two."""
+    known = shapes(small_family)
+    fault = next(fault for fault in faults_of(known["llama"]) if fault.kind == "RoPE layout")
+    engine = fault.engine(known["llama"], read_weights(small_family / "llama"))
+    way = next(way for way in WAYS if way.name == "no cache")
+    mine = [case for case in cases(small_family) if case.checkpoint == "llama" and case.holds_for("float32")]
+    answers = engine.generate([case.prompt for case in mine], 5, way)
+    outcomes = [
+        Outcome(case, name, tuple(answer))
+        for name in ("no cache", "right padding")
+        for case, answer in zip(mine, answers, strict=True)
+    ]
+    found = diagnose(outcomes, known, read_signatures(small_family))
+    assert (found[0].kind, found[0].likeness) == ("RoPE layout", 1.0)
+
+
+def test_a_case_left_out_in_two_ways_counts_once(tmp_path: Path) -> None:
+    class Session:
+        def ways(self) -> tuple[str, ...]:
+            return "one by one", "no cache", "left padding"
+
+        def why_not(self, way: str, case: Case) -> str | None:
+            return None if way == "one by one" else "no reason"
+
+        def generate(self, way: str, prompts: Any, n_new: int) -> list[list[int]]:
+            return [[2] * n_new for _ in prompts]
+
+        def close(self) -> None:
+            pass
+
+    class Engine:
+        name, number_type = "engine", "float32"
+
+        def open(self, shape: Any, folder: Path) -> Session:
+            return Session()
+
+    write(tmp_path)
+    assert golden.check(Engine(), tmp_path).left_out == {"no reason": 1}  # type: ignore[arg-type] # a plain string
 
 
 def test_without_a_fault_the_function_holds(small_family: Path) -> None:

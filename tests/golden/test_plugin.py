@@ -9,6 +9,8 @@ import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 
+import pytest
+
 from byheart.golden.case import cases
 
 PLUGIN = "byheart.golden.pytest_plugin"
@@ -40,8 +42,7 @@ def test_without_a_case():
 """
 
 
-def _pytest(folder: Path, *options: str) -> tuple[dict[str, int], set[str]]:
-    """How many tests passed, failed and were skipped, and the functions that failed."""
+def _pytest(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     (folder / "test_engine.py").write_text(TEST)
     installed = {each.value for each in entry_points(group="pytest11")}
     load = [] if PLUGIN in installed else ["-p", PLUGIN]
@@ -57,9 +58,14 @@ def _pytest(folder: Path, *options: str) -> tuple[dict[str, int], set[str]]:
         "test_engine.py",
     ]
     source = str(Path(__file__).parents[2] / "src")
-    done = subprocess.run(
+    return subprocess.run(
         command, cwd=folder, capture_output=True, text=True, check=False, env={"PYTHONPATH": source}
     )
+
+
+def _outcomes(folder: Path, *options: str) -> tuple[dict[str, int], set[str]]:
+    """How many tests passed, failed and were skipped, and the functions that failed."""
+    done = _pytest(folder, *options)
     words = done.stdout.strip().splitlines()[-1].replace(",", "").split()
     failed = set(re.findall(r"^FAILED test_engine.py::(\w+)", done.stdout, re.MULTILINE))
     return {word: int(count) for count, word in itertools.pairwise(words) if count.isdigit()}, failed
@@ -67,7 +73,14 @@ def _pytest(folder: Path, *options: str) -> tuple[dict[str, int], set[str]]:
 
 def test_a_test_for_each_case(small_family: Path, tmp_path: Path) -> None:
     n_cases = sum(case.holds_for("bfloat16") for case in cases(small_family))
-    counts, failed = _pytest(tmp_path, "--golden", str(small_family), "--golden-number-type", "bfloat16")
+    counts, failed = _outcomes(tmp_path, "--golden", str(small_family), "--golden-number-type", "bfloat16")
     assert counts["passed"] + counts["failed"] == 2 * n_cases + 1
     assert failed == {"test_engine_with_another_epsilon"}
-    assert _pytest(tmp_path) == ({"passed": 1, "skipped": 2}, set())
+    assert _outcomes(tmp_path) == ({"passed": 1, "skipped": 2}, set())
+
+
+def test_an_unknown_number_type_is_refused(tmp_path: Path) -> None:
+    """No case holds for it, so every test would be skipped."""
+    done = _pytest(tmp_path, "--golden-number-type", "fp32")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "choose from" in done.stderr

@@ -1,8 +1,8 @@
 """Find the likely fault of an engine: the known fault whose wrong answers are most similar to those of the engine.
 
-The ways of running the engine are compared first. If the engine is right on single prompts and wrong only with
-batches, chunks, reused prefixes or speculative decoding, the fault is named after this way of running. If it is right without a
-cache and wrong with one, the fault is in the cache or in the positions while decoding.
+If the engine is right without a cache and wrong with one, only faults that need a cache are compared. If it is wrong without a
+cache, these faults are left out. If it is right on single prompts but wrong in other ways of running (batches, chunks, reused
+prefixes, speculative decoding), and no known fault is similar, the fault is named after such a way of running.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ BY_WAY = {
     EXACT_LOGITS: "number type",
     LOGIT_SUMS: "number type",
 }
-PLAIN_WAYS = ("one by one", "as given", "server")
+PLAIN_WAYS = ("one by one", "as given", "server", "no cache")
 """The ways of running an engine in which each prompt runs alone. The table of faults has wrong answers for the first of these ways
-only. If an engine was run in one of the other two instead, its answers are compared with those for the first.
+only. If an engine was run only in other ways, its answers in one of these are compared with those for the first.
 """
 
 LEAST_LIKENESS = 0.12

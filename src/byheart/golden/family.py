@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import rmtree
 
 import torch
 
@@ -197,6 +198,7 @@ def make_checkpoint(task: Task) -> None:
     shape, target = task.shape, task.folder / task.shape.name
     if (target / PART).is_file():
         return
+    rmtree(target, ignore_errors=True)  # left by a process that was lost
     n_threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the models are too small to gain from a second thread
     weights = DRAW[shape.design](shape)

@@ -1,4 +1,4 @@
-"""The plugin for `pytest --golden DIR`: one test per case of a golden family, run on your own fixture `golden_generate`."""
+"""The plugin for `pytest --golden DIR`: a test with the argument `golden_case` runs once for each case of a golden family."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--golden-number-type",
         default="float32",
+        choices=("float32", "float16", "bfloat16"),
         help="the number type of your engine: float32, float16 or bfloat16",
     )
 

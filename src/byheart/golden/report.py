@@ -23,7 +23,9 @@ N_ASKED = 32
 
 @dataclass(frozen=True)
 class Report:
-    """The answers of an engine, the cases that were left out and why, and the likely faults."""
+    """The answers of an engine, the number of cases that were left out in some way of running for each reason, and the likely
+    faults.
+    """
 
     engine: str
     number_type: NumberType
@@ -97,17 +99,17 @@ def check(
     root = Path(folder)
     known, found = shapes(root), cases(root)
     outcomes: list[Outcome] = []
-    left_out: dict[str, int] = {}
+    left_out: dict[str, set[str]] = {}
     for name, shape in known.items():
         if only and name not in only:
             continue
         mine = [case for case in found if case.checkpoint == name and case.holds_for(driver.number_type)]
         require_fit(mine, shape, root)
         if not long_texts:
-            n_long = sum(len(case.prompt) > LONG_TEXT for case in mine)
+            for case in mine:
+                if len(case.prompt) > LONG_TEXT:
+                    left_out.setdefault("long texts (add --long to run them)", set()).add(case.name)
             mine = [case for case in mine if len(case.prompt) <= LONG_TEXT]
-            if n_long:
-                left_out["long texts (add --long to run them)"] = n_long
         if not mine:
             continue
         session = driver.open(shape, root / name)
@@ -127,7 +129,8 @@ def check(
             number_type=driver.number_type,
         )
     suspicions = diagnose(outcomes, known, read_signatures(root))
-    return Report(driver.name, driver.number_type, tuple(outcomes), left_out, tuple(suspicions))
+    n_left_out = {reason: len(names) for reason, names in left_out.items()}
+    return Report(driver.name, driver.number_type, tuple(outcomes), n_left_out, tuple(suspicions))
 
 
 def compare_logits(session: ShowsLogits, mine: Sequence[Case], number_type: NumberType) -> list[Outcome]:
@@ -149,14 +152,14 @@ def compare_logits(session: ShowsLogits, mine: Sequence[Case], number_type: Numb
     return outcomes
 
 
-def _ask(session: Any, way: str, mine: Sequence[Case], left_out: dict[str, int]) -> list[Outcome]:
+def _ask(session: Any, way: str, mine: Sequence[Case], left_out: dict[str, set[str]]) -> list[Outcome]:
     asked = []
     for case in mine:
         reason = session.why_not(way, case)
         if reason is None:
             asked.append(case)
         else:
-            left_out[reason] = left_out.get(reason, 0) + 1
+            left_out.setdefault(reason, set()).add(case.name)
     if not asked:
         return []
     answers = session.generate(way, [case.prompt for case in asked], N_NEW)
