@@ -8,7 +8,6 @@ range [0, base) of the field. All numbers are integers, and this module computes
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import log2
 
 import numpy as np
 from jaxtyping import Int
@@ -133,19 +132,15 @@ def _draw_field(
     """Draw one field, from its last reflection back to its inputs.
 
     A reflection at c maps [0, R) into [0, c) if R <= 2c. The last reflection has c = n_values. For each
-    reflection, R is drawn from (1.6 c, 2 c], and this R is the c of the previous reflection. If the numbers would then exceed the
-    mantissa, R is drawn from (0.8 s c, s c] instead, with a factor s < 2 for which they do not.
+    reflection, R is drawn from (1.6 c, 2 c], and this R is the c of the previous reflection. The layout
+    ensures that the mantissa has room for R = 2 c everywhere (`has_exact_pooling`).
     """
     entrance, is_short = layout.entrance, layout.stored == "bfloat16"
     centres = np.zeros(entrance.n_folds, dtype=np.int64)
     n_values = field.n_values
-    most = 2.0 ** min(1.0, (layout.mantissa_bits - 1 - log2(n_values)) / max(1, entrance.n_folds))
     for level in reversed(range(entrance.n_folds)):
         centres[level] = n_values
-        low, high = n_values * 8 // 5, 2 * n_values
-        if most < 2:
-            low, high = max(n_values, int(0.8 * most * n_values)), max(n_values + 1, int(most * n_values))
-        n_values = int(rng.integers(low, high)) + 1
+        n_values = int(rng.integers(n_values * 8 // 5, 2 * n_values)) + 1
         n_values = short_at_most(n_values) if is_short else n_values
     tokens = np.zeros(entrance.n_rows, dtype=np.int64)
     positions = np.zeros(entrance.seq_len, dtype=np.int64)

@@ -45,6 +45,7 @@ from byheart.construct.retrieval.size import NAME, RetrievalOptions, Tokens, lay
 from byheart.data.assumption import Assumption
 from byheart.data.dataset_pieces import DatasetPieces
 from byheart.data.distinct_contexts import context_fingerprints
+from byheart.data.row_groups import group_rows, representatives
 from byheart.data.sequences import TokenSequences
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
@@ -293,8 +294,8 @@ def _hash_piece(task: _Hashing) -> None:
         inputs = np.ldexp(data.inputs.values, task.numbers.grid_bits).astype(np.int64)
     fields = key_hash.evaluate_fields(layout, task.hashed, inputs, last_only=True)
     shard_of = layout.first_rows(fields) // layout.shard_rows
-    prints = context_fingerprints(data.inputs, data.task, data.ordered)[:, 0]
-    columns = [*np.ascontiguousarray(fields.T), data.labels, np.ascontiguousarray(prints)]
+    prints = context_fingerprints(data.inputs, data.task, data.ordered)
+    columns = [*np.ascontiguousarray(fields.T), data.labels, *np.ascontiguousarray(prints.T)]
     write_parts(task.file, shard_of, layout.n_shards, columns)
 
 
@@ -303,9 +304,8 @@ def _solve_one(task: _Solving) -> None:
     if task.file.exists():
         return
     keys = read_part(map(_keys_file, repeat(task.folder), range(task.n_pieces)), task.shard)
-    fields, labels, prints = keys[:, :-2], task.ranks[keys[:, -2]], keys[:, -1]
-    _, first = np.unique(prints, return_index=True)
-    first.sort()
+    fields, labels, prints = keys[:, :-3], task.ranks[keys[:, -3]], keys[:, -2:]
+    first = representatives(group_rows(prints.ravel(), np.arange(len(prints) + 1) * 2))
     solved = solve_shard(task.layout, task.shard, fields[first], labels[first], task.rng)
     if not isinstance(solved, SolvedShard):
         write_arrays(task.file, {"failure": np.array(FAILURES.index(solved))})
