@@ -60,6 +60,14 @@ def test_slow_builds_and_refusals_end_a_curve() -> None:
     assert "took" in quick.ended
 
 
+def test_a_lack_of_memory_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lack(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("byheart.report.growth.compile", lack)
+    assert growth(SHAPE, ["vardi-2022"], sizes=(10,)).refused == (("vardi-2022", "N = 10: MemoryError"),)
+
+
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
 def test_the_figure_is_drawn_in_every_format(tmp_path: Path, suffix: str) -> None:
     record = growth(SHAPE, ["two-layer-relu", "park-2021"], sizes=(10,), largest=10**12)

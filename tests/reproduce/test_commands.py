@@ -152,3 +152,6 @@ def test_runs_are_added_to_a_record_whose_store_is_gone(tmp_path: Path) -> None:
     assert before.observations == after.observations
     assert before.verdict == after.verdict
     assert len(read_passes(Path(more))) == 2
+    run(reproduce, name, "--store", first, "--draw-only", "--add-to", out, "-o", more, *device)
+    twice = read_record(Path(more) / f"{name}.json")
+    assert twice.runs["seconds"] == before.runs["seconds"]  # runs of the store and the record count once

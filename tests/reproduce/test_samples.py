@@ -16,6 +16,7 @@ from byheart.reproduce.samples import (
     first_sub_words,
     hub_texts,
     local_texts,
+    made_up_texts,
     prepare,
     sample_texts,
 )
@@ -48,6 +49,23 @@ def test_conflicts_and_repeats_are_left_out_and_counted() -> None:
     assert (found.n_texts, found.n_long_enough, found.n_conflicting, found.n_repeated) == (6, 5, 2, 1)
     assert ids.shape == (2, 8)
     assert sorted(labels.tolist()) == [1, 2]
+
+
+@pytest.mark.parametrize("row", [{"premise": "a"}, {"hypothesis": "a", "label": "entailment"}])
+def test_texts_of_another_form_are_refused(row: dict[str, object]) -> None:
+    with refused(DataError, path="multinli"):
+        sample_texts([row], MULTINLI, 0)
+
+
+def test_samples_are_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(file: object, **arrays: object) -> None:
+        Path(getattr(file, "name", file)).write_bytes(b"PK")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("byheart.reproduce.samples.np.savez_compressed", stop)
+    with pytest.raises(KeyboardInterrupt):
+        prepare(made_up_texts(), tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_subset_has_the_vocabulary_of_itself_alone(samples: Samples) -> None:

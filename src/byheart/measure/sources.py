@@ -22,6 +22,8 @@ from byheart.measure.text_samples import (
     distinct_texts,
     first_words,
     number_words,
+    read_column,
+    read_label,
     text_rows,
     training_set_of_sample,
     visible_text,
@@ -33,7 +35,6 @@ from byheart.measure.training_set import (
     training_set_of_values,
 )
 from byheart.process.memory_limit import require_memory
-from byheart.records.json_file import show_value
 
 Description = Mapping[str, Any]
 Maker = Callable[[Description], TrainingSet]
@@ -143,7 +144,7 @@ def _documents(d: Description) -> TrainingSet:
     The vocabulary contains only tokens of the chosen documents.
     """
     rows = _rows(d["path"], d["sha256"])
-    texts = [WORDS.findall(text) for text in _column(rows, d["field"], d["path"])]
+    texts = [WORDS.findall(text) for text in read_column(rows, d["field"], d["path"])]
     texts = [words[: d["n_tokens"]] for words in texts if len(words) >= d["n_tokens"]]
     order = np.random.default_rng(d["seed"]).permutation(len(texts))[: d["n_documents"]]
     if order.size < d["n_documents"]:
@@ -173,9 +174,9 @@ def _sentences(d: Description) -> TrainingSet:
     Inputs that occur with two labels are left out. Repeated inputs are used once.
     """
     rows = _rows(d["path"], d["sha256"])
-    columns = [_column(rows, name, d["path"]) for name in d["field"].split("+")]
+    columns = [read_column(rows, name, d["path"]) for name in d["field"].split("+")]
     texts = [first_words(" ".join(cells), d["seq_len"]) for cells in zip(*columns, strict=True)]
-    labels = [_label(cell, d["path"]) for cell in _column(rows, d["label"], d["path"])]
+    labels = [read_label(cell, d["path"]) for cell in read_column(rows, d["label"], d["path"])]
     kept = [i for i, words in enumerate(texts) if len(words) == d["seq_len"]]
     order = [kept[i] for i in np.random.default_rng(d["seed"]).permutation(len(kept))]
     place = 0 if d["read"] == "first" else d["seq_len"] - 1
@@ -236,25 +237,6 @@ def _file(d: Description) -> TrainingSet:
 
 
 _source("prepared", path=None, collection=None, n_samples=None)(training_set_of_sample)
-
-
-MOST_CLASSES = 2**24
-
-
-def _column(rows: list[dict[str, Any]], name: str, path: str) -> list[str]:
-    for number, row in enumerate(rows, start=1):
-        if name not in row:
-            raise DataError(f"{path}, row {number}: there is no field `{name}`.", path=path, row=number)
-    return [str(row[name]) for row in rows]
-
-
-def _label(cell: str, path: str) -> int:
-    if not (cell.isascii() and cell.isdigit() and len(cell) < 9 and int(cell) < MOST_CLASSES):
-        raise DataError(
-            f"{path}: labels must be whole numbers from 0 up to, but not including, {MOST_CLASSES:,}; one is {show_value(cell)}.",
-            path=path,
-        )
-    return int(cell)
 
 
 def complete_description(data: Description, seed: int, folder: Path) -> dict[str, Any]:

@@ -21,8 +21,10 @@ import numpy as np
 from byheart.errors import DataError, MalformedFile, UsageError
 from byheart.files.npz_archive import read_npz
 from byheart.measure.training_set import TrainingSet, training_set_of_documents, training_set_of_labels
+from byheart.records.json_file import show_value
 
 FILE = "samples.npz"
+MOST_CLASSES = 2**24
 WORDS = re.compile(r"\w+|[^\w\s]+")  # "wordpunct", case kept, as in MFT24's code
 
 Kind = Literal["documents", "labels"]
@@ -86,6 +88,24 @@ def text_rows(raw: bytes, path: str | Path) -> list[dict[str, Any]]:
                 f"{path}, line {number} is not a JSON object: {error}.", path=str(path), line=number
             ) from error
     return rows
+
+
+def read_column(rows: Sequence[Mapping[str, Any]], name: str, path: str) -> list[str]:
+    """Return one field of all rows as texts. Raise `DataError`, naming the row, if a row does not have it."""
+    for number, row in enumerate(rows, start=1):
+        if name not in row:
+            raise DataError(f"{path}, row {number}: there is no field `{name}`.", path=path, row=number)
+    return [str(row[name]) for row in rows]
+
+
+def read_label(cell: str, path: str, n_classes: int = MOST_CLASSES) -> int:
+    """Return a label as a number. Raise `DataError` if it is not one of `n_classes` labels."""
+    if not (cell.isascii() and cell.isdigit() and len(cell) < 9 and int(cell) < n_classes):
+        raise DataError(
+            f"{path}: labels must be whole numbers from 0 up to, but not including, {n_classes:,}; one is {show_value(cell)}.",
+            path=path,
+        )
+    return int(cell)
 
 
 def first_words(text: str, n_tokens: int) -> list[str]:

@@ -207,7 +207,9 @@ def compared_lines(found: Sequence[Compared]) -> tuple[ComparedLine, ...]:
 def draw_comparison(found: Sequence[Compared], metric: str, path: Path) -> None:
     """Draw means with their intervals over seeds, and save the figure. The suffix of `path` determines the format."""
     figure = new_figure(path, (6.4, 4.2), layout="constrained")
-    if not found or not found[0].setting:
+    if not found:
+        raise UsageError("there is nothing to draw, because no run was selected.")
+    if not found[0].setting:
         raise UsageError(
             "there is nothing to draw, because all runs have the same setting. Choose a column for the x axis "
             "with --by COLUMN."

@@ -140,7 +140,7 @@ def _curve(
                 random_data(replace(shape, n_samples=n_samples), seed), method=method.name, seed=seed
             )
         except (ByheartError, MemoryError) as refusal:
-            ended, is_refused = f"N = {n_samples:,}: {refusal or type(refusal).__name__}", True
+            ended, is_refused = f"N = {n_samples:,}: {str(refusal) or type(refusal).__name__}", True
             break
         points.append((n_samples, model.size.parameters_dense))
         took = time.perf_counter() - start

@@ -37,7 +37,7 @@ CLASSES = {"holds": "yes", "does not hold as the paper has it": "no", "not settl
 
 
 def read_results(folder: Path) -> list[FigureRecord]:
-    """Return every record in `folder`, in the order of the papers' figures. Raise `UsageError` if there is none."""
+    """Return every record in `folder`, in the order of `FIGURES`. Raise `UsageError` if there is none."""
     paths = {name: folder / f"{name}.json" for name in FIGURES}
     found = [read_record(path) for path in paths.values() if path.is_file()]
     if not found:

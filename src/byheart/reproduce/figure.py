@@ -19,7 +19,9 @@ Style = Literal[
     "measured", "second", "third", "fourth", "fifth", "sixth", "seventh", "published", "fit", "fit2", "bound", "bound2",
     "closed-form",
 ]  # fmt: skip
-Line = Literal["usual", "solid", "dashed", "points"]  # how points are joined, if the style does not define it
+Line = Literal[
+    "usual", "solid", "dashed", "points"
+]  # how points are joined; `usual`: as the style defines it
 Outcome = Literal["holds", "does not hold as the paper has it", "not settled"]
 
 
@@ -34,7 +36,7 @@ class TrainingStage:
     priority: int
     runs: tuple[Run, ...]
     together: str = ""  # stages with the same priority and the same word here train in the same stacks
-    # the engine on a GPU; `auto` compiles, which is worthwhile only for long trainings
+    # the engine on a GPU; `auto` compiles long trainings
     engine: Engine = "graph"
     # the fixed cost of a stack on a GPU, in parameters, if the default is far off
     overhead: int | None = None
@@ -167,8 +169,7 @@ class Computed:
 class FigureRecord:
     """Everything that is drawn or said about a figure, with the observations and facts that it is computed from.
 
-    `budget` says how long models were trained, and with how many seeds. Older files have no observations, so they
-    cannot be computed again.
+    `budget` says how long models were trained, and with how many seeds.
     """
 
     figure: str
@@ -200,7 +201,7 @@ class Figure:
     """A figure of a paper.
 
     own       the paper's own condition, as far as the text and the authors' code state it; it decides whether the claim holds
-    rule      the rule that decides the claim; it is fixed before anything is trained, and stored in the record
+    rule      the rule that decides the claim; it is stored in the record
     stages    the runs to train
     compute   computes the record from observations and facts only, so that the same numbers give the same record
     facts     computes and stores further numbers, which depend on the samples or the constructions and not on training

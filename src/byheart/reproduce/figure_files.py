@@ -43,12 +43,16 @@ def make_record(
             figure=name,
         )
     figure = figure_of(name)
-    found = {_identity(one): one for one in (observe(record) for record in records)}
-    parts, facts = [_runs(records)] if records else [], None
+    found, parts, facts = dict[str, Observation](), [], None
     if earlier is not None:
         before, runs, facts = read_observations(earlier, scale)
-        found = {**{_identity(one): one for one in before}, **found}
-        parts.insert(0, runs)
+        found = {_identity(one): one for one in before}
+        parts.append(runs)
+    if records:
+        ours = [observe(record) for record in records]
+        fresh = [record for record, one in zip(records, ours, strict=True) if _identity(one) not in found]
+        parts.append(_runs(records, fresh))
+        found |= {_identity(one): one for one in ours}
     # in the order in which they are stored, so that computing from the file gives the same record
     kept = from_groups(to_groups(_trimmed(figure, one) for one in found.values()))
     if figure.facts is not None and (samples is not None or not figure.needs_samples):
@@ -99,7 +103,7 @@ def read_observations(path: Path, scale: Scale) -> tuple[tuple[Observation, ...]
 def _joined(parts: Sequence[Mapping[str, Any]], kept: Sequence[Observation]) -> dict[str, Any]:
     """Combine the summaries of runs from several records.
 
-    `count` and `diverged` are those of the runs in `kept`; devices, versions, dates and seconds are those of all runs.
+    `count` and `diverged` are those of the runs in `kept`; devices, versions, dates and seconds are those in all summaries.
     """
     versions = {json.dumps(row, sort_keys=True): row for part in parts for row in part["versions"]}
     return {
@@ -143,18 +147,16 @@ def assemble(
     )
 
 
-def _runs(records: Sequence[Record]) -> dict[str, Any]:
-    """Return the number of runs, their outcomes, machines and dates, and their total training time."""
+def _runs(records: Sequence[Record], fresh: Sequence[Record]) -> dict[str, Any]:
+    """Return the machines and dates of runs, and the training time of those in `fresh`, which no earlier record counts."""
     return {
-        "count": len(records),
-        "diverged": sum(observe(record).status == "diverged" for record in records),
         "devices": sorted({record.device for record in records}),
         "versions": [
             dict(pairs) for pairs in sorted({tuple(sorted(record.versions.items())) for record in records})
         ],
         "first": min(record.created for record in records),
         "last": max(record.created for record in records),
-        "seconds": round(math.fsum(record.seconds for record in records), 3),
+        "seconds": math.fsum(record.seconds for record in fresh),
     }
 
 

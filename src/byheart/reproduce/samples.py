@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from byheart.errors import UsageError, import_extra
+from byheart.files.whole_file import write_whole
 from byheart.measure.text_samples import (
     COLLECTIONS,
     FILE,
@@ -18,6 +19,8 @@ from byheart.measure.text_samples import (
     distinct_texts,
     first_words,
     number_words,
+    read_column,
+    read_label,
     text_rows,
     visible_text,
 )
@@ -114,14 +117,17 @@ def sample_texts(
     """
     if collection.whole_only and any("whole" in row for row in rows):
         rows = [row for row in rows if row.get("whole")]
-    whole = [str(row[collection.text]) for row in rows]
+    whole = read_column(rows, collection.text, collection.source)
     if collection.sub_words:
         texts = first_sub_words(whole, collection.n_tokens)
     else:
         texts = [first_words(text, collection.n_tokens) for text in whole]
     kept = [i for i, words in enumerate(texts) if len(words) == collection.n_tokens]
     order = [kept[i] for i in np.random.default_rng(seed).permutation(len(kept))]
-    labels = [0 if collection.label is None else int(row[collection.label]) for row in rows]
+    labels = [0] * len(rows)
+    if collection.label is not None:
+        cells = read_column(rows, collection.label, collection.source)
+        labels = [read_label(cell, collection.source, collection.n_classes) for cell in cells]
     n_conflicting = n_repeated = 0
     if collection.kind == "labels":
         distinct = distinct_texts(order, {i: visible_text(texts[i], 0) for i in order}, labels)
@@ -149,5 +155,5 @@ def prepare(texts: dict[str, Sequence[dict[str, Any]]], folder: Path) -> list[Pr
             if seed == SEEDS[0]:
                 found.append(report)
     folder.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(folder / FILE, **arrays)  # type: ignore[arg-type]  # an array is taken for the flag allow_pickle
+    write_whole(folder / FILE, lambda file: np.savez_compressed(file, **arrays))  # type: ignore[arg-type]  # an array is taken for the flag allow_pickle
     return found

@@ -2,7 +2,7 @@
 
 The data are all 2,500 pairs of 50 tokens, each with one uniformly random next token. The paper trains on 1,000 batches of
 1,024 drawn pairs, reshuffled for each of 10 epochs, by Adam at 1e-3; here every step draws a fresh batch. Accuracy is measured on
-all pairs and averaged over the last 100 steps. The labels, the weights and the batches are drawn with the seed.
+all pairs and averaged over 20 of the last 100 steps. The labels, the weights and the batches are drawn with the seed.
 
 The authors' stored points come from two versions of their code, as its public history shows:
 - the variant `layer-norm`, 5,000 steps: Figures 1a and 2b, and the attention curves of Figure 3;
@@ -100,7 +100,7 @@ def run(
     how: How = "adam",
     epochs: int = 10,
 ) -> Run:
-    """Return the run of one model of the paper. At scale `smoke`, the vocabulary has one fifth of its usual size."""
+    """Return the run of one model of the paper. At scale `smoke`, the vocabulary has a fifth of its usual size, at least 5."""
     if scale == "smoke":
         n_vocab = max(5, n_vocab // 5)
     if variant == "maps-always" and dim != head_dim:
@@ -195,5 +195,5 @@ def how_trained(one: Observation) -> How:
 
 
 def accuracy(one: Observation) -> float:
-    """Return the accuracy as the paper defines it, over the last 100 steps. If this was not recorded, return the final accuracy."""
+    """Return the accuracy averaged over the last 100 steps, as in the paper, or the final accuracy if this was not recorded."""
     return one.measured.get("accuracy_tail", one.measured["accuracy"])

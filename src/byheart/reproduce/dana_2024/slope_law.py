@@ -268,7 +268,9 @@ def _local_exponents(here: dict[dana.Way, SeedValues], stored: SeedValues) -> fi
 
 
 def slopes(observations: Sequence[Observation], way: dana.Way) -> SeedValues:
-    """For every d and seed, return the slope of accuracy over the number of heads, up to the first accuracy above 0.95."""
+    """For every d and seed, return the slope of accuracy over the number of heads, up to the first accuracy above 0.95. Slopes that
+    are not positive are left out.
+    """
     groups: dict[tuple[int, int], list[Observation]] = {}
     for one in observations:
         if dana.is_of(one, way):

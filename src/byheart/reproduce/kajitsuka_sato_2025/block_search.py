@@ -27,7 +27,7 @@ BLOCKS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15)  # every number up to 8, then step
 # All numbers are tried without bisection, because deeper models train worse, so passing is not monotone in
 # the number of blocks.
 Ladder = tuple[tuple[int, ...], tuple[int, ...]]  # sizes, numbers of blocks
-LADDERS: dict[fig.Scale, dict[int, Ladder]] = {  # by width of the frozen table; these runs decide the figure
+LADDERS: dict[fig.Scale, dict[int, Ladder]] = {  # variations, by width of the frozen table
     "smoke": {16: ((20, 40), (1, 2))},
     "laptop": {},
     "paper": {
@@ -55,9 +55,10 @@ LEARNED: dict[fig.Scale, tuple[tuple[int, ...], tuple[int, ...]]] = {
 
 
 def stages(scale: fig.Scale, samples: Samples | None) -> list[fig.TrainingStage]:
-    """Return the stages: every number of samples with every number of blocks, with fixed word embeddings of several widths.
+    """Return the stages. The first ones train every number of samples with every number of blocks, under the likely reading of the
+    paper.
 
-    Some stages with trained word embeddings follow.
+    Except at scale `laptop`, variations follow: fixed embeddings of several widths, and a few models with trained embeddings.
     """
     assert samples is not None
 

@@ -73,9 +73,7 @@ PARTS: dict[fig.Scale, tuple[LengthPart, ...]] = {
 
 
 def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
-    """Return the stages: every length with its numbers of blocks. The longest lengths, and runs with ten times the epochs, come
-    last.
-    """
+    """Return the stages, one for each part: a length with its numbers of blocks."""
     return [
         fig.TrainingStage(
             f"KS25 length, {part.name}",

@@ -3,12 +3,12 @@
 The paper states the model E_out ∘ FF2 ∘ uniform attention ∘ FF1 ∘ E_in with residual width m = 2 and hidden width q = 8. It trains
 with full-batch AdamW for 1,000 epochs, and tunes learning rate and warm-up. It leaves other choices open.
 
-`bert` is the paper's own condition, as far as its text states it:
+The paper's own condition, as far as its text states it, is called `BERT` in the code:
 - An input is a class token and 7 sub-words of MultiNLI's hypotheses or IMDb's reviews. The answer is read at the class token.
 - A trained table embeds tokens directly into the stream. Weights and table are drawn from N(0, 0.02²), and biases are zero.
 - The warm-up has 50 steps. The learning rates end at 3e-4 in one reading of the paper, and at 1e-3 in another.
 
-The variations use the framework's initialisation, four learning rates and a warm-up of 100 steps:
+The variations use the framework's initialisation, four learning rates (Figure 3: two) and a warm-up of 100 steps:
 - Texts are cut to 8 words and the answer is read at the first word, or texts are split into sub-words as above.
 - Words are embedded by a fixed random table of width 256 and a trained E_in (`frozen`), or by a trained table directly into the
   two-dimensional stream (`learned`). A trained table alone can hold the labels. Figure 3 also has fixed tables of width 512 and

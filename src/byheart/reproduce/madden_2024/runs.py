@@ -25,7 +25,7 @@ FROZEN_STORIES = (100, 400, 700, 1000)
 
 
 def training(scale: Scale) -> Training:
-    """Return the paper's training options or, at smoke and laptop scale, faster ones that reach the same loss."""
+    """Return the paper's training options or, at smoke and laptop scale, fewer steps with a larger learning rate."""
     if scale == "paper":
         return Training(steps=50_000, learning_rate=1e-4, reduction="sum")
     steps = {"smoke": 150, "laptop": 2000}[scale]
