@@ -113,7 +113,9 @@ def _saved_bytes(stack: Stack, flat: Tensor, reduction: Reduction, n_drawn: int)
     def note(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         saved[storage.data_ptr()] = storage.nbytes()
-        return tensor.detach()  # an output with its graph would hold itself, and its memory would never be freed
+        return (
+            tensor.detach()
+        )  # an output with its graph would hold itself, and its memory would never be freed
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
         seeds, step = torch.zeros(1, 1, dtype=torch.int64), torch.zeros((), dtype=torch.int64)
