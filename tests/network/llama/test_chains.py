@@ -27,7 +27,7 @@ def test_every_window_ends_at_its_asked_token(
     documents: list[list[int]], width: int, max_positions: int
 ) -> None:
     windows = windows_of(documents, width)
-    texts = chain_windows(windows, pad=PAD, bos=BOS, max_positions=max_positions)
+    texts = chain_windows(windows, pad=PAD, bos=BOS, max_positions=max_positions, window=width)
     ends = np.flatnonzero(texts.asked)
     assert len(ends) == len(windows)
     assert (texts.ids[texts.offsets[:-1]] == BOS).all()
@@ -40,9 +40,17 @@ def test_every_window_ends_at_its_asked_token(
 
 
 def test_a_document_is_read_once() -> None:
-    texts = chain_windows(windows_of([[0, 1, 2, 3, 0, 1], [3, 3]], 3), pad=PAD, bos=BOS, max_positions=64)
+    windows = windows_of([[0, 1, 2, 3, 0, 1], [3, 3]], 3)
+    texts = chain_windows(windows, pad=PAD, bos=BOS, max_positions=64, window=3)
     assert texts.ids.tolist() == [BOS, 0, 1, 2, 3, 0, 1, BOS, 3, 3]
     assert texts.offsets.tolist() == [0, 7, 10]
+
+
+def test_short_contexts_that_overlap_stay_apart() -> None:
+    """Nothing precedes `1 2` in its context, but `0` would in the joined text."""
+    for window in (None, 3):
+        texts = chain_windows(np.array([[0, 1], [1, 2]]), pad=PAD, bos=BOS, max_positions=64, window=window)
+        assert texts.ids.tolist() == [BOS, 0, 1, BOS, 1, 2]
 
 
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=12), st.integers(1, 40))

@@ -35,9 +35,10 @@ from byheart.program.construction import Construction
 
 NAME = "llama"
 TOKENS_CHECKED = 60_000
-"""Compilation checks every sum of random texts that have about this many tokens, or of all texts if they have fewer."""
+"""Compilation runs texts, chosen at random, that together have about this many tokens, and checks every sum. If there are fewer
+tokens, it runs all texts."""
 PRODUCTS_CHECKED, LEAST_CHECKED = 4 * 10**9, 4096
-"""It also stops after about this many contexts: PRODUCTS_CHECKED divided by the number of parameters (some seconds of exact
+"""The check also stops after about this many contexts: PRODUCTS_CHECKED divided by the number of parameters (some seconds of exact
 arithmetic), but at least LEAST_CHECKED."""
 TEXT_POSITIONS = 2048
 
@@ -52,7 +53,8 @@ def plan(
     Guarantee:  greedy decoding from a key alone generates its value, token by token, then the end. From any other prompt it
                 generates the end at once, except for one prompt in 2^reject_bits. This is a probability over the random choice of
                 the hash.
-    In floats:  exact if `network.llama.evaluator` finds no sum that rounds; otherwise nothing is emitted.
+    In floats:  `network.llama.evaluator` runs all texts, or a random sample if there are many, and checks that no sum rounds. If
+                a sum rounds, or a token is wrong, nothing is emitted.
     Size:       the layout with the fewest parameters, which `size_of` estimates.
     """
     if data.tokenizer is None or not isinstance(data.inputs, TokenSequences) or data.task != "next-token":
@@ -97,6 +99,7 @@ def plan(
         answer_len=answer_len,
         max_new_tokens=positions if mode == "texts" else answer_len,  # the end token ends a text
         tokenizer_hash=hash_of(vocabulary.document.encode()),
+        window=window if mode == "texts" else None,
     )
     llama = Llama(spec, compiled.llama.weights, vocabulary.document)
     conditions = check_conditions(llama, texts)
@@ -140,7 +143,11 @@ def check_conditions(llama: Llama, texts: TokenTexts) -> NoRounding:
     found = evaluate(llama, ChainedTexts(texts.ids[at], offsets, texts.asked[at]))
     n_wrong = int((found.tokens != following[at][texts.asked[at]]).sum())
     if n_wrong or not found.conditions.holds:
-        problem = found.conditions.problems[0] if found.conditions.problems else f"{n_wrong} tokens are wrong"
+        problem = (
+            found.conditions.problems[0]
+            if found.conditions.problems
+            else f"the number of wrong tokens is {n_wrong}"
+        )
         raise DoesNotHold(
             f"llama built a network that does not compute exactly: {problem}; nothing was saved.",
             problem=problem,
@@ -155,7 +162,8 @@ def _assumptions(
         Assumption(
             "equal contexts have equal continuations",
             True,
-            f"{compiled.n_stored:,} of {len(texts.following):,} contexts stored; the others end their texts",
+            f"{compiled.n_stored:,} of {len(texts.following):,} contexts stored; a context that repeats another one, or that the "
+            "answer to unknown prompts follows, need not be stored",
         ),
         Assumption(
             "no sum rounds in float32",
@@ -203,7 +211,8 @@ def size_of(shape: DataShape, options: LlamaOptions | None = None) -> Size:
     longest = shape.seq_len + per_value + 2
     if longest + 1 > MOST_POSITIONS:
         raise AssumptionViolated(
-            f"these texts have up to {longest:,} tokens; a compiled Llama has at most {MOST_POSITIONS:,} positions.",
+            f"these texts have up to {longest:,} tokens; a compiled Llama has at most {MOST_POSITIONS:,} positions, which must "
+            "hold a text and one more token.\n  Shorten the texts.",
             longest=longest,
         )
     layout = choose_layout(

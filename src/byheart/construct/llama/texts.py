@@ -59,13 +59,13 @@ def window_texts(data: Dataset, vocabulary: TextVocabulary, max_positions: int) 
     assert isinstance(windows, TokenSequences)
     pad, bos, eos = vocabulary.n_tokens, vocabulary.bos, vocabulary.eos
     rows = windows.pad(pad, windows.max_len)
-    texts = chain_windows(rows, pad=pad, bos=bos, max_positions=max_positions)
+    texts = chain_windows(rows, pad=pad, bos=bos, max_positions=max_positions, window=windows.max_len)
     following = np.where(data.labels == data.n_classes - 1, eos, data.labels)
     return TokenTexts(texts.ids, texts.offsets, texts.asked, following, vocabulary.n_tokens, bos, eos)
 
 
 def _spell(data: Dataset, vocabulary: TextVocabulary, backend: Any) -> list[np.ndarray]:
-    """Return the ids of every label's text."""
+    """Return the token ids of every label's text. Raise `AssumptionViolated` if the network could not generate one of the texts."""
     used = np.zeros(data.n_classes, dtype=bool)
     used[data.labels] = True
     values, empty, wrong, special = [], [], [], []
@@ -80,8 +80,10 @@ def _spell(data: Dataset, vocabulary: TextVocabulary, backend: Any) -> list[np.n
             special.append(label)
         elif backend.decode(found, skip_special_tokens=True) != text:
             wrong.append(label)
-    _refuse(data, special, "a value that contains the text of a special token", "Change it in the data.")
-    _refuse(data, empty, "a value without tokens, which looks the same as no answer", "Remove it.")
+    _refuse(
+        data, special, "a value that contains the text of a special token", "Change such values in the data."
+    )
+    _refuse(data, empty, "a value without tokens, which looks the same as no answer", "Remove such rows.")
     _refuse(
         data,
         wrong,
@@ -92,7 +94,7 @@ def _spell(data: Dataset, vocabulary: TextVocabulary, backend: Any) -> list[np.n
 
 
 def _check_keys(data: Dataset, vocabulary: TextVocabulary, backend: Any) -> None:
-    """Check that the tokenizer that transformers loads converts every key to the same ids as byheart's tokenizer."""
+    """Check that no key contains a special token, and that transformers will convert every key to the same ids as byheart does."""
     assert data.tokenizer is not None
     keys = data.inputs
     rows = [keys[sample].tolist() for sample in range(data.n_samples)]
@@ -121,4 +123,4 @@ def _refuse(data: Dataset, labels: list[int], what: str, remedy: str) -> None:
     shown = ", ".join(map(str, rows[:_SHOWN])) + (", ..." if len(rows) > _SHOWN else "")
     named = f"row {shown} has" if len(rows) == 1 else f"{len(rows):,} rows ({shown}) have"
     text = data.label_names[int(data.labels[samples[0]])]
-    raise AssumptionViolated(f"{named} {what}; the first is {text[:60]!r}.\n  {remedy}", rows=rows)
+    raise AssumptionViolated(f"{named} {what}; in row {rows[0]} it is {text[:60]!r}.\n  {remedy}", rows=rows)

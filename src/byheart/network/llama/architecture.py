@@ -84,8 +84,9 @@ class Llama(Network):
         return answer_prompts(self, encoded, label_names, how.backend, how.device, how.progress)[:, None]
 
     def require_words(self, tokenizer: Tokenizer | None, labels: tuple[str, ...]) -> None:
-        """Check that tokenizer.json is the file that byheart writes for `tokenizer`. If the data are texts, also check that
-        every label is one of its tokens.
+        """Raise `CorruptModel` unless tokenizer.json is the file that byheart writes for `tokenizer`.
+
+        If the model continues texts, also check that the labels are all tokens of `tokenizer`, in order, and then an empty text.
         """
         from byheart.network.llama.vocabulary import require_vocabulary
 

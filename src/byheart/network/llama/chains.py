@@ -1,5 +1,5 @@
-"""Join overlapping windows (contexts of consecutive tokens) into the texts from which they were cut, so that a network reads
-every token only once."""
+"""Join overlapping windows (contexts of consecutive tokens) into longer texts, so that a network need not read a token again for
+every window that contains it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ TOKENS = 5 << 10
 
 @dataclass(frozen=True, eq=False)
 class ChainedTexts:
-    """Texts of token ids, concatenated. Text i is `ids[offsets[i] : offsets[i + 1]]` and begins with `bos`.
+    """Texts of token ids, concatenated. Text i is `ids[offsets[i] : offsets[i + 1]]` and starts with the begin token.
 
-    `asked` marks the tokens after which the network must predict. The i-th marked token is the last one of window i (one of the
-    contexts that `chain_windows` joined).
+    `asked` marks the tokens after which the network must predict. In a result of `chain_windows`, the i-th marked token is the
+    last token of window i.
     """
 
     ids: Int[np.ndarray, " n_tokens"]
@@ -29,18 +29,26 @@ class ChainedTexts:
 
 
 def chain_windows(
-    windows: Int[np.ndarray, "n_windows width"], *, pad: int, bos: int, max_positions: int
+    windows: Int[np.ndarray, "n_windows width"],
+    *,
+    pad: int,
+    bos: int,
+    max_positions: int,
+    window: int | None,
 ) -> ChainedTexts:
     """Join windows (contexts of consecutive tokens, padded on the left) into texts.
 
-    If a window is the previous one shifted by one token, only its last token is appended to the text. A window starts a new text
-    if it does not continue another one, or if the text would exceed `max_positions`.
+    If a window is the previous one and one more token, only this token is appended to the text. The first token of the previous
+    window may then be missing if both windows have at least `window` tokens, the number that the network reads (None if this is
+    unknown). Otherwise the window starts a new text. It also starts one if the current text would exceed `max_positions` tokens.
     """
     is_token = windows != pad
     n_windows, width = len(windows), int(is_token.sum(1).max(initial=1))
     windows, is_token = windows[:, -width:], is_token[:, -width:]
     continues = np.zeros(n_windows, dtype=bool)
     continues[1:] = (windows[1:, :-1] == windows[:-1, 1:]).all(1)
+    if window is None or width < window:
+        continues[1:] &= ~is_token[:-1, 0]
     here = np.arange(n_windows)
     since = here - np.maximum.accumulate(np.where(continues, 0, here))
     begins = ~continues | (since % max(1, max_positions - width - 1) == 0)
@@ -89,9 +97,9 @@ def follow_texts(
 def batches_of(
     lengths: Int[np.ndarray, " n_texts"], n_tokens: int, most_rows: int | None = None
 ) -> list[Int[np.ndarray, " n_rows"]]:
-    """Group texts of similar length into batches, shortest first.
+    """Group texts of similar length into batches, shortest first. Return the indices of the texts of each batch.
 
-    A batch has at most `n_tokens` tokens including padding, unless a single text has more.
+    A batch has at most `most_rows` texts. It has at most `n_tokens` tokens including padding, or consists of one longer text.
     """
     order, batches, done = np.argsort(lengths, kind="stable"), [], 0
     while done < len(order):

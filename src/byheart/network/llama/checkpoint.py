@@ -50,7 +50,7 @@ def hash_of(content: bytes) -> str:
 
 
 def checkpoint_files(spec: LlamaSpec, tokenizer_json: str) -> dict[str, bytes]:
-    """Return all files except the weights, by name."""
+    """Return all files of the checkpoint except the weights, as a dictionary from file name to content."""
     documents = _documents(spec, tokenizer_json)
     files = {name: json.dumps(document, indent=1).encode() for name, document in documents.items()}
     if tokenizer_json:
@@ -98,9 +98,9 @@ def _documents(spec: LlamaSpec, tokenizer_json: str) -> dict[str, dict[str, Any]
 
 
 def check_files(spec: LlamaSpec, files: Mapping[str, bytes]) -> str:
-    """Check that the tokenizer and settings files are exactly those that model.json describes.
+    """Check that the tokenizer, the values in the settings files and the model card are those that byheart writes for `spec`.
 
-    Return the text of tokenizer.json.
+    Return the text of tokenizer.json. Raise `CorruptModel` if a file differs. The model card may be missing.
     """
     content = files.get(TOKENIZER, b"")
     if hash_of(content) != spec.tokenizer_hash:
@@ -133,7 +133,9 @@ def check_files(spec: LlamaSpec, files: Mapping[str, bytes]) -> str:
 
 
 def _as_text(values: Mapping[str, Any], key: str) -> str | None:
-    """Return the value of `key` as JSON text. Unlike Python's ==, this distinguishes true, 1 and 1.0."""
+    """Return the value of `key` as JSON text, or None if there is no value. The texts of true, 1 and 1.0 differ, although Python's
+    == treats these values as equal.
+    """
     return json.dumps(values[key], sort_keys=True) if key in values else None
 
 

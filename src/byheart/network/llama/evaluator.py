@@ -3,9 +3,9 @@
 Three facts let float32 compute with integers without rounding, in any order of summation.
 
 1. RMSNorm is the identity. One or two columns of the residual stream are pinned: in these columns every token has the number B,
-   and no layer writes to them. B is a power of two with Σ B² = 4^K·d for the width d and an integer K. As long as the squares of
-   the other columns sum to less than ΣB²·2^-25, the mean of all squares rounds to 4^K. Its inverse root is then 2^-K. The norm's
-   weight 2^K cancels this factor.
+   and no layer writes to them. B is a power of two. Summed over the pinned columns, Σ B² = 4^K·d for the width d and an integer K.
+   As long as the squares of the other columns sum to less than ΣB²·2^-25, the mean of all squares rounds to 4^K. Its inverse
+   square root is then 2^-K. The norm's weight 2^K cancels this factor.
 2. SiLU is ReLU on integers. Gates are 128·z with an integer z. silu(128·z) is 128·z for z >= 1 and ±0 for z <= 0, because
    exp(-128) is negligible next to 1 and next to the smallest float. SwiGLU multiplies this by the up-projection u, so a unit
    computes 128·ReLU(z)·u.
@@ -14,10 +14,10 @@ Three facts let float32 compute with integers without rounding, in any order of 
    exactly one-hot. The score of the first token is between the best and all others, so a head whose distance reaches beyond
    the beginning of the text reads the first token.
 
-Sums of integer multiples of q are exact if Σ|terms| <= 2^24·q. A sum of two
-terms is also exact if each term and the result are at most 2^24·q in magnitude.
-`evaluate` checks every sum of every token. It computes in float64, which is exact here: its 53 bits hold the 24 bits of the bound,
-and the few more bits that two cancelling terms may need. This is also checked.
+Let q be a power of two. Sums of integer multiples of q are exact if Σ|terms| <= 2^24·q. A sum of two terms is also exact if each
+term and the result are at most 2^24·q in magnitude. `evaluate` checks these conditions for every sum of every token. It computes
+in float64, which is exact here: its 53 bits hold the 24 bits of the bound, and the few more bits that two cancelling terms may
+need.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ class NoRounding:
     """The results of the checks on all tokens evaluated so far.
 
     `stream_energy`, `largest_sum` and `largest_copied` are fractions of their bounds, so they must not exceed 1.
+    `attention_margin_nats` is the smallest lead of an attention score over the scores that it must exceed. `logit_margin` is the
+    smallest lead of the largest logit over the second largest.
     """
 
     n_tokens: int = 0
@@ -122,7 +124,8 @@ def head_offsets(
 ) -> list[list[int] | None]:
     """For each head of each layer, return how many positions back it reads. A layer whose attention writes nothing gets None.
 
-    `flag` is the column that marks the first token. No key may depend on another column.
+    `flag` is the column that marks the first token. If a key depends on another column that is not pinned, if a query is not
+    constant, or if a head does not select a single token, this is recorded in `conditions`.
     """
     spec = llama.spec
     # this allocates three complex tables, and even a small file can claim a huge number of positions
@@ -179,7 +182,7 @@ def flag_column(llama: Llama, pinned: Pinned) -> int | None:
 
 
 def evaluate(llama: Llama, texts: ChainedTexts) -> Answers:
-    """Return the greedy next token at every position that `texts.asked` marks."""
+    """Return the greedy next token at every position that `texts.asked` marks, and the results of the checks."""
     machine = Machine(llama)
     tokens = [machine.answer(*chunk) for chunk in chunks(texts)]
     machine.conditions.n_tokens = int(texts.ids.size)
@@ -239,7 +242,11 @@ class Machine:
         starts: np.ndarray | None = None,
         asked: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Return the greedy next tokens at some positions, given the residual stream there before `layer`."""
+        """Return the greedy next tokens, given the residual stream before `layer`.
+
+        If `layer` or a later layer uses attention, `stream` must hold all tokens of a chunk, and `starts` and `asked` are needed
+        (see `chunks`). Otherwise `stream` holds only the positions at which to predict.
+        """
         return self._decide(self._run(range(layer, self.llama.spec.n_layers), stream, starts, asked))
 
     def enter(self, ids: np.ndarray) -> Float[np.ndarray, "n_tokens hidden"]:

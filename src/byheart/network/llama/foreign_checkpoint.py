@@ -20,8 +20,8 @@ With NO_PICKLES, used for models, it also reads weights only from safetensors fi
 
 @contextmanager
 def opened_by_transformers(path: Path) -> Iterator[None]:
-    """Convert every error of transformers to `CorruptModel`. This includes panics of Rust code, which are not
-    subclasses of Exception.
+    """Convert the errors of transformers to `CorruptModel`. This includes panics of Rust code, which are not subclasses of
+    Exception. Errors of byheart, lack of memory, Ctrl-C and exits are not converted.
     """
     try:
         yield

@@ -50,12 +50,15 @@ def answer_prompts(
 
     The class is `UNKNOWN` if the generated text is not a class name, or if it does not end within `answer_len` tokens.
 
-    If the data are texts to recite, the class is the next token, and the last class is the end of the text. Only `eos` counts as
-    the end, because other programs continue after any other token. Windows from the same text are joined and run as one text.
+    If the model recites texts, the class is the next token, and the last class means that the text ends. Only `eos` counts as the
+    end, because other programs continue after any other token. Each row of `encoded` is then a context of consecutive tokens.
+    Rows whose contexts overlap are joined and run as one text.
     """
     spec = llama.spec
     if spec.mode == "texts":
-        chained = chain_windows(encoded, pad=spec.pad, bos=spec.bos, max_positions=spec.max_positions)
+        chained = chain_windows(
+            encoded, pad=spec.pad, bos=spec.bos, max_positions=spec.max_positions, window=spec.window
+        )
         tokens = _follower(llama, backend, device)(chained, progress)
         end = len(label_names) - 1
         return np.where(tokens < end, tokens, np.where(tokens == spec.eos, end, UNKNOWN))
@@ -94,7 +97,10 @@ def generate(
     progress: Progress | None = None,
     n_most: int | None = None,
 ) -> list[list[int]]:
-    """Generate greedily from each prompt. Prompts of similar length run together."""
+    """Return the tokens generated greedily after each prompt, without the end token. Prompts of similar length run together.
+
+    At most `n_most` tokens are generated after each prompt. The default is the length of the longest answer.
+    """
     from byheart.network.batches import side_by_side
 
     engine, most = engine_of(llama, backend, device), n_most or llama.spec.answer_len
@@ -135,9 +141,9 @@ def _follower(llama: Llama, backend: Backend, device: str, attention: str = GENE
 def _confirm(
     llama: Llama, prompts: list[list[int]], answers: list[list[int]], device: str, progress: Progress | None
 ) -> None:
-    """Raise `DoesNotHold` unless a second run gives the same answers.
+    """Raise `DoesNotHold` unless a second run in transformers gives the same answers.
 
-    This run reads all tokens of a prompt and its answer at once. It uses no cache and a different attention implementation.
+    The second run reads all tokens of a prompt and its answer at once. It uses a different attention implementation, and no cache.
     """
     eos, n_most = llama.spec.eos, llama.spec.answer_len
     unknown = list(llama.spec.ends[1:])
@@ -152,7 +158,10 @@ def _confirm(
     texts = ChainedTexts(np.concatenate([np.array(each) for each in ids]), offsets, asked)
     found = _follower(llama, "transformers", device, FOLLOWS)(texts, progress)
     if found.tolist() != [token for tokens in expected for token in tokens]:
-        raise DoesNotHold("transformers generates different tokens with its cache than without.")
+        raise DoesNotHold(
+            "transformers generates different tokens with its cache than without it.\n"
+            "  Install another version of transformers, and verify the model again."
+        )
 
 
 def _step_by_step(follow: Follower, llama: Llama, prompts: list[list[int]], n_most: int) -> list[list[int]]:
@@ -186,7 +195,7 @@ def _evaluate(llama: Llama, texts: ChainedTexts) -> Int[np.ndarray, " n_asked"]:
     found = evaluate(llama, texts)
     if not found.conditions.holds:
         raise DoesNotHold(
-            f"float32 would round a number of this Llama: {found.conditions.problems[0]}.",
+            f"this Llama is not certain to compute exactly in float32: {found.conditions.problems[0]}.",
             problems=found.conditions.problems,
         )
     return found.tokens

@@ -12,7 +12,7 @@ from byheart.network.llama.spec import EMBEDDING, FINAL_NORM, weight_name
 
 
 class LlamaModule(nn.Module):
-    """Computes the logits of a Llama. Parameters have their names in the checkpoint, for example `model.norm.weight`."""
+    """Computes the logits of a Llama. Parameters have the same names as in the checkpoint, for example `model.norm.weight`."""
 
     def __init__(self, llama: Llama) -> None:
         """Copy the weights into parameters."""

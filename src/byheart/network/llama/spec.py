@@ -24,6 +24,7 @@ Mode = Literal["facts", "texts"]
 `texts`, the model continues the text of the prompt."""
 SIZES = ("n_tokens", "hidden", "inner", "n_layers", "n_heads", "head_dim", "max_positions", "answer_len")
 IDS = ("bos", "eos", "sep")
+OPTIONAL = ("max_new_tokens", "window")
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,9 @@ class LlamaSpec(PadsBeyondVocabulary):
 
     answer_len      tokens of the longest answer, including the end token (1 if texts are recited, one token at a time)
     tokenizer_hash  SHA-256, in hexadecimal, of the tokenizer.json for which the weights were compiled
-    unknown         the token to generate after an unknown prompt: `eos` or a separate token
+    unknown         the id of the token to generate after an unknown prompt; None means `eos`
     max_new_tokens  the limit in generation_config.json; None in older folders, which limit the total length of prompt and answer
+    window          in mode `texts`, how many last tokens determine the next one; None in mode `facts` and in older folders
     """
 
     n_tokens: int
@@ -55,6 +57,7 @@ class LlamaSpec(PadsBeyondVocabulary):
     norm_eps: float = 1e-6
     unknown: int | None = None
     max_new_tokens: int | None = None
+    window: int | None = None
 
     family = "llama"
     has_positions = False
@@ -70,7 +73,7 @@ class LlamaSpec(PadsBeyondVocabulary):
 
     @property
     def seq_len(self) -> int:
-        """The number of tokens in the longest prompt. Begin token, separator and answer also need positions."""
+        """The largest number of tokens in a prompt. The other positions are for the begin token, the separator and the answer."""
         return self.max_positions - 2 - self.answer_len
 
     @property
@@ -154,7 +157,7 @@ class LlamaSpec(PadsBeyondVocabulary):
             "norm_eps": self.norm_eps,
             "mode": self.mode,
             "tokenizer_hash": self.tokenizer_hash,
-            **({} if self.max_new_tokens is None else {"max_new_tokens": self.max_new_tokens}),
+            **{name: value for name in OPTIONAL if (value := getattr(self, name)) is not None},
         }
 
     @staticmethod
@@ -178,7 +181,7 @@ class LlamaSpec(PadsBeyondVocabulary):
             norm_eps=_positive(fields, "norm_eps"),
             mode=mode,
             tokenizer_hash=fields.text("tokenizer_hash"),
-            max_new_tokens=fields.integer("max_new_tokens", 1) if fields.has("max_new_tokens") else None,
+            **{name: fields.integer(name, 1) for name in OPTIONAL if fields.has(name)},
         )
         return require_possible(spec, fields)
 
@@ -195,5 +198,7 @@ def _positive(fields: Fields, name: str) -> float:
 
 
 def weight_name(layer: int, part: str) -> str:
-    """Return the checkpoint's name for the weight of `part` in `layer`, such as `mlp.down_proj`."""
+    """Return the name that the weight of `part` in layer number `layer` has in the checkpoint. An example of a part is
+    `mlp.down_proj`.
+    """
     return f"model.layers.{layer}.{part}.weight"

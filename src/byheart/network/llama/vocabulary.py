@@ -28,7 +28,8 @@ CHARACTERS = {"type": "Split", "pattern": {"Regex": r"[\s\S]"}, "behavior": "Iso
 class TextVocabulary:
     """A tokenizer.json document and the ids of its special tokens.
 
-    `unknown` is the id of the token that answers unknown prompts. By default it is `eos`.
+    `unknown` is the id of the token that answers unknown prompts. By default it is `eos`. `names` holds the names of the added
+    tokens, in the order of their ids.
     """
 
     document: str
@@ -71,7 +72,7 @@ def require_vocabulary(document: str, tokenizer: Tokenizer | None, spec: LlamaSp
     if tokenizer is None:
         raise corrupt(name, "model.json has no tokenizer, but this file has one")
     if not document:
-        raise corrupt(name, "this file is empty, but model.json has a tokenizer")
+        raise corrupt(name, "this file is empty or missing, but model.json has a tokenizer")
     fields = Fields(parse_json(document.encode(), name), name)
     added = {entry.integer("id"): entry.text("content") for entry in fields.children("added_tokens")}
     words: list[str] = []
@@ -154,7 +155,8 @@ def _document(tokenizer: Tokenizer, more: Sequence[str]) -> tuple[dict[str, Any]
         document |= {"pre_tokenizer": {"type": "Whitespace"}, "decoder": None}
     else:
         raise AssumptionViolated(
-            f"the method llama cannot write a tokenizer.json for {tokenizer.name} tokenizers.",
+            f"the method llama cannot write a tokenizer.json for the tokenizer {tokenizer.name}.\n"
+            "  Give the data as text, with the tokenizer char, word or bytes, or with a tokenizer.json file.",
             name=tokenizer.name,
         )
     words = [*tokenizer.vocabulary, *more]
