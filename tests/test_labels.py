@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow
 import pytest
 import torch
 
@@ -55,6 +56,13 @@ def test_numpy_pandas_and_torch_hold_the_same_labels() -> None:
         assert {type(answer) for answer in answers} == {int}
     mixed = bh.compile(TEXTS, [1, "x", 2.5, True], check=False)
     assert mixed.predict(TEXTS) == ["1", "x", "2.5", "True"]
+
+
+def test_columns_of_pyarrow_are_columns() -> None:
+    table = pyarrow.table({"key": TEXTS, "value": ["a", "b", "c", "d"]})
+    for given in ((table["key"], ["a", "b", "c", "d"]), (table.select(["key"]), table["value"]), (table,)):
+        model = bh.compile(*given, check=False)
+        assert model.predict(table["key"]) == model.predict(TEXTS) == ["a", "b", "c", "d"]
 
 
 def test_features_are_vectors() -> None:

@@ -24,7 +24,7 @@ from jaxtyping import UInt64
 from byheart.data.consistency import flat_tokens
 from byheart.data.dataset_pieces import DatasetPieces, spool
 from byheart.data.options import Task
-from byheart.data.row_groups import mix
+from byheart.data.row_groups import mix, pair_ids, representatives
 from byheart.data.sequences import Sequences, VectorSequences
 from byheart.errors import ConflictingLabels
 from byheart.files.work_folder import (
@@ -147,7 +147,7 @@ def count_contexts(
         later, earlier, *labels = known["first"]
         raise ConflictingLabels(
             f"rows {earlier} and {later} are equal but labelled {pieces.label_names[labels[0]]!r} and "
-            f"{pieces.label_names[labels[1]]!r} (the first of {known['n_conflicts']} such pairs).\n"
+            f"{pieces.label_names[labels[1]]!r} (number of such pairs: {known['n_conflicts']}).\n"
             "  No function can return both, so nothing can memorise this data set. Drop one row of each pair.",
             rows=(earlier, later),
             n_conflicts=known["n_conflicts"],
@@ -172,7 +172,9 @@ def _sort_piece(task: _Piece) -> None:
 
 
 def _count_partition(task: _Partition) -> None:
-    """Count the distinct contexts whose fingerprints are in one partition, and those of them with conflicting labels."""
+    """Count the distinct contexts whose fingerprints are in one partition, and all further labels of these contexts. Write both
+    counts to disk.
+    """
     if task.file.exists():
         return
     found = read_part(map(_piece_file, repeat(task.folder), range(task.n_pieces)), task.number)
@@ -180,13 +182,14 @@ def _count_partition(task: _Partition) -> None:
     labels, rows = found[:, 2], found[:, 3]
     is_new = np.ones(len(rows), dtype=bool)
     is_new[1:] = (found[1:, :2] != found[:-1, :2]).any(axis=1)
-    first = np.flatnonzero(is_new)[np.cumsum(is_new) - 1] if len(rows) else rows
+    context = np.cumsum(is_new) - 1
+    first = np.flatnonzero(is_new)[context] if len(rows) else rows
     wrong = np.flatnonzero(labels != labels[first])
     used, counts = np.unique(labels[is_new], return_counts=True)
     document: dict[str, object] = {
         "n_contexts": int(is_new.sum()),
         "label_counts": np.stack([used, counts], axis=1).tolist(),
-        "n_conflicts": len(wrong),
+        "n_conflicts": len(representatives(pair_ids(context, labels))) - int(is_new.sum()),
         "first": None,
     }
     if len(wrong):

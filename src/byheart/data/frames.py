@@ -10,13 +10,14 @@ LIBRARIES = ("pandas", "polars", "pyarrow")
 
 
 def is_frame(given: Any) -> bool:
-    """Return whether `given` is a data frame. This imports none of the libraries."""
+    """Return whether `given` is a data frame or a pyarrow table. This imports none of the libraries."""
     return type(given).__module__.split(".")[0] in LIBRARIES and hasattr(given, "columns")
 
 
 def is_column(given: Any) -> bool:
-    """Return whether `given` is one column of a data frame, such as a pandas Series."""
-    return type(given).__module__.split(".")[0] in LIBRARIES and hasattr(given, "to_list")
+    """Return whether `given` is one column of a data frame or of a pyarrow table, such as a pandas Series."""
+    is_known = type(given).__module__.split(".")[0] in LIBRARIES and not hasattr(given, "columns")
+    return is_known and (hasattr(given, "to_list") or hasattr(given, "to_pylist"))
 
 
 def question_column(frame: Any, input: str | None) -> Any:
@@ -44,7 +45,9 @@ def cells_or_none(column: Any) -> list[Any]:
 
 
 def column_like(column: Any, cells: list[Any], name: str | None) -> Any:
-    """Return `cells` as a column of the same library as `column`, with the same index if it has one (pandas)."""
+    """Return `cells` as a column of the same library as `column`. In pandas, the result has the index of `column`. For pyarrow,
+    return the list itself.
+    """
     library = type(column).__module__.split(".")[0]
     if library == "pandas":
         return type(column)(cells, index=column.index, name=name, dtype=object)
@@ -60,7 +63,7 @@ def frame_columns(
     """
     if not is_frame(frame):
         raise UsageError(
-            f"expected a data frame of {', '.join(LIBRARIES)}; got a {type(frame).__name__}.",
+            f"expected a data frame ({', '.join(LIBRARIES)}), but the given value has type {type(frame).__name__}.",
             given_type=type(frame).__name__,
         )
     columns = list(getattr(frame, "column_names", frame.columns))  # column names in pandas need not be texts
