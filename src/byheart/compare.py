@@ -192,7 +192,7 @@ def _row(
 
 
 def _theorem_formula(model: Model) -> Formula | None:
-    """Return the size by the theorem's formula with its constants, or None if the paper gives no constants."""
+    """Return the number of parameters by the theorem's formula with its constants; None if the model has no such record."""
     sizes = model.record.get("theorem_size")
     if not sizes:
         return None
@@ -200,7 +200,7 @@ def _theorem_formula(model: Model) -> Formula | None:
 
 
 def _order(method: str, shape: DataShape) -> Formula | None:
-    """Return the order of growth, or None if the paper states none."""
+    """Return the order of growth of the number of parameters for `park-2021` and `kim-2023`, and None for all other methods."""
     if method == "park-2021":
         vectors = tokens_as_vectors(shape)
         ends = (1, 1) if vectors is None else (Fraction(vectors.radius), Fraction(vectors.separation))

@@ -1,7 +1,7 @@
-"""The exceptions that many rooms share. Messages say what was wrong, where, and what to do.
+"""The exceptions that many parts of byheart share. Messages say what was wrong, where, and what to do.
 
 All exceptions of byheart share one base class. Each keeps the values in its message as `facts`, so that programs need not parse
-text, and each has the exit status of the command line (see `ExitStatus`).
+text. Each also has the exit status with which a command ends if the exception is raised (see `ExitStatus`).
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ NO_MEMORY = ("can't allocate memory", "failed to map segment")
 """Parts of messages that report a lack of memory: in a RuntimeError of torch, and in an ImportError while a library is loaded."""
 
 UNWRITABLE = (ENOSPC, EFBIG, EIO, EBADF)
-"""The error numbers of writing to a full disk, a broken device or a closed standard output."""
+"""The error numbers for a full disk, a file that is too large, a broken device and a closed standard output."""
 
 
 def as_byheart_error(error: Exception) -> ByheartError | None:

@@ -36,7 +36,10 @@ Answer: TypeAlias = Label | list[Label | None] | None
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Model:
-    """A compiled model, as `compile` and `load` return it. `certificate` is None if nothing was verified."""
+    """A compiled model, as `compile` and `load` return it.
+
+    `record` describes how it was made. `certificate` is None if nothing was verified.
+    """
 
     memoriser: Memoriser
     record: Mapping[str, Any]
@@ -175,8 +178,9 @@ class Model:
         """Trace a question through the network: return the residual stream before the first layer and after every layer.
 
         The compiled program has registers (named variables), each of which is stored in a part of the residual stream.
-        `trace.values("x")` and `trace.state(layer)` show the registers by name. This works for `retrieval` and the other
-        networks of the KS25 family, and for `llama`. For `llama`, the generated answer is traced too.
+        `trace.values("x")` and `trace.state(layer)` show the registers by name. This works for models of the
+        families `transformer` (such as those of `retrieval` and `kajitsuka-sato-2025`) and `llama`. For `llama`, the generated
+        answer is traced too.
         """
         from byheart.inspect.trace import trace
 
@@ -239,7 +243,7 @@ class Model:
         return (
             "texts"
             if self.memoriser.tokenizer is not None
-            else f"up to {network.seq_len} token ids for each sample"
+            else f"token ids, at most {network.seq_len} for each sample"
         )
 
     @property
@@ -254,7 +258,7 @@ class Model:
 
     @cached_property
     def size(self) -> Size:
-        """How large the network is."""
+        """The size of the network: its parameters, depth, width and bits."""
         return size_of_network(self.network)
 
     @cached_property
@@ -271,9 +275,9 @@ class Model:
 
     @property
     def label_bits(self) -> float | None:
-        """Bits of information in arbitrary labels: the number of distinct contexts times log2(n_classes).
+        """Bits of information if labels are arbitrary: the number of distinct contexts times log2(n_classes).
 
-        None if no data set is recorded.
+        A context is everything that the network can use to predict one label. None if this number is not recorded.
         """
         return self._recorded("label_bits")
 
@@ -307,7 +311,7 @@ class Model:
         if number is None or (isinstance(number, int | float) and abs(number) < 2.0**1000):
             return None if number is None else float(number)
         raise CorruptModel(
-            f"the field {name} in the model's record is {str(number)[:40]!r}, which is not a number.",
+            f"the field {name} in the model's record is {str(number)[:40]!r}, which is not a valid number.",
             name=name,
         )
 

@@ -59,7 +59,7 @@ def compile(
     precision: the number type of the weights; by default, the first that the method offers.
     task: what each label belongs to. If `data` is a `Dataset`, it must be the task of that data set.
     seed: the seed of all random choices. The same call gives the same weights.
-    check: verify the result; if the model is wrong on a sample, raise `DoesNotHold` with the certificate.
+    check: verify the result; if the model does not memorise the data, raise `DoesNotHold` with the certificate.
     options: options of the construction. If `data` is not a `Dataset`, also options of `Dataset.read`.
     """
     reading = {name: options.pop(name) for name in READING_OPTIONS if name in options}
@@ -91,6 +91,7 @@ def compile_in_shards(
     Finished parts are stored in the folder `work`, so that the same call continues after an interruption.
     sample: check only this many samples; the certificate says so.
     reading: options of `Dataset.read`.
+    options: other options of `retrieval`.
     workers: processes of this machine, or a Ray cluster whose machines all see the folder `work`; by default, this process.
     """
     from byheart.construct.retrieval.out_of_core import build as solve
@@ -115,8 +116,8 @@ def compile_in_shards(
 def load(path: str | Path, *, check: bool = True, signed_by: str | Path | None = None) -> Model:
     """Load the model saved at `path`.
 
-    check: raise `CorruptModel` unless weights, labels, tokenizer, task, order and architecture match the certificate, if any.
-        If false, a changed model can be loaded, so that `verify` can report what is wrong with it.
+    check: raise `CorruptModel` unless weights, labels, tokenizer, task, architecture and token order (whether it matters) match the
+        certificate, if there is one. If false, a changed model can be loaded, so that `verify` can report what is wrong with it.
     signed_by: a public key, as a file or as 64 hexadecimal digits. Raise `CorruptModel` unless this key signed the folder.
     """
     if signed_by is not None:
@@ -137,7 +138,10 @@ def _verified(
     sample: int | None = None,
     remedy: str = "",
 ) -> Model:
-    """Verify every sample, or only `sample` of them, and return the model with its certificate. Without `check`, skip this."""
+    """Verify every sample, or only `sample` of them, and return the model with its certificate.
+
+    If `check` is false, verify nothing and return the model without a certificate.
+    """
     record = construction.record(data, {**choice, "versions": versions("numpy")})
     model = Model(construction.memoriser, record, None)
     if not check:

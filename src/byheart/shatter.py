@@ -60,8 +60,8 @@ def shatter(
     """Build and verify a network of the same architecture for each of the 2^n_points labellings of `n_points` random sequences.
 
     Every network comes from the construction `method` in exact arithmetic and is evaluated exactly on every point.
-    Raise `DoesNotHold` if two labellings get different architectures, because then no single architecture shatters
-    the points.
+    Raise `DoesNotHold` if two labellings get different architectures, because these networks then do not show that a single
+    architecture shatters the points.
     """
     if not 1 <= n_points <= MOST_POINTS:
         raise UsageError(
@@ -93,8 +93,8 @@ def shatter(
             architecture = network.spec
         elif network.spec != architecture:
             raise DoesNotHold(
-                f"{method} builds different architectures for labellings 0 and {number} of the points, so no single architecture "
-                "shatters them.",
+                f"{method} builds different architectures for labellings 0 and {number} of the points, so these networks do not "
+                "show that a single architecture shatters the points.\n  Try another construction.",
                 method=method,
                 number=number,
             )
@@ -115,15 +115,15 @@ def shatter(
 
 
 def vc_dimension_at_most(network: Transformer) -> int:
-    """Return an upper bound on the VC dimension of the architecture of `network`, if attention is uniform and all weights may be
-    chosen freely.
+    """Return an upper bound on the VC dimension of the architecture of `network`, whose weights may all be chosen freely.
 
-    The bound depends on the number of linear maps. There are two of them in every feed-forward block and in every attention
-    layer. The embedding E_in and the output map E_out are one linear map each.
+    Raise `UsageError` if the network has attention that is not uniform. The bound depends on the number of linear maps. There are
+    two of them in every feed-forward block and in every attention layer. The embedding E_in and the output map E_out are one linear
+    map each.
     """
     if any(isinstance(layer, Attention) and layer.kind != "uniform" for layer in network.layers):
         raise UsageError(
-            "the bound needs uniform attention, which is linear; this network has another kind of attention."
+            "the bound on the VC dimension needs uniform attention, which is linear; this network has another kind of attention."
         )
     n_maps = 2 + 2 * sum(isinstance(layer, FeedForward | Attention) for layer in network.layers)
     return depth_limited_vc_dimension(

@@ -1,8 +1,8 @@
-"""The index from the statements of the papers to the code that implements them and the tests that check them.
+"""An index of the statements of the papers. It lists the code that implements each statement and the tests that check it.
 
-`@realises("KS25-L G.2")` on a function claims that the function implements the statement. `@checks("KS25-L G.2")` on
-a test claims that the test would fail if the statement did not hold for that function. `byheart theorems` prints the
-index. A test fails if a function claims a statement and no test checks it.
+`@realises("KS25-L G.2")` on a function claims that the function implements the statement with this id. `@checks("KS25-L G.2")`
+on a test claims that the test would fail if the statement did not hold for the functions that claim it. `byheart theorems`
+prints the index. One of byheart's own tests fails if a function claims a statement that no test checks.
 
 The two decorators only set an attribute. `index()` finds them by parsing the source. It therefore imports no large
 package, and also finds functions that need optional dependencies.
@@ -64,7 +64,9 @@ def _mark(name: str, statements: tuple[str, ...]) -> Callable[[F], F]:
 class Statement:
     """One numbered statement of a paper.
 
-    `becomes` names the kinds of code that implement the statement. `grade` tells how much of it is implemented.
+    `paper` is the short name of the paper. `statement` is a summary of the statement. `becomes` names the kinds of code that
+    implement it, such as "construct" or "bound". `grade` tells how much of it is implemented; `case` says which part, if it is only
+    a part.
     """
 
     id: str
@@ -90,7 +92,7 @@ class Entry:
         return self.statement.id
 
     def to_json(self) -> dict[str, object]:
-        """Return the entry as values of JSON."""
+        """Return the entry as a dictionary that can be written as JSON."""
         places = {"functions": self.functions, "tests": self.tests}
         listed = {name: [asdict(place) for place in found] for name, found in places.items()}
         return {
@@ -103,7 +105,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Place:
-    """A place in the source. `name` is module.qualname or the node id of a test, and `where` is file:line."""
+    """A place in the source: a function, a class or a test.
+
+    `name` is `module.qualname` for a function or class, and pytest's node id for a test. `where` is `file:line`.
+    """
 
     name: str
     where: str
@@ -125,7 +130,7 @@ def index(package: Path | None = None, tests: Path | None = None) -> tuple[Entry
     """Return every statement with the functions that claim it, the tests that check it, and its state.
 
     `package` is the folder of the source, and `tests` the folder of the tests. By default, both are those of this
-    installation; the tests are found only in a checkout.
+    installation; the tests are found only in a checkout. If only `package` is given, no tests are read.
 
     Raise `ByheartError`, naming the place, if a decorator names an unknown id or is not called with string literals,
     or if `checks` decorates something that pytest does not collect.
@@ -172,7 +177,7 @@ def _known_id(claimed: str, ids: set[str], place: Place) -> str:
     hint = did_you_mean(claimed, sorted(ids))
     raise ByheartError(
         f"{place.where}: {place.name} names the statement {claimed!r}, which does not exist.{hint}\n"
-        "  The ids are those of src/byheart/statements.json.",
+        "  The ids are listed in src/byheart/statements.json.",
         id=claimed,
         where=place.where,
     )

@@ -103,7 +103,9 @@ def test_a_folder_leaves_out_no_row_without_a_word(
     assert run(asked) == ExitStatus.FALSE
     shown = capsys.readouterr().out
     assert "label=value (claimed by the model" in shown
-    assert "2 rows that the record of the model leaves out (on_conflict=drop)" in " ".join(shown.split())
+    assert "2 of the rows, which the record of the model leaves out (on_conflict=drop)" in " ".join(
+        shown.split()
+    )
     assert run([*asked, "--json"]) == ExitStatus.FALSE
     said = json.loads(capsys.readouterr().out)
     assert (said["read_with"], said["rows_left_out"]) == ({"label": "value"}, 0)

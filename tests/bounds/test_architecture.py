@@ -127,14 +127,14 @@ def test_missing_keys_are_all_named() -> None:
             '`tie_word_embeddings` is "yes"; it must be true or false',
         ),
         (GPT2_SMALL | {"activation_function": 3}, "`activation_function` is 3; it must be a text"),
-        (GPT2_SMALL | {"add_cross_attention": True}, "cross-attention adds parameters"),
+        (GPT2_SMALL | {"add_cross_attention": True}, "does not count the parameters of cross-attention"),
         (LLAMA_3_8B | {"num_key_value_heads": 5}, "`num_key_value_heads` = 5 does not divide"),
         (
             MIXTRAL_8X7B | {"num_experts_per_tok": 9},
             "num_experts_per_tok = 9 is more than num_local_experts = 8",
         ),
         (BERT_BASE_UNCASED | {"position_embedding_type": "relative_key"}, "not 'absolute'"),
-        (["gpt2"], "contains a list"),
+        (["gpt2"], "its type is list"),
     ],
 )
 def test_what_cannot_be_read_is_said_in_the_files_own_words(config: object, words: str) -> None:

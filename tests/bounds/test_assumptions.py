@@ -87,7 +87,7 @@ def test_long_samples_cost_no_time_and_are_not_called_few_choices() -> None:
         uniform_vectors(500, 40, 64, 2, seed=0)
     )  # elimination would take a quarter of an hour
     for reason in (found.independent_tokens, found.general_position):
-        assert reason.endswith("at most 12 are checked together")
+        assert reason.endswith("at most 12 vectors are checked together")
 
 
 def test_distributions_need_one_length_and_full_support() -> None:

@@ -175,7 +175,7 @@ def test_a_law_from_runs_by_hand() -> None:
     law = law_from_runs("ours", [(100, 210), (200, 390)], "two runs", "a store")
     assert law.bits_per_parameter == Fraction(99, 50)
     assert (law.smallest_parameters, law.largest_parameters) == (100, 200)
-    assert law.source == "a store (2 runs)"
+    assert law.source == "a store (number of runs: 2)"
     with pytest.raises(ImpossibleSize):
         law_from_runs("ours", [], "none", "a store")
     with pytest.raises(ImpossibleSize):

@@ -104,7 +104,7 @@ def test_a_conflict_names_rows_texts_labels_and_the_way_out() -> None:
     with pytest.raises(ConflictingLabels) as raised:
         Dataset.from_pairs(pairs)
     assert str(raised.value) == (
-        "rows 1 and 3 are equal ('ab') but labelled 'x' and 'z' (the first of 2 such pairs).\n"
+        "rows 1 and 3 are equal ('ab') but labelled 'x' and 'z' (number of such pairs: 2).\n"
         "  No function can return both, so nothing can memorise this data set.\n"
         '  Drop one of them, or choose a rule: on_conflict="first" in Python, --on-conflict first\n'
         "  on the command line (or last, majority, drop)."
@@ -129,13 +129,13 @@ def test_the_report_reads_well() -> None:
     data = Dataset.from_pairs([("ab", "x"), ("b", "y"), ("ab", "z"), ("b", "y")], on_conflict="keep")
     assert str(data.check()) == (
         "4 samples, 4 labels of 3 classes (next-token, positions matter)\n"
-        "  inputs       1 to 2 tokens from a vocabulary of 2\n"
+        "  inputs       tokens per sample: 1 to 2; size of the vocabulary: 2\n"
         "  label bits   3\n"
         "  duplicates   1\n"
         "  conflicts    1\n"
         "    rows 1 and 3 are equal ('ab') but labelled 'x' and 'z'\n"
         "  not finite   0\n"
-        "  separation   r = 1.41421, δ = 1 over 3 distinct tokens"
+        "  separation   largest norm r = 1.41421, smallest distance δ = 1 (3 distinct tokens)"
     )
     assert data.check().duplicates.tolist() == [[1, 3]]
 
@@ -143,7 +143,9 @@ def test_the_report_reads_well() -> None:
 def test_the_report_copes_with_nan_and_with_one_token() -> None:
     values = np.zeros((2, 1, 1))
     single = Dataset.from_arrays(values, [0, 0]).check()
-    assert str(single).endswith("separation   r = 0, one distinct token, so δ is undefined")
+    assert str(single).endswith(
+        "separation   largest norm r = 0; only one distinct token, so there is no smallest distance δ"
+    )
     values[1] = np.nan
     spoilt = Dataset.from_arrays(values, [0, 1]).check()
     assert spoilt.non_finite.tolist() == [[1, 0, 0]]

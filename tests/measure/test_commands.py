@@ -78,7 +78,7 @@ def test_measure_list_export_compare(folder: Path) -> None:
     again = call(measure, "spec.toml", "--device", "cpu")
     assert "attention-only" in again.stdout
     assert "n_heads=2" in again.stdout
-    assert "4 runs" in call(runs, "list").stdout
+    assert "runs: 4" in call(runs, "list").stdout
     listed = json.loads(
         call(runs, "list", "--json", "--where", "sizes.n_heads=2", "--where", "seed<1").stdout
     )

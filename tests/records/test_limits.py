@@ -106,9 +106,9 @@ def test_no_number_is_beyond_floats(raw: bytes) -> None:
         (2**128, "a number of 129 bits"),
         (True, "true"),
         (None, "null"),
-        ({"a": 1, "b": 2}, "an object of 2 items"),
-        ([1, 2, 3], "a list of 3 items"),
-        ((1,), "a list of 1 items"),
+        ({"a": 1, "b": 2}, "an object of size 2"),
+        ([1, 2, 3], "a list of length 3"),
+        ((1,), "a list of length 1"),
         (1j, '"1j"'),
     ],
 )

@@ -61,7 +61,7 @@ def test_a_mapping_becomes_the_dataclass() -> None:
         ({"parts": [{}]}, "here: parts[0].size is missing; it must be a whole number."),
         (
             {"sizes": {"a": {"size": []}}},
-            "here: sizes.a.size is a list of 0 items; it must be a whole number.",
+            "here: sizes.a.size is a list of length 0; it must be a whole number.",
         ),
         (
             {"parts": [{"size": 1, "shape": 2}]},
@@ -71,7 +71,7 @@ def test_a_mapping_becomes_the_dataclass() -> None:
         ({"zzz": 3}, "here: there is no field `zzz`. Choose from: count, dim, parts, precision,"),
         ({"dim": 7}, "dim must not be 7."),
         ({"dim": 8}, "here: dim must not be 8."),
-        ([1], "here: it is a list of 1 items, not an object."),
+        ([1], "here: it is a list of length 1, not an object."),
         ({"count": 10**200}, "here: count is a number of 665 bits; it must be a whole number from 0 to"),
     ],
 )
@@ -155,9 +155,9 @@ def test_every_kind_is_read(values: dict[str, Any]) -> None:
     [
         ({"pair": ["a", "a"]}, 'pair[0] is "a"', "a whole number"),
         ({"pair": [1, 2]}, "pair[1] is 2", "a text"),
-        ({"pair": [1, "a", 2]}, "pair is a list of 3", "a list"),
+        ({"pair": [1, "a", 2]}, "pair is a list of length 3", "a list"),
         ({"many": [1, "b"]}, 'many[1] is "b"', "a number"),
-        ({"many": {}}, "many is an object of 0", "a list, each item a number"),
+        ({"many": {}}, "many is an object of size 0", "a list, each item a number"),
         ({"one_of": 2.5}, "one_of is 2.5", "a whole number or a text or null"),
         ({"inner": 3}, "inner is 3", "an object or null"),
         ({"inner": {}}, "inner.size is missing", "a whole number"),
@@ -165,7 +165,7 @@ def test_every_kind_is_read(values: dict[str, Any]) -> None:
         ({"named": {"a": 1, "b": "c"}}, 'named.b is "c"', "a whole number"),
         ({"short": ""}, 'short is ""', "a text of 1 to 3 characters"),
         ({"short": "abcd"}, 'short is "abcd"', "a text of 1 to 3 characters"),
-        ({"few": [1, 2, 3]}, "few is a list of 3", "a list of 0 to 2 items, each item a whole number"),
+        ({"few": [1, 2, 3]}, "few is a list of length 3", "a list of 0 to 2 items, each item a whole number"),
         ({"few": [1, "a"]}, 'few[1] is "a"', "a whole number"),
         ({"share": -1}, "share is -1", "a number, not negative"),
         ({"least": 1}, "least is 1", "a whole number from 2"),

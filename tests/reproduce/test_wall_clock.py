@@ -34,7 +34,7 @@ def test_passes_add_up_device_by_device(tmp_path: Path) -> None:
         note(path, one)
     note(path, Pass(at(99), 9.0, "GPU", 0))  # trained nothing
     assert in_words(read(path)) == (
-        "Wall-clock time of all training: 30 s on GPU (2 sessions, 11 runs); 2 s on CPU (one session, 1 runs)."
+        "Wall-clock time of all training: 30 s on GPU (2 sessions; runs trained: 11); 2 s on CPU (one session; runs trained: 1)."
     )
 
 

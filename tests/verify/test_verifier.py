@@ -153,7 +153,7 @@ def test_unknown_tokens_and_long_inputs_are_wrong_samples_with_a_reason() -> Non
     assert [sample.number for sample in certificate.wrong_samples] == [2, 3]
     assert [sample.reason for sample in certificate.wrong_samples] == [
         "the model does not know the token 'Atlantis'",
-        "the sample has 2 tokens; this model takes at most 1",
+        "the number of tokens in the sample is 2; this model takes at most 1",
     ]
 
 
@@ -178,7 +178,7 @@ def test_a_data_set_that_is_nothing_like_it_is_all_wrong() -> None:
         assert "this model takes" in (certificate.wrong_samples[0].reason or "")
     narrow = Dataset.from_arrays(np.ones((1, 2, 1)), np.array([0]))
     assert verify(memoriser, narrow).wrong_samples[0].reason == (
-        "the sample is 2 vectors of dimension 1; this model takes 2 vectors of dimension 2"
+        "the sample has the shape (vectors, dimension) = (2, 1); this model takes (2, 2)"
     )
 
 

@@ -1,7 +1,7 @@
 """Bounds from theory: numbers that theorems prove, each with its source.
 
-`table(dataset)` and `for_shape(shape)` evaluate every bound that applies, and give the reason for every bound that does not.
-Each theorem is also a function, in the module named after its source.
+`table(dataset)` and `for_shape(shape)` evaluate the bounds for a data set. For each bound that does not apply, they give the
+reason. Each theorem is also a function, in the module named after its source.
 """
 
 from byheart.bounds.architecture import Architecture, Part, read_architecture

@@ -1,8 +1,8 @@
 """Read a `config.json` in Hugging Face's format and count the parameters of the model exactly.
 
-The key names are those of the library transformers, which is not imported. The parameters of the published model are counted:
-token embeddings, blocks, final normalisation and, unless it is tied to the embeddings, the output matrix (for BERT, the encoder
-with its pooler).
+The key names are those of the library transformers, which is not imported. The count covers the model as published: embeddings,
+blocks, final normalisation, and the output matrix unless the model reuses the token embeddings for it. For BERT, the count covers
+the encoder with its pooler.
 """
 
 from __future__ import annotations
@@ -19,7 +19,13 @@ Kind = Literal["decoder", "encoder", "encoder-decoder"]
 
 @dataclass(frozen=True, kw_only=True)
 class Architecture:
-    """The sizes of a Transformer, with an exact parameter count."""
+    """The sizes of a Transformer, with an exact parameter count.
+
+    n_layers      number of blocks; for an encoder-decoder, those of both parts together
+    n_kv_heads    number of heads for keys and values, which several query heads may share
+    hidden_width  width of the feed-forward part; in a mixture of experts, the width of one expert
+    parts         the groups of parameters that are added up, such as "attention"
+    """
 
     family: str
     kind: Kind
@@ -67,14 +73,14 @@ class Part:
 
 
 def read_architecture(config: object) -> Architecture:
-    """Count the parameters that an architecture file describes. `config` is its parsed JSON.
+    """Read the sizes of a model from `config`, the parsed JSON of its config.json, and count its parameters.
 
-    Raises MalformedFile for missing keys, values of the wrong type and contradictions, and names them. Keys that do not affect
-    the size are ignored.
+    Raise `MalformedFile` if a key is missing, a value has the wrong type, values contradict each other, or byheart does not
+    support the model type. The error names the keys. Keys that byheart does not use are ignored.
     """
     if not isinstance(config, Mapping):
         raise MalformedFile(
-            f"the architecture file contains a {type(config).__name__}, not an object with keys and values.",
+            f"the architecture file must contain a JSON object with keys and values, but its type is {type(config).__name__}.",
             given_type=type(config).__name__,
         )
     family = _family(config)
@@ -114,7 +120,7 @@ _USUAL_NAMES = {
 def _gpt2(keys: ConfigKeys) -> Architecture:
     names = {"vocab": "vocab_size", "context_length": "n_positions"}
     sizes = keys.sizes(**names, dim="n_embd", n_layers="n_layer", n_heads="n_head")
-    keys.refuse("add_cross_attention", True, "cross-attention adds parameters that this count does not cover")
+    keys.refuse("add_cross_attention", True, "byheart does not count the parameters of cross-attention")
     d, n_layers = sizes["dim"], sizes["n_layers"]
     hidden = keys.size("n_inner", 4 * d)
     attention = (3 * d * d + 3 * d) + (d * d + d)
@@ -140,8 +146,14 @@ def _gpt2(keys: ConfigKeys) -> Architecture:
 
 @dataclass(frozen=True)
 class _LlamaStyle:
-    """The ways in which a family of architectures differs from Llama: default values, biases, and the number of norms in a
-    block.
+    """The ways in which a family of architectures may differ from Llama.
+
+    tied         by default, the output matrix is the token embedding
+    qkv_bias     queries, keys and values always have biases
+    head_dim     default size of a head; None for the width of the model divided by the number of heads
+    head_norms   number of norms per block that act on single heads
+    block_norms  number of norms per block that act on vectors of the width of the model
+    activation   default activation function
     """
 
     tied: bool = False
@@ -204,7 +216,7 @@ def _gated_feed_forward(keys: ConfigKeys, style: _LlamaStyle, d: int, n_layers: 
     n_experts, chosen = keys.size(style.experts), keys.size("num_experts_per_tok")
     if chosen > n_experts:
         raise MalformedFile(
-            f"num_experts_per_tok = {chosen} is more than {style.experts} = {n_experts}.",
+            f"num_experts_per_tok = {chosen} is more than {style.experts} = {n_experts}; one of them is wrong.",
             chosen=chosen,
             experts=style.experts,
             n_experts=n_experts,
@@ -255,9 +267,9 @@ def _t5(keys: ConfigKeys) -> Architecture:
 def _bert(keys: ConfigKeys) -> Architecture:
     sizes = keys.sizes(**_USUAL_NAMES, context_length="max_position_embeddings")
     keys.require(
-        "position_embedding_type", "absolute", "relative positions add tables this count does not cover"
+        "position_embedding_type", "absolute", "byheart does not count the tables of relative positions"
     )
-    keys.refuse("add_cross_attention", True, "cross-attention adds parameters that this count does not cover")
+    keys.refuse("add_cross_attention", True, "byheart does not count the parameters of cross-attention")
     d, n_layers, hidden = sizes["dim"], sizes["n_layers"], sizes["hidden_width"]
     return Architecture(
         family=keys.family,

@@ -1,8 +1,8 @@
-"""Assumptions of theorems that can only be checked on the data.
+"""Check the assumptions of theorems that depend on the data themselves and not only on their shape.
 
-Some theorems assume that any k of the vectors are linearly independent. This is checked in exact arithmetic for each choice of k
-vectors. If there are more than `MOST_CHOICES` choices, or k is above `MOST_DIMENSIONS`, nothing is checked, and bounds with this
-assumption are not shown.
+Some theorems assume that any k of some vectors, such as the last tokens of all samples, are linearly independent. This is checked
+in exact arithmetic for each choice of k vectors. If there are more than `MOST_CHOICES` choices, or k is above `MOST_DIMENSIONS`,
+the choices are not checked, and bounds with this assumption are not shown.
 """
 
 from __future__ import annotations
@@ -29,10 +29,13 @@ Vector = Sequence[Fraction]
 
 @dataclass(frozen=True)
 class DataChecks:
-    """For each assumption, the reason why it does not hold or was not checked. The reason is empty if it holds.
+    """For each assumption, the reason why it does not hold or was not checked. The reason is empty if the assumption holds, or if
+    these data need no check.
 
-    general_position    no D + 1 samples, read as vectors of dimension D, lie on a hyperplane
-    independent_tokens  the n tokens of each sample are linearly independent, and so are the last tokens of any n samples
+    general_position    no D + 1 samples, read as vectors of dimension D, lie on a hyperplane; if there are at most D samples, they
+                        are affinely independent
+    independent_tokens  the n tokens of each sample are linearly independent, and so are the last tokens of any n samples. If n is
+                        above the dimension of the tokens, they are always dependent; the reason is then given by `table`
     one_length          all contexts have the same length
     full_support        every token follows every context with positive probability
     """
@@ -44,15 +47,18 @@ class DataChecks:
 
 
 ASSUMED = DataChecks()
-"""Used if there are no data to check. Every assumption is then taken for granted, and each bound states its assumptions."""
+"""Used if there is nothing to check. Every assumption is then taken for granted, and each bound states its assumptions."""
 
 
-_UNCHECKED = "it was not checked whether vectors are independent: the data are read in pieces"
+_UNCHECKED = "it was not checked whether vectors are independent, because the data are read in pieces"
 NOT_IN_MEMORY = DataChecks(general_position=_UNCHECKED, independent_tokens=_UNCHECKED)
 
 
 def check_assumptions(data: Dataset | DatasetPieces) -> DataChecks:
-    """Check the assumptions on the data, and return the reasons why some do not hold."""
+    """Check whether these data meet the assumptions that `DataChecks` lists, and return the reasons why some are not met.
+
+    Whether vectors are independent is not checked if the data are read in pieces.
+    """
     if isinstance(data, DatasetPieces):
         return ASSUMED if data.dim is None else NOT_IN_MEMORY
     if data.task == "distribution":
@@ -60,7 +66,10 @@ def check_assumptions(data: Dataset | DatasetPieces) -> DataChecks:
         least, most = int(contexts.lengths.min()), int(contexts.lengths.max())
         n_absent = len(contexts) * data.n_classes - contexts.next_tokens.size
         lengths = f"contexts have {least} to {most} tokens, but they must all have the same length"
-        support = f"{n_absent:,} pairs of context and next token never occur, so the distributions do not have full support"
+        support = (
+            f"some tokens never occur after some contexts (missing pairs: {n_absent:,}), "
+            "so the distributions do not have full support"
+        )
         return DataChecks(
             one_length=lengths if least < most else "", full_support=support if n_absent else ""
         )
@@ -79,7 +88,9 @@ def _hyperplanes(inputs: VectorSequences) -> str:
     if _are_too_many(len(distinct), width + 1):
         return _not_checked(comb(len(distinct), width + 1), width + 1)
     lifted = [[Fraction(1), *map(Fraction, row)] for row in rows[distinct].tolist()]
-    return _dependent_choice(lifted, width + 1, "samples lie on a hyperplane")
+    return _dependent_choice(
+        lifted, width + 1, "samples are affinely dependent, so the data are not in general position"
+    )
 
 
 def _dependent_tokens(inputs: VectorSequences) -> str:
@@ -99,7 +110,11 @@ def _dependent_tokens(inputs: VectorSequences) -> str:
 
 
 def _dependent_choice(vectors: Sequence[Vector], size: int, what: str) -> str:
-    """Return why some choice of `size` vectors is linearly dependent, or an empty text if none is."""
+    """Return a message if some `size` vectors are linearly dependent or if there are too many choices to check; otherwise an empty
+    text.
+
+    If there are fewer than `size` vectors, all of them are checked together. `what` ends the message, after the number of vectors.
+    """
     if _are_too_many(len(vectors), size):
         return _not_checked(comb(len(vectors), size), size)
     if any(_is_dependent(chosen) for chosen in combinations(vectors, min(size, len(vectors)))):
@@ -113,7 +128,7 @@ def _are_too_many(n_vectors: int, size: int) -> bool:
 
 def _not_checked(n_choices: int, size: int) -> str:
     many = (
-        f"at most {MOST_DIMENSIONS} are checked together"
+        f"at most {MOST_DIMENSIONS} vectors are checked together"
         if size > MOST_DIMENSIONS
         else f"there are {n_choices:,} choices"
     )
@@ -121,7 +136,7 @@ def _not_checked(n_choices: int, size: int) -> str:
 
 
 def _is_dependent(vectors: Sequence[Vector]) -> bool:
-    """Whether one vector is a linear combination of the others, by elimination over the rationals."""
+    """Return whether the vectors are linearly dependent, by exact Gaussian elimination."""
     rows = [list(vector) for vector in vectors]
     for step in range(len(rows)):
         pivot = next(

@@ -34,8 +34,7 @@ def spell(number: int) -> str:
 class Bound:
     """One theorem evaluated on one problem.
 
-    value      an integer or an exact rational. If a real number had to be rounded, a lower bound is rounded down and an upper
-               bound up
+    value      an integer or an exact rational. If a real number had to be rounded, it was rounded so that the bound stays true
     quantity   what is bounded: "parameters", "bits", "depth", "samples", ... Bounds can be compared only if their quantities
                agree and both apply
     statement  the id in the theorem index; empty if the index has none
@@ -54,7 +53,7 @@ class Bound:
     speaks_of: Scope
 
     def __post_init__(self) -> None:
-        """Reject a bound that could mislead: a float, an unknown kind, no source or no sentence."""
+        """Reject a value that is not exact, an unknown kind, and an empty name, quantity, source or sentence."""
         if isinstance(self.value, bool) or not isinstance(self.value, int | Fraction):
             raise TypeError(
                 f"{self.name}: the value of a bound must be an int or a Fraction, not {type(self.value).__name__}"
@@ -128,8 +127,9 @@ class Theorem:
     ) -> Bound:
         """Return the bound for one problem. `more` is added to the source, to give the place in the publication in more detail.
 
-        By default, an upper bound on a size holds for these data, and a lower bound on a size holds for some data (the worst case).
-        For amounts that a model can hold, a lower bound holds for these data, and an upper bound holds for some data.
+        If `speaks_of` is not given, an upper bound on a size holds for these data, and a lower bound on a size holds for some data
+        (the worst case). For amounts that a model can hold, a lower bound holds for these data, and an upper bound for some data.
+        An exact value also counts as one that holds for some data.
         """
         source = self.source + more
         promises: Kind = "lower" if quantity in CAPACITIES else "upper"
@@ -142,13 +142,16 @@ class Theorem:
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper: the prefix of its statement ids, and its authors."""
+    """A paper: its short name, with which the names of its theorems begin, and its authors with the year."""
 
     short: str
     authors: str
 
     def theorem(self, where: str, statement: str, source: str = "") -> Theorem:
-        """Return a statement of this paper. `source` gives its place in more detail than `where`."""
+        """Return the theorem that is at `where` in this paper, such as "Theorem 4.1".
+
+        `statement` is its id in the theorem index. `source`, if given, is its place in more detail than `where`.
+        """
         return Theorem(f"{self.short} {where}", statement, f"{self.authors}, {source or where}")
 
 

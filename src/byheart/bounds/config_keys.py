@@ -26,15 +26,16 @@ class ConfigKeys:
         missing = tuple(name for name in names if self.config.get(name) is None)
         if missing:
             raise MalformedFile(
-                f"this {self.family} architecture file lacks the keys {', '.join(missing)}.\n"
+                f"this {self.family} architecture file lacks these keys: {', '.join(missing)}.\n"
                 f"  It has: {', '.join(sorted(map(str, self.config))) or 'no keys at all'}.",
                 missing=missing,
                 family=self.family,
             )
 
     def size(self, name: str, default: int | None = None) -> int:
-        """Return the value of the key, a positive integer, or `default` if the key is absent. A default of 0 may mean
-        "none".
+        """Return the value of the key, which must be a positive integer, or `default` if the key is absent.
+
+        Raise `MalformedFile` if the key is absent and there is no default. A default of 0 stands for "none".
         """
         value = self.config.get(name)
         if value is None:
@@ -45,7 +46,10 @@ class ConfigKeys:
         return size
 
     def sizes(self, **names: str) -> dict[str, int]:
-        """Return the value of each key, under the name of its argument. All keys must be present and their values positive."""
+        """Return the values of several keys: `sizes(dim="n_embd")` returns the value of the key `n_embd` under the name `dim`.
+
+        All keys must be present, and their values must be positive integers.
+        """
         self.need(*names.values())
         return {field: self.size(name) for field, name in names.items()}
 
@@ -78,7 +82,7 @@ class ConfigKeys:
             raise MalformedFile(f"`{name}` is {given!r}, not {value!r}: {reason}.", key=name, value=given)
 
     def quotient(self, whole: str, part: str) -> int:
-        """Return the size of one part: the value of `whole` divided by the value of `part`, which must divide it exactly."""
+        """Return the value of the key `whole` divided by that of the key `part`. Raise `MalformedFile` if there is a remainder."""
         return self.must_divide(part, self.size(part), whole, self.size(whole))
 
     def must_divide(self, part: str, part_value: int, whole: str, whole_value: int) -> int:

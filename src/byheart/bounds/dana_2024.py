@@ -32,7 +32,11 @@ ONE_LENGTH = "all sequences have the same length"
 
 @dataclass(frozen=True)
 class AttentionOnlyShape:
-    """The sizes of an attention-only Transformer, as defined in eqs. (1)-(2) of the paper."""
+    """The sizes of an attention-only Transformer, as defined in eqs. (1)-(2) of the paper.
+
+    `n_tokens` is the size of the dictionary. `n_last_tokens` is the number of distinct tokens with which the sequences end, or None
+    if it is not known.
+    """
 
     n_tokens: int
     seq_len: int
@@ -75,18 +79,20 @@ def _parameters(n_contexts: int, n_tokens: int, seq_len: int, dim: int, n_last_t
 
 def _last_tokens(shape: AttentionOnlyShape) -> str:
     n_needed = shape.dim if shape.n_last_tokens is None else shape.n_last_tokens
-    return f"the sequences end in at least {n_needed} different tokens"
+    return f"the number of different tokens with which the sequences end is at least {n_needed}"
 
 
 @realises("DPC24-T1")
 def theorem_1(shape: AttentionOnlyShape) -> Bound:
     """Return a lower bound on the number of sequences on which this Transformer can imitate any sequence encoder of dimension d.
 
-    On these sequences, its logits equal those of the encoder up to any given γ > 0.
+    A sequence encoder of dimension d = `dim` is any function from sequences to vectors of dimension d, followed by a matrix that
+    turns these vectors into logits. On the counted sequences, the logits of the Transformer can be within any given γ > 0 of those
+    of the encoder.
     """
     assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, _last_tokens(shape), "distributions of full support")
     sentence = (
-        f"This attention-only Transformer comes arbitrarily close to the best encoder of dimension "
+        f"This attention-only Transformer comes arbitrarily close to the best sequence encoder of dimension "
         f"{spell(shape.dim)} on any {spell(shape.rank)} sequences."
     )
     return THEOREM_1.bound("contexts", "lower", shape.rank, assumptions, sentence)
@@ -99,16 +105,18 @@ def theorem_1_parameters(
 ) -> Bound:
     """Return the number of parameters that suffice by Theorem 1, with heads of size 1: d (S + 2N + 4 (T - min(d, L))).
 
-    T = `n_contexts` is the number of sequences, and L = `n_last_tokens` the number of their distinct last tokens (1 if it is not
-    given). S = `seq_len`, N = `n_tokens` and d = `dim`.
+    With this size, a Transformer comes arbitrarily close to the best sequence encoder of dimension d = `dim` on any T =
+    `n_contexts` sequences. L = `n_last_tokens` is the number of their distinct last tokens (1 if it is not given). S = `seq_len`,
+    and N = `n_tokens` is the size of the dictionary.
     """
     value = _parameters(n_contexts, n_tokens, seq_len, dim, n_last_tokens)
     exact = dim >= min(n_tokens - 1, n_contexts)
     quantity = "parameters" if exact else f"parameters at embedding dimension {dim}"
     assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, "distributions of full support, up to any γ > 0")
     sentence = (
-        f"An attention-only Transformer of {spell(value)} parameters reaches the best encoder of dimension {spell(dim)} on any "
-        f"{spell(n_contexts)} sequences" + ("; at this dimension that encoder is exact." if exact else ".")
+        f"An attention-only Transformer of {spell(value)} parameters comes arbitrarily close to the best sequence encoder of "
+        f"dimension {spell(dim)} on any {spell(n_contexts)} sequences"
+        + ("; in this dimension, the best encoder gives every distribution exactly." if exact else ".")
     )
     more = " and Proposition 2" if exact else ""
     return THEOREM_1.bound(quantity, "upper", value, assumptions, sentence, more=more)
@@ -121,15 +129,16 @@ def theorem_3_parameters(
 ) -> Bound:
     """Return the number of parameters that suffice by Theorem 3, which allows next tokens of probability 0.
 
-    Theorem 3 applies Theorem 1 to the `n_contexts` likeliest sequences only. All other sequences together have
-    weight below ε. The paper gives the excess divergence as O(ε log 1/ε) without a constant, so only the size can be computed.
+    Theorem 3 applies Theorem 1 to the `n_contexts` likeliest sequences only, so the number is that of `theorem_1_parameters`. All
+    other sequences together have a probability below ε. The divergence exceeds that of the best encoder by O(ε log 1/ε). The paper
+    gives no constant for this, so only the size can be computed.
     """
     value = _parameters(n_contexts, n_tokens, seq_len, dim, n_last_tokens)
     quantity = f"parameters at embedding dimension {dim}, up to O(ε log 1/ε)"
     assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, "polynomially approximable (Definition 2)")
     held = (
         f"the {spell(n_contexts)} likeliest sequences; the excess divergence is O(ε log 1/ε) "
-        "if all others together have weight below ε"
+        "if all others together have a probability below ε"
     )
     return THEOREM_3.bound(
         quantity, "upper", value, assumptions, f"{spell(value)} parameters suffice for {held}."
@@ -143,12 +152,12 @@ def corollary_1_parameters(
 ) -> Bound:
     """Return 2 (S + 2N + 4 (T₀ - min(2, L))), the number of parameters that suffice to memorise any T₀ associations in dimension 2.
 
-    T₀ = `n_contexts`, S = `seq_len` and N = `n_tokens`. L is the number of distinct last tokens, `n_last_tokens` (1 if
-    it is not given).
+    An association is a sequence with its next token. T₀ = `n_contexts`, S = `seq_len`, and N = `n_tokens` is the size of the
+    dictionary. L = `n_last_tokens` is the number of distinct tokens with which the sequences end (1 if it is not given).
     """
     value = _parameters(n_contexts, n_tokens, seq_len, 2, n_last_tokens)
     assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, "each sequence has one next token (Assumption 1)")
-    ending = "" if n_last_tokens is None else f" that end in {spell(n_last_tokens)} different tokens"
+    ending = "" if n_last_tokens is None else f" (number of different last tokens: {spell(n_last_tokens)})"
     held = f"any {spell(n_contexts)} associations{ending}"
     sentence = f"An attention-only Transformer of {spell(value)} parameters memorises {held}."
     return COROLLARY_1.bound("parameters", "upper", value, assumptions, sentence)
@@ -157,9 +166,9 @@ def corollary_1_parameters(
 @realises("DPC24-C2")
 @takes_numbers
 def corollary_2(shape: AttentionOnlyShape, n_contexts: int) -> Bound:
-    """Return a lower bound on the accuracy: 1/N + (1 - 1/N) R / T₀, or 1 if R > T₀.
+    """Return a lower bound on the accuracy of the best Transformer of this shape: 1/N + (1 - 1/N) R / T₀, or 1 if R > T₀.
 
-    N is the number of tokens, R the `rank` of the shape, and T₀ = `n_contexts`.
+    T₀ = `n_contexts` is the number of sequences with a label, N the number of tokens and R the `rank` of the shape.
 
     Departs: this holds in expectation over uniformly random labels of the sequences that are not memorised, not for
              all labels.
@@ -169,7 +178,9 @@ def corollary_2(shape: AttentionOnlyShape, n_contexts: int) -> Bound:
     value = chance + (1 - chance) * share
     random = "in expectation over random labels of the remaining sequences"
     assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, _last_tokens(shape), random)
-    sentence = f"Some Transformer of this shape is right on a share of {float(value):.4g} of the sequences."
+    sentence = (
+        f"Some Transformer of this shape has an accuracy of at least {float(value):.4g} on the sequences."
+    )
     return COROLLARY_2.bound("accuracy", "lower", value, assumptions, sentence)
 
 
@@ -178,7 +189,8 @@ def corollary_2(shape: AttentionOnlyShape, n_contexts: int) -> Bound:
 def proposition_1(encoder_divergence: Real) -> Bound:
     """No Transformer of embedding dimension d has a smaller divergence than the best sequence encoder of dimension d.
 
-    `encoder_divergence` is a certified lower bound on that best divergence, in nats.
+    A sequence encoder is any function from sequences to vectors of dimension d, followed by a matrix that turns them into logits.
+    `encoder_divergence` is a certified lower bound on the divergence of the best encoder, in nats. It is the value of the bound.
     """
     value = Fraction(encoder_divergence)
     assumptions = ("logits are a fixed matrix times a sequence embedding of dimension d",)
@@ -220,8 +232,10 @@ def proposition_3() -> Bound:
 
 @takes_numbers
 def johnson_lindenstrauss_coherence(n_tokens: int, dim: int) -> Interval:
-    """Return C = √(32 ln(N + 1) / d), the coherence in Theorem 2, for N tokens in dimension d. If C >= 1/2, the theorem gives
-    no bound.
+    """Return an interval around C = √(32 ln(N + 1) / d), the coherence in Theorem 2, for N = `n_tokens` and d = `dim`.
+
+    The coherence is the largest absolute inner product between two of the N unit vectors that represent tokens. If C >= 1/2, the
+    theorem gives no bound.
     """
     logarithm = ln(n_tokens + 1)
     return sqrt(Interval(32 * logarithm.low / dim, 32 * logarithm.high / dim))
@@ -248,19 +262,24 @@ def theorem_2(
     c = Fraction(coherence)
     if not 0 <= c < Fraction(1, 2):
         raise ImpossibleSize(
-            f"coherence {float(c)} must be in [0, 1/2): at 1/2 and above there is no bound", c=c
+            f"coherence is {float(c)}; it must be at least 0 and below 1/2, because Theorem 2 gives no bound otherwise",
+            c=c,
         )
     if len(context_weights) != len(distributions):
-        raise ImpossibleSize("there must be one weight per distribution")
+        raise ImpossibleSize(
+            f"got {len(context_weights)} context weights for {len(distributions)} distributions; give one weight for each",
+            n_weights=len(context_weights),
+            n_distributions=len(distributions),
+        )
     total = Fraction(0)
     for weight, distribution in zip(context_weights, distributions, strict=True):
         total += Fraction(weight) * _stretched_error(tuple(Fraction(p) for p in distribution))
     value = total * (1 + 2 * c) / (1 - 2 * c)
     n_rows = max(map(len, distributions), default=0)
-    assumptions = (f"the embedding has {n_rows} rows of coherence at most {float(c):.4g}",)
-    sentence = (
-        f"Some encoder with an embedding of this coherence diverges by at most {float(value):.6g} nats."
+    assumptions = (
+        f"the embedding has {n_rows} rows, unit vectors whose coherence is at most {float(c):.4g}",
     )
+    sentence = f"Some encoder with an embedding of this coherence has a divergence of at most {float(value):.6g} nats."
     return THEOREM_2.bound("divergence in nats", "upper", value, assumptions, sentence)
 
 
@@ -270,7 +289,9 @@ def _stretched_error(distribution: tuple[Fraction, ...]) -> Fraction:
     H is the entropy of a distribution over N tokens, and p is its largest probability.
     """
     if sum(distribution) != 1 or min(distribution) < 0:
-        raise ImpossibleSize("a distribution must be non-negative and sum to 1 exactly")
+        raise ImpossibleSize(
+            "the probabilities of each distribution must be non-negative, and their exact sum must be 1"
+        )
     miss = 1 - max(distribution)
     if miss == 0:
         return Fraction(0)

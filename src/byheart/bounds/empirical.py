@@ -106,5 +106,5 @@ def law_from_runs(
         smallest_parameters=min(p for p, _ in runs),
         largest_parameters=max(p for p, _ in runs),
         conditions=conditions,
-        source=f"{source} ({len(runs)} runs)",
+        source=f"{source} (number of runs: {len(runs)})",
     )

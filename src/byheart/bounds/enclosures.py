@@ -157,10 +157,11 @@ def sqrt(value: Interval | Rational, bits: int = DEFAULT_BITS) -> Interval:
 def settle(
     enclose: Callable[[int], Interval], rounded: Callable[[Fraction], int], start_bits: int = DEFAULT_BITS
 ) -> int:
-    """Round an enclosure to an integer. The precision is doubled until both ends agree.
+    """Round a real number, of which only enclosures are known, to an integer.
 
-    `enclose(bits)` must return smaller intervals as `bits` grows; `rounded` is a monotone step function. The loop ends because
-    callers pass only numbers at which `rounded` does not jump (most of them are irrational).
+    `enclose(bits)` returns an interval around the number, which must become smaller as `bits` grows. `rounded` is a monotone step
+    function. `bits` is doubled until both ends of the interval round to the same integer. This ends because callers pass only
+    irrational numbers, at which `rounded` does not jump, or intervals whose two ends are equal.
     """
     bits = start_bits
     while True:
@@ -175,7 +176,7 @@ def settle(
 def ln2(bits: int = DEFAULT_BITS) -> Interval:
     """Enclose the natural logarithm of 2, by the first terms of Σ 1 / (k 2^k).
 
-    The other terms add up to less than the last one used.
+    The omitted terms add up to less than the last term that is used.
     """
     total, k = Fraction(0), 1
     while k <= bits + 8:
@@ -190,7 +191,7 @@ def ln(value: Rational, bits: int = DEFAULT_BITS) -> Interval:
 
 
 def exp2(exponent: Rational, bits: int = DEFAULT_BITS) -> Interval:
-    """Enclose 2**exponent for a rational exponent, as a product of roots of 2, one for each binary digit."""
+    """Enclose 2**exponent for a rational exponent, as a product of roots of 2, one for each binary digit 1."""
     exponent = Fraction(exponent)
     whole = exponent.__floor__()
     fraction = exponent - whole

@@ -4,11 +4,11 @@ Notation in the docstrings:
 
     N  n_samples      n  seq_len      C  n_classes      d  dim      r  radius      δ  separation of tokens
 
-The depths and bits of `lookup` are added up as in the proofs. Two steps of the proofs had to be repaired, which does not raise
-the depths or the bits. First, the proof of Lemma B.2 is replaced by one whose weights are far below 4N³√π. Second, W_O W_V is
-multiplied by n, so that attention sums instead of averaging. The attention weights then stay dyadic and have ⌊log2 n⌋ + 1 bits,
-so they are never the longest weights. As in the paper, feed-forward layers are counted without skip connections. The models that we
-build do have skip connections, and `network.size` counts these models as they are.
+The depths and bits of the parts, from the module `lookup`, are added up as in the proofs. Two steps of the proofs had to be
+repaired, which does not raise the depths or the bits. First, the proof of Lemma B.2 is replaced by one whose weights are far below
+4N³√π. Second, W_O W_V is multiplied by n, so that attention sums instead of averaging. The weights of these matrices then have
+⌊log2 n⌋ + 1 bits, so they are never the longest weights. As in the paper, feed-forward layers are counted without skip connections.
+The models that we build do have skip connections, and `network.size` counts these models as they are.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ NO_SKIP = "feed-forward parts of any depth, without skip connections, with weigh
 
 @dataclass(frozen=True)
 class TheoremSize:
-    """The size that a theorem guarantees: width, depth in layers, dense parameters, bits of the largest weight."""
+    """The size that suffices by a theorem: width, depth in layers, number of parameters and bits of the longest weight.
+
+    The parameters include those that are zero. `weight_bits` is 0 if the theorem needs real numbers as weights.
+    """
 
     theorem: Theorem
     width: int
@@ -60,16 +63,16 @@ class TheoremSize:
 
     @property
     def total_bits(self) -> int:
-        """The bits of the whole model as the paper measures them: number of parameters times bits of the largest weight."""
+        """The bits of the whole model as the paper measures them: number of parameters times bits of the longest weight."""
         return self.parameters * self.weight_bits
 
     def parameter_bound(self) -> Bound:
-        """Return an upper bound on the parameters that memorising needs."""
+        """Return an upper bound on the number of parameters that memorising needs."""
         sentence = f"By {self.name}, {spell(self.parameters)} parameters suffice."
         return self.theorem.bound("parameters", "upper", self.parameters, self.assumptions, sentence)
 
     def bounds(self) -> tuple[Bound, ...]:
-        """Return upper bounds on parameters, depth, bits per weight and total bits that memorising needs."""
+        """Return four upper bounds on what memorising needs: parameters, depth at this width, bits per weight and bits in all."""
         width, bits, total = self.width, self.weight_bits, self.total_bits
         numbers = (
             ("parameters", self.parameters, f"{spell(self.parameters)} parameters suffice"),
@@ -98,8 +101,8 @@ def theorem_4_1(
               `separation`.
     Counts:   dense parameters: layers of 14 x 14 with bias (210 each), E_in (14 d), E_out (14) and the four
               14 x 14 matrices of one attention head (784).
-    Assumes:  consistent labels and token-wise (r, δ)-separation. Order does not matter: a sequence is a multiset
-              with a marked last token.
+    Assumes:  equal contexts have equal labels. Tokens have norm at most r, and distinct tokens are at least δ apart. Order does not
+              matter: a sequence is a multiset with a marked last token.
     """
     points = _tokens_and_contexts(n_samples, seq_len, n_classes, dim, radius, separation)
     return _size_of_two_lookups(THEOREM_4_1, points, n_samples, n_classes)
@@ -172,12 +175,13 @@ def theorem_d_1(
 @realises("KS25-T E.1")
 @takes_numbers
 def theorem_e_1(n_samples: int, seq_len: int, n_classes: int, vocab: int) -> TheoremSize:
-    """Return the size for token ids with an embedding layer. The embedding has 3ω parameters, where ω = `vocab`, and one lookup
-    of width 12 follows.
+    """Return the size that Theorem E.1 guarantees for token ids. The embedding has 3ω parameters, where ω = `vocab`.
 
-    The embedding of token x is (f(x), x, 0), so contexts have norm at most 2⌈4N²√π min(ω, N)⌉ + ω and differ by at least 1/n,
-    where N = `n_samples` and n = `seq_len`. Departs: the theorem expresses R, the range of the projected contexts, in terms of
-    r and δ, which are not defined for token ids. Here R is taken from the proof.
+    After it come one attention head and one lookup, a ReLU network of width 12 that turns each context into its label. The
+    embedding of token x is (f(x), x, 0), where attention combines the numbers f(x) into the sequence id. So contexts have norm at
+    most 2⌈4N²√π min(ω, N)⌉ + ω and differ by at least 1/n, where N = `n_samples` and n = `seq_len`. Departs: the theorem expresses
+    R, the range of the projected contexts, in terms of r and δ, which are not defined for token ids. Here R is taken from the
+    proof.
     """
     _check(n_samples=n_samples, seq_len=seq_len, n_classes=n_classes, vocab=vocab)
     n_weights = RootOfPi(Fraction(16 * n_samples**4 * min(vocab, n_samples) ** 2), 1).ceil()
@@ -243,4 +247,4 @@ def _transformer_size(
 def _check(**sizes: int) -> None:
     for name, value in sizes.items():
         if value < 1:
-            raise ImpossibleSize(f"{name} = {value} must be at least 1", name=name, value=value)
+            raise ImpossibleSize(f"{name} is {value}; it must be at least 1", name=name, value=value)

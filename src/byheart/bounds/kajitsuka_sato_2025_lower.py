@@ -34,8 +34,8 @@ BY_BARTLETT = "Theorem 4.2, using Bartlett et al. 2019, Theorem 7"
 
 
 def _to_hold(network: str, inputs: str, value: int, what: str = "parameters") -> str:
-    """Return the sentence that states a lower bound: a network that can hold every labelling of `inputs` has at least this size."""
-    return f"{network} that can hold every labelling of {inputs} has at least {spell(value)} {what}."
+    """Return the sentence that states a lower bound on the size of a network that can hold every labelling of `inputs`."""
+    return f"To hold every labelling of {inputs}, {network} needs at least {spell(value)} {what}."
 
 
 @realises("KS25-R4.3")
@@ -73,27 +73,31 @@ def feed_forward_input(seq_len: int, dim: int) -> Bound:
 def theorem_4_2(n_samples: int) -> Bound:
     """At least Ω(√N) parameters are needed for next-token prediction, for N = `n_samples`; here with an explicit constant.
 
-    Source:    KS25 Theorem 4.2. On sequences of equal tokens softmax attention is a linear map, so the Transformer is a ReLU
-               network. Goldberg & Jerrum (1995), Corollary 2.1, then bounds the number of points that it shatters.
+    Source:    KS25 Theorem 4.2. On a sequence whose tokens are all equal, softmax attention is a linear map, so the Transformer is
+               a ReLU network. Goldberg & Jerrum (1995), Corollary 2.1, then bounds the number of points that it shatters.
     Constant:  the smallest W with W (W / 2 + log2(16 e N)) >= N, derived in `smallest_relu_parameters`. It
                is about √(2N).
-    Assumes:   `n_samples` is the number of sequences of equal tokens that may have to be memorised. For token ids with an embedding
-               layer, the number of such sequences is at most the number of tokens.
+    Assumes:   of the sequences that may have to be memorised, `n_samples` counts only those whose tokens are all equal. For token
+               ids with an embedding layer, there are at most as many of these as tokens in the vocabulary.
     """
     value = smallest_relu_parameters(n_samples)
-    sentence = _to_hold("A Transformer", f"{spell(n_samples)} sequences of equal tokens", value)
+    sentence = _to_hold("a Transformer", f"{spell(n_samples)} sequences of equal tokens", value)
     return THEOREM_4_2.bound("parameters", "lower", value, (SHATTERED, CONSTANT, REAL), sentence)
 
 
 @realises("KS25-T4.2")
 @takes_numbers
 def theorem_4_2_depth(n_samples: int, dim: int, width: int = 14) -> Bound:
-    """Return the smallest depth at a given width, by Theorem 4.2 with the VC bound of Bartlett et al. (2019), Theorem 7."""
+    """Return the fewest layers with which a network of this width could hold every labelling of `n_samples` sequences, each
+    consisting of equal tokens of dimension `dim`.
+
+    This follows from Theorem 4.2 with the bound on the VC dimension in Theorem 7 of Bartlett et al. (2019).
+    """
     value = smallest(lambda depth: uniform_width_vc_dimension(width, depth, dim) >= n_samples)
     theorem = KS25.theorem(f"Theorem 4.2 at width {width}", "KS25-T4.2", BY_BARTLETT)
     layer = f"one affine map and at most {width} ReLU units per layer"
-    network = f"A ReLU network of width {width} on {spell(dim)} inputs"
-    sentence = _to_hold(network, f"{spell(n_samples)} points", value, "layers")
+    network = f"a ReLU network of width {width} on {spell(dim)} inputs"
+    sentence = _to_hold(network, f"{spell(n_samples)} points", value, "layer(s)")
     return theorem.bound(
         f"depth at width {width}", "lower", value, (SHATTERED, CONSTANT, REAL, layer), sentence
     )
@@ -102,10 +106,12 @@ def theorem_4_2_depth(n_samples: int, dim: int, width: int = 14) -> Bound:
 @realises("KS25-T4.2")
 @takes_numbers
 def theorem_4_2_shallow(n_samples: int, n_maps: int) -> Bound:
-    """Return the smallest number of parameters at a given depth, by Theorem 4.2 with Bartlett et al. (2019), Theorem 7.
+    """Return the fewest parameters with which a network of limited depth could hold every labelling of N = `n_samples` sequences,
+    each consisting of equal tokens.
 
-    It is about N / (L log N), where N = `n_samples`, and L = `n_maps` bounds the number of affine maps on a path. A block of
-    eq. (4) has four (two in attention, two in the feed-forward part), and E_in and E_out have one each.
+    It is about N / (L log N), where no path through the network has more than L = `n_maps` affine maps. A block of eq. (4) has four
+    (two in attention, two in the feed-forward part), and E_in and E_out have one each. This follows from Theorem 4.2 with Theorem 7
+    of Bartlett et al. (2019).
     """
     value = 0
     if n_samples:
@@ -114,7 +120,7 @@ def theorem_4_2_shallow(n_samples: int, n_maps: int) -> Bound:
     theorem = KS25.theorem(f"Theorem 4.2 with {n_maps} maps", "KS25-T4.2", BY_BARTLETT)
     quantity = f"parameters with at most {n_maps} affine maps on a path"
     inputs = f"{spell(n_samples)} sequences of equal tokens"
-    sentence = _to_hold(f"A network with at most {spell(n_maps)} affine maps on a path", inputs, value)
+    sentence = _to_hold(f"a network with at most {spell(n_maps)} affine maps on each path", inputs, value)
     return theorem.bound(quantity, "lower", value, (SHATTERED, CONSTANT, REAL), sentence)
 
 
@@ -133,20 +139,21 @@ def theorem_4_3(n_samples: int, seq_len: int, n_outputs: int | None = None) -> B
                (Lemma B.4 requires at least as many polynomials as variables. If there are fewer, W > n_outputs.)
     Departs:   `n_outputs` is nN in the paper (the default). The same count bounds any set of outputs, so it
                also applies to next-token prediction (N outputs) and to data with repeated contexts. The
-               parameters of a block are counted as 4msH + 2mq + q + m, because (92) drops m when q < m. Blocks may also differ in
-               shape. A head has at least 4 parameters and a unit at least 3, so the sum in (93) is still at most 2 L W. With W̄ <=
-               W + 2 L W, the base stays below 48 e n³ N.
+               parameters of a block are counted as 4msH + 2mq + q + m (see `BlockShape`), because (92) drops m when q < m.
+               Blocks may also differ in shape. A head has at least 4 parameters and a hidden unit at least 3, so the sum in (93) is
+               still at most 2 L W. With W̄ <= W + 2 L W, the base of the power in (94) stays below 48 e n³ N.
     """
     n_outputs = n_samples * seq_len if n_outputs is None else n_outputs
     if not 0 <= n_outputs <= n_samples * seq_len:
         raise ImpossibleSize(
-            f"n_outputs = {n_outputs} must lie between 0 and nN = {n_samples * seq_len}", n_outputs=n_outputs
+            f"n_outputs is {n_outputs}; it must be between 0 and n_samples x seq_len = {n_samples * seq_len}",
+            n_outputs=n_outputs,
         )
     value = 0
     if n_outputs:
         logarithm = log2_e_times(48 * seq_len**3 * n_samples).high
         value = min(n_outputs, smallest(lambda w: (w * w + w) * logarithm >= n_outputs))
-    sentence = _to_hold("A hard-attention Transformer", f"{spell(n_outputs)} distinct contexts", value)
+    sentence = _to_hold("a hard-attention Transformer", f"{spell(n_outputs)} distinct contexts", value)
     return THEOREM_4_3.bound("parameters", "lower", value, (SHATTERED, HARD, REAL), sentence)
 
 
@@ -190,7 +197,7 @@ def log2_hard_attention_patterns(shape: BlockShape, depth: int, n_samples: int, 
     """Return an upper bound on log2 K, where K is the number of sign patterns that nN outputs take as the parameters vary.
 
     N = `n_samples`, n = `seq_len` and L = `depth`. Equation (90) of the paper bounds K. Its third line is computed in closed form,
-    with sum (8l - 4) = 4L² and sum 4l = 2L(L + 1). For L <= 16, the factors in its second line are also multiplied, and the smaller
+    with sum (8l - 4) = 4L² and sum 4l = 2L(L + 1). For L <= 16, the product in its second line is also computed, and the smaller
     result is returned. If there are more parameters than outputs, the result is nN·log2(3), which gives no lower bound.
     """
     n_outputs, total = n_samples * seq_len, shape.parameters(depth)

@@ -5,11 +5,11 @@ returns 0 for the other points, and Lemma F.1 splits it so that weights stay sho
 Here, the depths and bits in the proofs are added up exactly. Notation:
 
     N  n_stored       V  Points.count   r  radius       δ  separation       C  n_values
-    m  groups, ⌈√(N log2 N)⌉            k  keys in a group, ⌈√(N / log2 N)⌉
-    R  range of the projected keys, 20 r V² δ⁻¹ √(π d)
+    m  groups, ⌈√(N log2 N)⌉            k  keys in a group, ⌈√(N / log2 N)⌉          d  Points.dim
+    R  upper limit of the keys, 20 r V² δ⁻¹ √(π d). A key is the number to which a point is projected.
 
 Departs: where the proofs require it, the numbers differ from the paper's: a value y in [C] takes ⌊log2 C⌋ + 1 bits, a key below R
-takes ⌊log2 R⌋ + 1 bits, and an interval end takes one more (Lemma G.2). A single point forms one group with one key.
+takes ⌊log2 R⌋ + 1 bits, and an interval end takes one bit more than a key (Lemma G.2). A single point forms one group with one key.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def group_size(n_stored: int) -> int:
 
 @dataclass(frozen=True)
 class RootOfPi:
-    """The positive real number √(q π^p) with a rational q. All sizes and distances in the proofs have this form."""
+    """The positive real number √(square π^pi_power). All sizes and distances in the proofs have this form."""
 
     square: Fraction
     pi_power: int
@@ -81,7 +81,7 @@ class Points:
 
     @property
     def key_range(self) -> RootOfPi:
-        """The number R = 20 r V² δ⁻¹ √(π d). After Stage I of Lemma C.1, keys are in [2, R].
+        """The number R = 20 r V² δ⁻¹ √(π d). Stage I of Lemma C.1 projects every point to a number in [2, R], its key.
 
         There are V points of dimension d, with norm at most r, at least δ apart.
         """
@@ -110,7 +110,7 @@ class LookupSize:
 def lookup_size(points: Points, n_stored: int, n_values: int) -> LookupSize:
     """Return the size of the lookup in Lemma C.1: its width is 12, its depth is given by eq. (110), and its bits by eq. (111).
 
-    The lookup returns the right values for `n_stored` of the points and 0 for the others.
+    The lookup returns the right values, integers from 1 to `n_values`, for `n_stored` of the points, and 0 for the others.
     """
     return _size(points, n_stored, n_values, n_stored)
 
@@ -126,7 +126,7 @@ def batched_lookup_size(points: Points, n_stored: int, n_values: int, batch_root
     """
     if batch_root < 1 or batch_root**2 > n_stored:
         raise ImpossibleSize(
-            f"B = {batch_root} must be at least 1 and B² at most N = {n_stored}",
+            f"batch_root is {batch_root}; it must be at least 1, and its square at most the number of samples, {n_stored}",
             batch_root=batch_root,
             n_stored=n_stored,
         )
@@ -153,7 +153,7 @@ def normalise(radius: Real, separation: Real) -> tuple[Fraction, Fraction]:
     r, delta = Fraction(radius), Fraction(separation)
     if r < 0 or delta <= 0:
         raise ImpossibleSize(
-            f"radius {radius} must not be negative and separation {separation} must be positive",
+            f"radius is {radius} and separation is {separation}; radius must not be negative and separation must be positive",
             radius=radius,
             separation=separation,
         )

@@ -99,8 +99,8 @@ def theorem_1_parameters(n_contexts: int, vocab: int) -> Bound:
 class DecoderShape:
     """The sizes of the one-layer decoder of eq. (2), whose heads all have the same size.
 
-    d `dim`, m₀ `n_heads`, d₁ `key_dim`, d₀ `value_dim`, m `hidden_width`, ω `vocab` (of inputs and outputs), T
-    `seq_len`.
+    In the paper's symbols, d = `dim`, m₀ = `n_heads`, d₁ = `key_dim`, d₀ = `value_dim`, m = `hidden_width`, ω = `vocab` (of inputs
+    and outputs) and T = `seq_len`.
     """
 
     dim: int
@@ -159,7 +159,7 @@ def theorem_7_parameters(n_contexts: int, vocab: int, seq_len: int, n_outputs: i
     """Return the number of parameters that suffice by Theorem 7, with `n_contexts` neurons and embeddings of dimension 1.
 
     The weights of the paper, Z, u, W, b and V, have ω + T + 2n + n ω_out entries in total, where ω = `vocab`, T = `seq_len`, n
-    = `n_contexts` and ω_out = `n_outputs`.
+    = `n_contexts` and ω_out = `n_outputs` (by default ω).
     """
     n_outputs = vocab if n_outputs is None else n_outputs
     value = n_contexts * (n_outputs + 2) + vocab + seq_len
@@ -222,5 +222,6 @@ def _sufficient(theorem: Theorem, n_contexts: int, value: int, form: str) -> Bou
 def _check_vocab(vocab: int) -> None:
     if vocab < 2:
         raise ImpossibleSize(
-            f"vocab = {vocab} must be at least 2: one token has only one distribution", vocab=vocab
+            f"vocab is {vocab}; it must be at least 2, because there is only one distribution over one token",
+            vocab=vocab,
         )

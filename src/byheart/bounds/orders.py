@@ -18,7 +18,10 @@ from byheart.theorems import realises
 
 @dataclass(frozen=True)
 class Order:
-    """An order of growth, one row of a comparison. `value` is `expression` evaluated in integers, without a constant."""
+    """An order of growth, one row of a comparison. `value` is `expression` evaluated in integers, without a constant.
+
+    `side` is "upper" if sizes of this order suffice, and "lower" if they are necessary. `n_layers` is the order of the depth.
+    """
 
     name: str
     setting: str
@@ -114,12 +117,12 @@ def robust_memorisation(n_samples: int, dim: int, ratio: Fraction) -> tuple[Orde
 
 @takes_numbers
 def footnote_2(n_samples: int, seq_len: int) -> tuple[Order, Order]:
-    """Return two orders of growth: √(N log N)·log n in Theorem B.1 of Kajitsuka & Sato 2025, and √(N log(nN)), which is
-    smaller, in footnote 2.
+    """Return two orders of growth by Kajitsuka & Sato 2025: √(N log N)·log n in Theorem B.1, and √(N log(nN)) in footnote 2.
 
-    N = `n_samples` and n = `seq_len`. The networks that we build follow the footnote. With groups of k samples, the lookup
-    needs N/k blocks and the extraction needs k·bits blocks, where bits is about log(nN). The networks use the k with the fewest
-    parameters. Both numbers are then about equal, which gives about 2√(N·bits) blocks.
+    N = `n_samples` and n = `seq_len`. The second grows more slowly with n. The networks that byheart builds follow the footnote.
+    With groups of k samples, finding the group of an input needs N/k blocks, and extracting its label needs k·bits blocks, where
+    bits is about log(nN). The networks use the k with the fewest parameters. The two numbers of blocks are then about equal, which
+    gives about 2√(N·bits) blocks in all.
     """
     log_n_samples = max(1, floor_log2(max(n_samples, 2)))
     log_seq_len = max(1, floor_log2(max(seq_len, 2)))

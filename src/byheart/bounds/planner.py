@@ -35,7 +35,8 @@ MOST_FACTS = 10**18
 class PlanRow(JsonRecord):
     """One size: `parameters` and, if known, `bits`, with the source of these numbers.
 
-    precision            bits of a stored parameter, as text for display, such as "16 bits"
+    bits                 size of the model in bits; in `Capacity.trained`, the bits of facts that the model would hold
+    precision            how a parameter is stored, as text for display, such as "16 bits" or "float64"
     bits_per_stored_bit  bits of facts for each stored bit of the model, if known
     speaks_of            the facts to which the row applies: all facts of this shape, some of them (the worst case), or those that
                          were measured
@@ -55,7 +56,7 @@ class PlanRow(JsonRecord):
 
 @dataclass(frozen=True)
 class SizePlan:
-    """The sizes for one number of facts."""
+    """The sizes of a model for one number of facts, and the constructions that do not accept such facts."""
 
     n_facts: int
     value_bits: int
@@ -86,7 +87,7 @@ class Capacity:
 
 @dataclass(frozen=True)
 class Curve:
-    """One line of the log-log figure, with its label and its points (facts, parameters)."""
+    """One line of a log-log figure of parameters against facts: its label and its points (facts, parameters)."""
 
     name: str
     kind: RowKind
@@ -164,11 +165,15 @@ def capacity_of(
     of all experts count, because any of them can hold a fact.
     """
     if value_bits < 1 or bits_per_parameter < 1:
-        raise UsageError("value bits and bits per parameter must both be at least 1.")
+        raise UsageError(
+            f"value bits = {value_bits} and bits per parameter = {bits_per_parameter} must both be at least 1.",
+            value_bits=value_bits,
+            bits_per_parameter=bits_per_parameter,
+        )
     bounds = [_storage_bound(architecture, value_bits, bits_per_parameter)]
     refused = [
         ks25_lower.THEOREM_4_2.refuse("normalisation layers are not piecewise polynomial"),
-        ks25_lower.THEOREM_4_3.refuse("attention is softmax, and there is normalisation"),
+        ks25_lower.THEOREM_4_3.refuse("it is about hard attention without normalisation layers"),
         madden_2024.THEOREM_5.refuse("it is about one layer without residuals or normalisation"),
         dana_2024.THEOREM_1.refuse("it is about attention without feed-forward parts"),
     ]
@@ -200,7 +205,7 @@ def _not_smooth(architecture: Architecture) -> str:
     if architecture.kind != "decoder":
         return f"it is about decoders that predict the next token, but this is an {architecture.kind}"
     if architecture.vocab < 2:
-        return "one token has only one distribution"
+        return "over a vocabulary of one token there is only one distribution"
     if not architecture.activation.startswith(SMOOTH_ACTIVATIONS):
         return f"the activation {architecture.activation} is not known to be continuously differentiable"
     return "the choice of experts is not continuous" if architecture.n_experts > 1 else ""

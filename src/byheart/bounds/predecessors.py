@@ -61,16 +61,16 @@ def sontag_1997(n_samples: int) -> Bound:
 
 @takes_numbers
 def siegel_2024(n_samples: int, radius: Real, separation: Real) -> Bound:
-    """Return a lower bound (at most N / 2) on the number of parameters needed to memorise any N samples in a ball whose distinct
-    points are at least δ apart.
+    """Return a lower bound (at most N / 2) on the number of parameters that a ReLU network needs to memorise any N samples.
 
-    This follows Siegel (2024), with constants. Let N = `n_samples`, r = `radius` and δ = `separation`. Place M = floor(2r/δ) +
-    1 points on a diameter, δ apart. Choose b <= N / 2 blocks, each with p + 1 of these points. To make a data set, choose two
-    neighbouring points in each block and label them 1 and 0. There are p^b such data sets, of 2b points each. A ReLU network
-    with U units is linear on at most 2^U pieces of the line, and on each piece it falls below 1/2 at most once. Therefore one
-    pattern of outputs on the M points is right for at most (2^U / b)^b of these data sets. All data sets together need at least
-    (p b / 2^U)^b patterns. A network with W parameters has at most (16 e M 2^U)^W patterns, by Goldberg & Jerrum's Corollary
-    2.1 (see `smallest_relu_parameters`). Since U <= W / 2, it follows that
+    The samples lie in a ball of radius r, and samples that differ are at least δ apart. This follows Siegel (2024), with constants.
+    Let N = `n_samples`, r = `radius` and δ = `separation`. Place M = floor(2r/δ) + 1 points on a diameter, δ apart. Choose b <=
+    N / 2 blocks of p + 1 neighbouring points each. To make a data set, choose two neighbouring points in each block and label them
+    1 and 0. There are p^b such data sets, of 2b points each. A ReLU network with U units is linear on at most 2^U pieces of the
+    line, and on each piece it falls below 1/2 at most once. Therefore one pattern of outputs on the M points is right for at most
+    (2^U / b)^b of these data sets. All data sets together need at least (p b / 2^U)^b patterns. A network with W parameters has at
+    most (16 e M 2^U)^W patterns, by Goldberg & Jerrum's Corollary 2.1 (see `smallest_relu_parameters`). Since U <= W / 2, it
+    follows that
 
         b (log2(p b) - W / 2) <= W (W / 2 + log2(16 e M)).
 
@@ -81,7 +81,7 @@ def siegel_2024(n_samples: int, radius: Real, separation: Real) -> Bound:
     r, delta = Fraction(radius), Fraction(separation)
     if r < 0 or delta <= 0:
         raise ImpossibleSize(
-            f"radius {radius} must not be negative and separation {separation} must be positive",
+            f"radius is {radius} and separation is {separation}; radius must not be negative and separation must be positive",
             radius=radius,
             separation=separation,
         )
@@ -116,9 +116,9 @@ def _needed_for_blocks(n_blocks: int, choices: int, cost: Fraction) -> int:
 
 @takes_numbers
 def baum_1988(n_samples: int, input_dim: int) -> Bound:
-    """ceil(N / D) threshold units memorise any labelling with two classes of N points in general position.
+    """ceil(N / D) threshold units memorise any labelling, with two classes, of N points in general position.
 
-    N = `n_samples`, and D = `input_dim` is the dimension of the points.
+    N = `n_samples`, and D = `input_dim` is the dimension of the points. The bound is on the parameters: D + 2 per unit, plus 1.
     """
     units = ceil_fraction(Fraction(n_samples, input_dim))
     assumptions = ("two classes", GENERAL_POSITION, "threshold units", FLAT, REAL)
@@ -129,7 +129,7 @@ def baum_1988(n_samples: int, input_dim: int) -> Bound:
 def bubeck_2020(n_samples: int, input_dim: int) -> Bound:
     """4 ceil(N / D) ReLU units with real outputs fit any labels of N points in general position.
 
-    N = `n_samples`, and D = `input_dim` is the dimension of the points.
+    N = `n_samples`, and D = `input_dim` is the dimension of the points. The bound is on the parameters: D + 2 per unit.
     """
     units = 4 * ceil_fraction(Fraction(n_samples, input_dim))
     return _sufficient(BUBECK, units * (input_dim + 2), (GENERAL_POSITION, FLAT, REAL))
@@ -137,8 +137,9 @@ def bubeck_2020(n_samples: int, input_dim: int) -> Bound:
 
 @takes_numbers
 def two_layer_relu_size(n_samples: int, input_dim: int) -> TheoremSize:
-    """N ReLU units can fit any labels of N distinct points. Each unit reads the whole vector, projected onto a direction that
-    separates the points.
+    """Return the size of a two-layer network that can fit any labels of N = `n_samples` distinct points, with N ReLU units.
+
+    Each unit reads the whole vector, projected onto a direction that separates the points.
     """
     return TheoremSize(
         TWO_LAYERS,
@@ -214,7 +215,7 @@ def mahdavi_2023_parameters(n_samples: int, seq_len: int, dim: int) -> Bound:
     size n.
 
     There are N = `n_samples` samples of n = `seq_len` tokens of dimension d = `dim`, with 2 <= n <= d. A head has 2dn + 2d²
-    parameters: keys and queries are d x n, value and output d x d. The output vector has d more.
+    parameters: keys and queries are d x n, value and output d x d. The output vector has d more parameters.
     """
     if not 2 <= seq_len <= dim:
         raise ImpossibleSize(
@@ -237,7 +238,7 @@ def linear_memory(dim: int) -> Bound:
 
 
 _LINEARLY_INDEPENDENT = (
-    "n <= d, each context has n linearly independent tokens and queries have Kruskal rank n",
+    "n <= d, the n tokens of each context are linearly independent, and so are any n queries",
     "one layer of attention, queries separate from contexts",
 )
 

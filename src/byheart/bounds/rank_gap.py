@@ -12,9 +12,10 @@ c_ij over the m + 2 contexts and tokens. Then
     loss - entropy >= Σ_ij c_ij φ(δ_ij) >= c Σ_ij φ(δ_ij)        over the m + 2 contexts and tokens.
 
 For these contexts and tokens, the matrix log π̂ + δ is singular, so Σ δ_ij² >= s², where s is the least singular value of log π̂.
-Let g(x) = φ(-x) for x >= 0. Then φ(δ) >= g(|δ|), g increases, and g(x)/x² decreases. Let r = √(Σ δ_ij²), so that r >= |δ_ij| and r
->= s. Then Σ φ(δ_ij) >= Σ g(|δ_ij|) >= Σ δ_ij² g(r)/r² = g(r) >= g(s). Finally g(s) >= s²/(2 + s): the difference times 2 + s is (2
-+ s)e⁻ˢ + s - 2. It is 0 at s = 0, and its derivative is 1 - (1 + s)e⁻ˢ >= 0.
+Let g(x) = φ(-x) for x >= 0. Then φ(δ) >= g(|δ|), g increases, and g(x)/x² decreases. Let r = √(Σ δ_ij²). Then r >= |δ_ij| and
+r >= s, so Σ φ(δ_ij) >= Σ g(|δ_ij|) >= Σ δ_ij² g(r)/r² = g(r) >= g(s). Finally g(s) >= s²/(2 + s). To see this, multiply the
+difference g(s) - s²/(2 + s) by 2 + s. The product is (2 + s)e⁻ˢ + s - 2, which is 0 at s = 0 and has the derivative
+1 - (1 + s)e⁻ˢ >= 0.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ _PLACES = 256  # intervals are rounded outward to this many binary digits, so th
 def excess_loss(counts: Sequence[Sequence[int]], totals: Sequence[int]) -> Bound:
     """Return a lower bound on loss - entropy, in nats, for every model whose logits have rank at most m.
 
+    Loss and entropy are summed over the corpus.
+
     `counts[i][j]` is how often the j-th of m + 2 tokens follows the i-th of m + 2 contexts, and `totals[i]` is how often any
     token follows the i-th context. The bound is zero if the matrix of the logarithms of these frequencies does not have full
     rank, or if interval arithmetic is not precise enough to prove that it has.
@@ -54,9 +57,12 @@ def excess_loss(counts: Sequence[Sequence[int]], totals: Sequence[int]) -> Bound
     value = min(map(min, counts)) * s * s / (2 + s)
     rank = Theorem(f"rank {size - 2} of logits", "MFT24-T1", SOURCE)
     assumptions = (
-        f"logits of rank at most {size - 2}, as with that many neurons or with an encoder of that dimension",
+        f"the logits have rank at most {size - 2}, which is the number of neurons or the dimension of the encoder",
     )
-    sentence = f"No model whose logits have rank {size - 2} comes closer to the entropy than {float(value):.4g} nats."
+    sentence = (
+        f"The summed loss of a model whose logits have rank at most {size - 2} exceeds the entropy by at least "
+        f"{float(value):.4g} nats."
+    )
     return rank.bound(
         "loss above the entropy in nats", "lower", value, assumptions, sentence, speaks_of="these data"
     )
@@ -65,9 +71,9 @@ def excess_loss(counts: Sequence[Sequence[int]], totals: Sequence[int]) -> Bound
 def _least_singular_value(matrix: Sequence[Sequence[Interval]]) -> Fraction:
     """Return a lower bound on the least singular value.
 
-    |det| is the product of all k singular values. The product of the k - 1 others is at most (F/(k - 1))^((k-1)/2), where F is the
-    sum of their squares, because a geometric mean is at most the arithmetic mean. F is at most the sum of the squares of all
-    entries.
+    |det| is the product of all k singular values, so the least one is |det| divided by the product of the k - 1 others. This
+    product is at most (F/(k - 1))^((k-1)/2), where F is the sum of their squares, because a geometric mean is at most the
+    arithmetic mean. F is at most the sum of the squares of all entries.
     """
     size = len(matrix)
     away = _distance_from_zero(_determinant([list(row) for row in matrix]))
@@ -82,7 +88,8 @@ def _least_singular_value(matrix: Sequence[Sequence[Interval]]) -> Fraction:
 def _determinant(rows: list[list[Interval]]) -> Interval:
     """Return an interval that contains the determinant, by elimination with the pivot furthest from zero.
 
-    If every pivot may be zero, the interval contains zero.
+    If in some step every possible pivot may be zero, return [-1, 1] instead. That interval contains zero, but it need not contain
+    the determinant.
     """
     result = Interval(Fraction(1), Fraction(1))
     size = len(rows)

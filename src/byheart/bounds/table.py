@@ -26,7 +26,9 @@ _SUFFICIENT = (
     (upper.COROLLARY_4_1, "seq-to-seq", upper.corollary_4_1),
     (upper.THEOREM_D_1, "set", upper.theorem_d_1),
 )
-_POSITIONS = "positions distinguish equal tokens, so attention is not linear on sequences of equal tokens"
+_POSITIONS = (
+    "it needs attention that is linear on sequences of equal tokens, but positions make equal tokens differ"
+)
 _INCONSISTENT = "equal contexts carry different labels"
 
 
@@ -61,11 +63,11 @@ class BoundTable:
 def for_shape(
     shape: DataShape, estimates: Iterable[Estimate | NotApplicable] = (), checks: DataChecks = ASSUMED
 ) -> BoundTable:
-    """Evaluate every bound that applies to data of this shape.
+    """Evaluate every bound that applies to data of this shape, and give the reason why each other bound does not apply.
 
     estimates: sizes of our constructions, or why they do not accept such data. They are listed separately from the bounds.
-    checks: the result of checking the assumptions on the data. Without it, each bound states the assumptions that can be checked
-    only on the data.
+    checks: the result of checking those assumptions that can be checked only on the data. By default they are taken for granted,
+    and each bound states them.
     """
     shape.require_possible()
     entries: list[Entry | Estimate] = [
@@ -87,8 +89,8 @@ def for_shape(
 
 
 def table(dataset: Dataset | DatasetPieces, estimates: Iterable[Estimate | NotApplicable] = ()) -> BoundTable:
-    """Return every bound whose assumptions (consistency, separation, general position and so on) hold for a data set, and the
-    reason why each other bound does not apply.
+    """Return every bound whose assumptions about the data hold for a data set, and the reason why each other bound does not apply.
+    Such assumptions are that equal inputs have equal labels, or that vectors are in general position.
 
     For documents, the table also contains their entropy. No model has a smaller loss on these documents (Madden et al. 2024,
     Lemma 2).
@@ -123,7 +125,7 @@ def _counting(shape: DataShape) -> Iterator[Entry]:
 def _kajitsuka_sato_upper(shape: DataShape) -> Iterator[Entry]:
     for theorem, task, size in _SUFFICIENT:
         if shape.task != task:
-            yield theorem.refuse(f"it is about {task}, but the task is {shape.task}")
+            yield theorem.refuse(f"it is about the task {task}, but the task of these data is {shape.task}")
         elif not shape.is_consistent:
             yield theorem.refuse(_INCONSISTENT)
         elif task == "set" and shape.ragged:
@@ -138,7 +140,9 @@ def _kajitsuka_sato_upper(shape: DataShape) -> Iterator[Entry]:
             "this bound is about token ids with an embedding, but these tokens are vectors"
         )
     elif shape.task != "next-token":
-        yield upper.THEOREM_E_1.refuse(f"it is about next-token, but the task is {shape.task}")
+        yield upper.THEOREM_E_1.refuse(
+            f"it is about the task next-token, but the task of these data is {shape.task}"
+        )
     elif not shape.is_consistent:
         yield upper.THEOREM_E_1.refuse(_INCONSISTENT)
     else:  # where positions matter, each pair of token and position is a separate token
@@ -170,7 +174,10 @@ def _no_shattering(shape: DataShape) -> str:
 
 
 def _constant_sequences(shape: DataShape) -> int:
-    """Return how many different sequences of one repeated token there can be, at most, in data of this shape."""
+    """Return how many different tokens can each be repeated to form a sequence of data of this shape.
+
+    For vectors, the number may be smaller than the largest possible one.
+    """
     contexts = min(shape.n_samples, shape.context_count)
     if shape.vocab is not None:
         return min(contexts, shape.vocab)

@@ -15,16 +15,17 @@ from byheart.data.shape import DataShape
 
 @dataclass(frozen=True)
 class VectorView:
-    """The tokens as vectors of dimension `dim`, with norm at most `radius` and at least `separation` apart."""
+    """The tokens as vectors of dimension `dim`, whose norm is at most `radius`. Distinct tokens are at least `separation` apart."""
 
     dim: int
     radius: Fraction
     separation: Fraction
 
     def distinct_tokens(self, at_most: int) -> int:
-        """Return how many distinct tokens certainly fit into the ball of radius `radius`, or `at_most` if more fit.
+        """Return how many tokens, at least `separation` apart, certainly fit into the ball of radius `radius`, or `at_most` if more
+        fit.
 
-        This is the number that fit on a diameter of the ball or on a cubic grid inside it, whichever is larger.
+        Two arrangements are counted, points on a diameter of the ball and a cubic grid inside it, and the larger number is taken.
         """
         on_diameter = (2 * self.radius / self.separation).__floor__() + 1
         # the cube has side 2r/√d, so each edge has floor(√(4r² / (d δ²))) + 1 places
@@ -35,10 +36,10 @@ class VectorView:
 
 
 def tokens_as_vectors(shape: DataShape) -> VectorView | None:
-    """Return the tokens as vectors, or None if their separation is unknown.
+    """Return the tokens as vectors, or None if the tokens are vectors whose dimension, radius or separation is unknown.
 
-    Token ids are the numbers 0 to vocab - 1, at least 1 apart, and padding is the number vocab. If positions
-    matter, another coordinate holds the position, starting at 0.
+    Token ids are the numbers 0 to vocab - 1, at least 1 apart unless `shape` gives their separation. Padding is the number
+    vocab. If positions matter, another coordinate holds the position, starting at 0.
     """
     last = shape.context_len - 1 if shape.has_positions else 0
     if shape.vocab is not None:
@@ -56,9 +57,11 @@ def tokens_as_vectors(shape: DataShape) -> VectorView | None:
 
 
 def shape_of(dataset: Dataset | DatasetPieces) -> DataShape:
-    """Return the sizes of a data set, with the largest norm and the smallest distance of its tokens measured exactly.
+    """Return the sizes of a data set, with the largest norm of its tokens and the smallest distance between distinct tokens.
 
-    If the tokens are vectors and the data set is read in pieces, neither is measured, because the vectors may not fit into memory.
+    The squares of both are computed exactly; then the norm is rounded up and the distance is rounded down. If there is only one
+    distinct token, the distance is 1. If the tokens are vectors and the data set is read in pieces, neither is measured, because
+    the vectors may not fit into memory.
     """
     if isinstance(dataset, DatasetPieces):
         if dataset.dim is not None:

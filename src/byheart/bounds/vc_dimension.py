@@ -1,8 +1,8 @@
-"""Bound how many labellings a network with real parameters can realise. The lower bounds on parameters follow from this.
+"""Bound how many labellings a network with real parameters can realise. Lower bounds on the number of parameters follow from this.
 
 Goldberg & Jerrum (1995) count the sign patterns of polynomials. Bartlett, Harvey, Liaw & Mehrabian (2019)
-sharpen the count layer by layer. Every bound here is an upper bound, so the lower bounds on parameters that are derived from it
-are valid.
+sharpen the count layer by layer. The functions here that count sign patterns or compute a VC dimension return upper bounds, so the
+lower bounds on parameters that are derived from them are valid.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ def log2_e_times(factor: int | Fraction, bits: int = DEFAULT_BITS) -> Interval:
 
 @realises("KS25-L B.4")
 def log2_sign_patterns(n_polynomials: int, degree: int, n_variables: int) -> Fraction:
-    """Return an upper bound on log2 of the number of sign vectors of polynomials in real variables.
+    """Return an upper bound on log2 of the number of sign vectors of polynomials in real variables. A sign vector consists of the
+    signs of all polynomials at one point.
 
     Source:   Goldberg & Jerrum (1995), Corollary 2.1, as quoted in KS25 Lemma B.4: at most (8 e M D / W)^W
               vectors over {-1, 0, 1} for M = `n_polynomials` of degree at most D = `degree` in W = `n_variables` <= M
               variables.
-    Departs:  the lemma does not cover M < W; the trivial bound 3^M is then returned.
+    Departs:  the lemma does not cover M < W; the bound is then the trivial one, at most 3^M sign vectors.
     """
     if n_polynomials < 0 or degree < 1 or n_variables < 0:
         raise ImpossibleSize("need n_polynomials >= 0, degree >= 1 and n_variables >= 0")
@@ -42,7 +43,7 @@ def log2_sign_patterns(n_polynomials: int, degree: int, n_variables: int) -> Fra
 
 
 def goldberg_jerrum_vc_dimension(n_parameters: int, n_predicates: int, degree: int) -> int:
-    """Return 2 W log2(8 e D s), an upper bound on the VC dimension of a Boolean formula of polynomial inequalities.
+    """Return 2 W log2(8 e D s), rounded down: an upper bound on the VC dimension of a Boolean formula of polynomial inequalities.
 
     Source:   Goldberg & Jerrum (1995), Theorem 2.2, for any Boolean formula that combines s = `n_predicates` distinct polynomial
               equalities or inequalities. Their degree in the W = `n_parameters` real parameters is at most D = `degree`.
@@ -82,7 +83,8 @@ def bartlett_vc_dimension(layer_units: Sequence[int], layer_parameters: Sequence
 
 
 def uniform_width_vc_dimension(width: int, depth: int, input_dim: int) -> int:
-    """Evaluate `bartlett_vc_dimension` for `depth` hidden ReLU layers of one width and a linear output, in closed form.
+    """Return the bound of `bartlett_vc_dimension` for `depth` hidden ReLU layers of `width` units each and a linear output, in
+    closed form.
 
     There are (input_dim + 1)·width parameters in the first layer, (width + 1)·width in each later one, and
     width + 1 in the output.
@@ -103,8 +105,8 @@ def depth_limited_vc_dimension(n_parameters: int, n_maps: int, *, n_tokens: int 
     This follows from Theorem 7 of Bartlett et al. (2019). See `bartlett_vc_dimension` for the definitions of R and S.
 
     With L = `n_maps` and W = `n_parameters` there are at most W / 2 hidden units (each has a weight and a bias), so R is
-    at most L (W / 2 + 1), and S is at most L W. If a network acts on each of n tokens with the same weights and averages the
-    results, there are n polynomials in place of each one, so R is at most L (n W / 2 + 1).
+    at most L (W / 2 + 1), and S is at most L W. If a network acts on each of n = `n_tokens` tokens with the same weights and
+    averages the results, the proof needs n polynomials for each hidden unit, so R is at most L (n W / 2 + 1).
     """
     if min(n_parameters, n_maps, n_tokens) < 1:
         raise ImpossibleSize("n_parameters, n_maps and n_tokens must be at least 1")
@@ -113,7 +115,7 @@ def depth_limited_vc_dimension(n_parameters: int, n_maps: int, *, n_tokens: int 
 
 
 def _solved_exponent(exponent: int, reach: int) -> int:
-    # r = 2 e R, which is at least 16 as the lemma requires; log2 log2 r is bounded by log2 of an upper end
+    # r = 2 e R, or 16 if this is less, as the lemma requires r >= 16; `inner` is an upper bound on log2 r
     euler = e().high
     r = max(2 * euler * reach, Fraction(16))
     inner = log2(r).high
@@ -134,10 +136,10 @@ def smallest(enough: Callable[[int], bool], start: int = 1) -> int:
 
 
 def smallest_relu_parameters(n_points: int) -> int:
-    """Return the fewest parameters with which a ReLU network could shatter a set of `n_points` inputs, that is, realise all of
-    their 2^n_points labellings.
+    """Return a lower bound on the number of parameters of a ReLU network that shatters a set of `n_points` inputs, that is,
+    realises all of their 2^n_points labellings.
 
-    This holds for layered ReLU networks (skip connections and linear layers allowed) in which no parameter is
+    The bound holds for layered ReLU networks (skip connections and linear layers allowed) in which no parameter is
     shared between layers, every hidden unit has its own bias and its own incoming weight, and every linear
     map on a path has its own parameter.
 

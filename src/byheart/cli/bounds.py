@@ -24,7 +24,7 @@ SIZES = ("n_samples", "seq_len", "n_classes", "vocab", "dim", "radius", "separat
 
 
 @click.command()
-@click.option("--data", type=PATH, metavar="DATA", help="Data file to measure.")
+@click.option("--data", type=PATH, metavar="DATA", help="Data file to show bounds for.")
 @click.option("--samples", "n_samples", type=WholeNumber(), metavar="N", help="Number of sequences.")
 @click.option(
     "--seq-len", type=WholeNumber(), metavar="n", help="Number of tokens per sequence (default: 1)."
@@ -178,12 +178,14 @@ def _show_estimates(found: BoundTable) -> None:
 
 def _describe(shape: DataShape) -> str:
     kind = (
-        f"vectors of dimension {shape.dim}" if shape.vocab is None else f"tokens (vocabulary {shape.vocab:,})"
+        f"{amount(shape.seq_len, 'vector')} of dimension {shape.dim}"
+        if shape.vocab is None
+        else f"{amount(shape.seq_len, 'token')} (vocabulary {shape.vocab:,})"
     )
     order = "positions matter" if shape.has_positions else "order ignored"
     return (
-        f"{shape.n_samples:,} sequences of up to {shape.seq_len:,} {kind}, {shape.n_classes:,} classes\n"
-        f"{shape.task}, {order}, {shape.context_count:,} contexts"
+        f"{amount(shape.n_samples, 'sequence')} of up to {kind}, {amount(shape.n_classes, 'class')}\n"
+        f"{shape.task}, {order}, {amount(shape.context_count, 'context')}"
     )
 
 

@@ -118,7 +118,7 @@ def _show(comparison: Comparison, data: Path) -> None:
 
 
 def _worst_case(rows: tuple[Row, ...]) -> list[tuple[str, int, str]]:
-    """Return the worst-case bounds for data of the same shape as these data, one for each quantity."""
+    """Return the worst-case lower bounds for data of the same shape as these data, each as (quantity, value, source)."""
     found = {each.quantity: each for row in rows for each in row.floors if each.speaks_of != "these data"}
     return [(quantity, each.value, each.source) for quantity, each in found.items()]
 
@@ -158,7 +158,7 @@ def _show_theory(rows: tuple[Row, ...]) -> None:
 
 
 def short(value: int) -> str:
-    """Write a count in at most seven characters, such as 12,345, 123k, 1.23M or 45.6G; larger counts become powers of ten."""
+    """Format a count in at most seven characters, such as 12,345, 123k, 1.23M, 45.6G or, if it is very large, 1.2e+15."""
     if value < 100_000:
         return f"{value:,}"
     for unit, name in ((10**3, "k"), (10**6, "M"), (10**9, "G"), (10**12, "T")):

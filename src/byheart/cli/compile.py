@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 @click.command()
 @data_argument
 @output_option("DIR", "Model folder to write.", required=True)
-@click.option("--method", default="auto", help="Construction to use.")
+@click.option("--method", default="auto", help="Construction to use; `byheart methods` lists them.")
 @precision_option("the method's own")
 @seed_option
 @click.option(
@@ -125,7 +125,7 @@ def command(
 
     DATA is a CSV, TSV, JSONL or Parquet file with the columns key and value, an NPZ file with the arrays inputs
     and labels, or a .txt file with one text per line. By default, the model runs natively in PyTorch and answers "unknown"
-    to inputs that are not in DATA. A model folder that already exists at DIR is replaced, once the new one is
+    to almost all inputs that are not in DATA. A model folder that already exists at DIR is replaced, once the new one is
     complete.
     """
     from byheart.bounds import table
@@ -166,7 +166,10 @@ def _shard_options(
     method: str,
     recite: bool,
 ) -> dict[str, Any] | None:
-    """Return the options that belong to `--shards`, or raise `UsageError` if they contradict each other."""
+    """Return the arguments of `compile_in_shards` that these options give, or None without `--shards`.
+
+    Raise `UsageError` if the options contradict each other.
+    """
     if shards is None:
         if work or cluster or sample or workers > 1:
             raise UsageError(
@@ -193,11 +196,12 @@ def _pieces(model: Model, data: Path, work: Path, choices: dict[str, Any]) -> Da
 
 
 def _setting(text: str) -> tuple[str, Any]:
-    """Split NAME=VALUE. A value that looks like a number or a Boolean is converted to one."""
+    """Split NAME=VALUE. VALUE is parsed as JSON, such as 8 or true; if it is not valid JSON, it is kept as text."""
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier() or name in RESERVED:
         raise UsageError(
-            f"--set needs NAME=VALUE, where NAME is an option of the construction; got {text!r}.",
+            f"--set needs NAME=VALUE, where NAME is an option of the construction (other than {', '.join(RESERVED)}); "
+            f"got {text!r}.",
             setting=text,
         )
     try:

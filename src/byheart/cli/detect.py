@@ -9,6 +9,7 @@ import click
 from byheart.cli.options import WholeNumber, model_argument, output_options
 from byheart.cli.output import count, echo_json, say, show_pairs
 from byheart.cli.progress import watch
+from byheart.errors import amount
 
 
 @click.command()
@@ -20,7 +21,7 @@ from byheart.cli.progress import watch
 def command(folder: Path, most: int, as_json: bool) -> None:
     """List every context that a graft stored in the checkpoint in DIR, with the token that follows it.
 
-    Only the weights are read; other files in the folder are not trusted. Facts that were learned by training are not
+    The contexts are found from the weights, without the record of the graft. Facts that were learned by training are not
     found, because they have no definite place in the weights.
     """
     from byheart.graft.reading import context_texts
@@ -40,8 +41,8 @@ def command(folder: Path, most: int, as_json: bool) -> None:
         echo_json({"path": str(folder), "grafted": True, "faults": memory.faults, "contexts": contexts})
         return
     say(
-        f"{folder}: {count(len(contexts))} contexts in {count(memory.n_memory_layers)} layers "
-        "that come before the host's own layers\n"
+        f"{folder}: {amount(len(contexts), 'context')} in {amount(memory.n_memory_layers, 'added layer')}, "
+        "before the original layers\n"
     )
     show_pairs([(repr(each["next"]), f"after {each['context']!r}") for each in contexts[:most]])
     if len(contexts) > most:

@@ -21,9 +21,10 @@ FORMATS = ("gguf", "onnx", "transformer-lens")
 def command(folder: Path, kind: Any, output: Path | None, as_json: bool) -> None:
     """Write the model in DIR for another program.
 
-    gguf: a file for llama.cpp, from a graft or from a model that `llama` compiled with the tokenizer char or bytes.
+    gguf: a file for llama.cpp, from a grafted checkpoint, or from a model of the method `llama` that was compiled with the
+    tokenizer char or bytes.
 
-    onnx: a file for ONNX runtimes, from any float network except a Llama.
+    onnx: a file for ONNX runtimes, from any model with floating-point weights except a Llama.
 
     transformer-lens: writes nothing, but checks that TransformerLens opens DIR and computes the same logits as transformers.
     The folder of a Llama needs no conversion.
@@ -37,5 +38,6 @@ def command(folder: Path, kind: Any, output: Path | None, as_json: bool) -> None
         say(f"{output}: {written.bytes:,} bytes")
     else:
         say(
-            f"{folder}: TransformerLens opens this folder (TransformerBridge.boot_transformers) and computes equal logits"
+            f"{folder}: TransformerLens opens this folder (TransformerBridge.boot_transformers) "
+            "and computes the same logits as transformers"
         )

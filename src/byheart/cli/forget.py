@@ -20,7 +20,7 @@ from byheart.errors import UsageError
     multiple=True,
     required=True,
     metavar="KEY",
-    help="A fact to leave out; may be repeated.",
+    help="Key of a fact to leave out; may be repeated.",
 )
 @output_option("DIR2", "Folder to write.", required=True)
 @threads_option
@@ -49,13 +49,17 @@ def command(folder: Path, data: Path, keys: tuple[str, ...], output: Path, as_js
         )
     model = load(folder)
     if model.record.get("method") != "llama" or model.memoriser.tokenizer is None:
-        raise UsageError("forget needs a model that the method `llama` compiled from keys with values.")
+        raise UsageError(
+            "forget needs a grafted checkpoint, or a model that the method `llama` compiled from a table of keys and values.\n"
+            f"  {folder} is neither.",
+            path=str(folder),
+        )
     found = forget_facts(model, data, keys)
     found.model.save(output)
     if as_json:
         echo_json({**found.to_json(), "path": str(output)})
         return
     say(f"{output}: {folder} without {', '.join(keys)}\n")
-    changed = [(name, f"{count(len(at))} entries differ") for name, at in found.changes.indices.items()]
-    same = ("weights", "equal" if found.changes.same_shape else "of another shape")
+    changed = [(name, f"different weights: {count(len(at))}") for name, at in found.changes.indices.items()]
+    same = ("weights", "equal" if found.changes.same_shape else "not compared, because the shapes differ")
     show_pairs(changed or [same])

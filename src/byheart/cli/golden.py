@@ -11,7 +11,7 @@ import click
 from byheart.cli.options import PATH, WholeNumber, output_option, output_options
 from byheart.cli.output import count, echo_json, say, show_table
 from byheart.cli.progress import watch
-from byheart.errors import ExitStatus, UsageError
+from byheart.errors import ExitStatus, UsageError, amount
 
 if TYPE_CHECKING:
     from byheart.golden.engines.engine import Engine
@@ -43,7 +43,9 @@ def make_family(output: Path, only: tuple[str, ...], workers: int | None, as_jso
     if as_json:
         echo_json({"path": str(output), "checkpoints": names, "cases": len(cases), "bytes": n_bytes})
     else:
-        say(f"{output}: {len(names)} checkpoints, {count(len(cases))} cases, {count(n_bytes)} bytes")
+        say(
+            f"{output}: {amount(len(names), 'checkpoint')}, {amount(len(cases), 'case')}, {count(n_bytes)} bytes"
+        )
 
 
 @command.command("check")
@@ -58,7 +60,7 @@ def make_family(output: Path, only: tuple[str, ...], workers: int | None, as_jso
 @click.option(
     "--number-type",
     type=click.Choice(NUMBER_TYPES),
-    help="Number type of the engine (default: its usual one).",
+    help="Number type of the engine (default: float32, or float16 for llama.cpp; required for a server).",
 )
 @click.option("--device", default="cpu", help="For transformers: the device, cpu or cuda.")
 @click.option(
@@ -90,7 +92,9 @@ def check_engine(
     junit: Path | None,
     as_json: bool,
 ) -> int:
-    """Run an inference engine on every case of DIR. If an answer is wrong, name the likely fault."""
+    """Run an inference engine on the cases of DIR whose answers do not change when its number type rounds. If an answer is wrong,
+    name the likely fault.
+    """
     import torch
 
     from byheart.golden.case import shapes
@@ -180,14 +184,14 @@ def _show(report: Report) -> None:
         (checkpoint, way, count(n), count(wrong) if wrong else "-")
         for checkpoint, way, n, wrong in report.rows()
     ]
-    show_table(("checkpoint", "way", "cases", "wrong"), rows, numbers=(2, 3))
+    show_table(("checkpoint", "way of running", "cases", "wrong"), rows, numbers=(2, 3))
     for reason, n in report.left_out.items():
-        say(f"  left out: {count(n)} cases, {reason}")
+        say(f"  left out: {amount(n, 'case')}, {reason}")
     engine = f"{report.engine}, {report.number_type}"
     if report.holds:
         say(f"\n{engine}: all {count(len(report.outcomes))} answers are right.")
         return
-    say(f"\n{engine}: {count(len(report.wrong))} of {count(len(report.outcomes))} answers are wrong.")
+    say(f"\n{engine}: {count(len(report.wrong))} of {amount(len(report.outcomes), 'answer')} wrong.")
     for place, suspicion in enumerate(report.suspicions[:MOST_SHOWN]):
         word = "Likely fault" if place == 0 else "  or"
         say(
@@ -198,5 +202,5 @@ def _show(report: Report) -> None:
         expected, answer = list(outcome.case.expected(outcome.way)), list(outcome.answer)
         what = f"expected {expected}, got {answer}"
         if outcome.wrong_logits:
-            what = f"{count(len(outcome.wrong_logits))} {outcome.way} are wrong"
+            what = f"{count(len(outcome.wrong_logits))} wrong"
         say(f"  {outcome.case.name}, {outcome.way}: {what}")

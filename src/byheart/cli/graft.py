@@ -16,7 +16,7 @@ from byheart.cli.options import (
 )
 from byheart.cli.output import count, echo_json, say, show_pairs
 from byheart.cli.progress import watch
-from byheart.errors import UsageError
+from byheart.errors import UsageError, amount
 
 
 @click.command()
@@ -72,12 +72,12 @@ def command(
     as_json: bool,
     **reading: str | None,
 ) -> None:
-    """Write a copy of the checkpoint HOST that also holds the facts of DATA: after a text that ends in a key, it
-    continues with the answer, word for word.
+    """Write a copy of the checkpoint HOST that also holds the facts of DATA: after a text that ends in a key, the
+    copy continues with the answer, word for word.
 
     HOST is a Hugging Face folder or a GGUF file of a Llama, Mistral (without sliding window), Qwen2 or Qwen3 model.
-    DIR becomes a Hugging Face folder that unmodified transformers can load. At all other positions the new network
-    computes what HOST computes. Nothing is trained.
+    DIR becomes a Hugging Face folder that unmodified transformers can load. At all other positions the copy computes
+    what HOST computes, up to rounding (see --bit-identical). Nothing is trained.
     """
     if output is None and not dry_run:
         raise UsageError("the folder to write is missing: give -o DIR, or --dry-run to write nothing.")
@@ -113,7 +113,7 @@ def command(
         echo_json({**said, "path": None if dry_run else str(output)})
         return
     written = "nothing was written (--dry-run)" if dry_run else str(output)
-    say(f"{host} with the {count(said['rows'])} facts of {data}: {written}\n")
+    say(f"{host} with the {amount(said['rows'], 'fact')} of {data}: {written}\n")
     show_pairs(
         [
             (
@@ -122,7 +122,7 @@ def command(
             ),
             (
                 "stored",
-                f"{count(said['contexts'])} contexts of up to {said['longest_context']} tokens",
+                f"{amount(said['contexts'], 'context')} of up to {amount(said['longest_context'], 'token')}",
             ),
             *[
                 (name, f"{count(said[name][0])} in the host, {count(said[name][1])} in the graft")

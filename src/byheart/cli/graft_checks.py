@@ -22,7 +22,9 @@ def verify_graft_folder(
     as_json: bool,
     reading: Mapping[str, Any],
 ) -> int:
-    """Prove that `folder` is `host` with the facts of `data` added and nothing else, then run the model on every fact."""
+    """Check that `folder` is `host` with the facts of `data` added and nothing else, and run the model on every fact. Print the
+    result and return the exit status.
+    """
     from byheart.graft.workflow import verify_graft
 
     if host is None:
@@ -37,14 +39,17 @@ def verify_graft_folder(
         return ExitStatus.HOLDS if found.holds else ExitStatus.FALSE
     n_wrong = len({*found.wrong_rows, *found.wrong_rows_after_text})
     verdict = "holds" if found.holds else "does NOT hold"
-    say(f"{folder} is {host} with the {count(found.rows)} facts of {data} and nothing else: {verdict}\n")
+    say(f"{folder} is {host} with the {amount(found.rows, 'fact')} of {data} and nothing else: {verdict}\n")
     lines = [
         (
             "structure",
-            f"{count(found.contexts)} contexts, every tensor read; {count(len(found.faults))} faults",
+            f"{amount(found.contexts, 'context')}, every tensor read; {amount(len(found.faults), 'fault')}",
         ),
-        ("heads", f"the score of the token to read leads by at least {found.least_nats:,.0f} nats"),
-        ("asked", f"{count(found.rows)} facts, alone and after other text; {count(n_wrong)} wrong"),
+        (
+            "heads",
+            f"the attention score of the token to read exceeds every other by at least {found.least_nats:,.0f} nats",
+        ),
+        ("asked", f"{amount(found.rows, 'fact')}, alone and after other text; {count(n_wrong)} wrong"),
     ]
     if found.text is not None:
         seen = found.text
@@ -56,7 +61,7 @@ def verify_graft_folder(
             ),
             (
                 "",
-                f"argmax differs at {differing} positions, of which {beyond} are beyond the host's own noise",
+                f"positions with another most likely token: {differing}; not explained by the host's own noise: {beyond}",
             ),
             (
                 "",
@@ -75,7 +80,9 @@ def verify_graft_folder(
 
 
 def forget_of_graft(folder: Path, data: Path, keys: Sequence[str], output: Path, as_json: bool) -> None:
-    """Set the hidden units that hold some facts to zero in a grafted checkpoint."""
+    """Copy the grafted checkpoint `folder` to `output`, and set the hidden units that hold the facts with these keys to zero in the
+    copy.
+    """
     from byheart.graft.workflow import forget
 
     with watch() as progress:
@@ -87,10 +94,10 @@ def forget_of_graft(folder: Path, data: Path, keys: Sequence[str], output: Path,
     say(f"{output}: {folder} without {', '.join(keys)}\n")
     show_pairs(
         [
-            ("zeroed", f"{count(len(done.zeroed))} units, each with its gate, up and down entries"),
+            ("zeroed", f"{amount(len(done.zeroed), 'hidden unit')} (entries of gate, up and down)"),
             (
                 "rewritten",
-                f"{count(len(done.rewritten))} units rewritten, because their answer depended on a unit that was set to zero",
+                f"{amount(len(done.rewritten), 'hidden unit')} whose answer depended on a unit that was set to zero",
             ),
             ("all else", "equal to the last bit"),
         ]

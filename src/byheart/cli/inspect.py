@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     "facts",
     multiple=True,
     metavar="TEXT",
-    help="Show which weights hold this input; may be repeated (models of `retrieval`, `llama`, `kajitsuka-sato-2025`).",
+    help="Show which weights hold the fact with this input; may be repeated (models of `retrieval`, `llama`, "
+    "`kajitsuka-sato-2025`).",
 )
 @click.option(
     "--data",
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 def command(folder: Path, facts: tuple[str, ...], data: Path | None, as_json: bool) -> None:
     """Show the architecture, size, certificate and record of the model in DIR.
 
-    The weights are compared with the certificate, but not run on any data. Use `byheart verify` for that.
+    The weights are compared with the certificate, but the model is not run on any data. To run it, use `byheart verify`.
     """
     if (folder / "graft.json").is_file():
         from byheart.cli.graft_checks import inspect_graft

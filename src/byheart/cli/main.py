@@ -39,9 +39,9 @@ COMMANDS = {
     "shatter": "Build networks of one architecture for every labelling of a few inputs, and verify each.",
     "measure": "Train the models of a specification file, and store every run.",
     "runs": "List, filter, export and compare stored training runs.",
-    "reproduce": "Reproduce a figure of the papers from new runs, and judge whether it agrees.",
+    "reproduce": "Reproduce a figure of the papers from new runs, and judge whether it agrees with the paper.",
     "report": "Collect stored figures on one HTML page.",
-    "methods": "List the constructions, the data that each accepts, and the paper it comes from.",
+    "methods": "List the constructions, each with the data that it accepts and the paper that describes it.",
     "serve": "Open a local web page to compile, query, inspect and damage models.",
     "theorems": "List every statement of the papers with its functions and tests.",
     "version": "Show the versions of byheart, Python and the packages it uses.",
@@ -88,7 +88,7 @@ class LazyGroup(click.Group):
     metavar="SIZE",
     expose_value=False,
     callback=lambda ctx, _, size: _limit_memory(ctx, size),
-    help=f"Maximum memory for reading one input, such as 16G (default: the variable {VARIABLE}, or 4G).",
+    help=f"Maximum memory for reading one input, such as 16G (default: the environment variable {VARIABLE}, or 4G).",
 )
 @click.version_option(package_name="byheart")
 @click.pass_context
@@ -161,7 +161,7 @@ def _drop_output(*streams: TextIO | None) -> None:
 
 
 def explain_error(error: Exception) -> ByheartError | None:
-    """Convert an error that the user can fix, such as one of the command-line parser, to a `ByheartError`.
+    """Convert an error that the user can fix, such as an error of the command-line parser, to a `ByheartError`.
 
     Otherwise return None.
     """
@@ -193,7 +193,10 @@ def main() -> None:
 
 
 def _open_stream(number: int, mode: int) -> TextIO:
-    """Replace a closed standard stream. Otherwise the next file to be opened would get the file descriptor of the stream."""
+    """Replace a closed standard stream. Otherwise the next file to be opened would get the file descriptor of the stream.
+
+    With the mode `os.O_WRONLY`, text that is written to the stream is dropped; with `os.O_RDONLY`, writing fails.
+    """
     nowhere = os.open(os.devnull, mode)
     if nowhere != number:
         os.dup2(nowhere, number)

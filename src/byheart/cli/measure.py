@@ -56,7 +56,7 @@ class Interrupted(ByheartError):
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Show the number of runs, the memory and the time they need, and train nothing.",
+    help="Show the number of runs, and the memory and the time that they need; train nothing.",
 )
 @output_options
 def command(

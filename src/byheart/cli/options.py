@@ -246,7 +246,8 @@ reading_options = together(
         "--on-conflict",
         type=click.Choice(RULES),
         default="error",
-        help="Which label to keep where equal inputs have different labels.",
+        help="What to do if equal inputs have different labels: refuse the file, keep the rows with the first, the last or the "
+        "most frequent label, or leave all these rows out.",
     ),
     row_options,
     click.option(
@@ -258,6 +259,8 @@ reading_options = together(
 
 
 def reading_choices(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of `Dataset.read` that the user gave. All others keep their defaults."""
+    """Return `given` without the options that are None because the user did not give them, and for which `Dataset.read` does not
+    accept None.
+    """
     left = ("tokenizer", "empty_labels", "empty_inputs", "malformed_rows", "non_finite", "max_tokens")
     return {name: value for name, value in given.items() if name not in left or value is not None}

@@ -133,8 +133,10 @@ def _show(renderable: Any, margin: int = MARGIN) -> None:
 
 
 def count(value: int | Fraction | float) -> str:
-    """Format a number for display: an integer with commas or, if it has more than fifteen digits, as a power of ten; another number
-    rounded to an integer or, below 1,000, to four digits.
+    """Format a number for display.
+
+    An integer is written with commas. If it has more than fifteen digits, it is written like 1.2e16, and if it is too long even for
+    that, as a power of two, rounded down. Any other number is rounded to an integer or, below 1,000, to four significant digits.
     """
     if isinstance(value, Fraction) and value.denominator == 1:
         value = value.numerator
@@ -147,7 +149,7 @@ def count(value: int | Fraction | float) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """Format a small positive number to three significant digits."""
+    """Format a small positive number to three significant digits, and None as "-"."""
     return "-" if value is None else f"{value:.3g}"
 
 

@@ -10,6 +10,7 @@ import click
 from byheart.cli.options import WholeNumber, figure_option, output_options
 from byheart.cli.output import count, echo_json, ratio, say, show_pairs, show_table
 from byheart.cli.summary import show_refused
+from byheart.errors import amount
 
 KINDS = {"estimate": "estimate", "theorem": "promised", "trained": "trained", "floor": "worst case, at least"}
 
@@ -41,11 +42,13 @@ def command(
         plans = [
             plan(n, value_bits, estimates=estimates_for_plan, vocab=vocab, seq_len=seq_len) for n in others
         ]
-        draw_plan(curves([found, *plans]), f"A model for N facts of {value_bits} bits", figure)
+        draw_plan(curves([found, *plans]), f"A model for N facts of {amount(value_bits, 'bit')}", figure)
     if as_json:
         echo_json(found.to_json())
         return
-    say(f"{facts:,} facts of {value_bits} bits: {seq_len} tokens each, vocabulary {vocab:,}")
+    say(
+        f"{amount(facts, 'fact')} of {amount(value_bits, 'bit')}: {amount(seq_len, 'token')} each, vocabulary {vocab:,}"
+    )
     say()
     lines: list[tuple[str, ...]] = []
     for kind, rows in groupby(found.rows, key=lambda row: row.kind):

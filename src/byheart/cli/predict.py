@@ -38,7 +38,7 @@ ANSWER = "answer"
     "--data",
     type=PATH,
     metavar="FILE",
-    help="Read the questions from the rows of a table, the lines of a .txt, or the array `inputs` of an NPZ file.",
+    help="Read the questions from the rows of a table, the lines of a .txt file, or the array `inputs` of an NPZ file.",
 )
 @click.option(
     "--input",
@@ -46,9 +46,14 @@ ANSWER = "answer"
     help="Column of questions in --data (default: the input column that the model was compiled from, or else the column `key`).",
 )
 @output_option(
-    "FILE", "With --data: write its rows to FILE (.csv, .tsv or .jsonl), with an added column `answer`."
+    "FILE",
+    "Write the rows that --data or --jsonl reads to FILE (.csv, .tsv or .jsonl), with an added column `answer`.",
 )
-@click.option("--jsonl", is_flag=True, help="Read and write JSON lines. Each line is a string or an object.")
+@click.option(
+    "--jsonl",
+    is_flag=True,
+    help="Read questions from standard input as JSON lines, each a string or an object, and write JSON lines.",
+)
 @text_options
 @threads_option
 @output_options
@@ -77,7 +82,7 @@ def command(
     if bool(texts) == (data is not None) and not from_input:
         raise UsageError("give texts to ask (or - for standard input), or --data FILE, but not both.")
     if data is None and (output is not None or input is not None) and not jsonl:
-        raise UsageError("--output and --input need --data FILE.")
+        raise UsageError("--output and --input need --data FILE, or --jsonl for questions on standard input.")
     if delimiter is not None and data is None:
         raise UsageError("--delimiter needs --data FILE.")
     if encoding is not None and texts and not from_input:

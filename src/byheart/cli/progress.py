@@ -22,15 +22,16 @@ LINE_SECONDS = 5.0
 """Time between two plain lines."""
 
 TICK_SECONDS = 1.0
-"""Time between two updates of the display with the last report of a stage, for stages that report nothing for long."""
+"""Time between two updates of the display. Each repeats the last report, because a stage may report nothing new for long."""
 
 
 @contextmanager
 def watch(stream: TextIO | None = None, *, whole: str = "") -> Iterator[Progress]:
-    """Return a context manager that gives a `Progress` to report to. While the block runs, standard error shows the progress.
+    """Return a context manager that gives a `Progress` to report to. With -q, reports are ignored.
 
     The text after a comma in the name of a stage may change while the stage runs.
 
+    stream: where the progress is shown while the block runs; by default, standard error.
     whole: a name for the whole work, if all stages report their progress as a share of the whole. All stages are then shown as
     one bar. By default, each stage has its own bar.
     """

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 def command(folder: Path, prompt: str, max_tokens: int, as_json: bool) -> None:
     """Continue PROMPT with the texts that the model in DIR memorised, until the text ends or the next token is unknown.
 
-    The model must have been compiled with `byheart compile DATA -o DIR --recite`, by `retrieval` or `llama`.
+    The model must have been compiled with `byheart compile DATA -o DIR --recite`, with the method
+    `retrieval` or `llama`.
     """
     from byheart.construct.retrieval.documents import recite
     from byheart.pipeline import load
@@ -65,7 +66,7 @@ def _recite_llama(model: Model, prompt: str, max_tokens: int) -> Iterator[str]:
     ids = tokenizer.encode(prompt)
     if not ids or len(ids) + 2 > llama.spec.max_positions:
         raise UsageError(
-            f"a prompt has 1 to {llama.spec.max_positions - 2} tokens; this one has {len(ids)}.",
+            f"this model needs a prompt of 1 to {llama.spec.max_positions - 2} tokens; the given one has {len(ids)}.",
             n_ids=len(ids),
         )
     return recite(llama, ids, tokenizer.vocabulary, max_tokens)

@@ -14,7 +14,7 @@ MOST_SHOWN = 10
 
 
 class NotReproduced(ByheartError):
-    """A number in a figure differs from the one computed from the stored results of each seed."""
+    """A stored figure differs from the figure computed again from the stored results of each seed."""
 
     exit_status = ExitStatus.FALSE
 
@@ -67,7 +67,8 @@ def command(results: Path, output: Path | None, recomputes: bool, as_json: bool)
     if different:
         shown = "\n  ".join(different[:MOST_SHOWN])
         raise NotReproduced(
-            f"{len(different)} stored numbers differ from those computed from the stored results of each seed:\n  {shown}",
+            "the stored figures differ from the same figures computed again from the stored results of each seed.\n"
+            f"  Number of differences: {len(different)}, of which at most {MOST_SHOWN} are listed:\n  {shown}",
             different=different,
         )
 

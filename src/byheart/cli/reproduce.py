@@ -63,7 +63,7 @@ class StoppedEarly(ByheartError):
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Train nothing; print the number of runs and their time, estimated from a few training steps of each kind.",
+    help="Start no run; print the number of runs and their time, estimated from a few training steps of each kind of run.",
 )
 @output_options
 def command(
@@ -124,7 +124,8 @@ def command(
         say(f"\n{trained}\n{seconds:.0f} s for this command; files in {output}")
     if not is_complete:
         raise StoppedEarly(
-            f"{minutes:g} minutes have passed and some runs are missing.\n  Run the same command again to continue from {path}.",
+            f"the limit of --minutes {minutes:g} is reached and some runs are missing.\n"
+            f"  Run the same command again to continue from {path}.",
             minutes=minutes,
             path=str(path),
         )
@@ -141,9 +142,9 @@ def _list(as_json: bool) -> None:
 
 
 def _samples(folder: Path, texts: str | None, scale: Scale) -> Samples:
-    """Return the folder of tokenized samples.
+    """Return the tokenized texts in `folder`. If there are none, make them first from `texts`, which is a folder or `hub`.
 
-    If it does not exist, make it from `texts`, or at smoke scale from synthetic texts.
+    At smoke scale, if `texts` is not given either, use synthetic texts in a subfolder instead.
     """
     from byheart.measure.text_samples import FILE, Samples
     from byheart.reproduce.samples import hub_texts, local_texts, made_up_texts, prepare
@@ -214,7 +215,7 @@ def _forecast(
         numbers=(1, 2, 3),
     )
     total, untimed = sum(one.seconds for one in found) / 60, sum(one.n_untimed for one in found)
-    rest = f"; {untimed} runs are too large to time here and are not counted" if untimed else ""
+    rest = f"; runs that are too large to time here are not counted: {untimed}" if untimed else ""
     say(f"\n{total:.1f} minutes in all, estimated from a few training steps on {found[0].device}{rest}")
 
 

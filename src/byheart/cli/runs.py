@@ -43,7 +43,7 @@ def list_runs(path: Path, where: tuple[str, ...], as_json: bool) -> None:
         echo_json({"store": str(path), "runs": finite(rows)})
         return
     shared, own = labels(rows)
-    say(f"{count(len(rows))} runs{': ' if shared else ''}{shared}\n")
+    say(f"runs: {count(len(rows))}{'; ' if shared else ''}{shared}\n")
     shown = [
         (
             row["key"][:12],
@@ -60,7 +60,7 @@ def list_runs(path: Path, where: tuple[str, ...], as_json: bool) -> None:
         headers = ("run", "setting", "seed", "status", "parameters", "loss", "accuracy")
         show_table(headers, shown, numbers=(2, 4, 5, 6))
     if len(rows) > MOST_ROWS:
-        say(f"\n{len(rows) - MOST_ROWS} more runs are not shown. Filter them with --where, or export them.")
+        say(f"\nOnly the first {MOST_ROWS} runs are shown. Filter them with --where, or export them.")
 
 
 @command.command("export")
@@ -76,7 +76,7 @@ def export_runs(path: Path, where: tuple[str, ...], output: Path, as_json: bool)
     if as_json:
         echo_json({"store": str(path), "path": str(output), "n_runs": len(rows)})
     else:
-        say(f"{count(len(rows))} runs written to {output}")
+        say(f"runs written to {output}: {count(len(rows))}")
 
 
 @command.command("compare")
@@ -85,7 +85,7 @@ def export_runs(path: Path, where: tuple[str, ...], output: Path, as_json: bool)
     "--by",
     multiple=True,
     metavar="COLUMN",
-    help="Columns to group by (default: all that differ between runs).",
+    help="Column to group by; may be repeated (default: all settings, except seeds, that differ between runs).",
 )
 @click.option("--metric", default="accuracy", help="The metric to average over seeds.")
 @click.option(
@@ -136,7 +136,7 @@ def compare_runs(
     "laws",
     multiple=True,
     type=click.Choice(["linear", "quadratic", "square-root", "power", "constant"]),
-    help="Laws to fit; the best fit is shown first (default: all that apply, except constant).",
+    help="Law to fit; may be repeated (default: all that apply, except constant). The best fit is shown first.",
 )
 @click.option(
     "--up-to-first-above",

@@ -1,4 +1,4 @@
-"""`byheart serve`: a local web page to compile, query, inspect and damage models."""
+"""`byheart serve`: a local web page to compile, query and inspect models and to change their weights."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from byheart.errors import UsageError, require_extra
     "--figures",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder of `byheart reproduce` whose figures are shown (default: results, if it exists).",
+    help="Folder that `byheart reproduce` wrote; its figures are shown (default: results, if it exists).",
 )
 @click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
 @output_options
@@ -47,7 +47,7 @@ def command(
     opens: bool,
     as_json: bool,
 ) -> None:
-    """Open a local web page to compile a table, query the model, inspect it, damage it, and plan sizes.
+    """Open a local web page to compile a table, query and inspect the model, change its weights, and plan sizes.
 
     The page works without a network and sends no data anywhere. By default it is reachable from this machine only.
     With --json, the command prints one document with the address and then serves the page.

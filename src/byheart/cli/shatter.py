@@ -28,10 +28,10 @@ from byheart.process.progress import in_stage
 @seed_option
 @output_options
 def command(n_points: int, method: str, seq_len: int, seed: int, as_json: bool) -> int:
-    """Build one network per labelling of K inputs, all 2^K of the same architecture, and verify each exactly.
+    """Build a network for each of the 2^K labellings of K inputs (--points) with two labels, and verify each network.
 
-    This shows that the VC dimension of the architecture is at least K. An upper bound, from counting sign patterns,
-    is shown beside it.
+    All networks have the same architecture. If all are right, the VC dimension of the architecture is at least K. An
+    upper bound, from counting sign patterns, is shown too.
     """
     from byheart.shatter import shatter
 
@@ -47,16 +47,20 @@ def command(n_points: int, method: str, seq_len: int, seed: int, as_json: bool) 
         echo_json({**asdict(found), "holds": found.holds})
     else:
         least = f"at least {found.n_points}" if found.holds else f"not shown to be {found.n_points} or more"
-        most = found.no_bound if found.vc_at_most is None else f"at most {found.vc_at_most:,}"
+        most = (
+            f"no upper bound: {found.no_bound}"
+            if found.vc_at_most is None
+            else f"at most {found.vc_at_most:,}"
+        )
         show_pairs(
             [
                 ("method", f"{found.method}, exact"),
-                ("architecture", f"{found.size.parameters_dense:,} parameters, {found.size.depth:,} layers"),
+                ("architecture", f"{found.size.parameters_dense:,} parameters, depth {found.size.depth:,}"),
                 (
                     "labellings",
                     f"{found.n_realised:,} of {found.n_labellings:,} built, each verified on every input",
                 ),
-                ("VC dimension", f"{least}, {most}"),
+                ("VC dimension", f"{least}; {most}"),
                 ("seconds", f"{found.seconds:.1f}"),
             ]
         )

@@ -44,7 +44,7 @@ def command(folder: Path | None, key: Path | None, new_key: Path | None, as_json
         echo_json({"path": str(folder), **asdict(found)})
         return
     say(f"{folder} is signed: signature.json signs the certificate that the folder holds now.\n")
-    show_pairs([("key", found.public_key), ("of", f"the certificate {found.certificate[:32]}")])
+    show_pairs([("public key", found.public_key), ("certificate", found.certificate[:32])])
     say("\nOthers check it with `byheart verify DIR DATA --signed-by KEY`.")
 
 
@@ -56,8 +56,8 @@ def _make_key(path: Path, as_json: bool) -> None:
         echo_json({"private_key": str(path), "public_key": public})
         return
     say(f"{path} is a new private key. Keep it secret.\n")
-    show_pairs([("key", public), ("file", f"{path}{SUFFIX}")])
-    say("\nGive this public key to others.")
+    show_pairs([("public key", public), ("file", f"{path}{SUFFIX}")])
+    say("\nGive the public key to others.")
 
 
 def refuse_graft(folder: Path) -> None:
@@ -66,7 +66,7 @@ def refuse_graft(folder: Path) -> None:
     """
     if (folder / "graft.json").is_file():
         raise UsageError(
-            f"{folder} is a graft. Grafts have no certificate, so there is nothing to sign.\n"
+            f"{folder} is a graft. Grafts have no certificate, and therefore no signature.\n"
             "  `byheart verify DIR DATA --host HOST` checks its weights instead.",
             path=str(folder),
         )

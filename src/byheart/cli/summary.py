@@ -67,7 +67,7 @@ def describe_files(folder: Path) -> str:
 
 
 def turns_away(model: Model) -> bool:
-    """Return whether the model answers "unknown" to all but a small share of unknown inputs."""
+    """Return whether the model has reject bits. With F of them, it answers "unknown" to all but about one in 2^F unknown inputs."""
     return bool((model.record.get("notes") or {}).get("reject_bits"))
 
 
@@ -91,7 +91,7 @@ def density_lines(model: Model) -> list[tuple[str, str]]:
 
 
 def entropy_lines(model: Model) -> list[tuple[str, str]]:
-    """Return a line with the entropy of the labels if it is less than the label bits, otherwise nothing."""
+    """Return a line with the entropy of the labels if it is at least 0.5% less than the label bits, otherwise nothing."""
     entropy, bits = model.label_entropy, model.label_bits
     if entropy is None or bits is None or entropy > 0.995 * bits or model.entropy_per_parameter is None:
         return []
@@ -171,7 +171,7 @@ def first_sentence(text: str) -> str:
 
 
 def _floor(theory: BoundTable, quantity: str | None) -> tuple[str, str]:
-    """Return the largest lower bound on a quantity for these data, and the theorem that proves it."""
+    """Return the largest lower bound on a quantity for these data and its theorem. Both are empty texts if there is no bound."""
     largest = None if quantity is None else _largest(theory, quantity, "these data")
     return ("", "") if largest is None else (count(largest.value), largest.name)
 

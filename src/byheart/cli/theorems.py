@@ -30,7 +30,8 @@ def command(state: str | None, grade: str | None, paper: str | None, as_json: bo
     claimed (implemented, but the tests are not installed here), or open (not implemented yet).
 
     Its grade is built (the code implements the statement in full generality), special case (the code implements the
-    part that the list describes), or formula (the code only computes the number in the statement).
+    part that the list describes), formula (the code only computes the number in the statement), or open (not
+    implemented yet).
     """
     from byheart.theorems import index, papers
 
@@ -49,7 +50,7 @@ def command(state: str | None, grade: str | None, paper: str | None, as_json: bo
         return
     states = _count(STATES, [entry.state for entry in entries])
     grades = _count(GRADES, [entry.statement.grade for entry in entries])
-    say(f"{len(entries)} statements: {states}\nof these {grades}\n")
+    say(f"statements: {len(entries)}\nby state: {states}\nby grade: {grades}\n")
     if entries:
         show_table(("id", "state", "grade", "implemented by, checked by"), [_row(entry) for entry in entries])
     cited = {entry.statement.paper for entry in entries}

@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 @click.option(
     "--rule",
     type=click.Choice(["contexts", "total-gap"]),
-    help="How to judge distributions. contexts (the default): each context by itself, with the verdict holds. "
-    "total-gap: the total loss, with the verdict fitted.",
+    help="How to judge next-token distributions. contexts (the default): each context must be right by itself; the "
+    'verdict is then "holds". total-gap: only the total loss must be near the entropy; the verdict is then "fitted".',
 )
 @click.option(
     "--sample",
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     "--host",
     type=PATH,
     metavar="HOST",
-    help="DIR is a graft: prove that it is HOST with the facts of DATA added and nothing else.",
+    help="If DIR is a graft: the checkpoint it was made from. Prove that DIR is HOST with only the facts of DATA added.",
 )
 @click.option(
     "--text",
@@ -230,7 +230,7 @@ def _signature_lines(signature: Signature | None, signed_by: str | None) -> list
 
 
 def _said_of_reading(model: Model, given: Mapping[str, str]) -> dict[str, str | bool]:
-    """Return the options for reading the data that come from the model's record, because they are not in `given`."""
+    """Return the options for reading the data, such as columns, that the model's record supplies because `given` lacks them."""
     from byheart.storage.data_source import source_of
 
     source, tokenizer = source_of(model), model.memoriser.tokenizer
@@ -248,7 +248,7 @@ def _reading_lines(model: Model, given: Mapping[str, str], n_unnamed: int) -> li
     lines = [("read with", f"{said} ({SAID})")] if said else []
     if n_unnamed:
         rule = source_of(model).on_conflict
-        left_out = f"{n_unnamed:,} rows that the record of the model leaves out (on_conflict={rule})"
+        left_out = f"{n_unnamed:,} of the rows, which the record of the model leaves out (on_conflict={rule})"
         lines.append(
             ("not left out", f"{left_out}: every row is checked unless --on-conflict {rule} is given")
         )
@@ -273,4 +273,6 @@ def _show(certificate: Certificate, reading: list[tuple[str, str]]) -> None:
     )
     n_more = certificate.wrong - len(certificate.wrong_samples)
     if n_more > 0:
-        say(f"  and {n_more:,} more wrong {'rows' if certificate.distribution is None else 'contexts'}")
+        say(
+            f"  wrong {'rows' if certificate.distribution is None else 'contexts'} that are not listed: {n_more:,}"
+        )

@@ -82,7 +82,7 @@ def build(
 def trials(
     name: str, precision: Precision | None, shape: DataShape, options: Mapping[str, object]
 ) -> Iterator[Trial]:
-    """Yield the trials, the best first: only those of the method `name`, or those of all constructions that `auto` tries."""
+    """Yield the trials in order of preference: those of the method `name` or, for `auto`, those of all suitable constructions."""
     if name != "auto":
         wanted = precision or get(name).precisions[0]
         (method,) = candidates(name, wanted, shape, options)

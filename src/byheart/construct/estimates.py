@@ -64,8 +64,9 @@ def usual_estimate(
 def estimates_for_data(
     data: Dataset, methods: Sequence[str] | None = None, seed: int = 0
 ) -> Iterator[Estimate | NotApplicable]:
-    """Yield the size of every construction on `data`, in the first precision that the construction supports. Sizes are exact if
-    there are few labels.
+    """Yield the size of every construction on `data`, in the first precision that the construction supports.
+
+    Sizes are exact if there are at most `MOST_PLANNED` labels. A construction that does not accept the data yields the reason.
     """
     if data.n_labels > MOST_PLANNED:
         return estimates_for_shape(DataShape.of(data), methods)

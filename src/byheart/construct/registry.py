@@ -93,7 +93,9 @@ class Method:
         precision: Precision,
         given: Mapping[str, object] | None = None,
     ) -> tuple[Result, dict[str, object]]:
-        """Run `attempt` with one set of options after another until it succeeds. Return its result and those options."""
+        """Call `attempt` with each set of `usual_options` in turn until it does not raise `AssumptionViolated`. Return its result
+        and those options. If every call raises this error, raise the last one.
+        """
         *others, last = self.usual_options(given or {}, precision)
         for options in others:
             with suppress(AssumptionViolated):
@@ -103,14 +105,18 @@ class Method:
     def fitting_options(
         self, shape: DataShape, precision: Precision, given: Mapping[str, object]
     ) -> dict[str, object]:
-        """Return the first set of options with which the construction accepts data of this shape."""
+        """Return the first set of `usual_options` with which the construction accepts data of this shape. Raises
+        `AssumptionViolated` if there is none.
+        """
         _, options = self.first_that_fits(
             lambda each: self.estimate(shape, each, precision), precision, given
         )
         return options
 
     def read_options(self, given: Mapping[str, object], precision: Precision | None = None) -> Any:
-        """Convert the options `given` to the construction's own dataclass. Raises `UsageError` if an option is wrong."""
+        """Convert the options `given` to the construction's own dataclass. If `precision` is given and the construction has this
+        option, it replaces the one in `given`. Raises `UsageError` if an option is wrong.
+        """
         chosen = dict(given)
         for name, value in chosen.items():
             if isinstance(value, float) and not math.isfinite(value):
@@ -137,7 +143,7 @@ class Method:
     def require_memory(self, shape: DataShape, options: Any) -> None:
         """Raise an error if the weights do not fit into memory.
 
-        Constructions with exact precision are not checked, because exact weights are stored as sparse matrices.
+        Constructions that support the precision `exact` are not checked, because exact weights are stored as sparse matrices.
         """
         if "exact" not in self.precisions:
             with suppress(AssumptionViolated):  # `plan` reports this error with more detail

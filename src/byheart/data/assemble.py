@@ -242,8 +242,8 @@ def _flat_labels(labels: np.ndarray, sequences: Sequences, task: Task | None) ->
     rectangle = (len(sequences), int(sequences.lengths.max(initial=0)))
     if labels.ndim == 2 and (labels.shape != rectangle or task != "seq-to-seq"):
         raise UsageError(
-            f"labels of shape {labels.shape} do not fit the task `{task}` with inputs of {rectangle[0]} sequences of "
-            f"{rectangle[1]} tokens.",
+            f"labels of shape {labels.shape} do not fit inputs of shape (n_samples, seq_len) = {rectangle} with the task "
+            f"`{task}`.\n  Give one label per sample or, for the task seq-to-seq, one label per token.",
             shape=labels.shape,
         )
     return labels.reshape(-1), task
@@ -269,7 +269,7 @@ def _require_scalars(labels: Sequence[Any]) -> None:
             raise DataError(f"row {row}: the label is missing.\n  Fill it in, or drop the row.", row=row)
         if not isinstance(label, (str, int, float, np.generic)):
             raise DataError(
-                f"row {row}: the label {label!r} is a {type(label).__name__}, not a text or a number.\n"
+                f"row {row}: the label {label!r} has type {type(label).__name__}, but it must be a text or a number.\n"
                 "  Give one label per sequence. For one label per token, choose the task seq-to-seq.",
                 row=row,
             )
@@ -282,7 +282,8 @@ def _one_label_a_token(labels: Sequence[Any], sequences: Sequences) -> list[Any]
         if not isinstance(listed, (list, tuple, np.ndarray)) or len(listed) != length:
             count = len(listed) if isinstance(listed, (list, tuple, np.ndarray)) else 1
             raise DataError(
-                f"row {row}: {count} labels for {length} tokens; task seq-to-seq needs one label per token.\n"
+                f"row {row}: the number of labels is {count}, but the number of tokens is {length}; the task seq-to-seq "
+                "needs one label per token.\n"
                 "  Give as many labels as the input has tokens, as a list or as a text with spaces "
                 "between them.",
                 row=row,

@@ -82,9 +82,9 @@ class DataReport:
         lengths = self.inputs.lengths
         length = " to ".join(map(str, dict.fromkeys((lengths.min(), lengths.max()))))
         if isinstance(self.inputs, VectorSequences):
-            kind = f"{length} vectors of dimension {self.inputs.dim}"
+            kind = f"vectors per sample: {length}; dimension: {self.inputs.dim}"
         else:
-            kind = f"{length} tokens from a vocabulary of {self.inputs.n_vocab:,}"
+            kind = f"tokens per sample: {length}; size of the vocabulary: {self.inputs.n_vocab:,}"
         return "\n".join(
             [
                 f"{size} ({self.data.task}, {'positions matter' if self.data.ordered else 'order ignored'})",
@@ -103,5 +103,10 @@ class DataReport:
         if found is None:
             return "undefined, because some values are not finite"
         if found.delta is None:
-            return f"r = {found.r:.6g}, one distinct token, so δ is undefined"
-        return f"r = {found.r:.6g}, δ = {found.delta:.6g} over {found.n_distinct:,} distinct tokens"
+            return (
+                f"largest norm r = {found.r:.6g}; only one distinct token, so there is no smallest distance δ"
+            )
+        return (
+            f"largest norm r = {found.r:.6g}, smallest distance δ = {found.delta:.6g} "
+            f"({found.n_distinct:,} distinct tokens)"
+        )

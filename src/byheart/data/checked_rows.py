@@ -90,7 +90,7 @@ def checked_content(
 
 
 def checked_arrays(content: Content, check: RowCheck, known: Known = NOTHING) -> Content:
-    """Return the content of arrays without the faulty rows, and report these to `check`."""
+    """Return `content` without the rows whose input is empty or too long, and report these rows to `check`."""
     if not len(content.inputs):
         return content  # `Dataset` refuses an empty data set
     empty = content.inputs.lengths == 0

@@ -72,10 +72,10 @@ def dataset_of(given: Any, labels: Any = None, **reading: Any) -> Dataset:
 
 
 def _inputs_and_labels(inputs: Any, labels: Any) -> Any:
-    """Convert X and y to what `dataset_of` accepts: a pair of arrays, or (input, label) pairs."""
+    """Convert inputs and their labels to what `dataset_of` accepts: a pair of arrays, or (input, label) pairs."""
     if isinstance(inputs, str | Path | Dataset | Mapping) or not hasattr(inputs, "__len__"):
         raise UsageError(
-            f"labels were given, but the inputs are a {type(inputs).__name__}, not a list.\n"
+            f"labels were given, so the inputs must be a list or an array, but they have type {type(inputs).__name__}.\n"
             "  Give inputs and labels as compile(X, y), or the data alone as compile(data).",
             given_type=type(inputs).__name__,
         )
@@ -89,7 +89,8 @@ def _inputs_and_labels(inputs: Any, labels: Any) -> Any:
         )
     if len(cells) != len(labels):
         raise UsageError(
-            f"there are {len(cells):,} inputs but {len(labels):,} labels; give one label for each input.",
+            f"the number of inputs is {len(cells):,}, but the number of labels is {len(labels):,}; give one label for each "
+            "input.",
             n_inputs=len(cells),
             n_labels=len(labels),
         )
@@ -119,8 +120,8 @@ def _numbers(frame: Any, names: list[str]) -> np.ndarray:
         return np.column_stack([np.asarray(frame[name], dtype=np.float64) for name in names])
     except (TypeError, ValueError, KeyError):
         raise UsageError(
-            f"the inputs are a frame of {len(names)} columns, not all of which are numbers: "
-            f"{', '.join(names)}.\n"
+            f"the inputs are a data frame of {len(names)} columns ({', '.join(names)}), but not all of these columns hold "
+            "numbers.\n"
             "  Give one column of texts, as in compile(frame[NAME], labels), or only columns of numbers.",
             columns=names,
         ) from None

@@ -45,7 +45,7 @@ _SHOWN = 60  # number of characters of an input that a message shows
 
 @dataclass(frozen=True, eq=False)
 class Dataset(Content):
-    """Inputs with labels, and how to read them. A data set is immutable and has a digest.
+    """Inputs with labels, and what is needed to interpret them. A data set is immutable and has a digest.
 
     inputs: token ids (ragged) or real vectors.
     labels: class numbers in [0, n_classes), as one flat array. For `next-token` and `set`, one per sequence, which belongs to
@@ -101,8 +101,8 @@ class Dataset(Content):
         wanted = int(self.labels_per_sample.sum())
         if self.n_labels != wanted:
             raise UsageError(
-                f"task {self.task} needs {wanted} labels for {self.n_samples} sequences with {n_tokens} "
-                f"tokens in all; got {self.n_labels}.",
+                f"task {self.task} needs {amount(wanted, 'label')} for {amount(self.n_samples, 'sequence')} with "
+                f"{amount(n_tokens, 'token')} in all; got {self.n_labels:,}.",
                 wanted=wanted,
                 n_labels=self.n_labels,
             )
@@ -119,7 +119,7 @@ class Dataset(Content):
             )
         if self.rows is not None and self.rows.size != self.n_samples:
             raise UsageError(
-                f"got {self.rows.size} row numbers for {self.n_samples} samples; give one per sample.",
+                f"got {amount(self.rows.size, 'row number')} for {amount(self.n_samples, 'sample')}; give one per sample.",
                 n_rows=self.rows.size,
                 n_samples=self.n_samples,
             )
@@ -243,7 +243,8 @@ class Dataset(Content):
         keep = samples_to_keep(self.inputs, self.labels, self.task, self.context_ids, on_conflict)
         if not keep.any():
             raise ConflictingLabels(
-                f"all {self.n_samples} samples have conflicting labels; the rule {on_conflict!r} leaves none.",
+                f"all {self.n_samples} samples have conflicting labels, so on_conflict={on_conflict!r} leaves no sample.\n"
+                "  Correct the labels, or choose another rule.",
                 n_samples=self.n_samples,
                 on_conflict=on_conflict,
             )
@@ -257,7 +258,7 @@ class Dataset(Content):
 
     def _conflicting_labels(self) -> ConflictingLabels:
         return ConflictingLabels(
-            f"{self.describe_conflict(0)} (the first of {len(self.conflicts)} such pairs).\n"
+            f"{self.describe_conflict(0)} (number of such pairs: {len(self.conflicts)}).\n"
             "  No function can return both, so nothing can memorise this data set.\n"
             '  Drop one of them, or choose a rule: on_conflict="first" in Python, --on-conflict first\n'
             "  on the command line (or last, majority, drop).",
@@ -303,7 +304,8 @@ class Dataset(Content):
         return " ".join(shown.split())
 
     def multiset(self, sample: int) -> Multiset[int]:
-        """Return how often each token occurs in one input, which is all that a network without positions can see.
+        """Return how often each token occurs in one input. A network without positions sees only this and, except for the task
+        `set`, which token carries the label.
 
         A vector is represented by its number in `VectorSequences.token_ids`.
         """
@@ -360,9 +362,9 @@ class Dataset(Content):
         inputs: vectors (n_samples, seq_len, dim); floats (n_samples, dim), one vector per sample; token ids (n_samples, seq_len);
             or lists of token ids, which may differ in length.
         labels: whole numbers or texts (n_samples,); for seq-to-seq (n_samples, seq_len), or all labels in one flat array. With
-            `label_names`, they are class numbers from 0. Otherwise any numbers are allowed: the distinct numbers are sorted,
-            and each is the name of a class.
-        task: by default, next-token if there is one label per sequence, and seq-to-seq if there is one per token.
+            `label_names`, whole numbers are class numbers from 0. Without it, the distinct numbers are sorted, and each is the name
+            of a class.
+        task: by default, seq-to-seq if `labels` has two dimensions, and next-token otherwise.
         n_vocab: the vocabulary size; by default, the largest id plus one.
         rules: how to treat rows that cannot be memorised, as for `read`.
         """
@@ -402,11 +404,10 @@ class Dataset(Content):
     def from_pandas(
         cls, frame: Any, *, input: str | None = None, label: str | None = None, **options: Any
     ) -> Dataset:
-        """Make a data set from a pandas or polars data frame: the columns `key` and `value`, or its only two columns.
+        """Make a data set from a pandas or polars data frame or a pyarrow table.
 
-        input, label: the names of other columns.
-        options: as for `from_pairs`. As in a file, a missing or empty label is an error, unless
-        `empty_labels` says otherwise.
+        input, label: the columns that hold the inputs and the labels; by default `key` and `value`, or the only two columns.
+        options: as for `from_pairs`. As in a file, a missing or empty label is an error, unless `empty_labels` says otherwise.
         """
         on_conflict = options.pop("on_conflict", "error")
         rules = {name: options.pop(name) for name in RULES if name in options}
@@ -502,8 +503,8 @@ class Dataset(Content):
     ) -> Dataset:
         """Read a data file, choosing the reader by the suffix: .csv, .tsv, .jsonl, .parquet, .npz or .txt.
 
-        A .txt is read as documents, and so is a .jsonl with the field `text` and without `key`, unless columns are
-        named. The default tokenizer of documents is `word`.
+        A .txt is read as documents. A .jsonl is also read as documents if no task and no columns are given and its first object has
+        the field `text` but not the field `key`. The default tokenizer of documents is `word`.
         """
         return cls._read(path, None, progress, **options)
 

@@ -175,7 +175,7 @@ def spool(path: Path, folder: Path, **options: Unpack[TableOptions]) -> DatasetP
         if rule not in ("error", "keep"):
             raise UsageError(
                 f"{name}={rule} is not available for data that are read in pieces (--shards).\n"
-                "  Correct or remove those rows in the file instead.",
+                "  Leave it out, and correct or remove in the file the rows that it is about.",
                 name=name,
                 rule=rule,
             )

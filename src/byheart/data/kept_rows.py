@@ -33,7 +33,11 @@ NOTHING = Known()
 
 
 def keep_rows(content: C, keep: Bool[np.ndarray, " n_samples"], known: Known = NOTHING) -> C:
-    """Return the rows that `keep` marks, with their original row numbers."""
+    """Return the rows that `keep` marks, with their original row numbers.
+
+    Classes that only other rows had are removed, except those in `known`. So are tokens, if the vocabulary was derived from the
+    data.
+    """
     if keep.all():
         return content
     chosen = np.flatnonzero(keep)

@@ -32,7 +32,7 @@ class TableOptions(RowOptions, total=False):
     task: by default, `seq-to-seq` if the first label is a list, and `next-token` otherwise.
     tokenizer: `char` (default), `word`, `bytes`, the path of a tokenizer.json, or a `Tokenizer`.
     input, label: column names; by default, `key` and `value`.
-    ordered: whether positions matter; by default they do for text and ids, and not for vectors and `set`.
+    ordered: whether positions matter; by default, they do for texts and token ids, but not for vectors or the task `set`.
     on_conflict: `error` (default), `first`, `last`, `majority`, `drop` or `keep`; see `Dataset.resolved`.
     empty_labels: `error` (default) refuses a row whose label is empty or null; `keep` memorises an empty label; `drop` leaves
         the row out.

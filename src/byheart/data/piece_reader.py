@@ -63,8 +63,8 @@ def read_pieces(path: Path, n_known: int, **options: Unpack[TableOptions]) -> It
         except DataError as error:
             shown = (
                 f"{error}\n"
-                f"  These row numbers count from the start of a piece, which is row {n_before + 1:,} of "
-                "the file."
+                "  These row numbers count from the start of a piece of the file. The first row of this piece is row "
+                f"{n_before + 1:,} of the file."
             )
             raise type(error)(shown, **error.facts) from None
         n_before += len(labels)
@@ -104,7 +104,8 @@ def _array_pieces(path: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     with open_npz(path, ("inputs", "labels")) as (inputs, labels):
         if not inputs.shape or inputs.shape[:1] != labels.shape[:1]:
             raise MalformedFile(
-                f"{path}: inputs of shape {inputs.shape} do not match labels of shape {labels.shape}.",
+                f"{path}: inputs of shape {inputs.shape} do not match labels of shape {labels.shape}.\n"
+                "  Save two arrays that have one row for each sample.",
                 path=str(path),
             )
         if inputs.is_fortran and len(inputs.shape) > 1:

@@ -50,7 +50,8 @@ def read_content(
         return read_documents(path, kind, **options)
     if kind == "txt":
         raise UsageError(
-            f"{path} contains documents, which can be read only for the task `distribution`, not for `{task}`.",
+            f"{path} contains documents, which can be read only for the task `distribution`, not for `{task}`.\n"
+            "  Leave out the task, or give a table of inputs and labels.",
             path=str(path),
         )
     if kind == "npz":

@@ -81,7 +81,9 @@ def pair_ids(left: Pairs, right: Pairs) -> Pairs:
 
 
 def representatives(ids: Int[np.ndarray, " n_items"]) -> Int[np.ndarray, " n_groups"]:
-    """Return the index of the first member of every group, for ids numbered from 0 without gaps."""
+    """Return the index of the first item of every group. `ids` holds the group of each item; groups are numbered from 0 without
+    gaps.
+    """
     first = np.full(int(ids.max(initial=-1)) + 1, ids.size, dtype=np.int64)
     np.minimum.at(first, ids, np.arange(ids.size))
     return first

@@ -39,7 +39,7 @@ class Separation:
     """The largest norm of tokens and the smallest distance between them, stored as exact squares.
 
     r_squared: the largest squared norm.
-    delta_squared: the smallest squared distance between distinct tokens; None if there is only one.
+    delta_squared: the smallest squared distance between distinct tokens; None if there is only one distinct token.
     n_distinct: number of distinct tokens.
     """
 
@@ -55,11 +55,17 @@ class Separation:
 
     @property
     def delta(self) -> float | None:
-        """The smallest distance, rounded down, so that distinct tokens are at least this far apart."""
+        """The smallest distance, rounded down, so that distinct tokens are at least this far apart.
+
+        It is None if there is only one distinct token.
+        """
         return None if self.delta_squared is None else _sqrt_down(self.delta_squared)
 
     def holds_for(self, r: Fraction | float | int, delta: Fraction | float | int) -> bool:
-        """Return whether no norm is above `r` and distinct tokens are at least `delta` apart, decided in exact arithmetic."""
+        """Return whether no norm is above `r` and distinct tokens are at least `delta` apart, decided in exact arithmetic.
+
+        Return False if `r` or `delta` is not positive.
+        """
         if r <= 0 or delta <= 0:
             return False
         far_apart = self.delta_squared is None or self.delta_squared >= Fraction(delta) ** 2
@@ -127,8 +133,8 @@ def _closest_squared(points: Points) -> Fraction:
 
 
 def _nearest_distances(scaled: Points) -> Float[np.ndarray, " n_points"]:
-    """For each point, return the distance to the nearest other point, or infinity if this is certainly not the smallest of
-    all these distances.
+    """For each point, return the distance to the nearest other point. It may be infinity for a point that certainly does not
+    belong to the closest pair.
     """
     from scipy.spatial import cKDTree
 
@@ -142,13 +148,14 @@ def _nearest_distances(scaled: Points) -> Float[np.ndarray, " n_points"]:
 
 
 def _closest_among_tiny(points: Points, scaled: Points) -> Fraction:
-    """Find the closest pair when its distance, compared with the largest coordinate, is too small to be squared in floats.
+    """Return the smallest squared distance, exactly, if it is so much smaller than the largest coordinate that it underflows.
 
-    `_FLOOR` is a distance whose square does not underflow, and the points of the closest pair are less than _FLOOR apart. Floats
-    near x differ by more than 2^-54·x. Two coordinates that are less than _FLOOR apart are therefore equal, or both are below
-    2^60·_FLOOR. So the two points of the closest pair agree in every coordinate that is 2^60·_FLOOR or larger. Points that agree in
-    these large coordinates form a group. In each group, these coordinates are set to zero, and the closest pair is found after
-    scaling the group anew. The other coordinates are so small that the new scale makes them at least 2^900 times larger.
+    `scaled` are the points after `_scale`, and the sizes below are those of scaled coordinates. `_FLOOR` is a distance whose square
+    does not underflow, and the points of the closest pair are less than _FLOOR apart. Floats near x differ by more than 2^-54·x.
+    Two coordinates that are less than _FLOOR apart are therefore equal, or both are below 2^60·_FLOOR. So the two points of the
+    closest pair agree in every coordinate that is 2^60·_FLOOR or larger. Points that agree in these large coordinates form a group.
+    In each group, these coordinates are set to zero, and the closest pair is found after scaling the group anew. The other
+    coordinates are so small that the new scale makes them at least 2^900 times larger.
     """
     large = np.abs(scaled) >= _FLOOR * 2.0**60
     groups = _number_rows(np.where(large, points, 0.0))

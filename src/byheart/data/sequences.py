@@ -63,7 +63,7 @@ class TokenSequences:
         if outside.size:
             at = int(outside[0])
             sample = int(np.searchsorted(offsets, at, side="right")) - 1
-            problem = f"outside the vocabulary of {self.n_vocab} ids (0 to {self.n_vocab - 1})."
+            problem = f"outside the vocabulary: ids must be below the vocabulary size, {self.n_vocab}."
             if self.ids[at] < 0:
                 problem = (
                     "negative.\n"
@@ -128,10 +128,8 @@ class TokenSequences:
             )
         n_bytes = 8 * len(self) * width
         if n_bytes > MOSTLY_PADDING * 8 * self.ids.size:
-            longest = (
-                f"{width:,} tokens, the length of the longest (sequence {int(self.lengths.argmax()) + 1})"
-            )
-            require_memory(f"{len(self):,} sequences padded to {longest},", n_bytes)
+            longest = f"{width:,} tokens (the longest is sequence {int(self.lengths.argmax()) + 1})"
+            require_memory(f"{len(self):,} sequences padded to {longest}", n_bytes)
         table = np.full((len(self), width), pad_id, dtype=np.int64)
         if self.ids.size >= LONG_ROWS * len(self):
             for row, length in enumerate(self.lengths.tolist()):
@@ -151,8 +149,8 @@ class TokenSequences:
 def as_vectors(array: np.ndarray) -> np.ndarray | None:
     """Return the array with shape (n_samples, seq_len, dim) if it holds vectors, otherwise None.
 
-    Floats are vectors; if they have two axes, there is one vector per sample. Whole numbers with three axes are also vectors, but
-    with two axes they are token ids.
+    Floats with three axes are vectors. Floats with two axes are vectors too, one per sample. Whole numbers with three axes are
+    vectors, which are returned as float64. Whole numbers with two axes are token ids.
     """
     if array.dtype.kind == "f" and array.ndim == 2:
         return array[:, None, :]
@@ -239,7 +237,7 @@ class VectorSequences:
             raise self.non_finite_values()
 
     def non_finite_values(self) -> NonFiniteInput:
-        """Return the error that reports the values that are not finite."""
+        """Return the error that names the first value that is not finite. There must be at least one such value."""
         sample, position, coordinate = (int(k) for k in self.non_finite[0])
         value = float(self.values[sample, position, coordinate])
         return NonFiniteInput(
@@ -265,7 +263,10 @@ Sequences = TokenSequences | VectorSequences
 
 
 def offsets_of(lengths: Int[np.ndarray, " n_samples"]) -> Int[np.ndarray, " n_offsets"]:
-    """Return the offsets of sequences of these lengths that are stored one after the other, and as last item the total length."""
+    """Return where each sequence starts if sequences of these lengths are stored one after the other.
+
+    The last item of the result is the total length.
+    """
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
@@ -273,5 +274,7 @@ def offsets_of(lengths: Int[np.ndarray, " n_samples"]) -> Int[np.ndarray, " n_of
 
 def _index(index: int, size: int) -> int:
     if not -size <= index < size:
-        raise IndexError(f"there is no sequence {index}; there are {size}, numbered from 0")
+        raise IndexError(
+            f"there is no sequence {index}: numbers start at 0, and the number of sequences is {size}"
+        )
     return index % size

@@ -1,6 +1,7 @@
 """`DataShape`: the sizes of a data set, without its content. Model sizes, bounds and plans are computed from it.
 
-`DataRecord` adds the digest. Certificates and the records of models hold one, to identify their data.
+`DataRecord` adds the digest. Certificates and the records of models hold a `DataRecord`, which
+identifies their data.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ _MANY = 200
 
 @dataclass(frozen=True)
 class DataShape:
-    """The size and kind of a data set.
+    """The size and kind of a data set. A context is everything that a network can use to predict one label.
 
-    n_samples      number of sequences; for `distribution`, of documents
+    n_samples      number of sequences; for the task `distribution`, number of documents
     seq_len        number of tokens in the longest sequence or document
-    n_classes      number of different labels; for `distribution`, of possible next tokens
+    n_classes      number of different labels; for the task `distribution`, number of possible next tokens
     vocab, dim     number of token ids, or dimension of token vectors; exactly one of the two is given
     ordered        whether positions matter
     ragged         whether sequences differ in length
@@ -99,7 +100,7 @@ class DataShape:
         )
 
     def __post_init__(self) -> None:
-        """Refuse impossible sizes."""
+        """Refuse an unknown task, sizes below 1 and values that contradict each other."""
         if self.task not in get_args(Task):
             raise UsageError(f"task {self.task!r} is not one of {', '.join(get_args(Task))}.", task=self.task)
         for name in COUNTS:
@@ -121,7 +122,8 @@ class DataShape:
             )
         if self.n_contexts is not None and self.n_contexts > self.label_count:
             raise UsageError(
-                f"n_contexts is {self.n_contexts}, more than the {self.label_count} labels.",
+                f"n_contexts is {self.n_contexts}; it must be at most the number of labels, "
+                f"{self.label_count}.",
                 n_contexts=self.n_contexts,
             )
         if (self.radius is not None and not self.radius >= 0) or (
@@ -173,9 +175,9 @@ class DataShape:
         if most is None or self.context_count <= most:
             return
         raise UsageError(
-            f"{self.context_count:,} distinct contexts are impossible: {self.seq_len:,} tokens from a "
-            f"vocabulary of {self.vocab:,} "
-            f"give only {most:,}.\n  Give fewer samples, longer sequences or a larger vocabulary.",
+            f"{self.context_count:,} distinct contexts are impossible: with sequence length {self.seq_len:,} "
+            f"and vocabulary size {self.vocab:,}, "
+            f"there are at most {most:,}.\n  Give fewer samples, longer sequences or a larger vocabulary.",
             n_contexts=self.context_count,
             possible=most,
         )

@@ -37,10 +37,11 @@ DIALECTS: dict[str, dict[str, Any]] = {
 def read_separated(
     path: Path, wanted: Sequence[str], written: TextFormat = UTF8, *, kind: str, keep_malformed: bool = False
 ) -> Columns:
-    """Read columns of a CSV or TSV: a header, then rows with as many fields as the header. Blank lines are skipped.
+    """Read the columns `wanted` of a CSV or TSV: a header, then rows with as many fields as the header. Blank lines are skipped.
 
     In a TSV, quotation marks are ordinary characters, so no field can hold a tab or a line break.
-    keep_malformed: do not raise an error for a line that is not a valid row, but return `MalformedRow` in its place.
+
+    keep_malformed: do not raise an error for a row with too many or too few fields, but return `MalformedRow` for each cell of it.
     """
     columns: Columns = {name: [] for name in wanted}
     for cells in separated_cells(
@@ -54,12 +55,12 @@ def read_separated(
 def read_jsonl(
     path: Path, wanted: Sequence[str], written: TextFormat = UTF8, *, keep_malformed: bool = False
 ) -> Columns:
-    """Read columns of a file with one JSON object per line.
+    """Read the columns `wanted` of a file with one JSON object per line.
 
     Blank lines are skipped. Labels (the second column) may be null; they are returned as None.
 
-    keep_malformed: do not raise an error for a line that is not a valid row, but return `MalformedRow` in its place. Inputs may
-    then be null.
+    keep_malformed: do not raise an error for a line that is not a valid row, but return `MalformedRow` for each of its cells.
+    Inputs may then be null.
     """
     columns: Columns = {name: [] for name in wanted}
     are_known = False
@@ -85,7 +86,7 @@ def read_jsonl(
 
 
 def json_rows(path: Path, written: TextFormat = UTF8) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the number of each line of a JSON lines file that is not blank, and the object in the line."""
+    """Yield the line number (from 1) and the object of each line of a JSON lines file. Blank lines are skipped."""
     for line, text in _json_lines(path, written):
         yield line, _json_object(path, line, text)
 
@@ -108,13 +109,13 @@ def _json_object(path: Path, line: int, text: str) -> dict[str, Any]:
         raise _malformed_table(path, line, f"cannot be read ({error})", "Remove this line") from None
     if not isinstance(row, dict):
         fix = 'Write lines like {"key": ..., "value": ...}'
-        raise _malformed_table(path, line, f"a JSON {type(row).__name__}, not an object", fix)
+        raise _malformed_table(path, line, "the JSON on this line is not an object", fix)
     return row
 
 
 @contextmanager
 def open_parquet(path: Path) -> Iterator[Any]:
-    """Open a Parquet file with pyarrow while the block runs. Errors raised in the block name the file."""
+    """Open a Parquet file with pyarrow while the block runs. If reading it fails, raise `MalformedFile`, which names the file."""
     pyarrow = import_extra("pyarrow", "parquet", "reading Parquet files")
     from pyarrow import parquet
 
@@ -148,7 +149,7 @@ def _require_usual_growth(path: Path, n_bytes: int, n_file: int) -> None:
     require_memory(f"the part of {path} that has been read", n_bytes)
     if n_bytes > max(USUAL_GROWTH * n_file, SMALL_TABLE):
         raise MalformedFile(
-            f"{path} has {n_file:,} bytes and expands to more than {n_bytes:,}.\n"
+            f"{path} is refused, because it has {n_file:,} bytes and expands to at least {n_bytes:,}.\n"
             "  If this is intended, write the table as CSV, or without repeated long texts.",
             path=str(path),
             n_bytes=n_bytes,
@@ -158,9 +159,11 @@ def _require_usual_growth(path: Path, n_bytes: int, n_file: int) -> None:
 def read_parquet(
     path: Path, wanted: Sequence[str], _: TextFormat = UTF8, *, keep_malformed: bool = False
 ) -> Columns:
-    """Read columns of a Parquet file. A file whose header declares more data than fit in memory is refused before reading.
+    """Read the columns `wanted` of a Parquet file.
 
-    keep_malformed: whether an input may be null.
+    The file is refused before reading if its metadata declare more data than the memory limit allows.
+
+    keep_malformed: whether all cells may be null. Otherwise only labels (the second column) may be null.
     """
     with open_parquet(path) as file:
         require_columns(path, wanted, list(file.schema_arrow.names))
@@ -197,7 +200,7 @@ READERS: dict[str, Callable[..., Columns]] = {
 
 
 def column_names(path: Path, kind: str, written: TextFormat = UTF8) -> list[str]:
-    """Return the names of the columns of a table, without reading its rows."""
+    """Return the names of the columns of a table. In JSON lines, these are the fields of the first object."""
     if kind == "parquet":
         with open_parquet(path) as file:
             return list(file.schema_arrow.names)
@@ -231,7 +234,10 @@ def separated_cells(
     *,
     keep_malformed: bool = False,
 ) -> Iterator[list[Any]]:
-    """Yield the cells of the wanted columns for every row of a CSV or TSV. `lines` are the lines of the file at `path`."""
+    """Yield the cells of the wanted columns for every row of a CSV or TSV. `lines` are the lines of the file at `path`.
+
+    keep_malformed: do not raise an error for a row with too many or too few fields, but yield `MalformedRow` for each cell of it.
+    """
     reader = _separated_rows(lines, kind, written)
     header: list[str] = []
     places: list[int] = []
@@ -249,7 +255,7 @@ def separated_cells(
                     error = _malformed_table(
                         path,
                         start,
-                        f"{len(row)} fields, but the header has {len(header)}",
+                        f"the number of fields is {len(row)}, but in the header it is {len(header)}",
                         "Complete the line, put quotation marks around a field that holds the "
                         "separator,\n"
                         '  or leave such lines out with malformed_rows="drop" (--malformed-rows drop)',

@@ -65,7 +65,7 @@ UTF8 = TextFormat()
 
 
 def require_file(path: Path) -> None:
-    """Raise `UsageError` unless `path` is an existing plain file. A pipe or a device may never end."""
+    """Raise `UsageError` unless `path` is an existing plain file. Reading a pipe or a device could go on for ever."""
     try:
         mode = path.stat().st_mode
     except (
@@ -110,7 +110,7 @@ def read_text(path: Path, written: TextFormat = UTF8) -> str:
 
 
 def _decode(path: Path, raw: bytes, encoding: str) -> str:
-    """Return the text of a file in an encoding that the user gave."""
+    """Decode `raw`, the content of a file, with the encoding that the user gave."""
     try:
         text = raw.decode(encoding).removeprefix("\ufeff")
     except UnicodeError as error:
@@ -160,7 +160,7 @@ def _decode_utf8(path: Path, raw: bytes) -> str:
 
 
 def _empty(path: Path) -> MalformedFile:
-    return MalformedFile(f"{path} is empty; give a file with data in it.", path=str(path))
+    return MalformedFile(f"{path} is empty or blank; give a file with data in it.", path=str(path))
 
 
 def _malformed_at(path: Path, raw: bytes, at: int, what: str, fix: str) -> MalformedFile:

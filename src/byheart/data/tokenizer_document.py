@@ -16,7 +16,7 @@ from byheart.records.json_file import parse_json, show_value
 USED = ("version", "added_tokens", "normalizer", "pre_tokenizer", "decoder", "model")
 """The parts of the file that are used.
 
-Padding, truncation and special tokens (post_processor) are left out, because they add or drop tokens silently.
+Padding, truncation and the post_processor (which adds special tokens) are left out, because they would add or drop tokens silently.
 """
 
 MOST_TOKENS = 2**24
@@ -25,13 +25,13 @@ MOST_GROWTH = 256  # characters that rules may make from one character (publishe
 
 
 def used_part(document: str) -> str:
-    """Return the parts of a tokenizer.json that convert text to ids and back.
+    """Return, as JSON, the parts of a tokenizer.json that convert text to ids and back.
 
     Raise `MalformedFile` if the document is not valid.
     """
     found = parse_json(document.encode("utf-8", "surrogatepass"), "tokenizer.json")
     if not isinstance(found, dict) or not isinstance(found.get("model"), dict):
-        raise _refuse("it must be a JSON object with a field `model`")
+        raise _refuse("it must be a JSON object with a field `model` that is an object")
     for part in ("normalizer", "pre_tokenizer", "decoder"):
         if _growth(found.get(part)) > MOST_GROWTH:
             raise _refuse(
@@ -41,7 +41,8 @@ def used_part(document: str) -> str:
     for token, number in _tokens(found):
         if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= MAX_ID:
             raise _refuse(
-                f"the id of token {token[:40]!r} is {show_value(number)}, not a whole number up to {MAX_ID:,}"
+                f"the id of token {token[:40]!r} is {show_value(number)}, not a whole number from 0 to "
+                f"{MAX_ID:,}"
             )
         if ids.setdefault(number, token) != token:
             raise _refuse(f"tokens {ids[number][:40]!r} and {token[:40]!r} have the same id {number}")
@@ -51,9 +52,9 @@ def used_part(document: str) -> str:
 
 
 def _growth(part: object) -> int:
-    """Return the largest number of characters into which the Replace rules of a part can turn one character.
+    """Return the largest number of characters into which one character may grow by the Replace rules of a part.
 
-    For a sequence of rules, the numbers are multiplied.
+    A part is a value in a tokenizer.json, such as its normalizer. For a sequence of rules, the numbers are multiplied.
     """
     if isinstance(part, list):
         return math.prod(map(_growth, part))
@@ -70,7 +71,7 @@ def _growth(part: object) -> int:
 
 
 def _tokens(document: dict[str, Any]) -> Iterator[tuple[str, object]]:
-    """Yield every token with its id. In a unigram model, the id is the position in the list."""
+    """Yield every token with its id. If the vocabulary is a list (a unigram model), the id is the position in this list."""
     vocabulary = document["model"].get("vocab")
     if isinstance(vocabulary, dict):
         yield from vocabulary.items()

@@ -1,7 +1,8 @@
-"""Run the package `tokenizers` in a process of its own, because a `tokenizer.json` can make its Rust code abort, hang
-or use up memory.
+"""Run the package `tokenizers` in a separate process, because a `tokenizer.json` can make the Rust code of the package abort,
+hang or use up memory.
 
-The process imports `tokenizers` and nothing from byheart. It is started at the first request, and again after a fork.
+The separate process imports `tokenizers` and nothing from byheart. It is started at the first request. It is started again after
+this process has forked, or if it has ended.
 """
 
 from __future__ import annotations
@@ -50,10 +51,12 @@ _ROOM = 2**30  # address space that the interpreter and the package need for the
 
 
 class RefusedText(Exception):
-    """The package refused a text. `row` is the index of the text in the request."""
+    """The package `tokenizers` refused the tokenizer.json, a text or a list of ids. `row` is the index of the text or list in the
+    request.
+    """
 
     def __init__(self, reason: str, row: int) -> None:
-        """Store the message of the package and the index of the text."""
+        """Store the message of the package, and the index of the text or list of ids that it refused."""
         super().__init__(reason)
         self.row = row
 
@@ -80,7 +83,7 @@ class TokenizerProcess:
         return list(self._ask({"texts": texts}))
 
     def decode(self, rows: list[list[int]], *, skip_special: bool) -> list[str]:
-        """Return the text of each row of ids."""
+        """Return the text of each row of ids. `skip_special` leaves out special tokens."""
         return list(self._ask({"rows": rows, "skip_special": skip_special}))
 
     def _ask(self, question: dict[str, Any]) -> Any:
@@ -90,7 +93,7 @@ class TokenizerProcess:
             return self._exchange(question)
 
     def _start(self) -> Any:
-        """Start the process and send it the document. The process answers with the vocabulary."""
+        """Start the process and send it the tokenizer.json. Return the answer of the process, which is the vocabulary."""
         require_extra("tokenizers", "tokenizers", "a tokenizer.json")
         if self._child is not None:
             self._child.close()

@@ -1,4 +1,4 @@
-"""Convert text to token ids and back exactly: without normalisation, and without silently dropping or adding tokens."""
+"""Convert text to token ids and back, without padding, truncation or added special tokens."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def encode(self, text: str) -> list[int]:
-        """Return the ids of `text`. If a token has no id, raise `UnknownToken`, which names token and text."""
+        """Return the ids of `text`. If a part of the text has no id, raise `UnknownToken`, which names the text."""
 
     @abstractmethod
     def decode(self, ids: Iterable[int]) -> str:
@@ -48,10 +48,10 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
-        """Return everything that `from_json` needs, in the types of JSON."""
+        """Return everything that `from_json` needs, as a dictionary that can be written as JSON."""
 
     def encode_all(self, texts: Sequence[str]) -> TokenSequences:
-        """Encode many texts. An `UnknownToken` also names the row (from 1)."""
+        """Encode many texts. If a text cannot be encoded, `UnknownToken` names its row, counted from 1."""
         rows = [self._encode_row(row, text) for row, text in enumerate(texts, start=1)]
         return TokenSequences.of(rows, len(self.vocabulary))
 
@@ -72,8 +72,9 @@ class Tokenizer(ABC):
         ):
             return _TABLES[kind](tuple(words))
         raise MalformedFile(
-            f"a saved tokenizer is not valid: its name is {kind!r}. A tokenizer has a `name` (char, word, ids, bytes or file) "
-            "and its `vocabulary` (a list of texts) or `json` (a text).",
+            f"a saved tokenizer with the name {kind!r} is not valid. The `name` must be char, word, ids, bytes "
+            "or file.\n"
+            "  The first three also need a `vocabulary` (a list of texts), and `file` needs `json` (a text).",
             name=kind,
         )
 
@@ -86,7 +87,7 @@ class Tokenizer(ABC):
 
 @dataclass(frozen=True)
 class _TableTokenizer(Tokenizer):
-    """A tokenizer that splits a text into pieces and looks up each in a table."""
+    """A tokenizer that splits a text into pieces and looks up the id of each piece in a table."""
 
     words: tuple[str, ...]
 
@@ -95,7 +96,7 @@ class _TableTokenizer(Tokenizer):
         if len(set(self.words)) != len(self.words) or any(self.cut(word) != [word] for word in self.words):
             raise UsageError(
                 f"the vocabulary of a {self.name} tokenizer must hold distinct texts, each a single token; "
-                f"got {len(self.words)} entries, {len(set(self.words))} distinct.",
+                f"number of entries: {len(self.words)}, of which {len(set(self.words))} distinct.",
                 name=self.name,
             )
 
@@ -180,8 +181,10 @@ class WordTokenizer(_TableTokenizer):
 
 @dataclass(frozen=True)
 class IdTokenizer(_TableTokenizer):
-    """A tokenizer for token ids with large gaps between them. A text lists ids as decimal numbers, separated by spaces. The
-    vocabulary holds the distinct ids in ascending order.
+    """A tokenizer for data of token ids with large gaps between them. It numbers the ids that occur from 0.
+
+    A text lists ids of the data as decimal numbers, separated by spaces. The vocabulary holds the distinct ids in ascending order,
+    and the new id of each is its place there.
     """
 
     name: ClassVar[str] = "ids"
@@ -212,7 +215,7 @@ class IdTokenizer(_TableTokenizer):
 
     @cached_property
     def numbers(self) -> Int[np.ndarray, " n_distinct"]:
-        """The ids themselves, in ascending order."""
+        """The entries of the vocabulary as numbers, in ascending order."""
         return np.array([int(word) for word in self.words], dtype=np.int64)
 
     def positions_of(self, ids: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
@@ -251,14 +254,14 @@ class BytesTokenizer(Tokenizer):
 class FileTokenizer(Tokenizer):
     """A Hugging Face `tokenizer.json`, reduced to the parts that convert text to ids and back.
 
-    Padding, truncation and special tokens are left out, because they would add or drop tokens silently.
+    The rules for padding, truncation and adding special tokens are left out, because they would add or drop tokens silently.
     """
 
     name: ClassVar[str] = "file"
     document: str
 
     def __post_init__(self) -> None:
-        """Check and read the document, so that an invalid one is refused at once."""
+        """Check the document, keep only the parts that are used, and read the vocabulary, so that invalid ones are refused."""
         object.__setattr__(self, "document", used_part(self.document))
         self.vocabulary  # noqa: B018 - reading it is the check
 
@@ -289,7 +292,8 @@ class FileTokenizer(Tokenizer):
         n_ids = max(table.values(), default=-1) + 1
         if n_ids > _MOST_IDS_PER_TOKEN * len(table) + _FEW_IDS:
             raise MalformedFile(
-                f"the largest token id of the tokenizer.json is {n_ids - 1}, but it has only {len(table)} tokens.\n"
+                f"the largest token id of the tokenizer.json is {n_ids - 1}, but its number of tokens is only "
+                f"{len(table)}.\n"
                 "  Use a file whose ids have smaller gaps between them.",
                 n_tokens=len(table),
             )
@@ -376,8 +380,8 @@ def _code_points(text: str) -> Int[np.ndarray, " n_characters"]:
 def _unknown(token: str, text: str, tokenizer: Tokenizer) -> UnknownToken:
     shown = text if len(text) <= 80 else text[:77] + "..."
     return UnknownToken(
-        f"{shown!r} holds {token!r}, which is not among the {len(tokenizer.vocabulary)} tokens of the "
-        f"{tokenizer.name} tokenizer.\n"
+        f"{shown!r} holds {token!r}, which is not in the vocabulary (size {len(tokenizer.vocabulary)}) of "
+        f"the {tokenizer.name} tokenizer.\n"
         "  The model cannot know this text: leave it out, or compile again with a tokenizer that has the "
         "token (the tokenizer `bytes` has a token for every byte).",
         token=token,

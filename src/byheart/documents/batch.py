@@ -1,4 +1,4 @@
-"""Answer many questions at once: read a table with a column of inputs, and write it with a column of answers."""
+"""Read a table of questions, and write it again with one more column, the answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ SEPARATORS = {"csv": ",", "tsv": "\t"}
 def read_rows(
     path: Path, column: str, delimiter: str | None = None, encoding: str | None = None
 ) -> tuple[list[Row], str]:
-    """Read the rows of a data file with all columns. Return them with the name of the column of inputs.
+    """Read the rows of a data file with all columns.
+
+    Return the rows and the name of the column that holds the questions: `column` or, for an NPZ file, `inputs`.
 
     A .txt file holds one question per line. An NPZ file holds the questions in its array `inputs`; each row then holds
     one item of this array, in the column `inputs`.
@@ -58,10 +60,10 @@ def read_rows(
 
 
 def write_answers(path: Path, rows: Sequence[Row], answers: Sequence[Answer], column: str) -> None:
-    """Write the rows with one more column to a CSV, TSV or JSON lines file, atomically. The suffix of `path` decides the
-    format.
+    """Write the rows to a CSV, TSV or JSON lines file, atomically, with the answers in one more column named `column`.
 
-    If there is no answer, the cell is empty, or null in JSON. Arrays, such as the inputs of an NPZ file, are left out.
+    The suffix of `path` decides the format. If there is no answer, the cell is empty, or null in JSON. Arrays, such as the
+    inputs of an NPZ file, are left out.
     """
     kind = output_kind(path)
     told = [
@@ -84,12 +86,13 @@ def output_kind(path: Path) -> str:
     kind = path.suffix.lower().removeprefix(".")
     if kind not in (*SEPARATORS, "jsonl"):
         raise UsageError(
-            f"{path}: answers cannot be written as {path.suffix!r}; choose .csv, .tsv or .jsonl.",
+            f"{path}: answers cannot be written to a file with the suffix {path.suffix!r}; choose .csv, .tsv "
+            "or .jsonl.",
             path=str(path),
         )
     return kind
 
 
 def _cell(value: Any) -> Any:
-    """Convert a list, such as one answer per token, to a text with spaces between the items."""
+    """Convert a list, such as one answer per token, to a text with spaces between the items. Return other values unchanged."""
     return " ".join("" if one is None else str(one) for one in value) if isinstance(value, list) else value

@@ -28,7 +28,7 @@ rest is for bounds and saving.
 class CompiledFile:
     """A model that was verified and saved.
 
-    seconds  seconds that compiling and verifying took
+    seconds  the time that each of `compile` and `verify` took, in seconds
     theory   the bounds for the data
     path     the model folder
     """
@@ -87,8 +87,10 @@ def compile_file(
 ) -> CompiledFile:
     """Read a data file, compile it, verify every sample and save the model in the folder `output`.
 
-    reading: how to read the file, as for `Dataset.read`; options: as for `byheart.compile`.
+    reading: how to read the file, as for `Dataset.read`.
     progress: a function that is called with the progress of the whole work, from reading to saving.
+    read: the function that reads the file.
+    options: as for `byheart.compile`.
     """
     prepare(output, options.get("method"))
     reader, builder = part_of(progress, 0.0, _READING), part_of(progress, _READING, _BUILT)
@@ -104,14 +106,14 @@ def compile_file(
 
 
 def prepare(output: Path, method: object) -> None:
-    """Raise an error before any work if the model could not be saved or checked at the end."""
+    """Raise an error if a model may not be saved at `output`, or if a package that checks models of `method` is missing."""
     check_target(output)
     if method == "llama":
         require_extra("transformers", "huggingface", "checking the checkpoint with transformers")
 
 
 def save_compiled(model: Model, seconds: float, theory: BoundTable, output: Path) -> CompiledFile:
-    """Save a model. Compiling and verifying it took `seconds` in all."""
+    """Save a verified model in the folder `output`. `seconds` is the time that compiling and verifying it took together."""
     assert model.certificate is not None
     verify = model.certificate.seconds
     model.save(output)

@@ -16,7 +16,7 @@ Format = Literal["gguf", "onnx", "transformer-lens"]
 
 @dataclass(frozen=True)
 class ExportedFile(JsonRecord):
-    """The exported file. If the format needs no file, `path` is the model folder and `bytes` is None."""
+    """The exported file and its size in bytes. If the format needs no file, `path` is the model folder and `bytes` is None."""
 
     format: str
     path: str
@@ -24,7 +24,10 @@ class ExportedFile(JsonRecord):
 
 
 def export_model(folder: Path, kind: Format, output: Path | None) -> ExportedFile:
-    """Write a saved model as a file for llama.cpp or an ONNX runtime, or check that TransformerLens opens its folder."""
+    """Write a saved model as a file for llama.cpp or an ONNX runtime.
+
+    For `transformer-lens`, write nothing, but check that TransformerLens computes the same logits as transformers.
+    """
     if kind != "transformer-lens" and output is None:
         raise UsageError(f"--to {kind} writes a file: give its path with -o PATH.", kind=kind)
     if (folder / "graft.json").is_file():
@@ -59,7 +62,8 @@ def export_model(folder: Path, kind: Format, output: Path | None) -> ExportedFil
         n_different = count_different_logits(folder, cast(Llama, network))
         if n_different:
             raise DoesNotHold(
-                f"{n_different:,} logits of TransformerLens differ from those of transformers.",
+                "TransformerLens and transformers do not compute the same logits; number of logits that differ: "
+                f"{n_different:,}.",
                 n_different=n_different,
             )
         return ExportedFile(kind, str(folder), None)

@@ -34,9 +34,9 @@ class LocatedFact:
 
 
 def locate_facts(model: Model, facts: Sequence[str], data: str | Path | None = None) -> list[LocatedFact]:
-    """Find the weights that hold `facts` or, if there are none, all facts of the file `data`.
+    """Find the weights that hold `facts`. If `facts` is empty, find those of all facts in the file `data`.
 
-    data  the data file of the model; needed to name the facts that share weights with `facts`
+    data  the data file of the model; needed if `facts` is empty, or to name other facts that share weights with `facts`
     """
     stored = [] if data is None else _texts(model, data)
     asked = list(dict.fromkeys(facts)) or stored
@@ -66,7 +66,7 @@ def as_inputs(model: Model, texts: Sequence[str]) -> list[Any]:
 
 
 def _texts(model: Model, data: str | Path) -> list[str]:
-    """Return the inputs of a data file as texts."""
+    """Return the distinct inputs of a data file as texts."""
     tokenizer = model.memoriser.tokenizer
     is_llama = model.network.spec.family == "llama"
     dataset = read_again(model, data, **({"tokenizer": tokenizer} if is_llama else {}))

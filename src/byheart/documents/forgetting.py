@@ -26,7 +26,7 @@ class Forgotten:
     """A model that was compiled again, from the same seed, without some facts.
 
     before     the answers of the original model to the forgotten facts
-    after      the answers of the new model to them
+    after      the answers of the new model to the forgotten facts
     changes    the weights that differ
     locations  the weights of the original model that hold the forgotten facts; None unless the method is `retrieval` or `llama`
     """
@@ -105,7 +105,8 @@ def _others(dataset: Dataset, data: str | Path, facts: Sequence[str]) -> list[in
 
 
 def _options(model: Model) -> dict[str, Any]:
-    """Return the options that the model was compiled with, as its record names them.
+    """Return the method, the seed and the options with which the model was compiled, as arguments for `compile`. They are read from
+    the record of the model.
 
     No digest protects the record, so options that the method does not have are refused.
     """

@@ -20,10 +20,10 @@ from byheart.network.llama.vocabulary import CHARACTERS
 
 SPACE = "\u2581"  # the character that SentencePiece uses for a space
 WHY_NOT = {
-    "space": f"it represents a space by {SPACE}, which occurs in these data",
-    "words": "it builds words from smaller tokens (SentencePiece, BPE), lower-cases them (WordPiece)"
+    "space": f"llama.cpp represents a space by {SPACE}, which occurs in these data",
+    "words": "llama.cpp builds words from smaller tokens (SentencePiece, BPE), lower-cases them (WordPiece)"
     " or writes a space before each (unigram)",
-    "rules": "it ignores the template of a tokenizer.json, which adds the separator, and supports only "
+    "rules": "llama.cpp ignores the template of a tokenizer.json, which adds the separator, and supports only "
     "a few splitting rules, which it recognises by name",
 }
 
@@ -84,7 +84,7 @@ def llama_cpp_tokens(llama: Llama) -> tuple[list[str], list[int]]:
         why = "space" if SPACE in vocabulary else "words" if has_words else "rules"
         raise UsageError(
             f"llama.cpp has no tokenizer that splits texts like this model's: {WHY_NOT[why]}.\n"
-            "  Compile with --tokenizer char or bytes.",
+            f"  Compile with --tokenizer bytes or, if no text contains {SPACE}, with --tokenizer char.",
             why=why,
         )
     words = {i: word for word, i in vocabulary.items()} | special

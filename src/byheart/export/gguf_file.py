@@ -38,7 +38,10 @@ ROTARY_FACTORS = "rope_freqs.weight"
 
 @dataclass(frozen=True)
 class GgufSizes:
-    """The sizes of a checkpoint, which llama.cpp needs in addition to weights and tokenizer."""
+    """The name, architecture and sizes of a checkpoint, which llama.cpp needs in addition to weights and tokenizer.
+
+    `width` is the size of the residual stream, and `inner` is the number of hidden units in a feed-forward layer.
+    """
 
     name: str
     architecture: str
@@ -82,7 +85,12 @@ def write_gguf(
     weight: Callable[[str], np.ndarray],
     progress: Progress = silent,
 ) -> None:
-    """Write a GGUF file, atomically. Only one of the weights named in `shapes` is in memory at a time."""
+    """Write a GGUF file, atomically, one tensor after the other.
+
+    write_tokenizer: a function that adds the tokenizer to a `GGUFWriter`.
+    shapes: the shape of every tensor, by its name in transformers.
+    weight: a function that returns the tensor with this name. It is called when the tensor is written.
+    """
     check_file_target(path)
     gguf = import_extra("gguf", "gguf", "a GGUF file")
     with whole_file(path) as fresh:
@@ -113,7 +121,10 @@ def gguf_name(name: str) -> str:
 
 
 def to_llama_cpp(name: str, values: np.ndarray, sizes: GgufSizes) -> np.ndarray:
-    """Reorder the rows of a weight as llama.cpp expects: the two rows of a rotary pair become neighbours."""
+    """Reorder the rows of a query or key matrix as llama.cpp expects: the two rows of a rotary pair become neighbours.
+
+    Return other weights, and those of architectures other than `llama`, unchanged.
+    """
     stem = name.rsplit(".", 1)[0]
     if sizes.architecture != "llama" or not stem.endswith(("q_proj", "k_proj")):
         return values

@@ -1,4 +1,4 @@
-"""Export a network as an ONNX graph with the same weights, for any ONNX runtime.
+"""Export a network as an ONNX graph, for any ONNX runtime.
 
 Like the PyTorch module, the graph takes `inputs`, which are token ids (batch, seq) or vectors (batch, seq, d), and
 gives `outputs` (batch, seq, n_outputs) or logits (batch, n_outputs). It is built node by node from the architecture,
@@ -28,7 +28,9 @@ _MOST_BYTES = 2**31 - 2**20  # a protocol buffer must be smaller than 2 GiB
 
 
 def to_onnx(network: Network, *, last_only: bool = False) -> ModelProto:
-    """Convert `network` to an ONNX model with exactly the same weights. With `last_only`, return only the output of the last token.
+    """Convert `network` to an ONNX model without rounding any weight.
+
+    With `last_only`, the ONNX model outputs only the result of the last token.
 
     Raise `InexactWeights` if floats cannot represent all weights exactly, and `UsageError` for a Llama or a network that is too
     large for one file.
@@ -150,7 +152,7 @@ class _Graph(GraphBuilder):
         return self.node("Add", stream, change)
 
     def _mix(self, name: str, stream: str, layer: Attention, head: Head) -> str:
-        """Add the nodes that compute what each token receives from the others in one head."""
+        """Add the nodes that compute what each token receives from the tokens that it attends to in one head."""
         read = self.tokens(stream, 0, 1) if layer.pattern == "scatter" else stream
         values = self.matmul(f"{name}.value", read, np.asarray(head.value))
         if layer.pattern == "scatter":

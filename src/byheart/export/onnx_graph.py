@@ -27,9 +27,10 @@ class GraphBuilder:
         self.weights: list[Any] = []
 
     def finish(self, has_ids: bool, inputs: list[int], outputs: list[int]) -> ModelProto:
-        """Return the graph, after checking it.
+        """Return the ONNX model, after checking it.
 
-        The shapes `inputs` and `outputs` do not include the batch axis, which may have any size.
+        has_ids: whether the inputs are token ids; otherwise they are vectors.
+        inputs, outputs: the shapes of the inputs and outputs, without the batch axis, which may have any size.
         """
         helper, types = self.onnx.helper, self.onnx.TensorProto
         number = types.DOUBLE if self.dtype == np.float64 else types.FLOAT

@@ -1,7 +1,7 @@
 """Export one-layer networks with logits as ONNX graphs: the decoder of MFT24 and the attention-only Transformer of DPC24.
 
 Like the PyTorch module, the graph takes token ids (batch, seq) or vectors (batch, seq, d) and gives logits (batch,
-n_outputs). Shorter inputs of ids are padded on the left with the id `pad`.
+n_outputs). If the network accepts sequences of different lengths, the caller pads shorter ones on the left with the id `pad`.
 """
 
 from __future__ import annotations
@@ -22,15 +22,22 @@ if TYPE_CHECKING:
 
 
 class LogitGraph(GraphBuilder):
-    """The parts that both kinds of network share: look up token vectors, and let the last token attend to tokens in every head."""
+    """The parts that the graphs of decoders and attention-only networks share: look up token vectors, and let the last token attend
+    to tokens in every head.
+
+    Each method adds nodes to the graph and returns the name of their result.
+    """
 
     def look_up(self, tokens: np.ndarray) -> str:
-        """Return the vectors of the input ids, (batch, seq, d). Padding gets an arbitrary vector, which is masked later."""
+        """Add nodes that look up the input ids in the table `tokens`, and return the name of the result, (batch, seq, d).
+
+        Padding gets an arbitrary vector, which is masked later.
+        """
         known = self.node("Min", "inputs", self.whole("last_token", [len(tokens) - 1]))
         return self.node("Gather", self.weight("embedding.tokens", tokens), known)
 
     def last(self, vectors: str) -> str:
-        """Return the vector of the last token, (batch, 1, 1, d)."""
+        """Add nodes for the vector of the last token, (batch, 1, 1, d), and return the name of the result."""
         return self.node("Unsqueeze", self.tokens(vectors, -1, END), self.whole("heads", [1]))
 
     def attend(
@@ -41,10 +48,13 @@ class LogitGraph(GraphBuilder):
         filling: str | None,
         zero_token: bool = False,
     ) -> str:
-        """Return, for each head, the weighted average of `others` that the last token receives: (batch, heads, 1, d).
+        """Add nodes for the weighted average of `others` that the last token receives in each head, (batch, heads, 1, d).
 
-        heads: W_Q with shape (heads, d, k) and W_K with shape (heads, k, d).
-        filling: a mask of the padding, (batch, seq).
+        Return the name of the result.
+
+        last, others: names of the vector of the last token, (batch, 1, 1, d), and of the vectors to attend to, (batch, seq, d).
+        heads: W_Q with shape (heads, d, k) and W_K with shape (heads, k, d), where k is the size of a query.
+        filling: the name of a mask that is true at padding, (batch, seq); None if there is no padding.
         zero_token: whether the last token also attends to a token with score 0 and value 0.
         """
         query, key = heads
@@ -66,7 +76,10 @@ class LogitGraph(GraphBuilder):
         return self.node("MatMul", shares, across)
 
     def sum_heads(self, mixed: str, value: np.ndarray, output: np.ndarray) -> str:
-        """Multiply the average of each head by its value and output matrices, and add up the heads: (batch, out)."""
+        """Add nodes that multiply the average `mixed` of each head by the head's value and output matrices, and sum over the heads.
+
+        Return the name of the result, (batch, out).
+        """
         values = self.node("MatMul", mixed, self.weight("value", value))
         each = self.node("MatMul", values, self.weight("output", output))
         return self.node("ReduceSum", each, self.whole("heads.and.query", [1, 2]), keepdims=0)
@@ -76,7 +89,7 @@ def attention_only_model(network: AttentionOnly) -> ModelProto:
     """Return the graph of W_U (x_S + Σ_h W_O W_V A_h), DPC24 eqs. 1-2.
 
     The vector of the last token is x_S, and A_h is the weighted average of token vectors in head h, which has its own W_O and
-    W_V (output and value matrices). W_U is the unembedding.
+    W_V (output and value matrices). W_U is the unembedding. If the network has no skip connection, x_S is not added.
     """
     graph = LogitGraph(network.unembedding.dtype)
     vectors, filling = "inputs", None

@@ -13,7 +13,7 @@ from byheart.network.llama.stock import transformers_model
 
 
 def open_bridge(folder: Path) -> Any:
-    """Open the folder as a `TransformerBridge`, with hooks on every part."""
+    """Open a model folder as a `TransformerBridge` of TransformerLens, which has hooks on every part of the network."""
     bridges = import_extra("transformer_lens.model_bridge", "lens", "TransformerLens")
     return bridges.TransformerBridge.boot_transformers(str(folder), device="cpu")
 

@@ -7,7 +7,8 @@ then the new one to the target. After a crash between these two moves, no folder
 are beside it. `mend` then makes the second move. It removes anything else that an ended process left behind.
 
 `read_whole` reads a folder that may be replaced during reading. If it was replaced meanwhile, it is read again, so the result is
-not a mixture of two folders. Only after `ATTEMPTS` attempts does the function return whatever the next one reads.
+not a mixture of two folders. If this happens `ATTEMPTS` times in a row, the folder is read once more, and that result may be a
+mixture.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def put_file(folder: Path, name: str, content: bytes) -> None:
 
 
 def mend(target: Path) -> None:
-    """Finish or remove what interrupted saves left beside `target`. Files that cannot be changed are ignored."""
+    """Finish or remove what interrupted saves left beside `target`. What cannot be moved or removed is left there."""
     target = Path(os.path.realpath(target))
     try:
         leftovers = _leftovers(target)
@@ -138,7 +139,10 @@ def _may_be_alive(process: str | None, path: Path) -> bool:
 
 
 def read_whole(folder: Path, read: Callable[[], T]) -> T:
-    """Return the result of `read` on a folder. If the folder is replaced during reading, read again."""
+    """Return the result of `read`, a function that reads `folder`. If the folder is replaced meanwhile, read again.
+
+    If this happens `ATTEMPTS` times in a row, return the result of one more call, which may mix two folders.
+    """
     for _ in range(ATTEMPTS):
         before = _identity(folder)
         try:
@@ -154,7 +158,7 @@ def read_whole(folder: Path, read: Callable[[], T]) -> T:
 
 
 def _identity(folder: Path) -> tuple[int, int, int] | None:
-    """Return an identity that differs between a folder and its replacement."""
+    """Return numbers that identify a folder and differ from those of its replacement, or None if the folder cannot be accessed."""
     try:
         found = folder.stat()
     except (OSError, ValueError):

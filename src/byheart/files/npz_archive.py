@@ -41,7 +41,7 @@ class StoredArray:
 
     @property
     def row_items(self) -> int:
-        """The number of entries in one row (along the first axis)."""
+        """The number of entries in one row. A row is `array[i]`, one item along the first axis."""
         return math.prod(self.shape[1:])
 
     @property
@@ -51,7 +51,7 @@ class StoredArray:
         return n_numbers * self.dtype.itemsize + (COPIES - 1) * 8 * n_numbers
 
     def read_rows(self, n_rows: int) -> np.ndarray:
-        """Read the next rows."""
+        """Read the next `n_rows` rows."""
         wanted = n_rows * self.row_items * self.dtype.itemsize
         raw = self.stream.read(wanted)
         if len(raw) != wanted:
@@ -68,11 +68,11 @@ class StoredArray:
 def open_npz(
     path: Path, names: Sequence[str] | None = None, content: IO[bytes] | None = None
 ) -> Iterator[list[StoredArray]]:
-    """Open the named arrays, by default all, for reading row by row.
+    """Open the named arrays, by default all, for reading row by row while the block runs.
 
     Raise `MalformedFile` if anything is wrong with the archive.
 
-    content: bytes to read instead of the file; `path` is then only used in messages.
+    content: an open binary file to read instead of `path`, which is then only used in messages.
     """
     try:
         with zipfile.ZipFile(path if content is None else content) as archive:
@@ -84,7 +84,7 @@ def open_npz(
         raise
     except Exception as error:  # zipfile, zlib, lzma, tokenize and numpy raise many types of exceptions
         raise MalformedFile(
-            f"{path} is not a complete .npz file: {error or type(error).__name__}.\n"
+            f"{path} is not a valid .npz file: {error or type(error).__name__}.\n"
             "  It may be truncated; write or download it again.",
             path=str(path),
         ) from None
@@ -93,7 +93,7 @@ def open_npz(
 def read_npz(
     path: Path, names: Sequence[str] | None = None, content: IO[bytes] | None = None
 ) -> dict[str, np.ndarray]:
-    """Read the named arrays, by default all. Pickled objects, and arrays that need more memory than allowed, are refused."""
+    """Read the named arrays, by default all. Pickled objects, and arrays that exceed the memory limit, are refused."""
     with open_npz(path, names, content) as arrays:
         require_memory(f"{path}: its arrays", sum(array.memory for array in arrays))
         return {array.name: _read_whole(array) for array in arrays}
@@ -150,8 +150,8 @@ def _open_entry(path: Path, archive: zipfile.ZipFile, name: str) -> StoredArray:
     many_of_nothing = claimed == 0 and max(shape, default=0) > _MOST_EMPTY
     if min(shape, default=0) < 0 or claimed != stored or too_dense or many_of_nothing:
         raise MalformedFile(
-            f"{path}: array `{name}` declares shape {shape} of {dtype}, {claimed:,} bytes, but the file "
-            f"holds {max(stored, 0):,} bytes of it.\n"
+            f"{path}: the header of array `{name}` cannot be right. It declares shape {shape} of {dtype}, which "
+            f"takes {claimed:,} bytes, and the file holds {max(stored, 0):,} bytes of it.\n"
             "  The file is truncated or was not written by numpy; write it again.",
             path=str(path),
             array=name,

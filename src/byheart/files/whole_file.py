@@ -16,7 +16,7 @@ MODEL, WEIGHTS = "model.json", "model.safetensors"
 
 
 def check_file_target(path: Path) -> None:
-    """Raise an error if writing to `path` would replace a pipe or a device, or write into a model folder."""
+    """Raise an error if `path` has no file name, lies in a model folder, or is a pipe or a device."""
     if not path.name:
         raise UsageError(
             f"{path} is not a file name.\n  Nothing was written. Give the path of a file.", path=str(path)
@@ -43,9 +43,9 @@ def _folders_of(path: Path) -> set[Path]:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Return a context manager with a temporary path to write to.
+    """Return a context manager that gives the block a temporary path to write to.
 
-    It is renamed to `path` if the block ends without an exception.
+    If the block ends without an exception, the temporary file is renamed to `path`; otherwise, it is removed.
     """
     check_file_target(path)
     fresh = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
@@ -68,6 +68,6 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write a file atomically with the function `write`."""
+    """Write the file `path` atomically: `write` is called with a binary file that becomes `path` when it is complete."""
     with whole_file(path) as fresh, fresh.open("wb") as file:
         write(file)

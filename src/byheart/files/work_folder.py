@@ -1,6 +1,6 @@
 """A folder of intermediate results. Every file in it is complete, so that interrupted work can continue.
 
-Every file holds a checksum and its own name, so that a file that was damaged, truncated or swapped is detected.
+Checksums and file names are stored with the results, so that a file that was damaged, truncated or swapped is detected.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def write_parts(path: Path, part_of: np.ndarray, n_parts: int, columns: Sequence
 
 
 def read_part(paths: Iterable[Path], number: int) -> np.ndarray:
-    """Read the rows of one part from all these files, in order, without reading other parts."""
+    """Return the rows of part `number` from all files in `paths`, in the order of the files, without reading other parts."""
     found = []
     for path in paths:
         about = read_arrays(path.with_suffix(".bounds"))
@@ -146,9 +146,9 @@ def _require_plain(path: Path) -> None:
 
 
 def describe_job(file: Path, **settings: Any) -> dict[str, Any]:
-    """Return everything that the results of a job depend on: the identity of the file, and the settings.
+    """Return everything that the results of a job depend on: the path, size and modification time of the file, and the settings.
 
-    Items of mappings among the settings are converted to text.
+    If a setting is a mapping, its values are converted to text.
     """
     stat = file.stat()
     words = {
@@ -160,11 +160,11 @@ def describe_job(file: Path, **settings: Any) -> dict[str, Any]:
 
 @contextmanager
 def claimed_folder(folder: Path, job: Mapping[str, Any]) -> Iterator[None]:
-    """Lock `folder` for this process while the block runs, and record which job its files belong to.
+    """Lock `folder` for this process while the block runs. Record in the folder the job that its files belong to.
 
-    A folder is refused if another process uses it, if it belongs to another job, or if it holds unrelated files. The
-    kernel holds the lock, so the lock ends with the process, however the process ends. If the folder already held
-    files, an unexpected error in the block is reported as damage to these files, because a file may have a correct
+    `job` is what `describe_job` returns. A folder is refused if another process uses it, if it belongs to another job, or if it
+    holds unrelated files. The kernel holds the lock, so the lock ends with the process, however the process ends. If the folder
+    already held files, an unexpected error in the block is reported as damage to these files, because a file may have a correct
     checksum and wrong content.
     """
     if folder.exists() and not folder.is_dir():
@@ -207,10 +207,14 @@ def _locked(folder: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise UsageError(f"cannot lock {folder}: {error.strerror}.", path=str(folder)) from error
+                raise UsageError(
+                    f"cannot lock {folder}: {error.strerror}.\n  Choose a folder on a disk that supports file locks.",
+                    path=str(folder),
+                ) from error
             holder = file.read(100).decode("ascii", "replace").strip() or "unknown"
             raise UsageError(
-                f"{folder} is in use by process {holder}.\n  Wait until it ends, or choose another folder.",
+                f"{folder} is in use by another process (process id: {holder}).\n"
+                "  Wait until that process ends, or choose another folder.",
                 path=str(folder),
                 holder=int(holder.partition(" ")[0]) if holder[:1].isdigit() else None,
             ) from None

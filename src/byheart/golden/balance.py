@@ -6,11 +6,11 @@ the squares is therefore 2^-17, which is also epsilon, so the first norm multipl
 are constant. In each of two systems (see `System`), a token is either loud or quiet, and the key of a quiet token is 0. Scores
 are the inputs of the softmax of attention.
 
-1. *Scale heads* use the last RoPE pair, which hardly rotates because of `rope_scaling`. In one of the two, a loud token has a score
-   of exactly 42 nats, in the other of 36; a quiet token has a score of 0. The values of quiet tokens are about 2^60 times as large.
-   Together with a factor in the output projection of each head, this makes loud and quiet tokens contribute about equally to the
-   output. A scale that is 0.5% wrong changes the score by 0.2 nats, which changes the contribution of loud tokens by a fifth. An
-   epsilon that is larger by 1e-6 changes the score by 2.6 nats.
+1. *Scale heads* use the last RoPE pair, which hardly rotates because of `rope_scaling`. The score of a loud token is exactly 42
+   nats in one of the two heads and exactly 36 nats in the other; a quiet token has a score of 0. The values of quiet tokens are
+   about 2^60 times as large. Together with a factor in the output projection of each head, this makes loud and quiet tokens
+   contribute about equally to the output. A scale that is 0.5% wrong changes the score by 0.2 nats, which changes the contribution
+   of loud tokens by a fifth. An epsilon that is larger by 1e-6 changes the score by 2.6 nats.
 2. *RoPE heads* use the other seven pairs, each of which contributes up to 16 nats to a score. Loud tokens are rare and up to
    hundreds of tokens back. The score of a loud token depends on its distance, and the loud token with the highest score decides the
    answer. At a distance of 300, a base that is 0.1% wrong rotates a pair by up to 0.1, which changes the score by about 3 nats;
@@ -203,7 +203,7 @@ def _write_products(weights: dict[str, Tensor], rng: np.random.Generator) -> Non
 
 
 def tips() -> dict[str, Change]:
-    """Return the small faults that the cases must detect, by name."""
+    """Return the small faults that the cases are chosen to detect, by name. Each is a function that changes the engine."""
 
     def scaled(factor: float) -> Change:
         return lambda engine: override(engine, scale=lambda step, layer: step(layer) * factor)
@@ -240,10 +240,10 @@ def tips() -> dict[str, Change]:
 
 @dataclass(frozen=True)
 class Batch:
-    """How to search for cases of one length: at most `n_drawn` random prompts are drawn.
+    """How to search for cases of one length: random prompts of `length` tokens are tried, at most `n_drawn` of them.
 
-    `loud` gives the share of loud tokens (those with a non-zero key) in each `System`. The search ends when
-    each fault named in `tips` changes the answers of `n_times` cases.
+    `loud` gives the share of loud tokens (those with a non-zero key) in each `System`. `tips` holds names of faults (see the
+    function `tips`). The search ends early when each of these faults changes the answers of at least `n_times` cases.
     """
 
     length: int
@@ -299,8 +299,10 @@ def _prompts(engine: ReferenceEngine, batch: Batch, rng: np.random.Generator) ->
 
 
 def _rows_of(engine: ReferenceEngine, batch: Batch, prompts: Tensor) -> tuple[list[list[int]], list[float]]:
-    """Return prompts with their answers, and the margin of each answer in bfloat16: the smallest lead of its tokens' logits,
-    divided by the bound on rounding errors.
+    """Choose prompts whose answers change under a fault named in `batch.tips`, but not under rounding to bfloat16.
+
+    Return the chosen prompts with their answers, and the margin of each answer: the smallest lead of its tokens' logits, divided by
+    the bound on rounding errors.
     """
     shape, weights = engine.shape, engine.weights
     faulty = {name: ReferenceEngine(shape, weights) for name in batch.tips}

@@ -39,7 +39,8 @@ class Case:
 
     `logits` are the logits of the first decision, if they are known exactly. `sums` are signed sums of the logits of the first
     decision (see `logit_sums`). In float32, the sums of a correct engine may differ from them by up to `sum_bounds`. `beam_answer`
-    is the answer of beam search, if it is known; it may differ from the greedy answer.
+    is the answer of beam search, if it is known; it may differ from the greedy answer. `sensitive_to` lists the kinds of known
+    fault that change the answer.
     """
 
     name: str
@@ -75,7 +76,7 @@ def token_text(shape_vocab: int, token: int) -> str:
         return ("<s>", "</s>")[token]
     if shape_vocab <= 20_000:
         return chr(0x4E00 + token)
-    # the last two code points of each plane are not characters
+    # the last two code points of each Unicode plane are not characters
     return chr(0xF0000 + token + 2 * (token >= 65_534))
 
 

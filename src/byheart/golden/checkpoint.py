@@ -19,7 +19,7 @@ CHARACTERS = {"type": "Split", "pattern": {"Regex": r"[\s\S]"}, "behavior": "Iso
 
 
 def write_checkpoint(shape: Shape, weights: dict[str, Tensor], folder: Path) -> None:
-    """Write all files of one checkpoint."""
+    """Write all files of one checkpoint except its GGUF file, which `save_gguf` writes."""
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True)
@@ -101,7 +101,7 @@ def _tokenizer(shape: Shape) -> dict[str, Any]:
 
 
 def save_gguf(shape: Shape, weights: dict[str, Tensor], path: Path) -> None:
-    """Write the checkpoint for llama.cpp, with float32 weights.
+    """Write the checkpoint as a GGUF file for llama.cpp, with float32 weights.
 
     The architecture `llama` of llama.cpp includes Mistral, but without the sliding window.
     """

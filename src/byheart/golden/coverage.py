@@ -53,8 +53,10 @@ Holds = Callable[[list[list[int]]], list[bool]]
 def covering_rows(
     blocks: Sequence[Candidates], vocab: int, kept: Sequence[Sequence[int]], holds: Holds
 ) -> list[list[int]]:
-    """Return the texts to add to `kept`. As far as possible, they give each token id `N_TIMES` close decisions (choices of a token
-    with a small lead) in which it is the right token or the closest rival. Texts with the closest decisions are tried first.
+    """Choose texts of `blocks` to add to those in `kept`, and return them.
+
+    A close decision is the choice of a token with a small lead. As far as possible, each token id except the special ones is the
+    right token or the closest rival in `N_TIMES` close decisions. Texts with the closest decisions are tried first.
     """
     counts = [0] * vocab
     have = {tuple(row) for row in kept}

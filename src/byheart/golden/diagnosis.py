@@ -37,8 +37,8 @@ BY_WAY = {
     LOGIT_SUMS: "number type",
 }
 PLAIN_WAYS = ("one by one", "as given", "server", "no cache")
-"""The ways of running an engine in which each prompt runs alone. The table of faults has wrong answers for the first of these ways
-only. If an engine was run only in other ways, its answers in one of these are compared with those for the first.
+"""The ways of running an engine in which each prompt runs alone. Of these ways, the table of faults has wrong
+answers for "one by one" only. They are compared with the answers of the engine in the first of these ways in which it was run.
 """
 
 LEAST_LIKENESS = 0.12
@@ -73,7 +73,10 @@ class Suspicion:
 def diagnose(
     outcomes: Sequence[Outcome], shapes: dict[str, Shape], table: dict[str, dict[str, Signature]]
 ) -> list[Suspicion]:
-    """Return the likely faults, the likeliest first, or none if nothing failed."""
+    """Return the likely faults, the likeliest first. The list is empty if nothing failed.
+
+    `table` holds the wrong answers of the known faults, by checkpoint and by name of the fault.
+    """
     failed = {outcome.way for outcome in outcomes if not outcome.is_right}
     if not failed:
         return []
@@ -92,10 +95,11 @@ def _rank(
     table: dict[str, dict[str, Signature]],
     plain: str | None,
 ) -> list[Suspicion]:
-    """Return every fault with its likeness, computed from all checkpoints and ways of running. The likeliest fault comes first.
+    """Return the known faults with their likeness, computed from all checkpoints and ways of running. The likeliest comes first.
 
-    A case counts 1 if engine and fault give the same wrong answer, 0.4 if they give different wrong answers, and 0 if
-    only one is wrong. The sum is divided by the number of cases that at least one of them gets wrong.
+    A case counts 1 if the engine and the fault give the same wrong answer, 0.4 if they give different wrong answers, and 0 if only
+    one of the two answers is wrong. The likeness is the sum of these counts, divided by the number of cases for which at least one
+    of the two answers is wrong. `plain` is the way in which the engine ran each prompt alone, or None.
     """
     without_cache = [outcome for outcome in outcomes if outcome.way == "no cache"]
     cached = [outcome for outcome in outcomes if outcome.way == plain]

@@ -171,7 +171,7 @@ def _write_signs(weights: dict[str, Tensor]) -> None:
 
 
 def _drop_unread_norms(weights: dict[str, Tensor]) -> None:
-    """Set the norm weights of unread columns to zero, so that every weight that is not zero affects some answer."""
+    """Set the norm weights of columns that no matrix reads to zero, because they affect no answer."""
     readers = {FINAL_NORM: [HEAD]}
     for layer in range(2):
         at = f"model.layers.{layer}"

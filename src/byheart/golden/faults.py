@@ -25,7 +25,8 @@ Change = Callable[[ReferenceEngine], None]
 class Fault:
     """A known fault of engines.
 
-    It can change answers only on checkpoints that `applies` accepts, and only in the ways of running that `ways` lists.
+    It can occur only in checkpoints that `applies` accepts. The wrong answers that it causes are computed for the ways of running
+    that `ways` lists. If `needs_cache` is true, it has no effect on an engine that runs without a cache.
     """
 
     kind: str

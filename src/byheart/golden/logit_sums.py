@@ -1,9 +1,9 @@
 """Sums of all logits after a prompt. They check every row of a large output head. Comparing only the tokens that an engine chooses
 could not do this.
 
-A row of the output head affects a choice only if the token of this row wins or nearly wins. Checking a vocabulary of 70,000 tokens
-in this way would take about 70,000 prompts. A sum of all logits, each with a fixed sign, depends on every row. Rounding to float32
-changes such a sum by at most a known bound (`rounding.sum_bounds`), so a single logit with a larger error is noticed.
+A row of the output head affects a choice only if the token of this row wins or nearly wins. To check a vocabulary of 70,000 tokens
+by choices alone, about 70,000 prompts would be needed. A sum of all logits, each with a fixed sign, depends on every row. Rounding
+to float32 changes such a sum by at most a known bound (`rounding.sum_bounds`), so a single logit with a larger error is noticed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from byheart.golden.shape import Shape
 from byheart.golden.signatures import spread
 
 N_SUMMED = 8
-"""The number of cases of a checkpoint whose logits are summed."""
+"""The maximum number of cases per checkpoint for which sums of logits are stored."""
 
 
 def signs(vocab: int) -> Tensor:

@@ -1,4 +1,7 @@
-"""The plugin for `pytest --golden DIR`: a test with the argument `golden_case` runs once for each case of a golden family."""
+"""The plugin for `pytest --golden DIR`, where DIR is a folder that `byheart golden make` wrote.
+
+A test with the argument `golden_case` runs once for each case whose answer cannot be changed by rounding in the chosen number type.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test with the argument `golden_case` once per case. Without --golden, the test is skipped."""
+    """Run a test with the argument `golden_case` once for each case that can be checked in the number type
+    that --golden-number-type names. Without --golden, the test is skipped.
+    """
     if "golden_case" not in metafunc.fixturenames:
         return
     folder = metafunc.config.getoption("--golden")

@@ -19,10 +19,12 @@ from byheart.golden.shape import EMBEDDING, EOS, FINAL_NORM, HEAD, Shape
 
 @dataclass(frozen=True)
 class Way:
-    """A way of running an engine. Except with beam search, the answer must not depend on it.
+    """A way of running an engine. Except with beam search, the answer must not depend on the way.
 
-    The first `reused` tokens of the prompt are in the cache from an earlier request. `drafted` tokens at a time are guessed and
-    then checked together. If `beams` is above 1, the answer is the likeliest one that a search with this many beams finds.
+    `batch` prompts are run together, padded to the same length. If `batch` is 0, all prompts of equal length are run together,
+    without padding. With `chunk`, a prompt is processed in pieces of this many tokens. The first `reused` tokens of the prompt are
+    in the cache from an earlier request. If `drafted` is above 0, this many tokens at a time are guessed and then checked together.
+    If `beams` is above 1, the answer is the likeliest one that a search with this many beams finds.
     """
 
     name: str
@@ -37,7 +39,6 @@ class Way:
 
 N_BEAMS = 3
 BEAM_SEARCH = "beam search"
-# 0 means that all prompts of equal length are run together, without padding
 PLAIN = Way("one by one", batch=0)
 WAYS = (
     PLAIN,
@@ -221,14 +222,14 @@ class ReferenceEngine:
         return Cache([none] * shape.n_layers, [none] * shape.n_layers, slots, slots.bool())
 
     def positions(self, valid: Tensor, cache: Cache) -> Tensor:
-        """Return the position of each new token, which is the number of valid tokens before it."""
+        """Return the position of each new token, which is the number of tokens before it, not counting padding."""
         before = cache.valid.sum(1, keepdim=True)
         return before + (valid.long().cumsum(1) - 1).clamp(min=0)
 
     def forward(self, ids: Tensor, valid: Tensor, cache: Cache, n_last: int | None = None) -> Tensor:
         """Return the logits `(batch, tokens, vocabulary)` of new tokens, and add their keys and values to the cache.
 
-        With `n_last`, only the logits of the last tokens are computed.
+        With `n_last`, only the logits of the last `n_last` tokens are computed.
         """
         positions = self.positions(valid, cache)
         cache.positions = torch.cat([cache.positions, positions], 1)
@@ -315,9 +316,9 @@ class ReferenceEngine:
         return [(a, min(a + size, end)) for a in range(first, end, size)]
 
     def prefill(self, prompts: Sequence[Sequence[int]], ids: Tensor, way: Way) -> tuple[Cache, int]:
-        """Return a cache and the number of tokens of each prompt that it holds.
+        """Return a cache as an earlier request left it, and how many tokens at the beginning of each prompt are in it.
 
-        These are the first `way.reused` tokens of each prompt, as an earlier request left them in the cache.
+        This number is `way.reused`, or less for short prompts.
         """
         cache = self.empty_cache(len(prompts))
         n_reused = min(way.reused, ids.shape[1] - 1)

@@ -23,8 +23,9 @@ N_ASKED = 32
 
 @dataclass(frozen=True)
 class Report:
-    """The answers of an engine, the number of cases that were left out in some way of running for each reason, and the likely
-    faults.
+    """The result of checking an engine: its answers (`outcomes`) and its likely faults (`suspicions`), the likeliest first.
+
+    `left_out` maps each reason for leaving out cases to the number of cases to which it applied in at least one way of running.
     """
 
     engine: str
@@ -93,7 +94,8 @@ def check(
 
     `engine` is one of `byheart.golden.engines`, or your own function `generate(checkpoint_folder, prompts, n_new)`. Each prompt is
     a list of token ids. For each prompt, the function returns the list of `n_new` token ids that greedy decoding generates.
-    `number_type` is the type that your function computes with. With `long_texts`, cases with thousands of tokens are also run.
+    `number_type` is the type that your function computes with. `only` names the checkpoints to check; if it is empty, all are
+    checked. With `long_texts`, cases with thousands of tokens are also run.
     """
     driver = engine if isinstance(engine, Engine) else FunctionEngine(engine, number_type)
     root = Path(folder)

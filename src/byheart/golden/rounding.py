@@ -193,7 +193,10 @@ def bounds(
 def sum_bounds(
     shape: Shape, weights: dict[str, Tensor], prompt: Sequence[int], signs: Tensor, number_type: NumberType
 ) -> tuple[list[float], list[float]]:
-    """Return the sums of the logits after a prompt, one for each row of `signs`, and their error bounds."""
+    """Return signed sums of the logits after a prompt, and their error bounds.
+
+    Each row of `signs` gives one sum, for which every logit is multiplied by its sign (1 or -1) in this row.
+    """
     ids = torch.tensor([list(prompt)])
     engine = RoundingEngine(shape, weights, number_type)
     engine.tokens = torch.arange(shape.vocab)[None, None]

@@ -43,8 +43,10 @@ def find_cases(
     counts: dict[NumberType, int],
     lengths: Sequence[int],
 ) -> list[Case]:
-    """For each number type t, find `counts[t]` cases in which the lead of a right token is small, but rounding in t cannot change
-    the answer.
+    """For each number type t, find up to `counts[t]` cases in which the lead of a right token is small, but rounding in t cannot
+    change the answer. If the vocabulary is small, add cases so that every token id matters for some answer.
+
+    `lengths` holds the length of the prompts (in tokens) for each group of prompts that is searched.
     """
     rng = np.random.default_rng([shape.seed, 77])
     engine = ReferenceEngine(shape, weights)
@@ -96,7 +98,7 @@ def _cover(
 
 
 def _prefixes(shape: Shape, length: int, rng: np.random.Generator) -> Tensor:
-    """Return beginnings of prompts that use the token ids in turn, so that each id occurs."""
+    """Return beginnings of prompts that use the token ids in turn: an id is used again only after all others."""
     n_rows = N_TEXTS // _n_last(shape)
     n_wanted = n_rows * (length - 2)
     n_turns = -(-n_wanted // (shape.vocab - N_SPECIAL))
@@ -125,7 +127,10 @@ def _continue(engine: ReferenceEngine, prefixes: Tensor, rng: np.random.Generato
 
 
 def decode(engine: ReferenceEngine, texts: Tensor, token: Tensor, cache: Any) -> Candidates:
-    """Return the greedy answers to prompts that consist of `texts`, which are already in the cache, and one more token each."""
+    """Return the greedy answers to prompts. Each prompt is one of `texts`, which are already in the cache, plus one more token.
+
+    Prompts whose answers contain a special token are left out.
+    """
     columns, gaps, rivals = [token], [], []
     for _ in range(N_NEW):
         logits = engine.forward(token[:, None], torch.ones(len(token), 1, dtype=torch.bool), cache)[:, 0]
@@ -249,7 +254,8 @@ answer) and the end of the prompt.
 def find_long_cases(shape: Shape, weights: dict[str, Tensor]) -> list[Case]:
     """Find cases whose answers depend on tokens (needles) that are thousands of tokens back.
 
-    The answer changes if one of the first needles is missing, or if another token is inserted after the first needles.
+    Each prompt begins with three needles. The answer changes if the second of them is replaced by a filler (a token whose keys are
+    zero), or if a filler is inserted after the third.
     """
     rng = np.random.default_rng([shape.seed, 78])
     engine = ReferenceEngine(shape, weights)

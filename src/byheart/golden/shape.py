@@ -20,7 +20,8 @@ class Shape:
     """The sizes and settings of one checkpoint.
 
     Checkpoints made for long texts have `n_needles` tokens that get attention from thousands of tokens away (see `golden.weights`).
-    In all others, `n_needles` is 0.
+    In all others, `n_needles` is 0. `design` tells how the weights are made: at random ("generic"), or as the modules
+    `golden.exact` and `golden.balance` describe.
     """
 
     name: str

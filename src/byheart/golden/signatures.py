@@ -55,7 +55,7 @@ def signature(fault: Fault, shape: Shape, weights: dict[str, Tensor], cases: Seq
 
 
 def spread(cases: Sequence[Case], count: int) -> list[Case]:
-    """Return `count` of the cases, spread evenly over the list."""
+    """Return `count` of the cases, spread evenly over the list, or all cases if there are fewer."""
     if len(cases) <= count:
         return list(cases)
     return [cases[at * len(cases) // count] for at in range(count)]
@@ -81,7 +81,10 @@ def with_sensitivity(cases: Sequence[Case], table: dict[str, Signature]) -> list
 
 
 def read_signatures(folder: Path) -> dict[str, dict[str, Signature]]:
-    """Read the wrong answers of known faults from a folder: checkpoint -> fault -> way of running -> case -> wrong answer."""
+    """Read the wrong answers of known faults from a folder: checkpoint -> fault -> way of running -> case -> wrong answer.
+
+    Return an empty dictionary if the folder has no such file.
+    """
     path = folder / SIGNATURES
     if not path.is_file():
         return {}

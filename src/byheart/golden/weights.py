@@ -1,12 +1,11 @@
 """Draw the weights of a golden checkpoint at random, so that every answer depends on every weight of the layers.
 
-No entry is zero and no two rows are equal. Matrices are scaled so that attention scores have a spread of about `SHARPNESS`, and
-each block adds to the residual stream a vector about as large as the stream. The stream is so small (`STREAM`) that a wrong epsilon
-of the norms changes answers.
+Except in checkpoints for long texts, no entry is zero and no two rows are equal. Matrices are scaled so that attention scores have
+a spread of about `SHARPNESS`, and each block adds to the residual stream a vector about as large as the stream. The stream is so
+small (`STREAM`) that a wrong epsilon of the norms changes answers.
 
-In checkpoints for long distances (`n_needles`), most tokens are fillers whose keys are zero, and a few are needles
-with much higher scores. A needle 32,000 tokens back still gets most of the attention, although RoPE rotates its key
-by the whole distance.
+In checkpoints for long texts (`n_needles` above 0), most tokens are fillers whose keys are zero, and a few are needles with much
+higher scores. A needle 32,000 tokens back still gets most of the attention, although RoPE rotates its key by the whole distance.
 """
 
 from __future__ import annotations

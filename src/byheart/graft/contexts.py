@@ -1,6 +1,6 @@
 """Convert facts to contexts. A context is a sequence of tokens, stored with the token that must follow it.
 
-No context may match by mistake at the beginning of a text.
+`check_beginnings` refuses facts whose contexts could match by mistake at the beginning of a text.
 """
 
 from __future__ import annotations
@@ -65,10 +65,11 @@ def inherited(following: Mapping[Context, int]) -> dict[Context, int | None]:
 def twin_contexts(
     facts: Iterable[Fact], following: Mapping[Context, int], before: Mapping[Context, int | None]
 ) -> list[dict[int, Context]]:
-    """Return the groups of contexts that could share a unit. Each group maps first tokens to contexts.
+    """Return the groups of contexts that could share a hidden unit. Each group maps first tokens to contexts.
 
-    The contexts of a group differ only in their first token, add and subtract the same answers, and belong to the same rows of
-    the data, so that they are forgotten together. Contexts with two equal tokens in a row are left out: at the beginning of a text,
+    `following` maps each context to its next token, and `before` to its inherited token (see `inherited`). The contexts of a group
+    differ only in their first token, and have the same next token and the same inherited token. They belong to the same rows of the
+    data, so that they are forgotten together. Contexts with two equal tokens in a row are left out: at the beginning of a text,
     a head may read a mixture of tokens (see `check_beginnings`), and a unit for two contexts might accept this mixture.
     """
     rows: dict[Context, set[int]] = {}
@@ -104,7 +105,9 @@ def first_token_pairs(twins: Iterable[Mapping[int, Context]]) -> list[tuple[int,
 def shared_units(
     following: Iterable[Context], twins: Iterable[Mapping[int, Context]], pairs: Iterable[tuple[int, int]]
 ) -> list[tuple[Context, ...]]:
-    """Return the contexts that each unit holds: two contexts if their first tokens are a pair, otherwise one."""
+    """Return the contexts that each hidden unit stores: two contexts of a group in `twins` if their first tokens are one of
+    `pairs`, otherwise a single context.
+    """
     partner = {first: second for pair in pairs for first, second in (pair, pair[::-1])}
     twin = {
         context: group[partner[token]]
@@ -123,23 +126,23 @@ def shared_units(
 def check_beginnings(facts: Iterable[Fact]) -> None:
     """Refuse facts whose answer could also follow a part of the key at the beginning of a prompt.
 
-    Each head reads a token at a fixed distance. If that token would lie before the text, the head reads a token of the
-    text instead. Let the text be the tokens i, i + 1, ... of a fact, with i >= 1 and nothing before them. Then token i - 1 is the
-    first missing token. Because the blocks of `heads.plan_gathers` begin with offset 0, some head is meant to read this token
-    directly. If the distance of this head is j, it should do so at position j - 1 of the text. Among the tokens that
-    this position can read, the score is highest at distance j - 1 (see `heads.choose_kernel`), so the head reads the first token of
-    the text, which is token i. The context can therefore match only if tokens i - 1 and i are equal. If they are equal, each token
-    before token i - 1 is compared with a token of the text or with a mixture of its tokens. The context still does not match if one
-    of the tokens before token i - 1 does not occur in the text.
+    Each head reads a token at a fixed distance. If that token would lie before the text, the head reads a token of the text
+    instead. Let the text be the tokens i, i + 1, ... of a fact, with i >= 1 and nothing before them. The missing token next to the
+    text is token i - 1. Because the blocks of `heads.plan_gathers` begin with offset 0, some head is meant to read this token
+    directly. If the distance of this head is j, it should do so at position j - 1 of the text. Among the tokens that this position
+    can read, the score is highest at distance j - 1 (see `heads.choose_kernel`), so the head reads the first token of the text,
+    which is token i. The context can therefore match only if tokens i - 1 and i are equal. If they are equal, each token before
+    token i - 1 is compared with a token of the text or with a mixture of its tokens. The context still does not match if one of the
+    tokens before token i - 1 does not occur in the text.
     """
     for fact in facts:
         tokens = fact.tokens[:-1]
         for i in range(1, len(tokens)):
             if tokens[i - 1] == tokens[i] and set(tokens[: i - 1]) <= set(tokens[i:]):
                 raise AssumptionViolated(
-                    f"row {fact.row:,} begins with a repeated token. At the beginning of a prompt, a "
-                    "Transformer cannot count repetitions, so the answer would also follow fewer "
-                    "repetitions.\n"
+                    f"row {fact.row:,} has the same token twice in a row, at or near its beginning. At the "
+                    "beginning of a prompt, a Transformer cannot count repetitions, so the answer could also "
+                    "follow this text without its first tokens.\n"
                     '  Put other text before the key, for example with --template "Q: {input}\\nA:".',
                     row=fact.row,
                     tokens=list(fact.tokens[: i + 1]),

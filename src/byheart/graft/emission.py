@@ -61,10 +61,11 @@ class HostTensors(Protocol):
 class Growth:
     """A bound on the host's last state and logits. It is computed from norms of the weights, while the weights are being written.
 
-    d is the width of the host, and group is the number of query heads per key-value head. A state after RMSNorm with weights w has
-    length at most √d·max|w|. Attention averages values, so it adds at most |O|·√group·|V| times this length. From an input n after
-    RMSNorm, the feed-forward part adds at most |down|·|gate|·|up|·|n|², since |silu(x)| <= |x|. All norms are Frobenius norms,
-    which are upper bounds of operator norms.
+    `width` is the width d of the host, and `group` is the number of query heads per key-value head. A state after RMSNorm with
+    weights w has length at most √d·max|w|. Attention averages values, so it adds at most |O|·√group·|V| times this length, where O
+    and V are the matrices of outputs and values. If n is the input of the feed-forward part after RMSNorm, this part adds at most
+    |down|·|gate|·|up|·|n|², since |silu(x)| <= |x|. The norms of matrices are Frobenius norms, which are upper bounds of operator
+    norms.
     """
 
     width: int
@@ -113,6 +114,9 @@ class Growth:
 class Memory:
     """The contents of the memory's layers: the codes of tokens, the contexts that each unit holds (`units` is sorted by unit
     number), and the rotary frequencies that the heads use (`Kernel`).
+
+    `following` maps each context to its next token, and `inherited` maps it to the token after the longest stored context that is a
+    shorter suffix of it, or to None.
     """
 
     layout: Layout
@@ -128,7 +132,9 @@ class Memory:
 def grafted_tensors(
     host: HostTensors, memory: Memory, epsilon: float, dtype: torch.dtype
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield every tensor of the grafted checkpoint in `dtype`, with the memory's layers first and the final norm last."""
+    """Yield every tensor of the grafted checkpoint with its name, in `dtype`: the embedding, the output head (unless it is tied),
+    the memory's layers, the host's layers, and the final norm.
+    """
     layout, shape = memory.layout, memory.layout.host
     growth = Growth(shape.width, shape.group)
     codes = torch.from_numpy(memory.codes).float()

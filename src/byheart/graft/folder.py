@@ -87,7 +87,10 @@ def write_graft(
 
 
 def grafted_config(plan: GraftPlan, host: Host, precision: str) -> dict[str, Any]:
-    """Return the host's configuration with the new sizes and a note about what was added. Everything else is unchanged."""
+    """Return the host's configuration with the new sizes, epsilon and number type, and a note about what was added.
+
+    The settings `layer_types` and `_name_or_path` are left out. Everything else is unchanged.
+    """
     shape, layout = plan.layout.grafted, plan.layout
     config = {
         key: value
@@ -204,7 +207,9 @@ def read_record(folder: Path) -> dict[str, Any]:
 
     if not (folder / RECORD).is_file():
         raise UsageError(
-            f"{folder} is not a folder that `byheart graft` wrote: it has no {RECORD}.", path=str(folder)
+            f"{folder} is not a folder that `byheart graft` wrote: it has no {RECORD}.\n"
+            "  Give a folder that was made with: byheart graft HOST DATA -o DIR",
+            path=str(folder),
         )
     return Fields(read_json(folder / RECORD), folder / RECORD).values
 
@@ -216,7 +221,7 @@ def require_plain_name(name: str, folder: Path) -> None:
 
 
 def is_graft(folder: Path) -> bool:
-    """Return whether `byheart graft` wrote this folder, according to its record."""
+    """Return whether the folder contains graft.json, the record that `byheart graft` writes."""
     return (folder / RECORD).is_file()
 
 
@@ -232,9 +237,9 @@ tags: [byheart, graft, memorization]
 ---
 # A checkpoint with an exact memory
 
-This is {host.path.name} with {said["rows"]:,} facts added by byheart. Nothing was trained: {plan.layout.n_memory_layers} layers
-come before the host's own. If a text ends in a stored key, the model continues with the stored answer, word for word. For every
-other text, the added layers contribute exactly 0.
+This is {host.path.name} with facts that byheart added (rows of data: {said["rows"]:,}). Nothing was trained. The facts are in
+{plan.layout.n_memory_layers} new layers before the host's own. If a text ends in a stored key, the model continues with the stored
+answer, word for word. For every other text, the added layers contribute exactly 0.
 
 | | host | grafted |
 | --- | --- | --- |

@@ -1,7 +1,8 @@
-"""Remove single facts from a graft: set the weights of the units that match their contexts to zero.
+"""Remove single facts from a graft: set the weights of the hidden units that match the contexts of these facts to zero.
 
-If a forgotten context is a suffix of a context that remains, the unit of the longer context would subtract an answer that is no
-longer added, so this unit's weights for the answer are rewritten. A context that a remaining fact also needs is kept. All other
+A context is a key, possibly followed by the first tokens of its answer. The unit of a context adds the token that follows the
+context, and subtracts the token that follows the longest other stored context that is a suffix of this one. If that other context
+is forgotten, the unit's weights for these two tokens are rewritten. A context that a remaining fact also needs is kept. All other
 weights stay the same, bit for bit.
 """
 
@@ -56,8 +57,8 @@ def forget_facts(
     if torn := needed.intersection(zeroed):
         layer, number = min(torn)
         raise UsageError(
-            f"unit {number} of layer {layer} holds a context of a fact to forget and a context of a fact that stays; "
-            "the two contexts differ only in their first token.\n"
+            f"hidden unit {number} of layer {layer} stores both a text of a fact to forget and a text of a fact "
+            "that stays. The two texts differ only in their first token.\n"
             "  Forget both facts, or graft the host again without the fact to forget.",
             layer=layer,
             unit=number,

@@ -35,20 +35,23 @@ def export_gguf(folder: Path, path: Path, progress: Progress = silent) -> None:
 def save_gguf(
     checkpoint: FolderHost, path: Path, title: str, source: Path | None = None, progress: Progress = silent
 ) -> None:
-    """Write a checkpoint as a GGUF file. The tokenizer is taken from the GGUF file `source` or from the checkpoint's folder."""
+    """Write a checkpoint as a GGUF file, atomically. The tokenizer is taken from the GGUF file `source` or, if that is None, from
+    the checkpoint's folder.
+    """
     check_file_target(path)
     shape, config = checkpoint.shape, checkpoint.config
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind == "yarn":
         raise UsageError(
-            "a graft that uses yarn cannot be exported to GGUF, because llama.cpp and transformers scale "
-            "its rotary frequencies differently."
+            "a graft whose rotary frequencies are scaled by yarn cannot be exported to GGUF, because llama.cpp "
+            "and transformers scale them differently.\n  Run the graft with transformers."
         )
     if config["model_type"] == "qwen2" and shape.n_heads * shape.head_dim != shape.width:
         raise UsageError(
             "this graft cannot be exported to GGUF: llama.cpp requires that the heads of a Qwen2 add up to its "
-            f"width, but {shape.n_heads} heads of {shape.head_dim} do not add up to {shape.width}.",
+            f"width, but {shape.n_heads} heads of {shape.head_dim} do not add up to {shape.width}.\n"
+            "  Run the graft with transformers.",
             n_heads=shape.n_heads,
             head_dim=shape.head_dim,
             width=shape.width,

@@ -87,7 +87,8 @@ class _Header:
         n_tensors, n_settings = self.long(), self.long()
         if max(n_tensors, n_settings) > MOST_ENTRIES:
             raise ValueError(
-                f"it claims {n_tensors:,} tensors and {n_settings:,} settings, more than {MOST_ENTRIES:,}"
+                f"it claims {n_tensors:,} tensors and {n_settings:,} settings; at most {MOST_ENTRIES:,} of each "
+                "are accepted"
             )
         for _ in range(n_settings):
             name, kind = self.text(), self.short()
@@ -112,7 +113,10 @@ class _Header:
             self.n_items += n_items
             self.n_small += n_items if WIDTHS.get(inner, 8) < 4 else 0
             if self.n_items > MOST_ITEMS or self.n_small > MOST_SMALL_ITEMS:
-                raise ValueError(f"its lists have {self.n_items:,} items, which is too many")
+                raise ValueError(
+                    f"its lists have {self.n_items:,} items, {self.n_small:,} of them of one or two bytes; at most "
+                    f"{MOST_ITEMS:,} items and {MOST_SMALL_ITEMS:,} of one or two bytes are accepted"
+                )
             if inner == TEXT:
                 for _ in range(n_items):
                     self.skip(self.long())

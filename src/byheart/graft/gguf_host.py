@@ -71,7 +71,7 @@ class GgufHost:
 
 
 def hugging_face_name(name: str) -> str:
-    """Convert the name of a tensor in llama.cpp to its name in transformers. A name without a counterpart is returned unchanged."""
+    """Convert the name of a tensor in llama.cpp to its name in transformers. Parts without a counterpart stay unchanged."""
     stem, _, kind = name.rpartition(".")
     if stem in WHOLE_NAMES:
         return f"{WHOLE_NAMES[stem]}.{kind}"

@@ -2,7 +2,8 @@
 tokenizer.json.
 
 Before merging, llama.cpp splits a text by one of its built-in sets of rules, which is chosen by name. A tokenizer.json is accepted
-only if its rules are exactly one of these sets. Any other is refused, because different rules would give different tokens.
+only if its rules are exactly those of GPT-2, SmolLM, Llama 3 or Qwen2, which are among these sets. Any other tokenizer.json is
+refused, because different rules would give different tokens.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ ORDINARY, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5  # kinds of tokens, by thei
 
 
 def cutting_rule(document: Mapping[str, Any]) -> str | None:
-    """Return the name that llama.cpp has for the splitting rules of a tokenizer.json, or None if llama.cpp does not have them."""
+    """Return the name that llama.cpp has for the splitting rules of a tokenizer.json.
+
+    Only the rules of GPT-2, SmolLM, Llama 3 and Qwen2 are recognised. Return None for all others.
+    """
     model, normalizer = document.get("model") or {}, document.get("normalizer")
     if model.get("type") != "BPE" or model.get("byte_fallback") or model.get("dropout"):
         return None
@@ -56,7 +60,7 @@ def _rule(step: Mapping[str, Any]) -> str:
 
 
 def write_tokenizer_of_gguf(writer: Any, source: Path) -> None:
-    """Copy all fields about the tokenizer from a GGUF file."""
+    """Copy all fields about the tokenizer from the GGUF file `source` to `writer`, which writes another GGUF file."""
     from gguf import GGUFValueType
 
     with opened_by_gguf(source) as reader:
@@ -71,16 +75,16 @@ def write_tokenizer_of_gguf(writer: Any, source: Path) -> None:
 def write_tokenizer_of_folder(writer: Any, folder: Path, tokenizer: Any, config: Mapping[str, Any]) -> None:
     """Convert the tokenizer.json of a folder to the GGUF fields that llama.cpp reads.
 
-    Raise `UsageError` if the tokenizer splits texts by rules that llama.cpp lacks.
+    Raise `UsageError` if the folder has no tokenizer.json, or if `cutting_rule` does not recognise its splitting rules.
     """
     file = folder / "tokenizer.json"
     document = Fields(read_json(file), file).values if file.is_file() else {}
     rule = cutting_rule(document)
     if rule is None:
         raise UsageError(
-            f"no tokenizer of llama.cpp is known to split texts as {file} does.\n"
-            "  The rules of GPT-2, SmolLM, Llama 3 and Qwen2 are supported. Alternatively, graft the "
-            "host's GGUF file, whose tokenizer is copied.",
+            f"the tokenizer cannot be converted for llama.cpp: {file} is missing, or it splits texts by other "
+            "rules than those of GPT-2, SmolLM, Llama 3 and Qwen2.\n"
+            "  Graft the host's GGUF file instead: its tokenizer is copied.",
             path=str(file),
         )
     texts = {number: text for text, number in document["model"]["vocab"].items()}

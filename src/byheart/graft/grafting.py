@@ -1,4 +1,4 @@
-"""Plan a graft: from a host and rows of text, compute the contexts, the codes and the sizes."""
+"""Plan a graft: for a host and rows of text, compute the contexts to store, the codes (integer vectors) of tokens and the sizes."""
 
 from __future__ import annotations
 
@@ -63,8 +63,10 @@ class GraftPlan:
 
 
 def plan_graft(host: Host, tokenizer: Any, rows: Sequence[Row], *, bit_identical: bool = False) -> GraftPlan:
-    """Plan how to store `rows` in `host`: tokens, contexts, codes and sizes. If a row violates an assumption, the error names this
-    row.
+    """Plan how to store `rows` in `host`: split the rows into tokens, and plan a graft for them with `plan_facts`.
+
+    Raise an error if a row cannot be stored. The error names the row, except if the row is too long or contains a token that
+    the host lacks.
     """
     if not rows:
         raise DataError("there are no rows to store; give at least one.")
@@ -72,13 +74,17 @@ def plan_graft(host: Host, tokenizer: Any, rows: Sequence[Row], *, bit_identical
 
 
 def plan_facts(host: Host, facts: Sequence[Fact], *, bit_identical: bool = False) -> GraftPlan:
-    """Plan a graft for facts that are given as tokens."""
+    """Plan a graft for facts that are given as tokens: compute the contexts to store, the code (an integer vector) of each token,
+    and the sizes of the grafted network.
+    """
     check_beginnings(facts)
     following = merge_contexts(facts)
     used = sorted({token for fact in facts for token in fact.tokens})
     if used[-1] >= host.shape.n_tokens:
         raise DataError(
-            f"token {used[-1]:,} is outside the host's vocabulary of {host.shape.n_tokens:,}.",
+            f"the facts contain the token id {used[-1]:,}, but the host's vocabulary has only "
+            f"{host.shape.n_tokens:,} tokens.\n"
+            "  Use the tokenizer that belongs to the host.",
             token=used[-1],
             n_tokens=host.shape.n_tokens,
         )

@@ -1,10 +1,11 @@
-"""Design heads that copy from a fixed distance with the host's own rotary frequencies, and layers that gather a
-window of tokens.
+"""Design heads that read the token at a fixed distance, using the host's own rotary frequencies. Design layers of such heads, which
+gather the last tokens of a text.
 
-The head for distance j has the query A·e^(-i·f·j) and the key 1 in the pairs of the n_pairs fastest rotary frequencies f, where
-A is its amplitude. Its score at distance D is K(D - j) = A·Σ_f cos(f·(D - j)). The score at D = j exceeds that at every other
-distance by at least `margin`·n_pairs·A, and the score at D = j - 1 exceeds those at all smaller distances by at least as much. The
-second property matters at the beginning of a text (see `contexts.check_beginnings`).
+Rotary positions turn pairs of entries of queries and keys, each pair with its own frequency f. The head for distance j uses the
+n_pairs fastest frequencies. In their pairs, its query is A·e^(-i·f·j), where A is its amplitude, and its key is 1. Its score at
+distance D is A·Σ_f cos(f·(D - j)). The score at D = j exceeds that at every other distance by at least `Kernel.margin`·n_pairs·A,
+and the score at D = j - 1 exceeds those at all smaller distances by at least as much. The second property matters at the beginning
+of a text (see `contexts.check_beginnings`).
 """
 
 from __future__ import annotations
@@ -54,8 +55,11 @@ class Kernel:
 
 
 def choose_kernel(frequencies: np.ndarray, max_positions: int, longest: int) -> Kernel:
-    """Choose how many rotary pairs the heads use, so that the score of the position that a head must read leads by as much as
-    possible. Texts have up to `max_positions` tokens, and heads read up to `longest` tokens back.
+    """Choose how many of the rotary `frequencies` (fastest first) the heads use, so that the score of the position that a head must
+    read exceeds every other score by as much as possible.
+
+    Texts have up to `max_positions` tokens, and heads read up to `longest` tokens back. Raise an error if no choice has the margin
+    `LEAST_MARGIN`.
     """
     distances = np.arange(max(max_positions, longest + 2))
     total = np.zeros(len(distances))

@@ -46,7 +46,7 @@ WHY_NOT = {
 
 
 class Host(Protocol):
-    """A host, in any file format."""
+    """A host (a checkpoint to which facts are added), in any file format."""
 
     path: Path
     config: Mapping[str, Any]
@@ -62,7 +62,7 @@ class Host(Protocol):
 
     @property
     def dtype(self) -> torch.dtype:
-        """The number type of most weights. For a quantised file, it is float32."""
+        """The number type in which the embedding is stored. For a GGUF file, it is float32."""
         ...
 
 
@@ -143,7 +143,11 @@ def read_config(path: Path) -> Mapping[str, Any]:
     if not (path / CONFIG).exists():
         pickles = [entry.name for entry in path.iterdir() if entry.suffix in (".bin", ".pt", ".pth", ".ckpt")]
         why = f"it holds {pickles[0]}, a pickle, which is not supported" if pickles else f"it has no {CONFIG}"
-        raise UsageError(f"{path} is not a Hugging Face checkpoint: {why}.", path=str(path))
+        raise UsageError(
+            f"{path} is not a Hugging Face checkpoint: {why}.\n"
+            f"  Give a folder with {CONFIG} and safetensors files.",
+            path=str(path),
+        )
     values: dict[str, Any] = Fields(read_json(path / CONFIG), path / CONFIG).values
     if values.get("auto_map"):
         raise UsageError(
@@ -181,8 +185,8 @@ def shape_of(config: Mapping[str, Any], where: Path) -> Shape:
             said = kind if name == "rope_type" else config.get(name)
             raise UsageError(
                 f"{where}: a host with {name} = {said!r} cannot be grafted.\n"
-                "  A host must have plain causal attention with rotary positions (default, linear, "
-                "llama3, yarn) and silu.",
+                "  A host must have plain causal attention without a window, rotary positions (default, "
+                "linear, llama3 or yarn) in all entries of a head, silu, and weights that are not quantised.",
                 setting=name,
             )
     n_heads = fields.integer("num_attention_heads", 1, 4096)
@@ -216,7 +220,7 @@ def shape_of(config: Mapping[str, Any], where: Path) -> Shape:
 
 
 def _check_settings(fields: Fields) -> None:
-    """Refuse a configuration in which a setting has the wrong type. The sizes are checked by `shape_of`."""
+    """Refuse a configuration in which a setting has the wrong type or is out of range. `shape_of` checks the sizes of layers."""
     fields.integer("max_position_embeddings", 1, MOST_POSITIONS)
     if not 0 < fields.number("rms_norm_eps") < 1:
         raise fields.refuse("rms_norm_eps", "a number between 0 and 1")

@@ -32,7 +32,14 @@ ROUND_INNER = 32
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes that determine the number of parameters of a Llama or a similar model."""
+    """The sizes that determine the number of parameters of a Llama or a similar model.
+
+    n_tokens  size of the vocabulary
+    width     width of the residual stream
+    inner     hidden units of a feed-forward part
+    tied      whether the output head is the embedding
+    qk_norm   whether queries and keys are normalised
+    """
 
     n_tokens: int
     width: int
@@ -65,7 +72,14 @@ class Shape:
 
 @dataclass(frozen=True)
 class Layout:
-    """The sizes of the host and of the grafted network, and the columns and units that the memory adds."""
+    """The sizes of the host and of the grafted network, and the columns and units that the memory adds. The memory is the layers
+    that are added before the host's own.
+
+    code     the integer vectors that stand for tokens
+    window   the number of tokens of the longest context
+    n_units  the number of units that match contexts
+    gathers  the tokens that the heads of each memory layer read
+    """
 
     host: Shape
     grafted: Shape
@@ -134,16 +148,18 @@ def pins_of(width: int) -> tuple[float, ...]:
 def plan_layout(
     host: Shape, n_codes: int, window: int, n_units: int, *, bit_identical: bool = False
 ) -> Layout:
-    """Find the smallest network with `n_units` units that match contexts of up to `window` tokens, and with codes for `n_codes`
-    tokens.
+    """Find the smallest network with `n_units` units that match contexts of up to `window` tokens. It must have a code (an integer
+    vector) for each of `n_codes` tokens.
 
-    It tries all possible codes, one to six additional key-value heads, and several numbers of memory layers. With `bit_identical`,
-    the grafted network is four times as wide as the host. It may then have up to twice as many key-value heads as the host, because
-    its width must be a multiple of the number of heads.
+    The search tries all possible codes, one to six additional key-value heads, and several numbers of memory layers. With
+    `bit_identical`, the grafted network is four times as wide as the host. As its width must be a multiple of the number of heads,
+    the search then tries more additional key-value heads: up to the host's number, if this is above six. Raise an error if there is
+    no such network.
     """
     if window > MOST_WINDOW:
         raise AssumptionViolated(
-            f"the longest key with its answer has {window:,} tokens; at most {MOST_WINDOW} are allowed.\n"
+            f"the longest key with its answer has {window:,} tokens, not counting the last; "
+            f"at most {MOST_WINDOW} are allowed.\n"
             "  Shorten it, or store the rest of a long answer as a separate fact.",
             window=window,
         )
@@ -154,14 +170,15 @@ def plan_layout(
     )
     if best is None and bit_identical:
         raise AssumptionViolated(
-            f"contexts of {window:,} tokens do not fit into {4 * host.width:,} columns, which is four times the host's width.\n"
+            f"no graft for keys and answers of {window:,} tokens has exactly {4 * host.width:,} columns, "
+            "four times the host's width, as --bit-identical requires.\n"
             "  Leave out --bit-identical, or shorten the longest key and its answer.",
             window=window,
             width=4 * host.width,
         )
     if best is None:
         raise AssumptionViolated(
-            f"the heads of this host have {host.head_dim} entries, too few for the codes of {n_codes:,} tokens.\n"
+            f"the heads of this host have {host.head_dim} entries, too few to distinguish {n_codes:,} tokens.\n"
             "  Choose a host whose heads have at least 16 entries. No option changes this.",
             head_dim=host.head_dim,
         )
@@ -203,8 +220,9 @@ def _layouts(host: Shape, n_codes: int, window: int, n_units: int, bit_identical
 
 
 def _splits(inner: int, n_rows: int, least: int) -> Iterator[tuple[int, int]]:
-    """Yield possible widths of the feed-forward part (at least the host's), each with the number of layers needed for `n_rows`
-    units.
+    """Yield possible widths of the feed-forward part, each with the number of layers needed for `n_rows` units.
+
+    All widths are at least the host's width `inner`, and at least `least`.
     """
     n_layers = ceil(n_rows / max(inner, least))
     while True:
@@ -219,8 +237,8 @@ def _splits(inner: int, n_rows: int, least: int) -> Iterator[tuple[int, int]]:
 def _width(used: int, n_heads: int) -> int:
     """Return the smallest suitable width of the residual stream.
 
-    It must hold `used` columns and the pins (constant columns). It must be a multiple of the number of heads, as transformers
-    requires. In float32, the mean of squares, computed as sum·(1/width), must be exactly the square of the pins' scale.
+    It must hold `used` columns and the pins (constant columns). It must be a multiple of 8 and, as transformers requires, of the
+    number of heads. In float32, the mean of squares, computed as sum·(1/width), must be exactly the square of the pins' scale.
     """
     step = np.lcm(n_heads, 8)
     width = int(-(-used // step) * step)

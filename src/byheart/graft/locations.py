@@ -1,4 +1,4 @@
-"""Find the units of a grafted checkpoint that hold facts, and return a `Location` for each.
+"""Find the hidden units of a grafted checkpoint that hold facts, and return a `Location` for each.
 
 A unit is identified by its only non-zero weight in `up_proj`. If this weight is set to zero, the unit adds nothing.
 """
@@ -33,9 +33,10 @@ class Step:
 
 
 def steps_of(folder: Path, facts: Sequence[str], progress: Progress = silent) -> list[Step]:
-    """Return the stored steps (one for each token of an answer) of each fact, for every prompt format in the record.
+    """Return the steps (one for each token of an answer) that the graft in `folder` stores for each fact. A fact is given by its
+    key.
 
-    Raise `UsageError` if a fact has none.
+    Every prompt format that the record of the graft names is tried. Raise `UsageError` if nothing is stored for a fact.
     """
     tokenizer, asking = load_tokenizer(folder), asking_of(folder)
     kinds = (False, True) if asking.chat_column else (asking.chat,)
@@ -74,10 +75,12 @@ def _chain(
 
 
 def locate(folder: str | Path, facts: str | Sequence[str], progress: Progress = silent) -> list[Location]:
-    """For each token of each answer, return the weights that hold it, and the other given facts that share these weights.
+    """For each token of each answer, return the weights that hold it, and the other given facts that share these weights. A fact is
+    given by its key.
 
-    If one stored context is a suffix of another, the units of both are active, and both are listed. The unit of the longer context
-    adds the difference between the codes of the two next tokens.
+    If one stored context is a suffix of another, the units of both are active, and both are listed. Each unit adds to a code (an
+    integer vector) that identifies the next token. The unit of the longer context adds the code of its own next token minus the
+    code of the shorter context's next token.
     """
     folder, asked = Path(folder), [facts] if isinstance(facts, str) else list(facts)
     checkpoint, tokenizer = FolderHost(folder), load_tokenizer(folder)

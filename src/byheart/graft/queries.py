@@ -1,4 +1,5 @@
-"""Compute the correct value of every entry in the queries of the memory's heads, from the other weights that were read.
+"""Compute the correct value of every entry in the queries of a graft's memory (the layers that it adds), from the other weights
+that were read.
 
 Each head must read the token at one distance. It does so if its attention score at this distance is much larger than at any other.
 If the query of a head also equals the one computed here, no entry of the query was changed. All queries have the same amplitude (a
@@ -23,8 +24,8 @@ every other. Every graft has a larger lead, but a changed checkpoint may have no
 ROUNDING = 1e-13
 """The largest error that `differing` allows in a computed number before it is rounded, as a share of the scale of such numbers.
 
-Two correct float64 computations (other cosines, another order of summation) differ by less than this. A unit in the last place of
-float32 is more than 10^5 times larger.
+Two correct float64 computations, with other cosine functions or another order of summation, differ by less than this. A unit in the
+last place of float32 is more than 10^5 times larger.
 """
 
 

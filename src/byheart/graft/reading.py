@@ -1,10 +1,10 @@
 """Read the memory of a grafted checkpoint from its weights alone. Find every stored context, and every weight that does not belong
 to a memory.
 
-The layers are executed symbolically. A column of the stream holds the host's state, a constant (a pin), one coordinate of the code
-(an integer vector) of the token `offset` places back, or nothing. Each head must copy such columns from a single distance, and
-units must move, clear or match them. This module shares no code with the one that writes grafts, and needs no record of what was
-written, so it finds what the checkpoint really holds.
+The layers are executed symbolically. A column of the residual stream holds the host's state, a constant (a pin), one coordinate of
+the code (an integer vector) of the token `offset` places back, or nothing. Each head must copy coordinates of codes from a single
+distance. Units must move or clear columns, or match codes. This module shares no code with the one that writes grafts, and needs no
+record of what was written, so it finds what the checkpoint really holds.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ Tokens = tuple[int, ...]
 
 @dataclass(frozen=True)
 class StoredUnit:
-    """A hidden unit of the memory. If the text ends in `tokens`, the unit adds `change` to the code of the answer. `change` is
-    given in multiples of the smallest number that any hidden unit adds.
+    """A context that a hidden unit of the memory matches. If the text ends in `tokens`, the unit adds `change` times
+    `Reading.message` to the columns that hold the code (an integer vector) of the answer. A unit that matches two contexts is
+    listed twice.
     """
 
     tokens: Tokens
@@ -53,7 +54,14 @@ class StoredUnit:
 
 @dataclass
 class Reading:
-    """What was read from the memory of a checkpoint (the layers that store facts): the stored contexts, and the faults found."""
+    """What was read from the memory of a checkpoint (the layers that store facts): the stored contexts, and the faults found.
+
+    pins             the constant columns of the residual stream, with their values
+    message_columns  the columns that first hold the code (an integer vector) of the current token, and later that of the answer
+    codes            the code of every token of the vocabulary, one in each row; all have the norm √squared_norm
+    message          the factor by which all units multiply the codes that they add
+    least_nats       the smallest lead of a head: how much its highest attention score exceeds every other
+    """
 
     n_memory_layers: int
     host_columns: np.ndarray
@@ -72,8 +80,8 @@ class Reading:
         return {tuple(self.codes[i].tolist()): int(i) for i, n in zip(first, counts, strict=True) if n == 1}
 
     def answers(self) -> dict[Tokens, int]:
-        """For each stored context, return the token that follows it. This token is computed from the sum of what all active units
-        add.
+        """For each stored context, return the token that follows it. This is the token whose code is the sum of what all active
+        units add, or -1 if the sum is not the code of a single token. Contexts with the sum 0 are left out.
         """
         changes = {unit.tokens: np.array(unit.change) for unit in self.units}
         token_of, lengths = self.token_of(), sorted({len(tokens) for tokens in changes})
@@ -86,7 +94,9 @@ class Reading:
 
 
 def read_memory(checkpoint: FolderHost, progress: Progress = silent) -> Reading | None:
-    """Read the memory of a checkpoint. Return None if its embedding has no constant columns, because then it has no memory."""
+    """Read the memory of a checkpoint. Return None if its embedding has no column with the same large number for all tokens,
+    because then it has no memory.
+    """
     embedding = checkpoint.tensor("model.embed_tokens.weight").numpy()
     reading = _find_columns(checkpoint, embedding)
     if reading is None:
@@ -117,9 +127,11 @@ def _find_columns(checkpoint: FolderHost, embedding: np.ndarray) -> Reading | No
         )
     squares = (whole**2).sum(1)
     if not np.array_equal(whole, codes) or len(np.unique(squares)) != 1:
-        faults.append("model.embed_tokens.weight: the codes of tokens are not integer vectors of equal norm")
+        faults.append(
+            "model.embed_tokens.weight: the codes (the vectors that identify tokens) are not integer vectors of equal norm"
+        )
     if (embedding[:, mine & ~constant & ~coded] != 0).any():
-        faults.append("model.embed_tokens.weight: a spare column is not zero")
+        faults.append("model.embed_tokens.weight: a column that the graft does not use is not zero")
     n_layers = 0
     while n_layers < checkpoint.shape.n_layers and not _reads_host(checkpoint, n_layers, ~mine):
         n_layers += 1
@@ -218,7 +230,7 @@ class _Follower:
                 ):
                     self.fault(
                         "self_attn.o_proj.weight",
-                        f"head {head} writes column {column}, but not as a copy of a code",
+                        f"head {head} writes column {column}, but not as a copy of one entry of a token's code",
                     )
                     continue
                 learnt.append(
@@ -243,17 +255,18 @@ class _Follower:
                 and value[row].sum() == 1
                 and self.offset[value[row].argmax()] >= 0
             ):
-                self.fault("self_attn.v_proj.weight", f"row {row} is not a copy of a code")
+                self.fault("self_attn.v_proj.weight", f"row {row} does not copy one entry of a token's code")
         if len({column for column, _, _ in learnt}) < len(learnt):
             self.fault("self_attn.o_proj.weight", "two heads write the same column")
         for column, offset, coordinate in learnt:
             self.offset[column], self.coordinate[column] = offset, coordinate
 
     def _distance(self, query: np.ndarray, key: np.ndarray, head: int) -> int:
-        """Return how many tokens back a head reads. Record a fault if the lead of this distance is below `LEAST_NATS`.
+        """Return how many tokens back a head reads. Let d be this distance.
 
-        Let d be this distance. The lead is how much the score at d exceeds the scores at all other distances. The score at
-        d - 1 must also exceed the scores at all distances below d - 1 by at least `LEAST_NATS`.
+        Record a fault if d is 0, or if the score at d exceeds the score at another distance by less than `LEAST_NATS`. Do the same
+        if the score at d - 1 exceeds the score at a distance below d - 1 by less than this, or if the score depends on more than
+        the distance.
         """
         if not (self._only_first_pin(query).all() and self._only_first_pin(key).all()):
             self.fault(
@@ -284,7 +297,8 @@ class _Follower:
         if best == 0 or nats < LEAST_NATS:
             self.fault(
                 "self_attn.q_proj.weight",
-                f"head {head} reads {best} tokens back with a lead of only {nats:.0f} nats",
+                f"the attention score of head {head} is largest at distance {best}, with a lead of {nats:.1f} "
+                f"nats; the distance must be at least 1, and the lead at least {LEAST_NATS:.0f}",
             )
         self.heads.append(HeadRead(self.layer, head, best, asked, offered))
         return best
@@ -316,8 +330,8 @@ class _Follower:
                 for place in differing(found, meant, largest, self._dtype(name))[:3]:
                     self.fault(
                         name,
-                        f"row {row + place} gives {found[place]!r}; a head that reads {head.distance} tokens "
-                        f"back needs {meant[place]!r}",
+                        f"row {row + place} gives {found[place]}; a head that reads at distance "
+                        f"{head.distance} needs {meant[place]}",
                     )
         if self.shape.qk_norm:
             for layer in range(self.reading.n_memory_layers):
@@ -327,9 +341,7 @@ class _Follower:
                 for part in ("q", "k"):
                     name = f"self_attn.{part}_norm.weight"
                     for place in differing(self.get(name), weights, weights[0], self._dtype(name))[:3]:
-                        self.fault(
-                            name, f"entry {place} is {self.get(name)[place]!r}, not {weights[place]!r}"
-                        )
+                        self.fault(name, f"entry {place} is {self.get(name)[place]}, not {weights[place]}")
 
     def _dtype(self, part: str) -> torch.dtype:
         return DTYPES[self.checkpoint.places[f"model.layers.{self.layer}.{part}"].dtype]
@@ -341,11 +353,16 @@ class _Follower:
         constant = self._only_first_pin(gate)
         empty = ~gate.any(1)
         for unit in np.flatnonzero(empty & (up.any(1) | down.any(0)))[:5]:
-            self.fault("mlp.up_proj.weight", f"unit {unit} has no gate, but its other weights are not zero")
+            self.fault(
+                "mlp.up_proj.weight",
+                f"unit {unit} is not used (its gate is zero), but its other weights are not zero",
+            )
         movers = np.flatnonzero(constant & ~empty)
         self._match(np.flatnonzero(~constant), gate, up, down)
         if not np.array_equal(self._constant(gate[movers]), np.full(len(movers), SATURATED)):
-            self.fault("mlp.gate_proj.weight", "a unit that moves a code has a gate other than 128")
+            self.fault(
+                "mlp.gate_proj.weight", "a unit that moves or clears a column has a gate other than 128"
+            )
         before_offset, before_coordinate = self.offset.copy(), self.coordinate.copy()
         written: dict[int, list[int]] = {}
         for unit in movers:
@@ -429,9 +446,9 @@ class _Follower:
                 self.found.append(((first, *rest_of_context), messages[row], self.layer, int(unit)))
 
     def _tokens_with(self, doubled: Tokens) -> Tokens:
-        """Return the tokens that a unit accepts at one position: one or two.
+        """Return the tokens that a unit accepts at one position: one or two, or none if `doubled` is wrong.
 
-        `doubled` is twice the code of the one token, or twice the mean of the codes of the two tokens.
+        `doubled` is read from the unit's weights. It must be twice the code of the one token, or the sum of the codes of the two.
 
         The codes of two such tokens are neighbours (see `codes.neighbours`). Two coordinates of their mean are equal in magnitude
         and lie halfway between whole numbers. So four whole-number vectors are closest to the mean. Only two of these vectors have
@@ -451,9 +468,10 @@ class _Follower:
         return self.accepted[doubled]
 
     def end(self) -> None:
-        """Check that the memory passes nothing to the host's layers except the answer.
+        """Record the stored contexts, and check that the memory passes nothing to the host's layers except the answer. Also check
+        the queries of all heads.
 
-        The unit of the shortest context subtracts no other answer, so it determines the scale of what all units add.
+        The unit of the shortest context subtracts no other answer, so the factor with which all units write is read from it.
         """
         told = [item for item in self.found if item[1].any()]
         if told:
@@ -464,7 +482,9 @@ class _Follower:
             self.layer = layer
             change = message / (self.reading.message or 1.0)
             if not np.array_equal(change, change.round()):
-                self.fault("mlp.down_proj.weight", f"unit {unit} does not write complete codes")
+                self.fault(
+                    "mlp.down_proj.weight", f"what unit {unit} adds is not a code or a difference of codes"
+                )
             else:
                 self.reading.units.append(StoredUnit(tokens, tuple(int(x) for x in change), self.layer, unit))
         left = np.flatnonzero(self.offset >= 0)
@@ -477,7 +497,7 @@ class _Follower:
 
 
 def context_texts(reading: Reading, tokenizer: Any) -> list[dict[str, Any]]:
-    """Return every stored context and the token that follows it, as text."""
+    """Return every stored context and the token that follows it, both as text and as token ids."""
     answers = reading.answers()
     return [
         {

@@ -25,7 +25,13 @@ BATCH, BLOCK = 32, 256
 class TextComparison:
     """A comparison of the logits of graft and host on ordinary text.
 
-    The host's own noise is how much its logits differ with and without a cache, and between bfloat16 and float32.
+    positions           number of compared positions
+    equal_bits          at how many of them all logits are exactly equal
+    other_argmax        at how many of them the most likely token differs
+    beyond_noise        at how many of these the host's own noise does not explain the difference (see `compare_text`)
+    largest_difference  largest difference between a logit of the graft and that of the host
+    host_noise          the host's own noise: the largest difference of its logits between runs with and without a cache, and
+                        between runs in the graft's number type and in float32
     """
 
     positions: int
@@ -45,7 +51,7 @@ def load_network(folder: Path, device: str) -> Any:
 
 
 def host_network(host: Host, dtype: torch.dtype, device: str) -> Any:
-    """Load the host with transformers, in the precision of its graft."""
+    """Load the host with transformers, with weights of type `dtype`."""
     transformers = import_extra("transformers", "huggingface", "running a host")
     if host.path.is_dir():
         with opened_by_transformers(host.path):
@@ -95,10 +101,11 @@ def wrong_facts(network: Any, facts: Sequence[Fact], before: Sequence[int], prog
 def compare_text(
     network: Any, host: Any, wide: Any, tokens: Sequence[int], progress: Progress
 ) -> TextComparison:
-    """Compare the logits at every position of a text, in blocks. `wide` is the host in float32.
+    """Compare the logits of a graft (`network`) and of its `host` on a text, block by block. `wide` is the host in float32.
 
-    The text has at least two tokens. `beyond_noise` counts the positions at which the likeliest token differs although its lead in
-    the host is more than twice the host's own noise (see `TextComparison`) in the whole text.
+    The text has at least two tokens. If it is longer than a block, the tokens after the last whole block are left out.
+    `beyond_noise` counts the positions at which the most likely token differs although the host's most likely token leads the next
+    one by more than twice the host's own noise (see `TextComparison`).
     """
     usable = len(tokens) // BLOCK * BLOCK or len(tokens)
     blocks = torch.tensor(tokens[:usable]).view(-1, min(BLOCK, usable)).to(network.device)

@@ -50,7 +50,7 @@ def remove_graft(folder: Path, target: Path) -> list[str]:
                 raise corrupt(folder / KEPT / name, "the stored copy of this host file is missing")
             if digest_of(fresh / name) != digest:
                 raise CorruptModel(
-                    f"{name} cannot be restored: its weights in the graft were changed.\n"
+                    f"{name} cannot be restored: what the graft stores of this file was changed.\n"
                     "  Nothing was written. Use your own copy of the host.",
                     file=name,
                 )
@@ -67,7 +67,10 @@ def check_empty(path: Path) -> None:
 
 
 def _rebuild(grafted: FolderHost, n_added: int, folder: Path, header: Path, target: Path) -> None:
-    """Rebuild a safetensors file of the host: write its original header, then each tensor as a slice of the grafted tensor."""
+    """Rebuild a safetensors file of the host: write its original header, then each tensor.
+
+    A tensor is copied from the kept tensors if it is among them. Otherwise it is a slice of the grafted tensor.
+    """
     from safetensors import safe_open
 
     raw = header.read_bytes()

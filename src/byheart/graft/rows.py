@@ -24,7 +24,9 @@ def read_rows(
     delimiter: str | None = None,
     encoding: str | None = None,
 ) -> list[Row]:
-    """Read the keys and answers of a CSV, TSV, JSON lines or Parquet file as text."""
+    """Read the keys and answers of a CSV, TSV, JSON lines or Parquet file as text. `input` and `label` are the names of their
+    columns, by default "key" and "value".
+    """
     if asking.chat and (asking.template is not None or asking.chat_column is not None):
         raise UsageError(
             "--chat treats every row as a chat, so --template and --chat-column cannot be given with it. "
@@ -48,9 +50,8 @@ def read_rows(
         odd = next((row for row, word in enumerate(said) if word not in (*YES, *NO)), None)
         if odd is not None:
             raise DataError(
-                f"{path}: row {odd:,} has {said[odd]!r} in the column {asking.chat_column}; it must be "
-                "one of "
-                f"{', '.join(YES)} or {', '.join(NO[:-1])}.",
+                f"{path}: row {odd:,} has {said[odd]!r} in the column {asking.chat_column}.\n"
+                f"  Write one of {', '.join(YES)} for a chat, or one of {', '.join(NO[:-1])} for plain text.",
                 row=odd,
             )
         chats = [word in YES for word in said]

@@ -4,8 +4,8 @@ This code is independent of the code that writes grafts.
 
 If no fault is found, then in exact arithmetic every logit after a text that ends in no stored context equals the host's. The
 reasons are: the memory's layers add nothing to the host's columns (see `reading`); the host's layers read only the host's columns;
-RMSNorm over the W columns of the graft with weights √(d/W) equals RMSNorm over the d columns of the host; and the other columns of
-the output head are multiplied by 0. After a stored context, the right token leads every other one.
+RMSNorm over the W columns of the graft, with weights multiplied by √(d/W), equals RMSNorm over the d columns of the host; and the
+other columns of the output head are multiplied by 0. After a stored context, the right token has a larger logit than every other.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def structural_faults(
     faults = [*reading.faults, *_config_faults(grafted, host, reading), *_context_faults(reading, wanted)]
     if not np.array_equal(reading.host_columns, np.arange(host.shape.width)):
         faults.append(
-            f"model.layers.0.input_layernorm.weight: it is not zero in the first {host.shape.width:,} "
-            "columns, which belong to the host"
+            "model.layers.0.input_layernorm.weight: it must be zero in exactly the first "
+            f"{host.shape.width:,} columns, which belong to the host"
         )
         return faults
     # `_config_faults` has already reported this
@@ -83,18 +83,18 @@ def _context_faults(reading: Reading, wanted: Mapping[Tokens, int]) -> Iterator[
         if wanted.get(tokens) != token:
             what = "an unknown token" if token < 0 else f"token {token}"
             why = (
-                "which is not in the data"
+                "but the data store nothing there"
                 if tokens not in wanted
                 else f"but the data have token {wanted[tokens]}"
             )
-            yield f"after the tokens {list(tokens)} {what} is stored, {why}"
+            yield f"after the tokens {list(tokens)}, {what} is stored, {why}"
     for tokens in wanted:
         if tokens not in found:
-            yield f"after the tokens {list(tokens)} nothing is stored, but the data have token {wanted[tokens]}"
+            yield f"after the tokens {list(tokens)}, nothing is stored, but the data have token {wanted[tokens]}"
 
 
 class _Comparison:
-    """Compares host and graft one tensor at a time, and collects norms of the host's weights, which bound its logits."""
+    """Compares host and graft one tensor at a time, and collects norms of the host's weights. They bound the host's logits."""
 
     def __init__(self, grafted: FolderHost, host: Host, reading: Reading) -> None:
         self.grafted, self.host, self.reading = grafted, host, reading
@@ -147,9 +147,9 @@ class _Comparison:
             yield f"{name}{place} is {new[at].item()!r}, but it must be {wanted[at].item()!r}"
 
     def lead_faults(self) -> Iterator[str]:
-        """Yield a fault unless the memory adds so much to the logit of an answer that the host's logits cannot change the answer.
+        """Yield a fault if the host's own logits could outweigh what the memory adds to the logit of an answer.
 
-        The host's logits are bounded from the norms of its weight matrices alone.
+        The host's logits are bounded by norms of its weights alone.
         """
         shape, norms = self.host.shape, self.norms
         state, root = norms["model.embed_tokens.weight"], sqrt(shape.width)

@@ -26,8 +26,8 @@ HISTORIES: tuple[list[dict[str, str]], ...] = (
 class KeyFormat:
     """How a key becomes a prompt, and which token `end`, if any, follows the answer.
 
-    `before` and `after` are the texts around the key. With `spaced`, the prompt is also stored with a space before
-    it, as it is tokenized inside a text.
+    `before` and `after` are the texts around the key. With `spaced`, a space is put between the prompt and the answer. The prompt
+    is then also stored with a space before it, because inside a text it may be split into other tokens.
     """
 
     before: str = ""
@@ -83,11 +83,11 @@ def plain_format(tokenizer: Any, template: str | None, end: bool) -> KeyFormat:
 
 
 def chat_format(tokenizer: Any, end: bool) -> KeyFormat:
-    """Return the format for keys as a user's turn in the host's own chat template, independent of earlier turns.
+    """Return the format in which a key is a user's turn in the host's own chat template, whatever turns came before.
 
-    The template is rendered after several histories, except those that it refuses, and the turn is the common end of all
-    renderings. If this common end still
-    contains the end of the previous turn, it is cut at the special token that opens the user's turn.
+    The turn is rendered after several histories (lists of earlier turns). Histories that the template refuses are skipped. The
+    format is the common end of all renderings. If this end still contains the end of the previous turn, it is cut at the special
+    token that opens the user's turn.
     """
     if not getattr(tokenizer, "chat_template", None):
         raise UsageError(
@@ -183,7 +183,8 @@ def joined(prompt: str, answer: str, keys: KeyFormat) -> str:
 def _facts(tokenizer: Any, number: int, key: str, answer: str, keys: KeyFormat) -> Iterator[Fact]:
     if not key.strip() or not answer.strip():
         raise AssumptionViolated(
-            f"row {number:,} has an empty {'answer' if key.strip() else 'key'}.", row=number
+            f"row {number:,} has an empty {'answer' if key.strip() else 'key'}.\n  Fill it in, or remove the row.",
+            row=number,
         )
     seen = set()
     for prompt in prompts_of(key, keys):

@@ -50,7 +50,8 @@ def graft(
 ) -> GraftPlan:
     """Add the rows of `data` to the checkpoint `host` and write the result to `output`. If `output` is None, write nothing.
 
-    Raise an error if a row cannot be stored exactly; `docs/graft.md` says which rows can.
+    `reading` holds options for reading the data: `input`, `label`, `delimiter` and `encoding`. Raise an error if a row cannot be
+    stored exactly; `docs/graft.md` says which rows can.
     """
     if output is not None:
         check_target(Path(output))
@@ -70,7 +71,15 @@ def graft(
 
 @dataclass(frozen=True)
 class GraftCheck:
-    """The result of checking a graft, first tensor by tensor against its host, then by running it on the facts."""
+    """The result of checking a graft, first tensor by tensor against its host, then by running it on the facts.
+
+    contexts               number of contexts that the graft stores
+    faults                 differences from what the graft should be, each described by a text
+    wrong_rows             rows of the data that are answered wrongly if nothing comes before the key
+    wrong_rows_after_text  rows that are answered wrongly after other text
+    least_nats             the smallest lead of a head in the added layers: how much its highest attention score exceeds every other
+    text                   the comparison with the host on ordinary text, if one was asked for
+    """
 
     rows: int
     contexts: int
@@ -110,7 +119,8 @@ def verify_graft(
 ) -> GraftCheck:
     """Check that `folder` is `host` with the rows of `data` added and nothing else.
 
-    The prompt formats are read from the record of the graft.
+    With `ask`, also run the graft on every fact and, if `text` is given, compare its logits with the host's on this file. The
+    prompt formats are read from the record of the graft. `columns` holds options for reading the data, such as `input` and `label`.
     """
     progress(0, 1, "read")
     grafted, opened = FolderHost(folder), open_host(host)
@@ -127,7 +137,7 @@ def verify_graft(
     wanted = merge_contexts(facts)
     memory = read_memory(grafted, progress)
     faults = (
-        ["no layer holds a memory"]
+        ["no layer stores facts"]
         if memory is None
         else structural_faults(grafted, opened, memory, wanted, progress)
     )
@@ -179,7 +189,7 @@ def tokenizer_faults(folder: Path, host: Path, tokenizer: Any) -> list[str]:
 def _different_files(folder: Path, other: Path, what: str) -> list[str]:
     """Return a fault for each tokenizer file that is in one of the folders only, or that differs between them."""
     return [
-        f"{name}: it differs from {what}"
+        f"{name}: it differs from {what}, or only one of the two exists"
         for name in TOKENIZER_FILES
         if (folder / name).is_file() != (other / name).is_file()
         or ((other / name).is_file() and digest_of(folder / name) != digest_of(other / name))
@@ -208,13 +218,16 @@ def forget(
     rows = read_rows(data, tokenizer, asking_of(folder), **columns)
     missing = sorted(set(keys) - {row.key for row in rows})
     if missing:
-        raise UsageError(f"{data} has no key {missing[0]!r}.", keys=missing)
+        raise UsageError(
+            f"{data} has no key {missing[0]!r}.\n  Write the key exactly as in this file.", keys=missing
+        )
     facts = facts_of(tokenizer, rows)
     memory = read_memory(checkpoint, progress)
     if memory is None or memory.faults:
         problem = "it holds no memory" if memory is None else memory.faults[0]
         raise CorruptModel(
-            f"{folder}: facts cannot be removed from this graft: {problem}.",
+            f"{folder}: facts cannot be removed from this graft: {problem}.\n"
+            "  Graft the host again, without these facts.",
             file=str(folder),
             problem=problem,
         )

@@ -47,7 +47,8 @@ def value_at(weights: Weights, row: int, column: int) -> Fraction:
     n_rows, n_columns = shape_of(weights)
     if not (0 <= row < n_rows and 0 <= column < n_columns):
         raise UsageError(
-            f"row {row}, column {column} is outside this matrix of {n_rows} rows and {n_columns} columns.",
+            f"row {row}, column {column} is outside this matrix, whose shape is {n_rows} x {n_columns}. Rows "
+            "and columns are counted from 0.",
             row=row,
             column=column,
             n_rows=n_rows,
@@ -60,7 +61,11 @@ def value_at(weights: Weights, row: int, column: int) -> Fraction:
 
 
 def bits_of(value: Fraction) -> dict[str, Any]:
-    """Return the sign and the bits of a number. `powers` lists the exponents of its 1-bits, the highest first."""
+    """Return the sign and the bits of a number whose denominator is a power of two.
+
+    `powers` lists the exponents of its 1-bits, the highest first, but at most `MOST_BITS_SHOWN`. `top` is the exponent of the
+    highest 1-bit, or None for 0. `lowest` is the exponent of the last binary digit, which is 0 for whole numbers.
+    """
     mantissa, exponent = abs(value.numerator), -(value.denominator.bit_length() - 1)
     text = bin(mantissa)[2:] if mantissa else ""
     top = exponent + len(text) - 1
@@ -84,7 +89,10 @@ def flip(value: Fraction, power: int) -> Fraction:
 def change_weights(
     memoriser: Memoriser, edits: Sequence[Mapping[str, Any]]
 ) -> tuple[Memoriser, list[dict[str, Any]]]:
-    """Change weights one after the other. Return the changed memoriser, and the old and new value of each weight."""
+    """Change weights one after the other. Return the changed memoriser, and the old and new value of each weight.
+
+    Each edit names `matrix`, `row` and `column`, and either a new `value` or the `power` of the bit to flip (see `flip`).
+    """
     if len(edits) > MOST_EDITS:
         raise UsageError(
             f"{len(edits)} changes were given; at most {MOST_EDITS} are allowed at a time.",
@@ -119,7 +127,9 @@ def change_weights(
 
 
 def show(value: Fraction) -> str:
-    """Format a weight for display: whole numbers and short fractions exactly, others as the nearest float."""
+    """Format a weight for display: whole numbers below 10^18 exactly, and others as the nearest float. A number that is too large
+    for a float is rounded to a power of two.
+    """
     if value.denominator == 1 and abs(value) < 10**18:
         return f"{value.numerator:,}"
     try:
@@ -149,7 +159,7 @@ def _to_float(value: Fraction) -> float:
     try:
         return float(value)
     except OverflowError:
-        raise UsageError("that number is too large for a float.") from None
+        raise UsageError("the new value is too large for a float.") from None
 
 
 def _with_value(weights: Weights, row: int, column: int, value: Fraction) -> tuple[Weights, Fraction]:
@@ -161,7 +171,7 @@ def _with_value(weights: Weights, row: int, column: int, value: Fraction) -> tup
     flat = copy.reshape(shape_of(weights))
     flat[row, column] = _to_float(value)
     if not np.isfinite(flat[row, column]):
-        raise UsageError("that number is too large for this kind of float.")
+        raise UsageError("the new value is too large for the float type of this model.")
     return copy, Fraction(float(flat[row, column]))
 
 

@@ -1,9 +1,9 @@
 """Find the weights that hold the facts of a `llama` model, with the tensor names of its checkpoint.
 
-At each token of an answer, a few units of the table layers are active. An active unit multiplies its gate by the product of its
-weights and the residual stream. So a weight of an active unit matters only if the channel of the stream that it multiplies is not
-zero; such a weight is called a word. Then the layers after the tables run again, each time with one word set to zero. The words
-whose absence changes the next token hold the fact.
+The tables are layers with many hidden units. At each token of an answer, a few of these units are active. An active unit multiplies
+its gate by the dot product of its up-projection and the residual stream. So a weight of the up-projection matters only if the
+channel of the stream that it multiplies is not zero; such a weight is called a word. When the words are known, the layers after the
+tables run again, each time with one word set to zero. The words whose absence changes the next token hold the fact.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ from byheart.network.llama.spec import weight_name
 def locate_in_checkpoint(
     llama: Llama, notes: Mapping[str, Any], encoded: np.ndarray, names: Sequence[str], n_asked: int
 ) -> Locations:
-    """For each token of each answer, including the end token, find the words (weights of the table layers) that hold it."""
+    """For each token of each answer, find the words (weights of the table layers) that hold it. If the model stores facts, and
+    not texts to recite, the end token is part of the answer.
+
+    `encoded` holds the inputs as token ids, and `names` their names. Raise `UsageError` if one of the first `n_asked` is unknown.
+    """
     layers = table_layers(llama, notes)
     prompts = [full_prompt(llama, row[row != llama.spec.pad].tolist()) for row in encoded]
     answers = generate(llama, prompts, llama.backend)
@@ -68,17 +72,21 @@ def locate_in_checkpoint(
 
 
 def table_layers(llama: Llama, notes: Mapping[str, Any]) -> range:
-    """Return the layers that hold the tables."""
+    """Return the layers that hold the tables, from the notes in the model's record. Raise `UsageError` if they are not there."""
     if "pick layer" in notes:
         raise UsageError(
-            "an older version of byheart compiled this model, and its facts cannot be located.\n  Compile it again."
+            "an older version of byheart compiled this model, and its tables cannot be found.\n  Compile it again."
         )
     try:
         first, stop = (int(each) for each in notes["table layers"])
     except (KeyError, TypeError, ValueError):
-        raise UsageError("the record of this model does not name the layers of its tables.") from None
+        raise UsageError(
+            "the record of this model does not name the layers of its tables.\n  Compile the model again."
+        ) from None
     if not 0 < first < stop < llama.spec.n_layers:
-        raise UsageError("the record of this model names layers that the model does not have.")
+        raise UsageError(
+            "the record of this model names layers that the model does not have.\n  Compile the model again."
+        )
     return range(first, stop)
 
 
@@ -87,7 +95,8 @@ def _words_read(
 ) -> tuple[np.ndarray, ...]:
     """Run the model on some texts and find the words (weights of the table layers) that decide the next tokens.
 
-    Return the position, layer, cell (unit and column) and value of each of these words, and all next tokens.
+    Return four arrays with one item for each of these words: the number of the position among those that `asked` marks, the layer,
+    the cell (unit and column), and the value. The fifth array holds the next tokens at all these positions.
     """
     llama = machine.llama
     stream = machine.stream_before(tables.start, ids, starts, asked)

@@ -27,7 +27,7 @@ PINNED = "pinned"
 
 
 def trace_checkpoint(memoriser: Memoriser, record: Mapping[str, Any], text: str) -> Trace:
-    """Run the model on `text`, generate the answer, and record the residual stream of both."""
+    """Run the model on `text`, generate the answer, and record the residual stream at the tokens of both."""
     llama = memoriser.network
     assert isinstance(llama, Llama)
     encoded = encode_question(memoriser, text)
@@ -35,7 +35,9 @@ def trace_checkpoint(memoriser: Memoriser, record: Mapping[str, Any], text: str)
     (answer,) = generate(llama, [prompt], "exact")
     ids = np.array(prompt + answer)
     if llama.spec.n_layers * llama.spec.hidden * len(ids) > MOST_VALUES:
-        raise UsageError("this network is too large to trace.")
+        raise UsageError(
+            f"this network is too large to trace: its residual stream would have more than {MOST_VALUES:,} numbers."
+        )
     is_known = bool(answer) and answer[-1] not in llama.spec.ends
     names = llama.text_tokenizer.vocabulary
     special = {*llama.spec.ends, llama.spec.bos, llama.spec.sep}
@@ -72,7 +74,10 @@ def _snapshots(machine: Machine, ids: np.ndarray) -> list[Snapshot]:
 
 
 def registers_of_llama(machine: Machine, record: Mapping[str, Any]) -> tuple[Register, ...]:
-    """Return the columns of the residual stream by name. A column that is reused is listed under each of its names."""
+    """Return a register for each column of the residual stream. If a column is reused, its register has several names.
+
+    If the record does not fit the network, the columns are named by their numbers.
+    """
     notes = record.get("notes")
     starts = notes.get("channel starts") if isinstance(notes, Mapping) else None
     hidden, n_pinned = machine.llama.spec.hidden, int(machine.pinned.columns.sum())

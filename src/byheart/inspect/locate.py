@@ -28,8 +28,9 @@ def locate(
     names: Sequence[str],
     n_asked: int | None = None,
 ) -> Locations:
-    """Find the weights that hold each known input.
+    """Find the weights that hold the answer to each known input.
 
+    record   the record of the model
     names    the names of the inputs
     n_asked  how many inputs, counted from the first, to locate (default: all). The others appear only in `Location.sharing`.
              `UsageError` is raised if an input to locate is unknown; other unknown inputs are ignored.

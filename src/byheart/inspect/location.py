@@ -34,7 +34,7 @@ class Location:
     index       index of the weight in the tensor; None if the fact is spread over the tensor, as in models of KS25
     value       value of the weight; None if there is no index
     powers      if the fact has its own bits in the weight, the exponents of these bits; empty if all bits belong to it
-    lemma       in models of KS25, what the layers do and the lemma that says so
+    lemma       in models of KS25, the lemma of the proof that describes these layers
     zeros       True if zeros happen to encode the answer: setting any one of the fact's weights to zero changes the answer, but
                 setting all of them to zero does not. None if this was not computed, as for a Llama
     sharing     those of the other given facts that have the same location: setting this weight to zero also changes their answers.
@@ -120,7 +120,7 @@ class Locations(Sequence[Location]):
             return list(self._make(np.arange(*at.indices(len(self)))))
         number = at + len(self) if at < 0 else at
         if not 0 <= number < len(self):
-            raise IndexError(f"location {at} does not exist; there are {len(self)}")
+            raise IndexError(f"location {at} does not exist; the number of locations is {len(self)}")
         return next(self._make(np.array([number])))
 
     def __iter__(self) -> Iterator[Location]:

@@ -85,7 +85,8 @@ def _last_lookup(stages: Sequence[Stage]) -> tuple[Stage, list[Stage]]:
     found = [at for at, stage in enumerate(stages) if stage.kind == "lookup"]
     if not found:
         raise UsageError(
-            "the record of this model does not say which layers implement which lemma, so facts cannot be located."
+            "the record of this model does not say which layers implement which lemma, so facts cannot be "
+            "located.\n  Compile the model again."
         )
     return stages[found[-1]], [stage for stage in stages[found[-1] :] if stage.kind == "extract"]
 

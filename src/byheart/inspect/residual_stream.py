@@ -36,7 +36,10 @@ class Snapshot:
 
 
 def snapshots(network: Transformer, encoded: np.ndarray, *, last_only: bool) -> Iterator[Snapshot]:
-    """Compute the residual stream before the first layer and after every layer, for one encoded sequence."""
+    """Compute the residual stream before the first layer and after every layer, for one encoded sequence.
+
+    With `last_only`, only the last token is kept after the last layer that mixes tokens.
+    """
     stream = _enter(network, encoded)
     n_mixing = _count_layers_to_last_mixing(network)
     yield Snapshot("enter", stream)
@@ -76,7 +79,7 @@ def _count_layers_to_last_mixing(network: Transformer) -> int:
 
 
 def output_of(network: Transformer, stream: Stream) -> np.ndarray:
-    """Return the output of the network, one number per token, given the stream after the last layer."""
+    """Return the output of the network, given the stream after the last layer: one number per token, without the extra token."""
     kept = stream[1:] if network.extra is not None and len(stream) > 1 else stream
     return np.asarray(_apply(network.w_out, kept)[:, 0])
 

@@ -64,7 +64,9 @@ def stage_called(name: str, first: int, last: int, **values: Any) -> Stage:
 
 
 def _extend(stages: list[Stage], name: str, at: int, *, merge: bool = True, **values: Any) -> None:
-    """Extend the last stage to layer `at`, or begin a new stage at this layer."""
+    """Add layer `at` to `stages`. If the last stage has the same kind and title and ends just before this layer, extend it.
+    Otherwise, or without `merge`, begin a new stage called `name`.
+    """
     here, last = stage_called(name, at, at, **values), stages[-1] if stages else None
     if (
         merge
@@ -117,7 +119,9 @@ def registers_of(network: Transformer, record: Mapping[str, Any]) -> tuple[Regis
 
 
 def _slots(network: Transformer, notes: Mapping[str, Any]) -> tuple[str, tuple[str, ...]] | None:
-    """Return the name of the layout of a `retrieval` network, and the names of the registers before the word registers."""
+    """Return the name of the layout of a `retrieval` network, and the names of the registers before the word registers. Return None
+    if the notes do not fit the network.
+    """
     n_channels, n_parts = notes.get("channels"), notes.get("parts", 1)
     if type(n_channels) is not int or type(n_parts) is not int:
         return None
@@ -142,7 +146,9 @@ def _slots(network: Transformer, notes: Mapping[str, Any]) -> tuple[str, tuple[s
 def _slots_of_parts(
     network: Transformer, notes: Mapping[str, Any], n_parts: int
 ) -> tuple[str, tuple[str, ...]] | None:
-    """Return the layout and registers of a `retrieval` network in which each part of a label has its own table."""
+    """Return the name of the layout and the names of the registers before the word registers, for a `retrieval` network in which
+    each part of a label has its own table. Return None if the notes do not fit the network.
+    """
     constant = (ONE,) if network.precision == "bfloat16" else ()
     choices = tuple(f"choice {group}" for group in range(notes["groups"] - 1))
     sums = tuple(f"sum {part}" for part in range(n_parts))
@@ -154,7 +160,10 @@ def _slots_of_parts(
 
 
 def _is_read_by_table(network: Transformer, notes: Mapping[str, Any], channel: int) -> bool:
-    """Return whether the units of the table read this channel. The channels that they read hold digits of the row number."""
+    """Return whether the hidden units of the table read this channel. Also return True if the notes name no table.
+
+    The last channel before the words holds a digit of the row number if the units read it, and otherwise a pattern.
+    """
     tables = notes.get("tables")
     at = tables[0] if isinstance(tables, list) and tables and type(tables[0]) is int else -1
     layer = network.layers[at] if 0 <= at < len(network.layers) else None

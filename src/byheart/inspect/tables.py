@@ -206,8 +206,9 @@ class TableReads:
         return self.bits(tokens, registers, classes) - shift
 
     def cells(self) -> Iterator[tuple[int, Int[np.ndarray, " n"], Int[np.ndarray, " n"]]]:
-        """Return each weight that a token may read, as (segment, token, word register), ordered by segment (table) and part of the
-        label.
+        """Yield the weights that tokens may read, in batches (segment, tokens, registers). A batch belongs to one segment (table).
+        In its row of this table, tokens[i] may read the weight that belongs to the word register registers[i]. Batches are ordered
+        by segment and by part of the label.
         """
         n_runs = self.shape.n_limbs * len(self.shape.sums)
         for segment in range(len(self.shape.tables)):
@@ -518,8 +519,8 @@ def _count_limbs(network: Transformer, read: _Notes) -> int:
 def _sum_width(read: _Notes, fields: Sequence[LabelField], n_limbs: int) -> int:
     """Return the number of units of the layer that sums the words.
 
-    There is one unit for each register of a word and one for each kind of rare label. If labels are not divided into parts,
-    there are further units, which choose among the planes (bit fields) of the last kind of field.
+    There is one unit for each register that holds a word (or a piece of one) and one for each kind of rare label. If labels are not
+    divided into parts, there are further units, which choose among the planes (bit fields) of the last kind of field.
 
     If weights are stored in few bits, the layer has one more unit, which is not counted here.
     """
@@ -554,8 +555,8 @@ def _cleared(weights: Weights, first: int, axis: int) -> Weights:
 def _watch(
     plan: AnswerPlan, batch: np.ndarray, shape: TableShape, last_only: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Run a batch. For each labelled token, return the table rows that it reads, its unmasked channels, its planes (bit
-    fields) and its residual stream.
+    """Run a batch. For each labelled token, return four things: the table rows that it reads, its unmasked channels, a number that
+    encodes its planes (bit fields), and its residual stream before the words are summed.
     """
     words = slice(shape.n_slots, shape.n_slots + shape.n_channels)
     labelled = slice(-1, None) if last_only else slice(1 if shape.is_dual else 0, None)

@@ -116,7 +116,9 @@ def _row_of(found: Trace, snapshot: Snapshot, token: int) -> np.ndarray | None:
     place = token if token >= 0 else n_tokens + token
     if not 0 <= place < n_tokens:
         raise UsageError(
-            f"there is no token {token}; the trace has {n_tokens} tokens.", token=token, n_tokens=n_tokens
+            f"there is no token {token}; the number of tokens in this trace is {n_tokens}.",
+            token=token,
+            n_tokens=n_tokens,
         )
     n_dropped = n_tokens - len(snapshot.stream)
     return None if place < n_dropped else np.asarray(snapshot.stream[place - n_dropped])
@@ -142,7 +144,9 @@ def trace(memoriser: Memoriser, record: Mapping[str, Any], text: str) -> Trace:
     assert tokenizer is not None
     last_only = memoriser.answers_last_token_only
     if count_values(network, len(encoded), last_only=last_only) > MOST_VALUES:
-        raise UsageError("this network is too large to trace.")
+        raise UsageError(
+            f"this network is too large to trace: its residual stream would have more than {MOST_VALUES:,} numbers."
+        )
     entrance, *layers = snapshots(network, encoded, last_only=last_only)
     output = output_of(network, (layers[-1] if layers else entrance).stream)
     return Trace(

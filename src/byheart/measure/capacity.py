@@ -1,8 +1,9 @@
 """Find capacity by bisection: the smallest model that memorises a data set, or the largest data set that a model memorises.
 
 A search assumes that passing is monotone: if a model passes, then larger models also pass, and the same model passes with fewer
-samples. A search ends with a bracket: two adjacent values, one of which passed and one of which failed. Searches of many settings
-and seeds run in parallel, so that each round trains only a few stacks.
+samples. If the capacity lies within the searched range, a search ends with a bracket: two adjacent values, one of which passed and
+one of which failed. Searches of many settings and seeds run in parallel, so that each round trains only a few stacks (groups of
+models that train together).
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ Judge = Callable[[Sequence[tuple[int, int]]], Sequence[bool]]  # (search, value)
 
 @dataclass(frozen=True)
 class Bracket:
-    """The result of one search: `passes`, a value that passed, and `fails`, the adjacent value that failed.
+    """The result of one search for a capacity: `passes`, a value that passed, and `fails`, the adjacent value that failed.
 
-    `passes` is None if no value passed, and `fails` is None if all of them passed. Then the answer is at or beyond an end of the
-    range.
+    If no value passed, `passes` is None and `fails` is an end of the searched range. If all values passed, `fails` is None and
+    `passes` is an end of the range. `n_runs` counts the values that were tried.
     """
 
     passes: int | None
@@ -38,10 +39,11 @@ class Bracket:
 
 @dataclass(frozen=True)
 class CapacityEstimate:
-    """The result of one setting, combined over its seeds.
+    """The capacity found at one point of the grid, combined over its seeds.
 
-    `estimate` is the mean, over seeds, of the value in `Bracket.passes`. `interval` is the 95% interval of this mean, or None
-    for fewer than two seeds. A seed is left out, and counted in `n_open`, if all of its values passed or none did.
+    `brackets` holds the search result of each seed. A seed for which all tried values passed, or none did, is left out and counted
+    in `n_open`. `estimate` is the mean of `Bracket.passes` over the other seeds, or None if there are none. `interval` is the 95%
+    interval of this mean, or None for fewer than two such seeds.
     """
 
     goal: Goal
@@ -52,10 +54,10 @@ class CapacityEstimate:
 
 
 def bisect(n_searches: int, low: int, high: int, goal: Goal, judge: Judge) -> list[Bracket]:
-    """Run `n_searches` searches at once between `low` and `high`. Each takes at most 2 + ⌈log2(high - low)⌉ runs.
+    """Run `n_searches` searches at once between `low` and `high`. Each search takes at most 2 + ⌈log2(high - low)⌉ runs.
 
-    The first round calls `judge` with `low` and `high` for every search. Each later round calls it with one value for every
-    unfinished search.
+    `judge` takes pairs of a search number and a value, and returns for each pair whether the model passed. In the first round, it
+    is called with `low` and `high` for every search. In each later round, it is called with one value for every unfinished search.
     """
     easy, hard = (high, low) if goal == "smallest" else (low, high)
     asked = [(search, value) for search in range(n_searches) for value in (easy, hard)]
@@ -76,7 +78,7 @@ def bisect(n_searches: int, low: int, high: int, goal: Goal, judge: Judge) -> li
 
 
 def capacity_of(brackets: Sequence[Bracket], goal: Goal) -> CapacityEstimate:
-    """Combine the brackets of several seeds of one setting."""
+    """Combine the brackets (search results) of several seeds at one point of the grid into one estimate."""
     values = [bracket.passes for bracket in brackets if bracket.is_closed and bracket.passes is not None]
     estimate = statistics.fmean(values) if values else None
     interval = mean_interval(values) if len(values) > 1 else None

@@ -1,4 +1,4 @@
-"""Train runs on many machines with Ray. Workers train stacks, and only this process writes the store.
+"""Train runs on many machines with Ray. Workers train stacks (groups of runs), and only this process writes the run store.
 
 If a worker is lost, its stack is queued again, up to a limited number of times. The other stacks continue.
 """
@@ -32,10 +32,11 @@ def train_on_cluster(
     max_seconds: float | None = None,
     on_progress: Callable[[SweepState], None] | None = None,
 ) -> list[Record]:
-    """Train on a Ray cluster those runs that are not yet in the store. `address` is that of the cluster ("local" starts one here).
+    """Train the runs that are not yet in the store on the Ray cluster at `address` ("local" starts a cluster on this machine).
 
-    Return the records in the order of `runs`. Whenever a stack is stored and `max_seconds` have passed, the stacks that are
-    not finished are given up; their runs have no record.
+    Runs train in stacks (groups that train together) of at most `most` runs. Return the records in the order of `runs`. The time is
+    checked whenever a stack has been stored. Once it exceeds `max_seconds`, unfinished stacks are abandoned, and their runs have no
+    record.
     """
     by_key = {run.key: run for run in runs}
     with ray_cluster(address, "training on a cluster") as ray:

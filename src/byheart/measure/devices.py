@@ -71,9 +71,10 @@ def _available_memory() -> int:
 def bytes_per_model(
     model: ModelConfig, training_set: TrainingSet, training: Training, device: torch.device | None = None
 ) -> int:
-    """Return the memory that one model of a stack takes during training.
+    """Estimate how many bytes of memory each model of a stack (models that train together) takes during training.
 
-    It is computed from the arrays that one forward pass on the CPU saves for the backward pass.
+    The estimate is the sum of three parts: the weights with the optimiser's copies of them, the data and other fixed arrays, and
+    a multiple of the arrays that one forward pass on the CPU saves for the backward pass.
     """
     dtype = DTYPES[training.dtype]
     family = family_of(model.family)
@@ -94,9 +95,10 @@ def bytes_per_model(
 
 
 def _require_step(stack: Stack, flat: Tensor, reduction: Reduction, n_rows: int) -> None:
-    """Raise `OverMemoryLimit` if the arrays that one forward pass on `n_rows` rows saves would exceed the memory limit.
+    """Raise `OverMemoryLimit` if a forward pass on `n_rows` rows would save more bytes for the backward pass than the memory limit.
 
-    Their size is affine in the number of rows, so it follows from passes on one row and on two rows.
+    The number of bytes is affine in the number of rows, so it is extrapolated from passes on one row and on two rows. Small steps
+    are not checked, and neither are data from which random batches cannot be drawn.
     """
     of_a_row = sum(table.numel() for table in stack.tables.values()) // max(
         int(stack.targets.n_rows.max()), 1
@@ -107,7 +109,7 @@ def _require_step(stack: Stack, flat: Tensor, reduction: Reduction, n_rows: int)
 
 
 def _saved_bytes(stack: Stack, flat: Tensor, reduction: Reduction, n_drawn: int) -> int:
-    """Return the bytes of the arrays that one forward pass saves: on `n_drawn` rows, or on all rows if this number is 0."""
+    """Return how many bytes a forward pass on `n_drawn` rows (0: on all rows) saves for the backward pass."""
     saved: dict[int, int] = {}
 
     def note(tensor: Tensor) -> Tensor:

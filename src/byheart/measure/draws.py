@@ -36,8 +36,9 @@ def draw_places(n_draws: int, device: torch.device | str = "cpu") -> Tensor:
 def draw_rows(seeds: Tensor, step: Tensor, places: Tensor, n_rows: Tensor) -> Tensor:
     """Choose at random which rows of its training set each model uses at `step`. Return row numbers, (n_models, n_draws).
 
-    `seeds` and `n_rows` have shape (n_models, 1). A row number is a random 32-bit integer, multiplied by n_rows and divided by
-    2^32. Rows are therefore not exactly uniform, but the bias is below n_rows / 2^32.
+    `seeds` and `n_rows` have shape (n_models, 1), and `places` comes from `draw_places`. A row number is a random 32-bit integer,
+    multiplied by n_rows, divided by 2^32 and rounded down. Rows are therefore not exactly uniform, but the relative bias is below
+    n_rows / 2^32.
     """
     stream = _mix(seeds * _GAMMA + 1)
     bits = _mix(_mix(stream + step * _GAMMA) + places)

@@ -96,8 +96,9 @@ def between(low: float, high: float) -> CutOff:
 class Fit:
     """A law fitted to points.
 
-    `r_squared` is computed from the mean of y at each x. `aicc` is the corrected Akaike criterion: of the laws fitted to the same
-    points, the one with the lowest value is best.
+    `n_left_out` counts the points that were not used: those that the rule `cut_off` removes and those that are not finite.
+    `n_distinct` counts the distinct x of the points used. `r_squared` is computed from the mean of y at each x. `aicc` is the
+    corrected Akaike criterion: of the laws fitted to the same points, the one with the lowest value is best.
     """
 
     law: str
@@ -150,8 +151,8 @@ def fit(
     n_distinct = np.unique(xs).size
     if n_distinct < len(chosen.parameters):
         raise UsageError(
-            f"the law {law} has {len(chosen.parameters)} parameters and needs at least as many distinct values of x;"
-            f" the cut-off `{rule.name}` leaves {n_distinct}.",
+            f"to fit the law {law}, the number of distinct values of x must be at least {len(chosen.parameters)}, the"
+            f" number of its parameters; the cut-off `{rule.name}` leaves {n_distinct}.",
             law=law,
         )
     if chosen.is_log and ((xs <= 0).any() or (ys <= 0).any()):

@@ -30,7 +30,8 @@ class Forecast:
     leaves out `n_untimed` runs, which are too large to time on this machine.
 
     How many runs a search or tuning takes depends on its results, so `n_search_runs` and `n_tuning_runs` are upper limits, from
-    which stored runs are not subtracted. Every run of a search counts as one with the largest value of the searched field.
+    which stored runs are not subtracted. The time and memory of every run of a search are estimated for the largest value of the
+    searched field.
     """
 
     n_runs: int
@@ -47,7 +48,11 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of the runs that are not in a store. `n_untimed` counts runs that are too large to time on this machine."""
+    """The cost of some runs. `n_runs` counts all of them, and `n_stored` those that are in the store and cost nothing.
+
+    `n_stacks` counts the stacks (groups of runs that train together). `n_untimed` counts runs that are too large to time on this
+    machine, and `seconds` leaves them out.
+    """
 
     n_runs: int
     n_stored: int
@@ -65,7 +70,10 @@ def cost_of(
     most: int | None = None,
     overhead: int | None = None,
 ) -> Cost:
-    """Estimate the cost of the runs that are not in `store`, by timing a few steps of every stack, except those of large models."""
+    """Estimate the cost of the runs that are not in `store`. Time a few steps of every stack, but not of stacks of large models.
+
+    A stack is a group of at most `most` runs that train together. `overhead` is the fixed cost of a stack (see `stack_plan.pack`).
+    """
     stored = store.stored_keys(run.key for run in runs) if store is not None else set()
     batches = pack(
         [run for run in runs if run.key not in stored],
@@ -120,7 +128,7 @@ def forecast(
 
 
 def seconds_per_run(runs: Sequence[Run], device: torch.device, *, n_models: int) -> float:
-    """Time a few steps, and return the seconds per run if `n_models` of these runs train together in one stack."""
+    """Time a few steps, and return the seconds per run if the first `n_models` of these runs train together in one stack."""
     chosen = list(runs[:n_models])
     stack = stack_of(chosen, device)
     before = torch.get_num_threads()

@@ -118,7 +118,10 @@ class StackedLBFGS:
         return low + width * torch.where(share.isfinite(), share, 0.5)
 
     def _advance(self, moved: Tensor, failed: Tensor, step: Tensor, loss: Tensor, grad: Tensor) -> None:
-        """Store accepted steps in the history. Compute a new direction if a step was accepted or the search failed."""
+        """Move the models in `moved` by their `step`. Clear the history of the models in `failed`, whose line search found no step.
+
+        The models of both groups get a new search direction. A move is added to the history only if its curvature is positive.
+        """
         if not bool((moved | failed).any()):
             return
         change, travel = grad - self.grad, step * self.direction
@@ -147,8 +150,9 @@ class StackedLBFGS:
         self.low_grad = torch.where(restart, self.grad, self.low_grad)
 
     def _two_loops(self) -> Tensor:
-        """Return the new search directions, by algorithm 7.4 (the two-loop recursion). If the history of a model is shorter than
-        those of others, the missing entries have no effect, because `inverse` is zero there.
+        """Return the new search directions, by algorithm 7.4 of Nocedal & Wright (the two-loop recursion).
+
+        If a model has a shorter history than others, its missing entries have no effect, because `self.inverse` is zero there.
         """
         q = self.grad.clone()
         weights = []

@@ -22,8 +22,8 @@ from byheart.measure.tuner import Trainer, best, tune
 class Found:
     """The result of a capacity search at one grid point, over its seeds.
 
-    why_open  messages if, for some seeds, the capacity is outside the searched range. They say what was measured at the end of
-              the range, and what to change.
+    why_open  messages about the seeds for which all values of the searched range passed, or none did; empty if there are no such
+              seeds. They say what was measured at the end of the range, and what to change.
     """
 
     point: dict[str, dict[str, Any]]
@@ -69,12 +69,12 @@ class Measurement(Sequence[Row]):
 
     def __repr__(self) -> str:
         """Show the name and the number of runs."""
-        searches = f", {len(self.capacities)} searches" if self.capacities else ""
-        return f"<byheart.Measurement {self.name!r}: {len(self.records)} runs{searches}>"
+        searches = f", searches: {len(self.capacities)}" if self.capacities else ""
+        return f"<byheart.Measurement {self.name!r}, runs: {len(self.records)}{searches}>"
 
 
 def carry_out(specification: Specification, trainer: Trainer) -> Measurement:
-    """Carry out `specification`. `trainer` trains runs into a store, here or on a cluster."""
+    """Carry out `specification`. `trainer` is a function that trains runs, stores their records and returns these."""
     rule = None if specification.rule is None else str(specification.rule)
     if specification.search is not None:
         found, records = _search(specification, trainer)

@@ -48,9 +48,10 @@ class _NegativeLogLikelihood(torch.autograd.Function):
 def negative_log_likelihood(
     logits: Tensor, index: Tensor, weights: Tensor, row_weights: Tensor | None = None
 ) -> Tensor:
-    """Return the loss of each model, as a tensor of shape (n_models,).
+    """Return the loss of each model, (n_models,): the sum over its targets of -weight · log-probability.
 
-    `index` holds the targets of each model as flat indices into its logits, which have shape (n_rows, n_classes).
+    `index` holds the targets of each model as flat indices into its logits, which have shape (n_rows, n_classes). `weights` holds
+    the weight of each target.
 
     `row_weights` is the sum of the weights of each row's targets, or None if every row has exactly one target and targets are in
     the order of rows.
@@ -61,7 +62,7 @@ def negative_log_likelihood(
 
 
 def answers(stack: Stack, flat: Tensor, rows: Tensor | None) -> Tensor:
-    """Return the outputs of every model for `rows` (None: all inputs), which are -inf at classes that a model does not have."""
+    """Return the outputs of every model for `rows` (None: all inputs). At classes that a model does not have, they are -inf."""
     outputs = stack.family.outputs(stack.weights(flat), stack.tables, rows)
     bias = stack.targets.class_bias
     return outputs if bias is None else outputs + bias
@@ -127,8 +128,8 @@ def training_losses(
 def measure(stack: Stack, flat: Tensor) -> dict[str, Tensor]:
     """Return the metrics of each model over all its samples, each (n_models,), in float64.
 
-    loss: mean over samples; gap: summed loss minus the entropy of the data; relative_gap: gap over entropy;
-    accuracy: share of samples for which the model answers their label (for squared error: a value with the right sign).
+    loss: mean over samples; gap: summed loss minus the entropy of the data; relative_gap: gap divided by entropy, NaN if the
+    entropy is 0; accuracy: share of samples for which the answer is their label (for squared error: has the right sign).
     """
     outputs, targets = answers(stack, flat, None), stack.targets
     samples = targets.n_samples.double()

@@ -77,7 +77,7 @@ class Training:
                 )
         if not 0 < self.learning_rate < math.inf or not 0 <= self.weight_decay < math.inf:
             raise UsageError(
-                f"`learning_rate` must be positive and `weight_decay` must not be negative;"
+                f"`learning_rate` must be positive, `weight_decay` must be at least 0, and both must be finite;"
                 f" got {self.learning_rate!r} and {self.weight_decay!r}.",
                 learning_rate=self.learning_rate,
                 weight_decay=self.weight_decay,

@@ -77,17 +77,18 @@ def migrate(connection: sqlite3.Connection, upto: int = VERSION) -> None:
 
 
 def find_strange(connection: sqlite3.Connection) -> str | None:
-    """Describe the first view, trigger or index of a store that `migrate` did not create in this form, or the first of its tables
-    that is missing or was changed. Further tables are allowed.
+    """Describe the first part of a store that differs from what `migrate` creates, or return None if no part does.
 
-    A foreign view or trigger may do harm: the query of a view may never end, and a trigger may delete records.
+    The tables, triggers and indexes that `migrate` creates must be unchanged, and only indexes may be missing. Further tables are
+    allowed, but no further views, triggers or indexes. A foreign view or trigger may do harm: the query of a view may never end,
+    and a trigger may delete records.
     """
     ours, found = _own_parts(), _parts(connection)
     for (kind, name), sql in ours.items():
         # without an index, a query is slower but gives the same result
         is_spare = kind == "index" and (kind, name) not in found
         if found.get((kind, name)) != sql and not is_spare:
-            return f"its {kind} {name} differs from the one that byheart makes"
+            return f"its {kind} {name} is missing or differs from the one that byheart makes"
     others = [f"{kind} {name}" for kind, name in found if kind != "table" and (kind, name) not in ours]
     return f"it contains {others[0]}, which byheart does not make" if others else None
 

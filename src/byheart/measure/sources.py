@@ -44,7 +44,8 @@ Maker = Callable[[Description], TrainingSet]
 class Source:
     """A kind of data: the fields of its description with defaults (None: required), and the function that creates such data.
 
-    n_numbers  a function that returns how many random numbers will be drawn
+    n_numbers  a function that takes a description and returns about how many numbers will be generated, 0 if data are read from a
+               file; it serves to refuse data that do not fit into memory
     """
 
     fields: Mapping[str, Any]
@@ -139,9 +140,9 @@ def _rademacher(d: Description) -> TrainingSet:
 
 @_source("documents", path=None, n_documents=None, n_tokens=10, field="text")
 def _documents(d: Description) -> TrainingSet:
-    """Read documents for next-token prediction (MFT24), shuffled and cut to `n_tokens`.
+    """Read `n_documents` random documents for next-token prediction (MFT24), each cut to its first `n_tokens` tokens.
 
-    The vocabulary contains only tokens of the chosen documents.
+    Shorter documents are left out. The vocabulary contains only tokens of the chosen documents.
     """
     rows = _rows(d["path"], d["sha256"])
     texts = [WORDS.findall(text) for text in read_column(rows, d["field"], d["path"])]
@@ -149,8 +150,8 @@ def _documents(d: Description) -> TrainingSet:
     order = np.random.default_rng(d["seed"]).permutation(len(texts))[: d["n_documents"]]
     if order.size < d["n_documents"]:
         raise DataError(
-            f"{d['path']} has only {order.size} documents of at least {d['n_tokens']} tokens,"
-            f" but `n_documents` is {d['n_documents']}.",
+            f"`n_documents` is {d['n_documents']}, but the number of documents in {d['path']} that are long enough"
+            f" (`n_tokens` = {d['n_tokens']}) is only {order.size}.",
             path=d["path"],
             n_documents=int(order.size),
             n_wanted=d["n_documents"],
@@ -169,9 +170,9 @@ def _documents(d: Description) -> TrainingSet:
     ordered=False,
 )
 def _sentences(d: Description) -> TrainingSet:
-    """Read labelled texts (KS25), cut to `seq_len` tokens.
+    """Read `n_samples` random labelled texts (KS25), each cut to its first `seq_len` tokens.
 
-    Inputs that occur with two labels are left out. Repeated inputs are used once.
+    Shorter texts are left out, and so are inputs that occur with two labels. Repeated inputs are used once.
     """
     rows = _rows(d["path"], d["sha256"])
     columns = [read_column(rows, name, d["path"]) for name in d["field"].split("+")]
@@ -184,7 +185,8 @@ def _sentences(d: Description) -> TrainingSet:
     chosen = distinct_texts(order, visible, labels).chosen[: d["n_samples"]]
     if len(chosen) < d["n_samples"]:
         raise DataError(
-            f"{d['path']} has only {len(chosen)} distinct samples, but `n_samples` is {d['n_samples']}.",
+            f"`n_samples` is {d['n_samples']}, but the number of distinct samples in {d['path']} that are long enough"
+            f" (`seq_len` = {d['seq_len']}) and have one label is only {len(chosen)}.",
             path=d["path"],
             n_samples=len(chosen),
             n_wanted=d["n_samples"],
@@ -198,7 +200,7 @@ def _sentences(d: Description) -> TrainingSet:
 
 @_source("file", path=None, n_samples=0, tokenizer="word", read="last")
 def _file(d: Description) -> TrainingSet:
-    """Read samples of any data file that `byheart compile` reads, with one answer per sequence. `n_samples` = 0 means all."""
+    """Read `n_samples` random samples (0: all) of a data file in any format of `byheart compile`, with one answer per sequence."""
     from byheart.data.dataset import Dataset
     from byheart.data.sequences import TokenSequences
 
@@ -206,14 +208,14 @@ def _file(d: Description) -> TrainingSet:
     dataset = Dataset.read(d["path"], tokenizer=d["tokenizer"], on_conflict="keep")
     if dataset.task != "next-token":
         raise DataError(
-            f"{d['path']} has the task {dataset.task}; only next-token data can be read from a file for "
-            "training.",
+            f"{d['path']} is read as data of the task {dataset.task}; training from a file needs the task "
+            "next-token, with one answer per row.",
             task=dataset.task,
         )
     chosen = np.random.default_rng(d["seed"]).permutation(dataset.n_samples)[: d["n_samples"] or None]
     if d["n_samples"] > chosen.size:
         raise DataError(
-            f"{d['path']} has only {chosen.size} samples, but `n_samples` is {d['n_samples']}.",
+            f"`n_samples` is {d['n_samples']}, but the number of samples in {d['path']} is only {chosen.size}.",
             path=d["path"],
             n_samples=int(chosen.size),
             n_wanted=d["n_samples"],
@@ -240,9 +242,10 @@ _source("prepared", path=None, collection=None, n_samples=None)(training_set_of_
 
 
 def complete_description(data: Description, seed: int, folder: Path) -> dict[str, Any]:
-    """Complete a description: fill in the defaults, `seed` if it names none, and the digest of its file.
+    """Complete a description of data: fill in the defaults, the argument `seed` if the description has no seed, and the digest of
+    its file. A relative path is relative to `folder`.
 
-    Raise `UsageError` if it is not valid.
+    Raise `UsageError` if the description is not valid.
     """
     kind = data.get("kind")
     if kind not in SOURCES:

@@ -51,7 +51,7 @@ class Search:
 
 @dataclass(frozen=True)
 class TuningPlan:
-    """The ranges in which Optuna tunes training options. `per_round` trials train at a time, as one stack."""
+    """The ranges in which Optuna tunes training options. `per_round` trials are proposed and trained at a time."""
 
     trials: Annotated[int, within(1, MOST_RUNS)]
     per_round: Annotated[int, within(0, MOST_RUNS)] = 0  # 0 means all at once
@@ -63,7 +63,8 @@ class TuningPlan:
         for name, span in (("learning_rate", self.learning_rate), ("warmup", self.warmup)):
             if span is not None and not 0 <= span[0] <= span[1] < math.inf:
                 raise UsageError(
-                    f"`{name}` in [tuning] must be a range [least, most]; got {list(span)}.",
+                    f"`{name}` in [tuning] must be a range [least, most] with 0 <= least <= most, both finite;"
+                    f" got {list(span)}.",
                     name=name,
                     span=span,
                 )
@@ -81,7 +82,7 @@ class TuningPlan:
 
 @dataclass(frozen=True)
 class Budget:
-    """The limits of a sweep."""
+    """The limits of a sweep: the number of runs, the time, and the size of a stack (models that train together)."""
 
     max_runs: Annotated[int, within(1, MOST)] | None = None
     max_seconds: float | None = None
@@ -90,7 +91,7 @@ class Budget:
     def __post_init__(self) -> None:
         if self.max_seconds is not None and not 0 < self.max_seconds < math.inf:
             raise UsageError(
-                f"`max_seconds` in [budget] must be a positive number; got {self.max_seconds}.",
+                f"`max_seconds` in [budget] must be a finite positive number; got {self.max_seconds}.",
                 max_seconds=self.max_seconds,
             )
 
@@ -160,7 +161,7 @@ def specification_of(
     table: Mapping[str, Any], folder: Path, *, default_name: str = "measurement"
 ) -> Specification:
     """Check a specification that is given as a table (a mapping, as read from TOML), and return it."""
-    _require_known("specification", table, SECTIONS)
+    _require_known("a specification", table, SECTIONS)
     for section in ("model", "data", "training"):
         if not isinstance(table.get(section), Mapping):
             raise UsageError(f"a specification needs the section [{section}].", section=section)
@@ -263,7 +264,10 @@ def resolve_references(point: dict[str, dict[str, Any]], searched: str = "") -> 
         if isinstance(value, str) and value.startswith("="):
             name = value[1:].strip()
             if name not in point["model"] or str(point["model"][name]).startswith("="):
-                raise UsageError(f"`{value}` refers to `{name}`, which [model] does not set.", name=name)
+                raise UsageError(
+                    f"`{value}` refers to `{name}`, which [model] does not set or sets to another reference.",
+                    name=name,
+                )
             return value if name == searched else point["model"][name]
         return value
 
@@ -290,8 +294,8 @@ def _seeds(value: Any) -> tuple[int, ...]:
             raise UsageError(f"`seeds` lists a seed twice: {value}.", value=value)
         return tuple(value)
     raise UsageError(
-        f"`seeds` must be a count of at least 1 and at most {MOST_RUNS:,}, or a list of seeds; got "
-        f"{show_value(value)}.",
+        f"`seeds` must be a count of at least 1 and at most {MOST_RUNS:,}, or a list with at least one seed (a whole "
+        f"number from 0 to 2^53); got {show_value(value)}.",
         seeds=value,
     )
 

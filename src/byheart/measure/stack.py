@@ -17,7 +17,10 @@ from byheart.measure.training_set import TrainingSet
 
 @dataclass(frozen=True, eq=False)
 class StackTargets:
-    """The targets of all models of a stack. A row is a distinct input of a model. Padded rows and targets have weight 0."""
+    """The targets of all models of a stack (models that train together).
+
+    A row is a distinct input of a model. Padded rows and targets have weight 0.
+    """
 
     pair_index: Tensor  # (n_models, n_targets): row · n_classes + class
     pair_weights: Tensor  # (n_models, n_targets)
@@ -81,12 +84,16 @@ def make_stack(
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> Stack:
-    """Stack `models`, each with its own training set and seed. Sizes may differ, but family and options must be equal."""
+    """Combine `models` in a stack, so that they train together, each with its own training set and seed.
+
+    Sizes may differ, but family and options must be equal.
+    """
     family = family_of(models[0].family)
     models = tuple(complete_model(family, model) for model in models)
     if len(models) > 1 and not family.is_stacked:
         raise UsageError(
-            f"models of family {family.name} cannot be stacked; train them one at a time.", family=family.name
+            f"models of family {family.name} cannot train together; train them one at a time.",
+            family=family.name,
         )
     if any(m.family != family.name or m.options != models[0].options for m in models):
         raise UsageError("models of one stack must share their family and options; only sizes may differ.")
@@ -98,7 +105,8 @@ def make_stack(
             first.n_vocab > 0,
         ):
             raise UsageError(
-                "models of one stack must share the loss, the token whose output is the answer, and the kind of inputs."
+                "models of one stack must share the loss, the token at which the answer is read (first or last), "
+                "and the kind of inputs (token ids or vectors)."
             )
     if first.n_vocab == 0 and not family.takes_vectors:
         raise UsageError(
@@ -161,7 +169,7 @@ def _is_shared(training_sets: tuple[TrainingSet, ...], array: Callable[[Training
 def _side_by_side(
     training_sets: tuple[TrainingSet, ...], array: Callable[[TrainingSet], np.ndarray], fill: float = 0
 ) -> np.ndarray:
-    """Combine one array of each training set, which the function `array` selects. Pad with `fill`.
+    """Combine the arrays that the function `array` selects from the training sets, one from each. Pad them with `fill`.
 
     The result has shape (n_models, *padded shape), or (1, *shape) if all selected arrays are equal.
     """

@@ -44,7 +44,8 @@ def pack(
     overhead. `overhead` is the fixed cost of a stack, in parameters. Pass it if the device's default is far from the real cost, for
     example for deep models with large frozen tables, whose steps consist of many operations on few trained weights.
 
-    A run that needs more than `memory` by itself gets its own stack, so that no other run is affected if its training fails.
+    `measure` returns the bytes that a run takes, by default `bytes_per_model`. A run that needs more than `memory` by itself gets
+    its own stack, so that no other run is affected if its training fails.
     """
     measure = measure or (
         lambda run: bytes_per_model(run.model, training_set_of(run.data), run.training, device)
@@ -103,8 +104,10 @@ def record_of(run: Run, outcome: Outcome, device: torch.device) -> Record:
 def _segments(
     shapes: list[dict[str, tuple[int, ...]]], counts: list[int], most: int, overhead: int
 ) -> list[slice]:
-    """Split a sorted list of model sizes into groups of neighbours. Minimise the cost: the number of parameters with padding, plus
-    `overhead` for every stack of at most `most` models. `counts` holds the number of models of each size.
+    """Split a sorted list of model sizes into groups of neighbours, and return a slice of the list for each group.
+
+    The split minimises the cost: the number of parameters with padding, plus `overhead` for every stack of at most `most` models.
+    `counts` holds the number of models of each size.
     """
     best = [(0.0, 0)]  # entry k is for the first k sizes: their cost, and where their last group begins
     for end in range(1, len(shapes) + 1):

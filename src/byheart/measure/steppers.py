@@ -28,30 +28,34 @@ TURN_LOGITS, TURN_STEPS = 600_000_000, 50
 
 
 class Stepper(Protocol):
-    """An object that trains the weights of a stack."""
+    """An object that trains the weights of a stack (models that train together)."""
 
     @property
     def flat(self) -> Tensor:
-        """The weights, (n_models, n_flat)."""
+        """The weights, one padded row for each model: (n_models, n_flat)."""
 
     @property
     def is_fixed(self) -> bool:
-        """Whether steps are captured in a CUDA graph or compiled. This must be done again whenever the stack changes."""
+        """Whether steps are captured in a CUDA graph or compiled. If so, a changed stack must be captured or compiled again."""
 
     def run(self, steps: int) -> None:
-        """Make `steps` steps."""
+        """Train for this number of further steps."""
 
     def freeze(self, models: Sequence[int]) -> None:
         """Stop training these models."""
 
     def take(self, stack: Stack, models: Sequence[int]) -> Stepper:
-        """Return a stepper that continues with only these models. `stack` contains only these models."""
+        """Return a stepper that continues with only these models. Do not use the old stepper afterwards.
+
+        `models` are positions in the old stack. The new `stack` contains only these models.
+        """
 
 
 def make_stepper(stack: Stack, trainings: Sequence[Training], engine: Engine) -> Stepper:
     """Return the stepper for these trainings.
 
-    With the engine `auto`, long trainings are compiled. Short ones use a CUDA graph on a GPU, and eager steps on a CPU.
+    With the engine `auto`, long trainings are compiled. Short ones use a CUDA graph on a GPU, and eager steps on a CPU. L-BFGS
+    always runs eagerly, whatever the engine.
     """
     if trainings[0].optimiser == "lbfgs":
         return LBFGSStepper(stack, trainings[0])
@@ -136,9 +140,10 @@ class AdamStepper:
             self.graph.replay()
 
     def _capture(self, steps: int) -> int:
-        """Capture two CUDA graphs: one step, and one turn (the steps that a process makes before another one may use the GPU).
+        """Capture a CUDA graph of one step and, if a turn has several steps, another graph of one turn.
 
-        Before that, make a few ordinary steps, which capturing needs. Return their number, because they are part of the training.
+        A turn consists of the steps that a process makes before another process may use the GPU. Before capturing, make up to three
+        ordinary steps, which capturing needs, but at most `steps`. Return their number, because they are part of the training.
         """
         ordinary = min(3, steps)
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch states no types here
@@ -162,7 +167,7 @@ class AdamStepper:
         self.adam.freeze(models)
 
     def take(self, stack: Stack, models: Sequence[int]) -> AdamStepper:
-        """Return a stepper for these models, with copies of their weights and moments."""
+        """Keep only these models, with copies of their weights and moments. Change this stepper and return it."""
         index = torch.tensor(models, device=self.flat.device)
         self.stack = stack
         self.flat = self.flat.detach()[index].clone().requires_grad_()
@@ -172,7 +177,7 @@ class AdamStepper:
 
 
 def steps_of_turn(stack: Stack) -> int:
-    """Return how many steps of this stack a GPU makes before another process gets its turn."""
+    """Return how many training steps of this stack a process makes on a GPU before another process gets its turn."""
     rows = stack.targets.row_weights
     n_logits = rows.numel() * max(training_set.n_classes for training_set in stack.training_sets)
     return max(1, min(TURN_STEPS, TURN_LOGITS // max(n_logits, 1)))
@@ -211,7 +216,7 @@ class LBFGSStepper:
         self.lbfgs.freeze(models)
 
     def take(self, stack: Stack, models: Sequence[int]) -> LBFGSStepper:
-        """Return a stepper for these models, with a copy of their state."""
+        """Keep only these models, with a copy of their state. Change this stepper and return it."""
         index = torch.tensor(models, device=stack.device)
         self.lbfgs.take(self.lbfgs.flat[index], index)
         self.stack = stack

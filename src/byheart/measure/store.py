@@ -39,7 +39,9 @@ class NewerStore(UsageError):
 
 
 class StoreStopped(ByheartError):
-    """The store cannot be written at present (disk full, no permission, locked). Its contents are intact."""
+    """The store cannot be used at present: the disk is full, the file is locked, permission is missing, or the file was removed or
+    replaced while it was open.
+    """
 
     exit_status = ExitStatus.STOPPED
 
@@ -75,7 +77,7 @@ def _explaining(path: Path) -> Iterator[None]:
 def _corrupt(path: Path, reason: str) -> CorruptStore:
     return CorruptStore(
         f"{path} is damaged or is not a run store: {reason}.\n"
-        f"  The file was not changed. Save what can be read with `sqlite3 {path} .recover | sqlite3 "
+        f"  Nothing was deleted from the file. Save what can be read with `sqlite3 {path} .recover | sqlite3 "
         "rescued.sqlite`, or"
         " name another file with --store.",
         path=str(path),
@@ -107,12 +109,23 @@ class Store:
     """An open run store. Use it from one thread; open it again in each process."""
 
     def __init__(self, path: str | Path, *, create: bool = True) -> None:
-        """Open or make the store at `path`. An older store is upgraded."""
+        """Open the store at `path`, and upgrade it if it is older.
+
+        If there is no file, make one or, without `create`, raise `UsageError`.
+        """
         self.path = Path(path)
         if not create and not self.path.exists():
-            raise UsageError(f"there is no run store at {self.path}.", path=str(self.path))
+            raise UsageError(
+                f"there is no run store at {self.path}.\n"
+                "  Give the path of an existing store, or train runs into a new one with `byheart measure`.",
+                path=str(self.path),
+            )
         if not self.path.parent.is_dir():
-            raise UsageError(f"the folder {self.path.parent} does not exist.", path=str(self.path))
+            raise UsageError(
+                f"the folder {self.path.parent} of the run store does not exist.\n"
+                "  Make the folder first, or give the store another path.",
+                path=str(self.path),
+            )
         with _explaining(self.path):
             self.connection = _connect(self.path)
             self.connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
@@ -222,7 +235,8 @@ class Store:
     def claim(self, keys: Sequence[str], owner: str | None = None, limit: int | None = None) -> list[str]:
         """Claim up to `limit` of `keys` and return them: the store notes that `owner` (default: this process) trains these runs.
 
-        Keys that have a record, or are claimed by an owner that is alive, are skipped.
+        Keys that have a record or a valid claim are skipped. A claim is valid until its process has ended or, if this cannot be
+        checked, until it expires.
         """
         owner = owner or this_process()
         with schema.transaction(self.connection):
@@ -236,7 +250,7 @@ class Store:
 
     @_explain
     def renew(self, owner: str | None = None) -> None:
-        """Record that the owner is alive, which keeps its claims on runs valid."""
+        """Record that `owner` (default: this process) is alive, which keeps its claims on runs valid."""
         expires = time.time() + LEASE_SECONDS
         self.connection.execute(
             "UPDATE claims SET expires = ? WHERE owner = ?", (expires, owner or this_process())
@@ -244,7 +258,7 @@ class Store:
 
     @_explain
     def release(self, owner: str | None = None) -> None:
-        """Delete all claims of the owner (notes that it trains a run), so that others may train these runs."""
+        """Delete all claims of `owner` (default: this process), so that other processes may train the claimed runs."""
         self.connection.execute("DELETE FROM claims WHERE owner = ?", (owner or this_process(),))
 
     def _drop_lost_claims(self) -> None:

@@ -37,7 +37,7 @@ SECTIONS = ("sizes", "options", "data", "training")
 
 
 def read_row(row: Sequence[Any]) -> Record:
-    """Return the record in a row of the table. Raise `DataError`, naming the run and the field, if it is not valid."""
+    """Return the record in one row of the table `runs`. Raise `DataError`, naming the run and the field, if a value is invalid."""
     values = dict(zip(COLUMNS, row, strict=True))
     run = f"run {str(values['key'])[:12]}"
     for name, kind in COLUMNS.items():
@@ -59,7 +59,7 @@ def read_row(row: Sequence[Any]) -> Record:
 
 
 def read_curve(packed: bytes, where: str = "a stored curve") -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Unpack a curve that `records.pack_curve` packed."""
+    """Unpack a training curve that `records.pack_curve` packed. Return its steps, and the values of each metric at these steps."""
     try:
         arrays = read_npz(Path(where), content=io.BytesIO(packed))
         steps = arrays.pop("steps")
@@ -82,7 +82,7 @@ def _document(text: str, run: str, name: str) -> dict[str, Any]:
 
 
 def _is_number(value: object) -> bool:
-    """Return whether a value is a number that a float can represent."""
+    """Return whether a value is a number (not a bool) that is finite and not too large for a float."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2.0**1023
 
 

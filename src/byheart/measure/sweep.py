@@ -1,4 +1,4 @@
-"""Train many runs into a store. A sweep can be resumed, several processes can share it, and no run is trained twice.
+"""Train many runs and store their records. A sweep can be resumed, several processes can share it, and no run is trained twice.
 
 A process claims a stack (runs that train together), trains it, and stores each run as soon as it ends. If the process dies, its
 claims expire, and another process claims the unfinished runs.
@@ -25,7 +25,7 @@ PACE_STEPS = 0.05  # share of a stack's steps over which its speed is measured
 
 @dataclass(frozen=True)
 class SweepState:
-    """The state of a sweep. `moment` is the progress of the runs that are training together now."""
+    """The state of a sweep. `moment` is the progress of the runs that are training together now; None if no runs are training."""
 
     n_runs: int
     n_stored: int
@@ -51,11 +51,12 @@ class _TooLate(Exception):
 
 @dataclass(eq=False)
 class Sweep:
-    """Trains every run that is not in the store, in stacks, and stores each record as soon as its model ends.
+    """Trains every run that is not in the store, and stores each record as soon as the run ends.
 
-    After `max_seconds`, no new stack begins. With `gives_up`, a stack is abandoned as soon as its speed shows that it cannot end in
-    time, and stacks that can end in time are trained instead. With `wait`, `run` returns only when every run is stored, by this
-    process or by others that use the same store. `overhead` is the fixed cost of a stack (see `stack_plan.pack`).
+    Up to `most` runs train together; such a group is called a stack. After `max_seconds`, no new stack begins. With `gives_up`, a
+    stack is abandoned as soon as its speed shows that it cannot end in time, and stacks that can end in time are trained instead.
+    With `wait`, `run` returns when every run is stored, by this process or by others that use the same store; it returns earlier
+    if the time is over or a stack was abandoned. `overhead` is the fixed cost of a stack (see `stack_plan.pack`).
     """
 
     runs: Sequence[Run]
@@ -114,9 +115,7 @@ class Sweep:
         return SweepReport(len(self.by_key), n_found, self.n_trained, seconds, not pending)
 
     def _bytes(self, run: Run) -> int:
-        """Return the memory that a run takes. It is cached, because it is needed each time that a process chooses the next runs to
-        train.
-        """
+        """Return the memory, in bytes, that a run takes. Cache it, because every choice of the next runs to train needs it."""
         if run.key not in self.bytes:
             self.bytes[run.key] = bytes_per_model(
                 run.model, training_set_of(run.data), run.training, self.place

@@ -51,7 +51,7 @@ def _require_column(name: str, known: Sequence[str]) -> None:
 
 
 def filter_rows(rows: Sequence[Row], conditions: Sequence[str]) -> list[Row]:
-    """Return the rows that meet every condition: `column=value`, or with `!=`, `<`, `<=`, `>`, `>=`."""
+    """Return the rows that meet every condition. A condition is `column=value`, or has `!=`, `<`, `<=`, `>` or `>=` instead."""
     kept = list(rows)
     for condition in conditions:
         name, sign, text = _parse(condition)
@@ -106,17 +106,23 @@ def _parquet(rows: Sequence[Row], columns: list[str]) -> bytes:
 
 @dataclass(frozen=True)
 class Compared:
-    """The mean of a metric over a group of records that are equal in the chosen columns, with a 95% interval over seeds."""
+    """The mean of a metric over the records that have the values `setting` in the chosen columns, with its 95% confidence interval.
+
+    The interval is None for fewer than two finite values.
+    """
 
     setting: dict[str, Any]
     n_records: int
     mean: float
     interval: tuple[float, float] | None
-    n_without: int  # number of records whose metric is not a number
+    n_without: int  # number of records whose metric is missing or not finite
 
 
 def compare(rows: Sequence[Row], by: Sequence[str], metric: str) -> list[Compared]:
-    """Group rows by columns and average `metric`. By default, group by all columns that differ, except seeds and results."""
+    """Group rows by the columns `by` and average `metric` over each group.
+
+    If `by` is empty, group by all columns of the configuration that differ, except seeds.
+    """
     known = columns_of(rows)
     if metric not in known:
         metric = f"measured.{metric}"
@@ -137,8 +143,9 @@ def compare(rows: Sequence[Row], by: Sequence[str], metric: str) -> list[Compare
 
 
 def points(rows: Sequence[Row], x: str, y: str) -> tuple[list[float], list[float]]:
-    """Return two columns as numbers, in the order of seeds, for a fit. Rows without a value in one of them are left out, and texts
-    are refused.
+    """Return the columns `x` and `y` as two lists of numbers, for a fit. Rows are in the order of their seeds.
+
+    Rows in which `x` or `y` has no value are left out. Raise `UsageError` if a value is a text.
     """
     known = columns_of(rows)
     found: list[tuple[float, float]] = []

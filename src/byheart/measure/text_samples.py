@@ -1,8 +1,8 @@
 """Cut texts to their first tokens, find distinct texts, and read the papers' collections as small arrays of token ids.
 
-For each collection and sampling seed, a file holds the first tokens of shuffled texts. `byheart.reproduce.samples` creates it on a
-machine that has the texts, and it can be copied to other machines. A run takes the first `n_samples` texts and renumbers their
-tokens, so that its vocabulary contains only tokens of these texts.
+The file samples.npz holds, for each collection and sampling seed, the first tokens of shuffled texts. `byheart.reproduce.samples`
+creates this file on a machine that has the texts, and it can be copied to other machines. A run takes the first `n_samples`
+texts and renumbers their tokens, so that its vocabulary contains only tokens of these texts.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ Kind = Literal["documents", "labels"]
 
 @dataclass(frozen=True)
 class Collection:
-    """A collection of texts that a paper uses. Each text is cut to its first `n_tokens` tokens. `hub` names the data set on the
-    Hugging Face hub: (name, config, split).
+    """A collection of texts that a paper uses. Each text is cut to its first `n_tokens` tokens.
+
+    A sample has at most `most` texts. `text` and `label` name the fields of a row that hold its text and its label; `label` is None
+    for documents, which have no labels. `hub` names the data set on the Hugging Face hub: (name, config, split).
     """
 
     name: str
@@ -134,7 +136,8 @@ def visible_text(words: Sequence[str], place: int, *, ordered: bool = False) -> 
 class DistinctTexts:
     """The texts that can be memorised. `chosen` lists their numbers (indices).
 
-    Of several texts that look the same to the model, only the first is chosen, and none if their labels differ.
+    Of several texts that look the same to the model, only the first is chosen, and the others count as repeated. If their labels
+    differ, none is chosen, and all of them count as conflicting.
     """
 
     chosen: list[int]
@@ -161,7 +164,7 @@ def distinct_texts(
 
 @dataclass(frozen=True)
 class Samples:
-    """A file of prepared samples."""
+    """The file of prepared samples: token ids and labels of the texts drawn from each collection."""
 
     path: Path
 
@@ -203,7 +206,7 @@ def _digest(path: str, collection: str, n_samples: int, sample: int) -> str:
     ids, labels = _arrays(path, collection, sample)
     if n_samples > len(ids):
         raise DataError(
-            f"{path} has only {len(ids)} texts of {collection}, but {n_samples} are needed.",
+            f"{path} has too few texts ({len(ids)}) of {collection}; needed: {n_samples}.",
             collection=collection,
         )
     return hashlib.sha256(ids[:n_samples].tobytes() + labels[:n_samples].tobytes()).hexdigest()

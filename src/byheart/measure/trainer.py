@@ -57,7 +57,7 @@ class Moment:
 
 
 def has_diverged(first_loss: float, loss: float) -> bool:
-    """Return whether training diverged, which means that the loss is not finite, or far above the initial loss."""
+    """Return whether training diverged: the loss is NaN, or above 100 times the initial loss (or above 100, if that is more)."""
     return not loss <= DIVERGED * max(first_loss, 1.0)
 
 
@@ -71,7 +71,9 @@ def train(
     on_finish: Callable[[int, Outcome], None] | None = None,
     on_moment: Callable[[Moment], None] | None = None,
 ) -> list[Outcome]:
-    """Train every model of `stack`. `on_finish(model, outcome)` is called as soon as the training of a model ends.
+    """Train every model of `stack`. Return one outcome per model, in the order of the stack.
+
+    `on_finish(model, outcome)` is called as soon as the training of a model ends, and `on_moment` after each measurement.
 
     Models may differ in learning rate, warm-up, weight decay and pass rule; all other options must be equal.
 
@@ -80,7 +82,7 @@ def train(
     """
     if len({t.stack_key for t in trainings}) != 1:
         raise UsageError(
-            "models of one stack may differ only in learning rate, warm-up, weight decay and pass rule."
+            "models that train together may differ only in learning rate, warm-up, weight decay and pass rule."
         )
     plan = trainings[0]
     if plan.batch:
@@ -215,7 +217,7 @@ def take(stack: Stack, models: Sequence[int]) -> Stack:
 
 def _milestones(plan: Training) -> list[int]:
     """Return the steps after which models are measured: those of the training curve, the last step and, if `plan.tail` is not 0,
-    some steps of the last `plan.tail` steps, over which `accuracy_tail` is averaged.
+    some of the last `plan.tail` steps. The accuracies after those are averaged to `accuracy_tail`.
     """
     points = set(range(plan.record_interval, plan.steps, plan.record_interval)) | {plan.steps}
     if plan.tail:

@@ -87,7 +87,10 @@ class TrainingSet:
 
     @cached_property
     def entropy(self) -> float:
-        """The entropy of the labels given the inputs, in nats, summed over samples. It is the smallest possible loss."""
+        """The smallest possible loss, summed over samples.
+
+        This is the entropy of the labels given the inputs, in nats, or 0 for squared error.
+        """
         if self.loss == "squared":
             return 0.0
         per_row = np.bincount(self.rows, weights=self.weights, minlength=self.n_rows)
@@ -125,7 +128,10 @@ def training_set_of_labels(
 
 
 def training_set_of_values(inputs: np.ndarray, values: np.ndarray, *, read: Read = "last") -> TrainingSet:
-    """Make a training set for regression on vectors (n_samples, seq_len, dim), with squared error and one output."""
+    """Make a training set for regression on vectors (n_samples, seq_len, dim), with squared error and one output.
+
+    Every sample is a row of its own: equal inputs are not merged.
+    """
     n_samples = len(inputs)
     return TrainingSet(
         inputs=np.ascontiguousarray(inputs, dtype=np.float64),
@@ -142,8 +148,9 @@ def training_set_of_values(inputs: np.ndarray, values: np.ndarray, *, read: Read
 
 
 def training_set_of_documents(documents: np.ndarray, n_vocab: int) -> TrainingSet:
-    """Make a training set for next-token prediction on documents (n_documents, n_tokens). Equal contexts become one row (MFT24
-    section 7).
+    """Make a training set for next-token prediction on documents (n_documents, n_tokens), as in MFT24 section 7.
+
+    A context is all tokens of a document before the predicted one. Equal contexts become one row.
     """
     n_documents, n_tokens = documents.shape
     inputs = np.zeros((n_documents * (n_tokens - 1), n_tokens - 1), dtype=np.int64)

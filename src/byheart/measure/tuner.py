@@ -1,6 +1,7 @@
-"""Tune learning rate and warm-up with the ask-and-tell interface of Optuna, one stack of trials per round.
+"""Tune learning rate and warm-up with the ask-and-tell interface of Optuna.
 
-There is one study per grid point and seed. A round asks every study for several trials and trains all of them together.
+There is one study (Optuna's word for a search) per grid point and seed. Trials are made in rounds: a round asks every study for
+several trials and trains all of them together.
 The sampler has a seed, and trials are stored like all runs. After an interruption, the same trials are therefore proposed again,
 and their results are found in the store.
 """
@@ -60,8 +61,8 @@ def best(records: Sequence[Record]) -> Record:
 def _study(tuning: TuningPlan, point: Point, seed: int) -> Any:
     optuna = import_extra("optuna", "measure", "tuning the learning rate")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    # The seed depends on the model and the seed of the run, so that they do not all draw the same trials. Python's own
-    # hash differs between processes.
+    # The seed depends on the model and the seed of the run, so that studies do not all draw the same trials.
+    # Python's own hash differs between processes.
     mixed = hashlib.sha256(f"{tuning.seed} {seed} {sorted(point['model'].items())}".encode()).digest()
     sampler = optuna.samplers.TPESampler(
         seed=int.from_bytes(mixed[:4], "big"), constant_liar=tuning.round_size > 1

@@ -34,8 +34,9 @@ def make_trainer(
 ) -> Callable[[Sequence[Run]], list[Record]]:
     """Return a function that trains runs and adds their records to `store`, on this machine or on a cluster.
 
-    It keeps the limits `max_stack` and `max_seconds` of the specification's budget. Time is counted from this call on, in
-    all rounds of a search or tuning together.
+    The function keeps the limits `max_stack` and `max_seconds` of the specification's budget. Time is counted from the call of
+    `make_trainer`, so all rounds of a search or a tuning share `max_seconds`. If the time ends before all runs are stored, the
+    function raises `BudgetSpent`.
     """
     from byheart.measure.cluster import train_on_cluster
 

@@ -1,4 +1,7 @@
-"""Carry out a specification, given as a file or a dictionary. `byheart.measure(...)` and `byheart measure` call this module."""
+"""Carry out a specification (which models to train, on what data, and how), given as a file or a dictionary.
+
+`byheart.measure(...)` and `byheart measure` call this module.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +34,14 @@ def measure(
     cluster: str | None = None,
     on_progress: Callable[[SweepState], None] | None = None,
 ) -> Measurement:
-    """Train every model of a specification that is not in the store yet.
+    """Train the models that a specification describes, except those that are already in the store.
 
     spec      a TOML file, or its content as a dictionary; in a dictionary, `family` in `model` may also be a function that makes a
               module
     store     an SQLite file that stores every finished run; by default, runs are not kept
-    families  functions that make modules, which the specification names as MODULE:FUNCTION; see `families.own_module`
+    families  functions that make modules; the specification names each of them as MODULE:FUNCTION (see `families.own_module`)
+    device    "auto", "cpu" or "cuda"
+    engine    how training steps run: "auto", "eager", "graph" (a CUDA graph) or "compile" (`torch.compile`)
     workers, cluster
               number of processes to train with, and the address of a Ray cluster; your own modules train in this process only
 
@@ -75,7 +80,7 @@ def read(
         return read_specification(spec)
     if not isinstance(spec, Mapping):
         raise UsageError(
-            f"measure takes a TOML file or its content as a dictionary, not a {type(spec).__name__}.",
+            f"measure takes a TOML file or its content as a dictionary; got a value of type {type(spec).__name__}.",
             spec=type(spec).__name__,
         )
     table = dict(spec)
@@ -120,7 +125,7 @@ def _is_stacked(point: Mapping[str, Mapping[str, Any]]) -> bool:
 
 @contextmanager
 def _opened(store: str | Path | None) -> Iterator[Store]:
-    """Open the store at a path, or a temporary one."""
+    """Open the store at the path `store`, or a temporary store if it is None."""
     if store is not None:
         with Store(Path(store)) as opened:
             yield opened

@@ -1,4 +1,4 @@
-"""Code shared by families whose weights are dense float arrays: check and count shapes, and read sizes from model.json."""
+"""Code shared by families of networks whose weights are dense float arrays: check and count shapes, read sizes from model.json."""
 
 from __future__ import annotations
 

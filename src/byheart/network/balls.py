@@ -1,11 +1,11 @@
 """Numbers with error bounds. The bounds hold for the results of a float network in any order of summation.
 
 A `Ball` is a float64 value and a radius. The native result is the number that the network computes in its own float type. It
-differs from the true value by at most the radius. This holds for every order of the sums, with or without fused products. The bound
-uses the unit roundoff u of the network's own type. The float64 value of the ball also differs from the true value by at most the
-radius. So the native result and the float64 value differ by at most twice the radius. Sums are bounded as usual by
-γ_k = k·u / (1 - k·u) times the sum of the magnitudes (Higham, Accuracy and Stability, section 3.1). These
-bounds do not depend on how a product of several matrices is grouped, because the magnitudes are multiplied too.
+differs from the true value by at most the radius. This holds for every order of the sums, with or without fused multiply-adds. The
+bound uses the unit roundoff u of the network's own type. The float64 value of the ball also differs from the true value by at most
+the radius. So the native result and the float64 value differ by at most twice the radius. Sums are bounded as usual by
+γ_k = k·u / (1 - k·u) times the sum of the magnitudes (Higham, Accuracy and Stability, section 3.1). These bounds do not depend on
+how a product of several matrices is grouped, because the magnitudes are multiplied too.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def side_by_side(
 
 @contextmanager
 def single_thread(n_operations: int = 0) -> Iterator[None]:
-    """Run torch on one thread inside the block if a step of it has fewer than `SMALL` multiply-adds (`n_operations`)."""
+    """Run torch on one thread inside the block if one step has fewer than `SMALL` multiply-adds. `n_operations` is their number."""
     before = torch.get_num_threads()
     if n_operations < SMALL:
         torch.set_num_threads(1)

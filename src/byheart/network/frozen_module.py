@@ -19,9 +19,11 @@ class RoundedWeights(UsageError):
 
 
 def freeze(module: nn.Module) -> nn.Module:
-    """Freeze the weights of `module`. It then raises `RoundedWeights` if `.half()` or a similar cast has rounded them.
+    """Freeze the weights of `module` and return it. Later calls of the module raise `RoundedWeights` if its weights were cast to
+    a narrower type, for example by `.half()`.
 
-    A compiled network does not tolerate rounding. Even weight decay alone, with all gradients zero, changes every answer.
+    A compiled network does not tolerate rounding. An optimiser could also spoil it: weight decay changes weights even if all
+    gradients are zero.
     """
     module.requires_grad_(False)
     first = next(module.parameters(), None)

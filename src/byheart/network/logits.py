@@ -71,8 +71,8 @@ class AnswersWithLogits(Network):
 
     @abstractmethod
     def bound_sample(self, sample: np.ndarray) -> Ball:
-        """Return the logits of one sample, computed from the equations, and a bound on how much rounding may change them in the
-        module.
+        """Return the logits of one sample, computed from the paper's equations, and a radius for each logit. These logits and those
+        of the PyTorch module each differ from the true logits by at most this radius.
         """
 
     def bound_logits(self, encoded: np.ndarray) -> Ball:

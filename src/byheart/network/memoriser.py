@@ -81,7 +81,7 @@ class Memoriser:
             if len(inputs) and int(inputs.lengths.min()) < network.seq_len:
                 row = int(np.argmin(inputs.lengths))
                 raise InputMismatch(
-                    f"sequence {row + 1} has {int(inputs.lengths[row])} tokens; "
+                    f"the number of tokens of sequence {row + 1} is {int(inputs.lengths[row])}; "
                     f"this model takes exactly {network.seq_len}.",
                     sequence=row + 1,
                     length=int(inputs.lengths[row]),

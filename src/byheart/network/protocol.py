@@ -204,7 +204,7 @@ class Network(ABC):
     @property
     @abstractmethod
     def second_backend(self) -> Backend:
-        """An evaluator that shares no code with the default one."""
+        """An evaluator that is written independently of the default one and checks its answers."""
 
     @abstractmethod
     def parameters(self) -> Iterator[tuple[str, Weights]]:
@@ -227,7 +227,7 @@ class Network(ABC):
     def module(self) -> nn.Module:
         """Return the network as a `torch.nn.Module` with ordinary parameters.
 
-        Raises `InexactWeights` if a weight is not a float.
+        Raises `InexactWeights` if a float cannot represent one of the weights.
         """
 
     @abstractmethod
@@ -236,7 +236,10 @@ class Network(ABC):
         class."""
 
     def classes_of(self, outputs: np.ndarray, n_classes: int) -> np.ndarray:
-        """Return the class numbers for outputs of the module, (n_samples, n_tokens); `UNKNOWN` if an output is not a class."""
+        """Return the class numbers for outputs of the module, (n_samples, n_tokens); `UNKNOWN` if an output is not a class.
+
+        Raises `UsageError` if the answers of the network are generated text.
+        """
         raise UsageError(
             f"the outputs of a {self.spec.family} are not classes: its answers are generated text.",
             family=self.spec.family,
@@ -249,8 +252,10 @@ class Network(ABC):
         raise UsageError(self.why_no_logits)
 
     def bound_logits(self, encoded: np.ndarray) -> Ball:
-        """Return the logits computed by the backend `equations`, and a bound on how much rounding may change them in the native
-        forward pass.
+        """Return the logits computed by the backend `equations`, and a radius for each logit. These logits and those of the PyTorch
+        module each differ from the true logits by at most this radius.
+
+        Raises `UsageError` if the network has no logits.
         """
         raise UsageError(self.why_no_logits)
 

@@ -20,8 +20,8 @@ class Size:
     depth               layers: feed-forward blocks and attention layers (KS25's number of blocks)
     width               max(m, s·H, q) over all layers (KS25 section 3.2): m channels of the residual stream, H heads of size s, q
                         hidden units
-    weight_bits         the most bits that any weight needs, its bit complexity (KS25 section 3.3); for floats, bits of the widest
-                        stored type
+    weight_bits         the most bits that any weight needs: the bit complexity of the network (KS25 section 3.3). If weights are
+                        floats, the bits of the widest stored type
     total_bits          bits that store the weights. If weights are exact, only the non-zero ones are counted. If they are
                         floats, all weights and their scales are counted
     """
@@ -55,9 +55,8 @@ class Size:
     def bits_per_stored_bit(self, label_bits: float) -> float | None:
         """Return the number of label bits divided by the number of bits that store the weights.
 
-        Return None if this would be above 1, because there are more label bits than stored bits. The weights are
-        then a compressed form of the labels, so the labels are not arbitrary, and the ratio would say nothing about the capacity
-        of weights.
+        Return None if there are more label bits than stored bits. The weights are then a compressed form of the labels, so the
+        labels are not arbitrary, and the ratio would say nothing about the capacity of weights.
         """
         return label_bits / max(1, self.stored_bits) if label_bits <= self.stored_bits else None
 
@@ -116,7 +115,8 @@ def size_of_spec(
 ) -> Size:
     """Return the size of a network of this shape.
 
-    Counts and bits that are not given are computed as if all weights were non-zero floats.
+    If `n_nonzero` is not given, all weights count as non-zero. Bits that are not given are computed as if every weight had the
+    widest type that a network of this precision stores. For exact weights, they are then 0.
     """
     dense, word = spec.parameters_dense, WIDEST_BITS.get(spec.precision, 0)
     return Size(

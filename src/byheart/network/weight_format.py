@@ -1,7 +1,8 @@
 """Compact storage formats for weight arrays: integers with power-of-two scales, or bfloat16.
 
-Arithmetic is done in float32. A stored number is n · 2^e, where n has 8 or 16 bits and the exponent e has 8 bits. There is one
-exponent for the whole array, one for each row, or one for each column. An array is stored without rounding or not at all.
+Arithmetic is done in float32. In an integer format, a weight is n · 2^e, where n has 8 or 16 bits and the exponent e has 8 bits.
+There is one exponent for the whole array, one for each row, or one for each column. An array is stored without rounding or not at
+all.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ _NONE = 1 << 20  # the granularity of zero, which is a multiple of everything
 
 @dataclass(frozen=True)
 class WeightFormat:
-    """The number type of one array. For integers, `scale` says which entries share an exponent; for floats, it is None."""
+    """The number type of one array. For integers, `scale` says which entries share an exponent (all of them, or those of
+    one row or one column); for floats, it is None.
+    """
 
     numbers: StoredNumbers
     scale: Scale | None = None
@@ -64,7 +67,9 @@ class WeightFormat:
         exponents = _shared(granularity(weights), self.scale)
         wholes = np.ldexp(weights.astype(np.float64), -_spread(exponents, self.scale, weights.ndim))
         if not _fits(wholes, self.numbers) or np.abs(exponents).max(initial=0) > 127:
-            raise InexactWeights(f"a weight of {name} cannot be stored exactly as {self}.", name=name)
+            raise InexactWeights(
+                f"a weight of {name} cannot be stored exactly in the format `{self}`.", name=name
+            )
         return wholes.astype(self.numbers), exponents.astype(np.int8)
 
     def decode(self, numbers: np.ndarray, exponents: Int[np.ndarray, " n_exponents"] | None) -> np.ndarray:
@@ -102,7 +107,10 @@ FORMATS = {str(each): each for each in (*matrix_formats(), BFLOAT16)}
 
 
 def smallest_format(weights: np.ndarray) -> WeightFormat:
-    """Return the format that stores `weights` exactly in the fewest bits. All integers of a vector share one exponent."""
+    """Return the format in which an int8 network stores `weights` in the fewest bits: int8 or int16 if exact, else float32.
+
+    All integers of a vector share one exponent. The function does not check that float32 is exact.
+    """
     grains = granularity(weights)
 
     def fits(each: WeightFormat) -> bool:
@@ -138,7 +146,7 @@ def _fits(wholes: np.ndarray, numbers: StoredNumbers) -> bool:
 
 
 def granularity(values: np.ndarray) -> np.ndarray:
-    """For each float, return the largest g such that the float is a multiple of 2^g."""
+    """For each float, return the largest g such that the float is a multiple of 2^g. For zero, return 2^20."""
     fractions, exponents = np.frexp(values.astype(np.float64))
     integers = np.abs(np.ldexp(fractions, 53)).astype(np.int64)
     lowest = np.where(integers == 0, 1, integers & -integers)

@@ -24,7 +24,7 @@ LEAVE_SECONDS = 1.0  # time that a child has to end by itself when it is no long
 
 
 class ChildEnded(ByheartError):
-    """A child process ended before it answered, because it was killed or ran out of time or memory."""
+    """A child process ended before it answered: it failed, was killed, or ran out of time or memory."""
 
     def __init__(self, why: str, status: int) -> None:
         """Store the reason and the exit status. The status -n means that signal n ended the process."""
@@ -69,7 +69,10 @@ class JsonChild:
 
     @property
     def is_alive(self) -> bool:
-        """Whether requests can be sent: the child runs, and it was started by this process, not before a fork."""
+        """Whether requests can be sent: the child runs, and this process started it.
+
+        After a fork, this is false in the new process, because the child belongs to the old one.
+        """
         return self._owner == os.getpid() and self._process.poll() is None
 
     def ask(
@@ -106,7 +109,7 @@ class JsonChild:
         if why is None and status < 0:
             why = f"it was ended by the signal {signal.Signals(-status).name}"
             if -status == signal.SIGKILL:
-                why += ", as the system does when memory runs out"
+                why += ", which the system sends when memory runs out"
         return ChildEnded(why or f"exit status {status}", status)
 
     def kill(self, why: str) -> None:

@@ -1,8 +1,8 @@
 """Make Ctrl-C end a command within a second, even during one long call of compiled code.
 
 Python raises KeyboardInterrupt only between two bytecode instructions. The signal therefore wakes a thread, which
-waits a moment for the exception and ends the process if it does not come. This cannot damage models, because a model folder
-gets its name only when all of it is on disk.
+waits a moment and ends the process if Python has not raised the exception by then. This cannot damage models, because a model
+folder gets its name only when all of it is on disk.
 """
 
 from __future__ import annotations

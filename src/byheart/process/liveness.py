@@ -19,7 +19,8 @@ PARENT_SECONDS = 0.5  # time between two checks of the parent
 def is_running(pid: int) -> bool:
     """Return whether a process with this number runs.
 
-    If the system does not provide this information, return True. A process that has ended but was not waited for counts as ended.
+    If the system does not provide this information, return True. On Linux, a process that has ended but whose parent has not yet
+    waited for it counts as ended.
     """
     try:
         os.kill(pid, 0)
@@ -33,7 +34,7 @@ def is_running(pid: int) -> bool:
 
 
 def start_of(pid: int) -> str:
-    """Return when a process on this machine started, in kernel clock ticks, or an empty text if that is unknown."""
+    """Return when a process started, in clock ticks since this machine booted, or an empty text if that is unknown."""
     fields = _stat(pid)
     return fields[19] if len(fields) > 19 else ""
 
@@ -81,7 +82,8 @@ def end_with_parent(parent: int) -> None:
 def children_ignore_interrupts() -> Iterator[None]:
     """Make processes that are started in this block ignore Ctrl-C.
 
-    A terminal sends Ctrl-C to all processes. Here, only the parent handles it, and ends its children.
+    A terminal sends Ctrl-C to the running command and its child processes. Here, only the parent handles it, and it ends its
+    children.
 
     The signal of Ctrl-C is held back until the block ends, and new processes inherit this setting. If the signal reaches this
     process meanwhile, it is handled when the block ends.

@@ -26,7 +26,7 @@ FINISH_SECONDS = 5.0  # time that helpers have to end after the block
 
 
 class WorkersLost(ByheartError):
-    """Workers were lost repeatedly. Finished tasks are kept."""
+    """Workers ended unexpectedly too often. The results of finished tasks are kept."""
 
     exit_status = ExitStatus.STOPPED
 
@@ -142,7 +142,7 @@ def results_on_cluster(
 def helpers(n_processes: int, target: Callable[..., None], *arguments: Any) -> Iterator[None]:
     """Run `target` in `n_processes` processes of this machine while the block runs. If this process ends, they end too.
 
-    At the end of the block, the processes have a moment to finish.
+    At the end of the block, each process has `FINISH_SECONDS` to finish. One that still runs then is terminated.
     """
     context = get_context("spawn")
     started = []
@@ -168,9 +168,9 @@ def _help(parent: int, target: Callable[..., None], arguments: tuple[Any, ...]) 
 
 @contextmanager
 def ray_cluster(address: str, purpose: str) -> Iterator[Any]:
-    """Connect to the Ray cluster at `address` while the block runs, and return the package ray.
+    """Connect to the Ray cluster at `address` while the block runs. The value after `as` is the package ray.
 
-    "local" starts a cluster on this machine.
+    The address "local" starts a cluster on this machine. `purpose` is named in the error if ray is not installed.
     """
     if address == "local":
         # with this variable, which Ray reads when it is imported, Ray listens only on the loopback address, as on other systems
@@ -197,8 +197,8 @@ def ray_cluster(address: str, purpose: str) -> Iterator[Any]:
 
 def _lost(n_left: int) -> WorkersLost:
     return WorkersLost(
-        f"workers were lost {MOST_LOSSES} times; {n_left} tasks are not done.\n"
-        "  Finished tasks are kept. Run the same command again, with fewer workers or smaller tasks if "
-        "memory ran out.",
+        f"workers ended unexpectedly {MOST_LOSSES} times; unfinished tasks: {n_left}.\n"
+        "  Finished tasks are kept. Run the same command again. If memory ran out, use fewer workers or smaller "
+        "tasks.",
         n_left=n_left,
     )

@@ -126,8 +126,11 @@ Numbers: TypeAlias = "Repeated | Sequence[Number] | np.ndarray"
 
 @dataclass(frozen=True, eq=False)
 class TokenTable:
-    """Embedding tables: the coordinates of the input vector as functions of the token id and, where order matters, of the
-    position."""
+    """Embedding tables, which turn token ids into input vectors.
+
+    Coordinate c of the vector of token a at position k is tokens[c][a] + positions[c][k]. If order does not matter, `positions` is
+    None, and the coordinate is tokens[c][a].
+    """
 
     tokens: Sequence[Numbers]
     positions: Sequence[Numbers] | None = None
@@ -199,10 +202,12 @@ def typical_fraction(bits: int) -> Dyadic:
 
 
 def mean_of_ends(first: int, last: int, steps_of: Callable[[int], tuple[Step, ...]]) -> tuple[Step, ...]:
-    """Return steps with the same total size as steps_of(first), …, steps_of(last) together. They can be counted but not built.
+    """Return steps that stand for steps_of(first), …, steps_of(last) when their size is counted. They must not be built.
 
-    The number of weight bits must change by the same amount from steps_of(i) to steps_of(i + 1). Then the mean over all i equals
-    the mean of the two ends, so half of the steps are counted like the first and half like the last.
+    The number of weight bits must change by the same amount from each steps_of(i) to steps_of(i + 1), and all other sizes must be
+    equal. Then the mean over all i equals the mean of the two ends, so half of the items are counted like the first and half like
+    the last. If the number of items is even, the total is exact. If it is odd, one item more is counted like the first than like
+    the last, and the total of the weight bits differs by half of the difference between the two ends.
     """
     n_steps = abs(last - first) + 1
     if n_steps < 2:

@@ -14,8 +14,8 @@ def circle_points(n_points: int, dim: int = 2) -> Float[np.ndarray, "n_points di
 
     If `dim` is 2, they are on one circle. In a higher dimension d, there are d/2 circles, and circle k has a frequency f_k. Point
     i of N = `n_points` has the angle 2π i f_k/N on circle k. The first frequency f_1 is 1, so no two points coincide. The other
-    frequencies are chosen one after the other. Each choice makes the largest inner product of two points as small as possible. If
-    d is odd, the last coordinate is 0.
+    frequencies are chosen one after the other. Each choice makes the largest inner product of two different points as small as
+    possible. If d is odd, the last coordinate is 0.
     """
     numbers = np.arange(n_points)
     frequencies = [1]

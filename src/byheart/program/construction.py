@@ -142,7 +142,8 @@ class ProgramPlan(Plan):
         First check that this precision represents every weight exactly, and that every sum on these data is exact in any order
         of summation.
 
-        Raises `AssumptionViolated` if some number does not fit. The error has a fact `reason`, which names this number.
+        Raises `AssumptionViolated` if some number does not fit. The fact `reason` of the error says where the number is
+        and why it does not fit.
         """
         try:
             network = emit(self.program, precision)

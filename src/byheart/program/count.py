@@ -47,7 +47,7 @@ def _bits_of_step(step: blocks.Step, registers: Sequence[str]) -> int:
 
 
 def count_dense(program: blocks.Program) -> int:
-    """Count the entries of all weight matrices. The weights themselves are not computed, so lazy units are never created."""
+    """Count the entries of all weight matrices. The weights are not computed, so no unit of `LazyUnits` is created."""
     return _entries_outside(program) + sum(_entries(step, program.model_width) for step in program.steps)
 
 

@@ -25,7 +25,9 @@ class Descent:
         """Set up the optimiser for `parameters`.
 
         `evaluate` must return the loss at the current parameters and leave the gradient in their `grad`.
-        A round ends early when no entry of the gradient exceeds `least_gradient`.
+        A round has about `per_round` evaluations. It ends early when no entry of the gradient exceeds `least_gradient` in
+        magnitude. `history` is the number of past steps from which L-BFGS estimates the curvature. `n_operations` is the number
+        of multiply-adds of one evaluation; if it is small, torch runs on one thread.
         """
         self.spent = 0
         self._evaluate, self._n_operations = evaluate, n_operations

@@ -28,7 +28,7 @@ MaybeTable: TypeAlias = TokenTable | None
 class DistinctTokens:
     """The distinct tokens of a data set.
 
-    sequences   token numbers, (n_samples, seq_len); the last token of each row carries the label
+    sequences   the number of each token, (n_samples, seq_len); short sequences are padded on the left
     points      the exact vector of each token
     separation  two numbers: the largest norm of a vector, and the smallest distance between two vectors
     table       the tables that map ids to these vectors; None if the inputs are vectors already
@@ -66,7 +66,8 @@ def _distinct_vectors(data: Dataset, inputs: VectorSequences) -> DistinctTokens:
     if data.ordered:
         raise AssumptionViolated(
             "averaging attention cannot see the order of vectors, but order matters in this data set.\n"
-            "  Append the position to every vector as one more coordinate, or pass ordered=False with the data."
+            "  Append the position to every vector as one more coordinate, or pass ordered=False with the data "
+            "(on the command line: --unordered)."
         )
     n_samples, seq_len, dim = inputs.values.shape
     flat = inputs.values.reshape(-1, dim) + 0.0  # turn -0.0 into 0.0, so that both count as one number
@@ -99,7 +100,13 @@ def _distinct_ids(data: Dataset, inputs: TokenSequences) -> DistinctTokens:
 
 @dataclass(frozen=True)
 class LabelledTokens:
-    """One entry per label: its sequence, its position in the padded sequence, its token, and its class from 1 to C."""
+    """The token that each label belongs to. All four lists have one entry per label.
+
+    samples  the index of the sequence
+    columns  the position of the token in the padded sequence
+    tokens   the number of the token
+    labels   the class number, counted from 1
+    """
 
     samples: list[int]
     columns: list[int]
@@ -108,7 +115,7 @@ class LabelledTokens:
 
 
 def labelled_tokens(data: Dataset, tokens: DistinctTokens) -> LabelledTokens:
-    """Return the labelled tokens of `data`. Sequences are padded on the left, which shifts their positions to the right."""
+    """Return the tokens of `data` that have labels. Their positions are those after padding, which is on the left."""
     samples, positions = label_places(data.inputs, data.task)
     columns = positions + tokens.sequences.shape[1] - data.lengths[samples]
     return LabelledTokens(
@@ -120,10 +127,10 @@ def labelled_tokens(data: Dataset, tokens: DistinctTokens) -> LabelledTokens:
 
 
 def line_table(n_vocab: int, n_places: int | None) -> TokenTable:
-    """Return the table that maps token a at position k to the number 2(a·n + k) + 2, where n is `n_places`, or 1 if that is None.
+    """Return the table that maps token a at position k to the number 2(a·n + k) + 2, where n is `n_places`.
 
-    All numbers are at least 2, and any two differ by at least 2. The table has one number for each token id and one for each
-    position. No smaller table keeps all pairs distinct.
+    If `n_places` is None, positions are ignored, and token a is mapped to 2a + 2. All numbers are at least 2, and any two differ by
+    at least 2. The table has one number for each token id and one for each position.
     """
     step = 2 * (n_places or 1)
     tokens = range(2, 2 + step * n_vocab, step)
@@ -143,7 +150,8 @@ def table_of_shape(shape: DataShape) -> MaybeTable:
 def project_tokens(tokens: DistinctTokens, rng: np.random.Generator, factor_bits: int = 6) -> Projection:
     """Map the tokens to numbers that are at least 2 and differ by at least 2 (KS25 Lemma C.2).
 
-    For token ids, `tokens.table` already contains such numbers, and nothing is changed.
+    For token ids, `tokens.table` already contains such numbers, and nothing is changed. `factor_bits` is the approximate number of
+    bits of the factor that scales the map (see `project_apart`).
     """
     if tokens.table is None:
         spread = largest_spread(tokens.separation, tokens.dim)
@@ -158,16 +166,22 @@ def assume_contexts(data: Dataset, n_contexts: int) -> tuple[Assumption, Assumpt
     The first is that inputs are finite, the second that equal contexts have equal labels.
     """
     return (
-        Assumption("inputs are finite", True, f"{data.n_samples} sequences of at most {data.seq_len} tokens"),
-        Assumption("equal contexts carry equal labels", True, f"{n_contexts} distinct contexts"),
+        Assumption("inputs are finite", True, f"sequences: {data.n_samples}, maximum length: {data.seq_len}"),
+        Assumption("equal contexts carry equal labels", True, f"distinct contexts: {n_contexts}"),
     )
 
 
 def assume_separated(statement: str, separation: Separation) -> Assumption:
     """Return the assumption that tokens are separated, with the separation found in the data."""
-    apart = "one distinct token" if separation.delta is None else f"δ = {separation.delta:.6g}"
+    apart = (
+        "no smallest distance δ"
+        if separation.delta is None
+        else f"smallest distance δ = {separation.delta:.6g}"
+    )
     return Assumption(
-        statement, True, f"{separation.n_distinct} distinct tokens, r = {separation.r:.6g}, {apart}"
+        statement,
+        True,
+        f"distinct tokens: {separation.n_distinct}, largest norm r = {separation.r:.6g}, {apart}",
     )
 
 
@@ -187,6 +201,8 @@ def _root(square: Fraction) -> Fraction:
 
 def largest_spread(separation: Separation, dim: int) -> Fraction | None:
     """Return 2 r V² √(πd/8) / δ, rounded down, for V distinct tokens of dimension d and norm at most r, at least δ apart.
+
+    For a single token, return None.
 
     By KS25 Lemma G.1 there is a direction along which the range of the projections, divided by their smallest gap, is at most this
     number.

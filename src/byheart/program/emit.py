@@ -49,7 +49,7 @@ Lines = Mapping[int, "Column | Sequence[Number]"]
 def emit(program: Program, precision: Precision = "exact") -> Transformer:
     """Build the network of a program in the given precision. Channel i of the residual stream holds register i of the program.
 
-    Raises `InexactWeights` if a number of the program cannot be represented in a float precision.
+    Raises `InexactWeights` if `precision` cannot represent a number of the program without rounding.
     """
     registers, extra = program.registers, program.extra
     inputs = {registers.index(name): require_numbers(numbers) for name, numbers in program.inputs.items()}

@@ -11,8 +11,9 @@ Fit = TypeVar("Fit")
 
 @dataclass(frozen=True, eq=False)
 class FewestFound(Generic[Fit]):
-    """The result of the search: the fit of size `size` reaches the goal, and the fit of size `size` - 1 does not.
+    """The result of `find_fewest`. A fit is what was built or trained with a given size, such as a number of heads.
 
+    size   the fit of this size reaches the goal, and that of size `size` - 1 does not; size 0 never does
     tried  all fits that were made, by size, in the order in which they were made
     """
 
@@ -37,8 +38,8 @@ def find_fewest(
     `fit` makes the fit of a given size, and `reaches` decides whether a fit reaches the goal.
 
     The search starts with the interval (low, high], which is a guess. It moves this interval until the size `low` fails and the
-    size `high` succeeds. Then it bisects the interval. Success and failure are always found by fits, never assumed. If even the
-    size `most` fails, the result is None.
+    size `high` succeeds. Then it bisects the interval. Success and failure are always found by making a fit, never assumed, except
+    that size 0 counts as a failure. If even the size `most` fails, the result is None.
     """
     tried: dict[int, Fit] = {}
 

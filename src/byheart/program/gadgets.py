@@ -161,9 +161,10 @@ class KeyedExtraction:
         return (*self.opening(), *entries)
 
     def outline(self) -> tuple[Step, ...]:
-        """Return steps of the same size as `blocks()`, for counting.
+        """Return steps that stand for `blocks()` when their size is counted.
 
-        From each entry to the next, the number of weight bits decreases by the same amount (see `mean_of_ends`).
+        From each entry to the next, the number of weight bits decreases by the same amount. The total of the weight bits is exact
+        for one entry or an even number of entries, and slightly too large otherwise (see `mean_of_ends`).
         """
         return (*self.opening(), *mean_of_ends(0, self.n_entries - 1, self.entry))
 

@@ -41,7 +41,8 @@ def solve_least_norm(
     """Return the solution X of A X = Y with the least norm, and the estimated condition number of A in the 1-norm.
 
     A is `matrix`, and Y is `wanted`. If A is singular, return zeros and infinity. Square systems are solved by LU, wide ones by QR
-    of Aᵀ. `refinements` is the number of steps of iterative refinement.
+    of Aᵀ. The condition number of a wide system is that of the factor R. `refinements` is the number of steps of iterative
+    refinement.
     """
     from scipy.linalg import (  # importing it takes a second
         LinAlgWarning,

@@ -77,9 +77,9 @@ class LineMap:
     offset: Number
 
     def unit(self, coordinates: Sequence[str], into: str) -> Unit:
-        """Return a unit that adds the image of the point in `coordinates` to `into`.
+        """Return a unit that maps the point in the registers `coordinates` and adds the result to the register `into`.
 
-        ReLU changes nothing, as images are at least 2.
+        The result must not be negative, because the unit applies ReLU to it. The values of a `Projection` are at least 2.
         """
         line = zip(coordinates, self.coefficients, strict=True)
         return Unit({name: value for name, value in line if value}, self.offset, {into: 1})
@@ -124,7 +124,7 @@ def length_keeping_direction(points: IntegerPoints, rng: np.random.Generator) ->
                 x, y of the V points in dimension d.
     Assumes:    distinct points.
     Guarantee:  the inequality is checked exactly for every pair. By the lemma a uniformly random direction satisfies it with
-                positive probability. This probability does not decrease when the entries of v get more bits, so the search ends.
+                positive probability, so random directions are tried, with entries of up to 2^16 bits.
     Size:       V² pairs are checked for each direction that is tried.
     """
     rounds = _candidate_rounds(points, rng)
@@ -161,7 +161,8 @@ def separating_direction(
     Source:     KS25 Lemma G.1 (Park et al. 2021).
     Assumes:    distinct points.
     Guarantee:  the points are distinct along the direction, and range / smallest gap is at most `largest_spread` if given.
-                For V points of norm at most r and at least δ apart the lemma guarantees 2r V² √(πd/8) / δ.
+                By the lemma, V points of norm at most r and at least δ apart have a direction with a ratio of at most
+                2r V² √(πd/8) / δ.
     Departs:    inequality (151) bounds the gap of every pair by the pair's own distance. The constructions need only the smallest
                 gap.
     """
@@ -230,7 +231,9 @@ def project_apart(
 
 
 def _candidate_rounds(points: IntegerPoints, rng: np.random.Generator) -> Iterator[list[tuple[int, ...]]]:
-    """Yield rounds of directions to try: axes and digit directions first, then random directions with growing entries."""
+    """Yield lists of directions to try: first the axes and the result of `_digit_directions`, then random directions, whose entries
+    get longer from list to list.
+    """
     dim = points.coordinates.shape[1]
     axes = [tuple(int(axis == at) for axis in range(dim)) for at in range(dim)]
     yield [*axes, *_digit_directions(points)]
@@ -282,7 +285,10 @@ def _digit_directions(points: IntegerPoints) -> list[tuple[int, ...]]:
 
 
 def _finalists(points: IntegerPoints, candidates: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """Return the candidates that look best in float arithmetic, or all of them if floats cannot separate the points."""
+    """Return the few candidates that look best in float arithmetic.
+
+    Return all of them if there are fewer than 2000 points, or if floats cannot separate the points in any direction.
+    """
     if points.n_points < 2000:
         return candidates
     try:

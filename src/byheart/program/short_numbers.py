@@ -24,7 +24,8 @@ SHORT_BITS = 8
 def short_parts(number: Number, n_parts: int) -> list[Fraction]:
     """Split `number` into `n_parts` summands.
 
-    Each summand is the short number (at most 8 significant bits) closest to what remains; the last one is all that remains.
+    Each summand but the last is the short number (at most 8 significant bits) closest to what remains. The last one is all that
+    remains, whether short or not.
     """
     rest, found = Fraction(Dyadic.of(number).fraction), []
     for _ in range(n_parts - 1):
@@ -60,7 +61,8 @@ def short_at_most(number: int) -> int:
 def with_short_biases(steps: Sequence[Step], one: str) -> Iterator[Step]:
     """Yield the steps with short biases: numbers that bfloat16 can represent.
 
-    A bias that is not short is split into a short bias and a weight on the register `one`, which always holds 1.
+    A bias that is not short is split into a short bias and a weight on the register `one`, which always holds 1. Every bias must be
+    the sum of two short numbers. A `TableBlock` with one number as the bias of all its units is not changed.
     """
     for step in steps:
         if isinstance(step, Repeat):

@@ -56,10 +56,10 @@ def labelled_vectors(method: str, data: Dataset) -> LabelledVectors:
 def assume_single(data: Dataset, vectors: LabelledVectors) -> tuple[Assumption, Assumption]:
     """Return the assumptions of the feed-forward constructions, with the values found in the data."""
     delta = vectors.tokens.separation.delta
-    apart = "a single one" if delta is None else f"at least {delta:.6g} apart"
+    apart = "no distance to another" if delta is None else f"smallest distance: {delta:.6g}"
     return (
-        Assumption("one vector per sample", True, f"{data.n_samples} samples of one token"),
-        Assumption("equal samples carry equal labels", True, f"{len(vectors)} distinct samples, {apart}"),
+        Assumption("one vector per sample", True, f"samples of one token: {data.n_samples}"),
+        Assumption("equal samples carry equal labels", True, f"distinct samples: {len(vectors)}, {apart}"),
     )
 
 
@@ -105,5 +105,5 @@ def require_one_token(method: str, shape: DataShape) -> tuple[int, int]:
 
 
 def count_wrong(network: AttentionOnly, tokens: np.ndarray, next_tokens: np.ndarray) -> int:
-    """Count the tokens for which the native network's answer differs from `next_tokens`."""
+    """Count the tokens for which the network, computed in floats, does not answer with the entry of `next_tokens`."""
     return int((network.compute_logits(tokens[:, None]).argmax(axis=1) != next_tokens).sum())

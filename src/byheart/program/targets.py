@@ -65,7 +65,10 @@ class NextTokenTargets:
 
     @property
     def entropy_nats(self) -> float:
-        """The entropy H, which is the smallest loss that any model can have (MFT24 Lemma 2)."""
+        """The entropy of the targets in nats, summed over all occurrences of the contexts.
+
+        It is the smallest loss that any model can have (MFT24 Lemma 2).
+        """
         weight = self.counts[self.rows] * self.probabilities
         return float(-(weight * np.log(self.probabilities)).sum())
 
@@ -96,7 +99,8 @@ def targets_of(data: Dataset) -> NextTokenTargets:
         )
     if data.task != "next-token":
         raise UsageError(
-            f"this construction is for the tasks `next-token` and `distribution`, not for `{data.task}`.",
+            f"this construction is for the tasks `next-token` and `distribution`, not for `{data.task}`.\n"
+            "  Choose another construction; `byheart methods` lists the tasks of each.",
             task=data.task,
         )
     data.require_consistent()

@@ -28,7 +28,7 @@ R = TypeVar("R")
 
 
 def whole_number(name: str, value: object) -> int:
-    """Convert a whole number to an `int`. Raise `ImpossibleSize` for any other value, such as 2.5, True or "5"."""
+    """Convert a whole number to an `int`. Raise `ImpossibleSize` for a float (even 5.0), a bool, a text or anything else."""
     plain = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else value
     if type(plain) is int:
         return plain

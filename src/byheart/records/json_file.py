@@ -97,7 +97,7 @@ def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(values) < len(pairs):
         times = Counter(key for key, _ in pairs)
         repeated = max(times, key=times.__getitem__)
-        raise ValueError(f"the key {repeated[:40]!r} appears twice in one object")
+        raise ValueError(f"the key {repeated[:40]!r} appears more than once in one object")
     return values
 
 
@@ -125,9 +125,9 @@ def _find_problem(document: object) -> str | None:
 def show_value(value: object) -> str:
     """Describe a value in a message: as it was written, but shortened."""
     if isinstance(value, Mapping):
-        return f"an object of {len(value):,} items"
+        return f"an object of size {len(value):,}"
     if isinstance(value, list | tuple):
-        return f"a list of {len(value):,} items"
+        return f"a list of length {len(value):,}"
     if isinstance(value, int) and value.bit_length() > 128:
         return f"a number of {value.bit_length():,} bits"
     text = json.dumps(value, ensure_ascii=False, default=repr)

@@ -83,7 +83,10 @@ def json_schemas(kinds: Iterable[type], reference: str) -> dict[str, Any]:
 
 
 def read_value(value: object, kind: Any, where: str, path: str, *, refuse: Refusal = refuse_usage) -> Any:
-    """Convert one value to `kind`. If this fails, the error names the value by its `path`."""
+    """Convert one value to `kind`. If this fails, raise the exception that `refuse` makes.
+
+    It names the document `where` and the `path` of the value in it.
+    """
     import msgspec
 
     try:
@@ -122,7 +125,7 @@ def read_known(
 
 
 def _odd_number(value: object, path: str) -> str | None:
-    """Find a number in `value` that no saved document can have, and return a description, or None."""
+    """Describe the first number in `value` that is negative or larger than `LARGEST`. Return None if there is none."""
     if isinstance(value, Mapping):
         return next(filter(None, (_odd_number(item, f"{path}.{name}") for name, item in value.items())), None)
     if isinstance(value, list | tuple):
@@ -143,9 +146,9 @@ def read_values(
 ) -> T:
     """Convert `values`, a mapping or a value from JSON or TOML, to `kind`.
 
-    Unless `ignore_unknown` is set, fields that `kind` does not have are refused. The error calls a field `noun` and
-    suggests the most similar name. Tuples count as lists, so that a document in memory can be read directly. If
-    `kind.__post_init__` raises one of our own errors, that error is passed on.
+    Unless `ignore_unknown` is set, fields that `kind` does not have are refused. The error uses the word
+    `noun`, such as "option", for a field, and suggests the most similar name. Tuples count as lists, so that a document in
+    memory can be read directly. If `kind.__post_init__` raises one of our own errors, that error is passed on.
     """
     import msgspec
 
@@ -220,7 +223,7 @@ def _bare(kind: Any) -> Any:
 def _explain(value: object, kind: Any, path: str) -> str | None:
     """Return a message that says where and why `value` is not a `kind`.
 
-    Return None if it is a `kind`, or if only `__post_init__` refuses it.
+    Return None if it is a `kind`, or if `__post_init__` refuses it with an exception of byheart.
     """
     import msgspec
 

@@ -1,8 +1,10 @@
-"""Make the exceptions for documents and arguments that are refused. Each function takes (where, problem).
+"""Make the exceptions for files and arguments that are refused.
+
+Each function takes `where` (the option, file or argument) and `problem` (what is wrong with it), and returns the exception.
 
 refuse_usage    for what the user typed: options, specifications
 refuse_file     for a file with invalid content
-corrupt         for a file of a saved model that cannot be trusted
+corrupt         for a damaged or inconsistent file of a saved model
 refuse_size     for a number given to a function
 """
 

@@ -5,7 +5,8 @@ This module imports no other module of byheart, so that `byheart --help` is fast
 Task           what a label belongs to: a sequence, a token, a set or a prefix of a document
 Precision      the number type of the weights
 Rule           which of several conflicting labels to keep; OnConflict adds the other ways to handle a conflict
-RowRule        how to treat a row that cannot be memorised; EmptyLabels adds that an empty label may be kept
+RowRule        how to treat a row that cannot be memorised
+EmptyLabels    how to treat a row with an empty label
 LabelType      the type that labels had before they were converted to text
 """
 
@@ -18,7 +19,7 @@ Precision = Literal["exact", "float64", "float32", "bfloat16", "int8"]
 Rule = Literal["first", "last", "majority", "drop"]
 OnConflict = Literal["error", Rule, "keep"]
 Compilable = Literal["error", Rule]
-"""The rules under which data can be compiled. `keep` is not among them, because conflicting labels cannot be memorised."""
+"""How `compile` may handle conflicting labels. `keep` is not among the values, because conflicting labels cannot be memorised."""
 RowRule = Literal["error", "drop"]
 EmptyLabels = Literal["error", "keep", "drop"]
 LabelType = Literal["text", "integer", "number", "boolean"]

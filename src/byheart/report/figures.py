@@ -1,4 +1,4 @@
-"""Draw recorded numbers: how constructions grow, capacity plans and comparisons. The suffix of a file selects its format."""
+"""Draw figures: the growth of constructions, capacity plans, and comparisons of runs. The suffix of the file selects the format."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def save_figure(figure: Any, path: Path) -> None:
 def draw_growth(records: Sequence[Growth], path: str | Path) -> None:
     """Draw one panel per record: built sizes (solid), estimated sizes (dotted), and the points where curves intersect.
 
-    The symbol × marks the last size that was built, if the construction refuses larger data. A filled circle marks where the
-    smallest construction changes.
+    The symbol × marks the last size that was built, if building a larger one failed. A filled circle marks a point where another
+    construction becomes the smallest.
 
     The suffix of `path` chooses the format: .png, .svg or .pdf. Needs the `figures` extra.
     """
@@ -87,7 +87,7 @@ def _mark(axes: Any, crossover: Crossover) -> None:
 
 
 def in_words(number: float) -> str:
-    """Write a number with two significant digits, such as 28, 1,100 or 1.5·10⁸."""
+    """Return a number of at least 1 as text with two significant digits, such as 28, 1,100 or 1.5·10⁸."""
     exponent = int(f"{number:.1e}".partition("e")[2])
     if exponent < 4:
         return f"{float(f'{number:.1e}'):,.0f}"
@@ -124,9 +124,10 @@ _LABEL_STEP = 0.033  # distance between two names, as a share of the height of t
 def draw_plan(curves: Sequence[Curve], title: str, path: Path) -> None:
     """Draw the curves that `bounds.planner.curves` computes, on two logarithmic axes, and save the figure.
 
-    The suffix of `path` determines the format. The name of each line is at its end. The sizes of models are of three kinds:
-    estimates of constructions, promises of theorems, and trained models. For each kind, the line that is lowest in the middle
-    of the range is thick.
+    The suffix of `path` determines the format. The name of each curve is at its right end. Curves of model sizes are of three
+    kinds: estimates of constructions, promises of theorems, and trained models. For each kind, one curve is thick: of those
+    that reach the largest number of facts, the one that is lowest at its middle point. Lower bounds are a fourth kind; they are
+    never thick.
     """
     figure = new_figure(path, (9.6, 5.4))
     axes = figure.add_axes((0.07, 0.1, 0.6, 0.83))  # room for the names on the right
@@ -181,18 +182,21 @@ def _middle(curve: Curve) -> float:
 
 @dataclass(frozen=True)
 class ComparedLine:
-    """One line of a comparison: settings that differ only in the column on the x axis. Points are (x, mean, low, high)."""
+    """One line of a comparison: settings that differ only in the column on the x axis.
+
+    Points are (x, mean, low, high), where low and high are the ends of the interval of the mean.
+    """
 
     label: str
     points: tuple[tuple[Any, float, float, float], ...]
 
 
 def compared_lines(found: Sequence[Compared]) -> tuple[ComparedLine, ...]:
-    """Return the lines of `byheart runs compare --figure`.
+    """Return the lines that `byheart runs compare --figure` draws.
 
     The first column of each setting is the x axis, and the other columns distinguish the lines.
 
-    Settings without a mean are left out. If there is no interval, both ends are the mean.
+    Settings whose mean is not finite are left out. If a setting has no interval, both ends of its interval are the mean.
     """
     lines: dict[str, list[tuple[Any, float, float, float]]] = {}
     for group in found:

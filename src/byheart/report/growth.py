@@ -40,8 +40,9 @@ class GrowthCurve:
 
     built       the sizes of models that were built and verified
     planned     estimated sizes
-    ended       why nothing larger was built: the message of an error, or the time that the last size took
-    is_refused  whether the construction refused the data
+    ended       why nothing larger was built: the message of an error, the time that the last size took, or that no larger size was
+                tried
+    is_refused  whether an error ended the building: the construction refused the data, or memory ran out
     """
 
     method: str
@@ -84,7 +85,7 @@ class Crossover:
 class Growth(JsonRecord):
     """One panel of a figure: the sizes of constructions for data of one `shape`. The x axis is the number of samples.
 
-    refused  constructions that do not accept data of this shape, each with the reason
+    refused  (construction, reason) for those that could not be built even for the smallest number of samples
     """
 
     shape: DataShape
@@ -103,10 +104,11 @@ def growth(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Growth:
-    """Build every construction that accepts data of this shape, for increasing numbers of samples.
+    """Build constructions for random data of this shape, with increasing numbers of samples.
 
-    Sizes for larger numbers of samples, up to `largest`, are estimated.
+    Sizes for larger numbers of samples, up to `largest`, are estimated. The number of samples in `shape` is not used.
 
+    methods: names of the constructions to build (default: all). Those that do not support the task of `shape` are left out.
     sizes: numbers of samples to build for (default: `SIZES`). A construction is not built for more samples once it
         has refused the data, or once building and verifying took more than `seconds`.
     """
@@ -168,7 +170,7 @@ def _estimates(method: Method, shape: DataShape, largest: int) -> tuple[tuple[in
 
 
 def crossovers(curves: Sequence[GrowthCurve]) -> tuple[Crossover, ...]:
-    """Return where two curves cross, interpolated linearly on a log-log scale."""
+    """Return the points where any two of the curves cross, interpolated linearly on a log-log scale."""
     found = []
     for left, right in combinations(curves, 2):
         places = sorted({n for curve in (left, right) for n, _ in curve.points})

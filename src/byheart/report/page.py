@@ -21,17 +21,17 @@ from byheart.reproduce.registry import FIGURES
 from byheart.reproduce.wall_clock import FILE, Pass, in_words, read
 
 PAPERS = {
-    "DPC24": "Dana, Pydi & Chevaleyre 2024, Memorization in Attention-only Transformers",
-    "MFT24": "Madden, Fox & Thrampoulidis 2024, Upper and lower memory capacity bounds of transformers",
-    "KS25": "Kajitsuka & Sato 2025, On the Optimal Memorization Capacity of Transformers",
+    "DPC24": "DPC24: Dana, Pydi & Chevaleyre 2024, Memorization in Attention-only Transformers",
+    "MFT24": "MFT24: Madden, Fox & Thrampoulidis 2024, Upper and lower memory capacity bounds of transformers",
+    "KS25": "KS25: Kajitsuka & Sato 2025, On the Optimal Memorization Capacity of Transformers",
     "beyond": "Beyond the papers",
 }
 INTRODUCTION = (
-    "All models were trained by byheart. A verdict compares their numbers with the paper's conclusion and, "
-    "where the authors stored their own points, with these points. One rule decides each claim, under the "
-    "paper's own condition. Variations and other checks do not affect the verdict. Bands are 95% Student's "
-    "t intervals over seeds. <code>byheart report --recompute</code> computes every number again from the "
-    "values of each seed in the records."
+    "byheart trained all models. A verdict says whether their results support the paper's claim. One rule decides "
+    "each claim, under the paper's own condition. Variations do not affect the verdict. Nor do other checks, such as "
+    "a comparison with the points that the authors stored. Bands are 95% Student's t intervals over seeds. "
+    "<code>byheart report --recompute</code> computes every number again from the values of each seed in the "
+    "records."
 )
 CLASSES = {"holds": "yes", "does not hold as the paper has it": "no", "not settled": "open"}
 
@@ -109,8 +109,10 @@ def _text(words: str) -> str:
 
 
 def _details(record: FigureRecord) -> str:
-    """Return the details of a verdict: for a claim that fails, the variations under which it holds; for an undecided claim, the
-    reason. For a claim that holds, return an empty text.
+    """Return the details of a verdict.
+
+    For a claim that fails, these are the variations under which it holds; for an undecided claim, the reason. For a claim that
+    holds, return an empty text.
     """
     verdict = record.verdict
     if verdict.outcome == "not settled":

@@ -1,14 +1,14 @@
 """Beyond the papers: measure the bits per parameter of trained models of small sizes, by a search over the size of the data or of
 the model.
 
-There are two searches. In both, models are trained by L-BFGS and pass if 99% of the labels are right:
-- the most samples that a small GPT memorises; a sample is a sequence of four tokens from a vocabulary of 64,
+Models are trained by L-BFGS and pass if 99% of the labels are right. There are two searches:
+- for the most samples that a small GPT memorises; a sample is a sequence of four tokens from a vocabulary of 64,
   with one of 64 random answers (6 bits);
-- the fewest heads with which DPC24's model memorises all 2,500 pairs of 50 tokens.
+- for the fewest heads with which the model of DPC24 (Dana, Pydi & Chevaleyre 2024) memorises all 2,500 pairs of 50 tokens.
 
 All sizes of a search train at once, as one batched computation, because this takes a GPU no longer than one round of bisection.
-The figure also shows what Morris et al. (2025) measure: the largest number of bits N (log2 C - loss / ln 2) over all numbers of
-samples N, where C is the number of classes.
+The figure also shows what Morris et al. (2025) measure. A model trained on N samples with C classes memorises
+N (log2 C - loss / ln 2) bits, and the measure is the largest of these numbers over all N.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ EVALUATIONS: dict[fig.Scale, int] = {"smoke": 20, "laptop": 600, "paper": 2000}
 def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
     """Return the stages: every GPT with every number of samples, then the attention-only models.
 
-    The smaller GPTs train together, as one batched computation.
+    All GPTs except the widest train together, as one batched computation.
     """
     largest = max(WIDTHS[scale])
     found = [
@@ -125,8 +125,9 @@ def bracket(passed: Mapping[int, bool], *, goal: str) -> Bracket:
 
 
 def gather_facts(scale: fig.Scale, observations: Sequence[Observation], samples: Samples | None) -> fig.Facts:
-    """Return how many parameters, including zeros, the construction `retrieval` needs for data with as many label bits as those
-    on which the models were trained.
+    """Return the sizes of models that `retrieval` would compile from as many label bits as the trained models had to memorise.
+
+    The result has a pair (number of samples, estimated number of parameters including zeros) for each number of label bits.
     """
     from byheart.construct.registry import get  # not available on a machine that only trains
     from byheart.data.shape import DataShape
@@ -197,7 +198,10 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
         tuple(checks),
         numbers=numbers,
         choices=(
-            f"A model passes if {PASSES}. L-BFGS: full batch, float64, {EVALUATIONS[scale]:,} steps for GPTs; more may find more.",
+            (
+                f"A model passes if {PASSES}. L-BFGS: full batch, float64, {EVALUATIONS[scale]:,} steps for GPTs; with more steps,"
+                " models may memorise more."
+            ),
             "GPTs have one block and untied embeddings. Their data have 0.8 to 3.4 bits per parameter, in steps of 15 to 25%.",
             "Attention-only models have d = d_h = 10 and 16 to 36 heads, and are trained on all 2,500 pairs.",
             "`retrieval` memorises as many samples of the same kind. All its parameters count, including zeros, with 64 bits each.",
@@ -208,7 +212,7 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
         ),
         missing=""
         if is_whole
-        else "A search of some width did not end, or the attention-only models were not trained.",
+        else "For some width, no trained GPT passed, or no attention-only model was trained.",
     )
 
 
@@ -218,7 +222,8 @@ def _gpt_values(
     """For each width and seed, return two measures of the bits per parameter. In the first, the bits are those of the labels of
     the largest data set that passed in the capacity search. In the second, they are the most bits that any run memorised.
 
-    The x coordinate of all values of one width is the mean over seeds of these numbers of bits.
+    The x coordinate of all values of one width is the mean over seeds of these numbers of bits. Details of each width are added
+    to `numbers`.
     """
     recalled: list[tuple[float, float]] = []
     saved: list[tuple[float, float]] = []
@@ -249,8 +254,10 @@ def _gpt_values(
 def _head_values(
     observations: Sequence[Observation], numbers: dict[str, Any]
 ) -> list[tuple[str, fig.Style, SeedValues]]:
-    """Return the bits per parameter of the model with the fewest heads that memorises all pairs, for each of the two variants of
-    the model.
+    """For each of the two variants of the model, find the fewest heads that memorise the pairs (99% of the labels right), and
+    return the label bits per parameter with that many heads.
+
+    Variants for which no number of heads suffices are left out. Details of each variant are added to `numbers`.
     """
     found: list[tuple[str, fig.Style, SeedValues]] = []
     styles: tuple[fig.Style, fig.Style] = ("fourth", "fifth")

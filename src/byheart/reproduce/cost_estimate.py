@@ -15,8 +15,9 @@ from byheart.reproduce.runner import stages_of
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """For a figure: how many runs it has, how many are already stored, how long the others take, and how many of these could not be
-    timed.
+    """For a figure: how many runs it has, how many of them are already stored, and how many seconds the others take.
+
+    `n_untimed` counts runs that are too large to time on this machine. `seconds` does not include them.
     """
 
     figure: str

@@ -44,7 +44,10 @@ class TrainingStage:
 
 @dataclass(frozen=True)
 class Series:
-    """One line or set of points of a panel. `low` and `high` are the ends of 95% intervals over seeds, NaN for a single seed."""
+    """One line or set of points of a panel.
+
+    `low` and `high` are the ends of 95% intervals over seeds. They are NaN for a single seed, and empty if there are no intervals.
+    """
 
     label: str
     style: Style
@@ -102,7 +105,10 @@ class Table:
 
 @dataclass(frozen=True)
 class ConditionResult:
-    """Whether the paper's claim holds under one condition of training, by the figure's rule. None if the runs do not decide it."""
+    """Whether the claim holds under one condition of training, by the figure's rule.
+
+    `holds` is None if the runs do not decide it.
+    """
 
     condition: str
     found: str
@@ -169,7 +175,8 @@ class Computed:
 class FigureRecord:
     """Everything that is drawn or said about a figure, with the observations and facts that it is computed from.
 
-    `budget` says how long models were trained, and with how many seeds.
+    `own` is the paper's own condition, and `rule` decides whether the claim holds. `budget` says how long models were trained, and
+    with how many seeds.
     """
 
     figure: str
@@ -204,9 +211,11 @@ class Figure:
     rule      the rule that decides the claim; it is stored in the record
     stages    the runs to train
     compute   computes the record from observations and facts only, so that the same numbers give the same record
-    facts     computes and stores further numbers, which depend on the samples or the constructions and not on training
+    facts     computes further numbers to store, which depend on the samples or the constructions and not on training
     curves    selects the runs whose training curve is stored
     measured  the names of the measurements that are stored; if empty, all are stored
+
+    `statements` has the identifiers of the paper's figures or sections. If `needs_samples`, the figure trains on a file of texts.
     """
 
     name: str
@@ -237,7 +246,7 @@ def decide(scale: Scale, trials: Sequence[ConditionResult], missing: str = "") -
     """
     own = [trial for trial in trials if trial.is_own]
     if scale == "smoke":
-        said = "The smoke scale shows that the figure can be made; it settles nothing."
+        said = "Runs at the smoke scale only show that the figure can be made. They do not decide the claim."
         return Verdict("not settled", said, tuple(trials))
     if missing or not own or any(trial.holds is None for trial in own):
         open_ones = ", ".join(trial.name for trial in own if trial.holds is None)

@@ -30,10 +30,12 @@ AGREES = 1e-9  # relative, or absolute below 1
 def make_record(
     name: str, scale: Scale, samples: Samples | None, store: Store, earlier: Path | None = None
 ) -> FigureRecord:
-    """Compute a figure from the runs in the store; raise `DataError` if there are none.
+    """Compute the record of a figure from the runs in the store.
 
-    `earlier` is a record of the figure with runs that the store no longer holds. Its observations are kept, and those
+    `earlier` is the path of a record of the figure with runs that the store no longer holds. Its observations are kept, and those
     of the store are added. If both have a run, the one in the store is used.
+
+    Raise `DataError` if the store has no run of the figure and `earlier` is None.
     """
     records = stored_records(name, scale, samples, store)
     if not records and earlier is None:
@@ -95,7 +97,9 @@ def read_observations(path: Path, scale: Scale) -> tuple[tuple[Observation, ...]
         found = from_groups(table["observations"])
         runs, facts = dict(table["runs"]), dict(table["facts"])
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
-        raise refuse_file(str(path), f"its observations are not those of a figure: {error!r}") from error
+        raise refuse_file(
+            str(path), f"its observations, runs or facts are not those of a figure: {error!r}"
+        ) from error
     read_values(runs, _StoredRuns, f"{path}, runs", refuse=refuse_file)
     return found, runs, facts
 
@@ -171,7 +175,7 @@ def _budget(observations: Sequence[Observation]) -> str:
         steps.setdefault(optimiser, []).append(f"{count:,}")
     trained = "; ".join(f"{OPTIMISERS[name]}: {', '.join(counts)} steps" for name, counts in steps.items())
     seeds = f"{counts[0]} to {counts[-1]}" if counts[0] != counts[-1] else str(counts[0])
-    return f"{seeds} seeds; {trained}"
+    return f"seeds per setting: {seeds}; {trained}"
 
 
 def recompute(record: FigureRecord) -> list[str]:
@@ -185,7 +189,7 @@ def _differences(stored: Any, found: Any, path: str) -> Iterator[str]:
     if isinstance(stored, Mapping) and isinstance(found, Mapping):
         for name in [*stored, *(name for name in found if name not in stored)]:
             if name not in stored or name not in found:
-                yield f"{path}/{name} is {'missing' if name not in found else 'new'}"
+                yield f"{path}/{name} is {'stored but not computed' if name not in found else 'computed but not stored'}"
             else:
                 yield from _differences(stored[name], found[name], f"{path}/{name}")
     elif isinstance(stored, list) and isinstance(found, list):
@@ -339,6 +343,6 @@ def run_sentence(record: FigureRecord) -> str:
     runs = record.runs
     seeds = ", ".join(map(str, record.seeds))
     return (
-        f"{runs['count']:,} runs ({runs['diverged']} diverged), seeds {seeds}, on {', '.join(runs['devices'])},"
-        f" {runs['seconds']:,.0f} s of training, {runs['last'][:10]}."
+        f"Runs: {runs['count']:,} ({runs['diverged']} diverged). Seeds: {seeds}. Devices: {', '.join(runs['devices'])}."
+        f" Training took {runs['seconds']:,.0f} s; the last run was on {runs['last'][:10]}."
     )

@@ -88,7 +88,9 @@ def _round(value: float, digits: int) -> float:
 
 
 def to_groups(observations: Iterable[Observation]) -> list[dict[str, Any]]:
-    """Convert observations to JSON values. The first entry holds what all configurations have in common."""
+    """Convert observations to JSON values. The first entry holds what all configurations have in common. Each further entry holds
+    runs that differ only in their seed.
+    """
     groups: dict[str, tuple[dict[str, Any], list[Observation]]] = {}
     for one in observations:
         setting = {name: value for name, value in _flat(one.config).items() if name not in LEFT_OUT}

@@ -110,8 +110,8 @@ def _figure(record: FigureRecord) -> Any:
 
 
 def _shared_labels(panels: Sequence[Panel]) -> list[str]:
-    """Return the labels of all lines if one legend is enough for all panels: there must be few labels, and each must have a single
-    style.
+    """Return the labels of all lines if one legend is enough for all panels: there must be at most 12 labels, and each must have a
+    single style. Otherwise, return an empty list.
     """
     looks = {(one.label, one.style) for panel in panels for one in panel.series}
     labels = list(dict.fromkeys(one.label for panel in panels for one in panel.series))
@@ -212,7 +212,10 @@ def _heat_map(figure: Any, axes: Any, panel: Panel) -> None:
 
 
 def brief(value: float) -> str:
-    """Write a positive number in at most four characters, such as 7.9k, 147, 8.3, .02 or 5e-4."""
+    """Write a positive number briefly, such as 7.9k, 147, 8.3, .02 or 5e-4.
+
+    Numbers from 1e-9 to 999,000 take at most four characters. Numbers that are not positive are written as 0.
+    """
     if value >= 999.5:
         return f"{value / 1000:.1f}k" if value < 9950 else f"{value / 1000:.0f}k"
     if value >= 9.95:

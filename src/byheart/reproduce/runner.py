@@ -1,4 +1,4 @@
-"""Run the stages of figures, the most important first, within a time limit.
+"""Train the models for the papers' figures within a time limit, the most important ones first.
 
 The work can be resumed. Only torch and numpy are needed.
 """
@@ -50,10 +50,10 @@ def work(
         runs, start = runs_of(group), time.monotonic()
         left = None if seconds is None else seconds - (start - began)
         if left is not None and left <= 0:
-            told(f"{start - began:6.0f} s  not begun: {name}")
+            told(f"{start - began:6.0f} s  not begun: {name} (no time is left)")
             found.append(Done(len(runs), 0, 0, 0.0, False, name))
             continue
-        told(f"{start - began:6.0f} s  begins: {name}, {len(runs)} runs")
+        told(f"{start - began:6.0f} s  begins: {name} (number of runs: {len(runs)})")
         sweep = Sweep(
             runs,
             store,
@@ -73,7 +73,7 @@ def work(
             done = Done(len(runs), 0, 0, time.monotonic() - start, False, name, message)
         told(
             f"{time.monotonic() - began:6.0f} s  {'done' if done.is_complete else 'not finished'}: {name},"
-            f" {done.n_trained} trained, {done.n_found} found, {done.seconds:.1f} s {done.error}"
+            f" {done.n_trained} trained, {done.n_found} already stored, {done.seconds:.1f} s {done.error}"
         )
         store.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         found.append(done)
@@ -104,8 +104,9 @@ def _teller(told: Callable[[str], None], began: float) -> Callable[[SweepState],
         last[0] = now
         moment = progress.moment
         told(
-            f"{now - began:6.0f} s    {progress.n_stored}/{progress.n_runs} stored; step {moment.step}/{moment.n_steps} of"
-            f" {moment.n_active} models, {moment.model_steps_per_second:,.0f} model-steps/s, best loss {moment.best_loss:.4g}"
+            f"{now - began:6.0f} s    {progress.n_stored}/{progress.n_runs} runs stored; in training {moment.n_active},"
+            f" step {moment.step}/{moment.n_steps}, {moment.model_steps_per_second:,.0f} model-steps/s,"
+            f" best loss {moment.best_loss:.4g}"
         )
 
     return tell

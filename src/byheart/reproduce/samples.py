@@ -81,7 +81,11 @@ SEEDS = (0, 1, 2, 3, 4)
 
 @dataclass(frozen=True)
 class Prepared:
-    """Statistics about the preparation of one collection."""
+    """The number of texts in one collection, and how many of them can be used.
+
+    Of `n_texts` texts, `n_long_enough` have enough tokens. Of these, `n_conflicting` are left out because the same tokens occur
+    with another label, and `n_repeated` because an earlier text has the same tokens and label.
+    """
 
     collection: str
     n_texts: int
@@ -95,7 +99,10 @@ N_SUB_WORDS = 4000  # vocabulary size of the tokenizer that is trained on the te
 
 
 def first_sub_words(texts: Sequence[str], n_tokens: int) -> list[list[str]]:
-    """For every text, return a class token and its first sub-words. The byte-pair encoding is trained on these texts."""
+    """For every text, return a class token followed by the first sub-words of the text, at most `n_tokens` tokens in all.
+
+    The byte-pair encoding is trained on these texts.
+    """
     # needed where texts are prepared, not where models are trained
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 

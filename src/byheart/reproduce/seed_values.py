@@ -68,7 +68,7 @@ def gather(
 
 
 def series(label: str, style: Style, found: SeedValues) -> Series:
-    """Return the values as a series to draw."""
+    """Return the means over seeds, with their intervals, as a series to draw."""
     ends = found.intervals
     return Series(
         label,
@@ -117,7 +117,7 @@ def format_estimate(found: Fit | None, name: str) -> str:
 
 
 def fit_numbers(found: Fit | None) -> dict[str, object] | None:
-    """Return a fit as plain numbers, for the record."""
+    """Convert a fit to plain values that can be stored in the record of a figure. Return None if there is no fit."""
     if found is None:
         return None
     return {

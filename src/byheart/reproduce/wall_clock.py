@@ -27,7 +27,7 @@ class Pass:
     def __post_init__(self) -> None:
         datetime.fromisoformat(self.began).timestamp()
         if not 0 <= self.seconds < math.inf:
-            raise ValueError(f"{self.seconds} is not a number of seconds")
+            raise ValueError(f"seconds must be finite and not negative, not {self.seconds}")
 
 
 def beside(store: Path) -> Path:
@@ -73,7 +73,11 @@ def _read_pass(line: bytes, where: str) -> Pass:
             for name, kind in kinds.items()
         )
     ):
-        raise refuse_file(where, f"a training session must have exactly these fields: {', '.join(kinds)}")
+        raise refuse_file(
+            where,
+            f"a training session must have exactly these fields: {', '.join(kinds)}; began and device must be "
+            "texts, seconds a number, and n_trained a whole number",
+        )
     try:
         return Pass(**table)
     except (
@@ -103,7 +107,7 @@ def in_words(passes: Sequence[Pass]) -> str:
         mine = [one for one in passes if one.device == device]
         seconds, trained = wall_clock(mine), sum(one.n_trained for one in mine)
         count = "one session" if len(mine) == 1 else f"{len(mine)} sessions"
-        parts.append(f"{seconds:,.0f} s on {device} ({count}, {trained:,} runs)")
+        parts.append(f"{seconds:,.0f} s on {device} ({count}; runs trained: {trained:,})")
     return (
         f"Wall-clock time of all training: {'; '.join(parts)}." if parts else "No training time was recorded."
     )

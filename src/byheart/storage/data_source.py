@@ -34,7 +34,8 @@ def source_of(model: Checkable) -> DataSource:
 def read_like(
     model: Checkable, path: str | Path, *, progress: Progress | None = None, **changed: Any
 ) -> Dataset:
-    """Read a data file with the same columns, task, order and tokenizer as the data of `model`.
+    """Read a data file in the same way as the data of `model`: with the same columns, task and kind of tokenizer, and with
+    positions that matter if they did there.
 
     Rows are left out only according to rules given in `changed`. The rules in the model's record are ignored, because they could
     leave out just those rows that the model gets wrong.
@@ -77,7 +78,7 @@ def read_like(
 def read_again(model: Checkable, path: str | Path, **changed: Any) -> Dataset:
     """Read the rows from which `model` was compiled. Rows are left out according to the rules in its record.
 
-    Do not use this to check the model.
+    Do not use this to check the model, because these rules could leave out just those rows that the model gets wrong.
     """
     source = source_of(model)
     rules: dict[str, Any] = {

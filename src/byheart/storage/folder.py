@@ -1,9 +1,11 @@
-"""Save and load a model as a folder of three files, which is written atomically and checked completely when it is read.
+"""Save and load a model as a folder, which is written atomically and checked when it is read.
 
 model.safetensors   the weights: exact weights in the format of `sparse_weights`, floats as tensors under their names,
                     and int8 weights as whole numbers with exponents
 model.json          schema, architecture, task, tokenizer, label names and how the model was made
 certificate.json    what was verified about these weights, if anything was
+
+Some families of networks have further files, such as the tokenizer and the configuration of a Llama.
 """
 
 from __future__ import annotations
@@ -128,9 +130,10 @@ def _tensors(network: Network) -> dict[str, np.ndarray]:
 def load_folder(path: str | Path) -> tuple[Memoriser, dict[str, Any], Certificate | None]:
     """Load the memoriser, record and certificate that were saved at `path`.
 
-    Raise `UsageError` if there is no model folder. Raise `CorruptModel`, which names the file and the fault, if
-    `save_folder` could not have written the folder. Sizes are checked before memory is allocated. If the folder is replaced
-    during reading, either the old or the new folder is read.
+    Raise `UsageError` if there is no model folder, or if it has a newer schema. Raise `CorruptModel`, which names the
+    file and the fault, if the files are not valid or do not match each other. Whether the certificate was issued for these weights
+    is not checked here. Sizes are checked before memory is allocated. If the folder is replaced during reading, it is read again;
+    see `read_whole`.
     """
     folder = as_path(path)
     return read_whole(folder, lambda: _load(folder))
@@ -188,13 +191,13 @@ def _memory(network: Network, fields: Fields) -> Memoriser:
     if isinstance(network, AnswersWithLogits) and network.n_outputs > len(labels):
         raise corrupt(
             fields.where,
-            f"there are only {len(labels):,} labels, but the network has {network.n_outputs:,} logits",
+            f"the network has {network.n_outputs:,} logits, one for each label, but the number of labels is {len(labels):,}",
         )
     return Memoriser(network, task, labels, tokenizer, fields.boolean("ordered"), _label_type(fields, labels))
 
 
 def _label_type(fields: Fields, labels: Sequence[str]) -> LabelType:
-    """Return the type that labels had before they were converted to text. Older folders do not record it."""
+    """Return the type that labels had before they were converted to text. If the folder does not record it, return `text`."""
     if not fields.has("label_type"):
         return "text"
     kind = cast(LabelType, fields.text("label_type", get_args(LabelType)))
@@ -248,9 +251,9 @@ def _network(spec: NetworkSpec, folder: Path, family: NetworkFamily) -> Network:
 
 
 def _refuse_other_files(folder: Path, family: NetworkFamily) -> None:
-    """Refuse a folder that holds files that `save_folder` does not write.
+    """Refuse a folder that holds files of other programs. Files that operating systems put into folders are allowed.
 
-    Other programs may use such a file. For example, an adapter changes the weights, a chat template changes the
+    A program that loads the model may use such a file. For example, an adapter changes the weights, a chat template changes the
     question, and some files contain code.
     """
     others = {path.name for path in folder.iterdir()} - own_files(family) - LEFT_BY_SYSTEMS
@@ -266,7 +269,7 @@ def _sparse(spec: NetworkSpec, header: Mapping[str, StoredTensor], path: Path) -
     if set(header) != set(SPARSE_DTYPES):
         raise corrupt(
             path,
-            f"the file must hold the tensors {', '.join(SPARSE_DTYPES)} and no others, not {_few(header)}",
+            f"the file must hold the tensors {', '.join(SPARSE_DTYPES)} and no others; it holds {_few(header)}",
         )
     for name, allowed in SPARSE_DTYPES.items():
         stored = header[name]

@@ -92,7 +92,7 @@ def _require_verdict(certificate: Certificate, folder: Path) -> None:
 
 
 def canonical(document: object) -> bytes:
-    """Return the text of a certificate that is signed. This text does not depend on the order of keys or on white space."""
+    """Return the text that is signed for a certificate. It does not depend on the order of keys or on white space in `document`."""
     text = json.dumps(document, sort_keys=True, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return PREFIX + text.encode("ascii")
 
@@ -100,10 +100,11 @@ def canonical(document: object) -> bytes:
 def require_signed(path: str | Path, key: str | Path) -> Signature:
     """Return the signature in the folder at `path`.
 
-    Raise `CorruptModel` unless `key` made it for the certificate in the folder.
+    Raise `CorruptModel` unless it signs the certificate in the folder with the private key that belongs to `key`, and the verdict
+    of this certificate is "holds" or "fitted". This function reads only the certificate and the signature. `load` and `verify`
+    check that weights and labels match the certificate.
 
-    key: a public key, as the path of a file or as 64 hexadecimal digits. This function reads only the certificate and
-        the signature. `load` and `verify` check that weights and labels match the certificate.
+    key: a public key, as the path of a file or as 64 hexadecimal digits.
     """
     folder, wanted = as_path(path), read_public_key(key)
     if not (folder / SIGNATURE).exists():
@@ -118,8 +119,8 @@ def require_signed(path: str | Path, key: str | Path) -> Signature:
     digest = hashlib.sha256(content).hexdigest()
     if digest != found.certificate:
         problem = (
-            f"the signature is of another certificate: it signs {found.certificate}, but the certificate "
-            f"in the folder is {digest}"
+            f"the signature is of another certificate: it signs the one with SHA-256 {found.certificate}, but "
+            f"the certificate in the folder has {digest}"
         )
         raise _unsigned(folder, problem, wanted)
     if not _is_made_by(wanted, bytes.fromhex(found.signature), content):

@@ -10,7 +10,8 @@ All matrices are stored one after the other, row by row (`NetworkSpec.shapes()` 
     limbs        the mantissas, each with its least significant limb first
 
 The value of an entry is ± mantissa · 2^exponent with an odd mantissa whose last limb is not zero, so that a network
-has only one representation. Each tensor except the limbs has the narrowest integer type that can hold its values.
+has only one representation. When a network is saved, each tensor except the limbs gets the narrowest integer type that
+can hold its values.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ DTYPES = {
 
 
 def largest_exponent(n_limbs: int) -> int:
-    """Return the largest exponent allowed for a network whose weights are stored in `n_limbs` 64-bit limbs.
+    """Return the largest exponent, in absolute value, allowed for a network whose weights are stored in `n_limbs` 64-bit limbs.
 
     Without a limit, a few bytes in a file could expand to numbers with megabytes of zeros.
 
@@ -66,8 +67,8 @@ def encode_sparse(matrices: Iterable[SparseMatrix]) -> dict[str, np.ndarray]:
     largest, allowed = max(map(abs, exponents), default=0), largest_exponent(sum(limb_counts))
     if largest > allowed:
         raise UsageError(
-            f"this network cannot be saved: a weight has the exponent ±{largest:,}; the file format allows "
-            f"{allowed:,}.",
+            f"this network cannot be saved: a weight has an exponent of absolute value {largest:,}; the file "
+            f"format allows at most {allowed:,}.",
             exponent=largest,
         )
     limbs = b"".join(
@@ -85,7 +86,7 @@ def encode_sparse(matrices: Iterable[SparseMatrix]) -> dict[str, np.ndarray]:
 
 
 def _narrowest(values: np.ndarray, kind: str) -> np.ndarray:
-    """Convert numbers to an integer type of one, two or four bytes.
+    """Convert numbers to the narrowest integer type of one, two or four bytes that can hold them all.
 
     Four bytes suffice, because a matrix has at most 2^24 columns and exponents are limited.
     """
@@ -101,7 +102,7 @@ def decode_sparse(
 ) -> Iterator[SparseMatrix]:
     """Return the matrices of these shapes that the six tensors store.
 
-    Raise `CorruptModel` unless `encode_sparse` would write these tensors.
+    Raise `CorruptModel` unless `encode_sparse` would write these tensors, except that wider integer types are accepted.
 
     Everything is checked before the first matrix is built.
     """

@@ -33,16 +33,17 @@ def own_files(family: NetworkFamily) -> set[str]:
 
 
 def as_path(path: object) -> Path:
-    """Convert `path` to a `Path`, or raise an error."""
+    """Convert `path` to a `Path`. Raise `UsageError` if it is not a string or path object, or contains a null character."""
     if not isinstance(path, str | os.PathLike) or "\0" in os.fsdecode(path):
         raise UsageError(f"{path!r} is not a path.\n  Give a folder, such as 'model'.", path=repr(path))
     return Path(os.fsdecode(path))
 
 
 def check_target(path: Path) -> None:
-    """Raise an error if a model folder may not be written at `path`. Nothing is changed.
+    """Raise `UsageError` unless a model folder may be written at `path`. Nothing is changed.
 
-    A path is allowed if nothing exists there, if it is an empty folder, or if it is a model folder, which will be replaced.
+    A path is allowed if nothing exists there, if it is an empty folder, or if it is a model folder without other files, which will
+    be replaced. The files in `LEFT_BY_SYSTEMS` do not count.
     """
     if not path.exists() and not path.is_symlink():
         return

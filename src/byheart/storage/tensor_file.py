@@ -1,4 +1,4 @@
-"""Read safetensors files, which may come from anyone. The whole header is checked before any tensor is read.
+"""Read and write safetensors files. A file may come from anyone, so its whole header is checked before any tensor is read.
 
 The format has three parts: the length of the header, as 8 little-endian bytes; the header, a JSON object with the
 dtype, shape and place of each tensor; and the tensors, without gaps. The safetensors package writes the files,
@@ -45,7 +45,10 @@ BFLOAT16 = np.dtype([("bfloat16", "<u2")])
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """The place of one tensor in the file. `start` counts bytes from the beginning of the file."""
+    """The type, shape and place of one tensor in a safetensors file.
+
+    `dtype` is the name of the type in the format, such as "F32". `start` counts bytes from the beginning of the file.
+    """
 
     dtype: str
     shape: tuple[int, ...]
@@ -56,8 +59,9 @@ class StoredTensor:
 def write_tensors(
     path: Path, tensors: Mapping[str, np.ndarray], note: Mapping[str, str] | None = None
 ) -> None:
-    """Write `tensors` to the file `path`, with `note` in its header. The same arguments give the same bytes.
+    """Write `tensors` to the file `path`, with `note` as the metadata in its header.
 
+    The same arguments give the same bytes if `note` has at most one entry; the safetensors package writes several in random order.
     Arrays of the type `BFLOAT16` are written as bfloat16 tensors.
     """
     whole = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
@@ -94,7 +98,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 def read_header(path: Path) -> dict[str, StoredTensor]:
     """Return the place of every tensor of the file, by name.
 
-    Raise `CorruptModel` unless header and file agree to the last byte.
+    Raise `CorruptModel` unless the header is valid and the tensors fill the rest of the file exactly.
     """
     if not path.is_file():
         raise corrupt(path, "the file is missing or is not a plain file")
@@ -104,8 +108,8 @@ def read_header(path: Path) -> dict[str, StoredTensor]:
         if n_header > min(n_file - 8, MAX_HEADER_BYTES):
             raise corrupt(
                 path,
-                f"the file has {n_file:,} bytes, but declares a header of {n_header:,} bytes (at most "
-                f"{MAX_HEADER_BYTES:,} are allowed)",
+                f"the file size is {n_file:,} bytes, and the header size given in it is {n_header:,} bytes; the header and "
+                f"the 8 bytes before it must fit into the file, and the header may have at most {MAX_HEADER_BYTES:,} bytes",
             )
         fields = Fields(parse_json(file.read(n_header), f"{path} (header)"), path)
     first = 8 + n_header
@@ -138,7 +142,7 @@ def _check_no_holes(tensors: Mapping[str, StoredTensor], first: int, n_file: int
     end = first
     for name, tensor in sorted(tensors.items(), key=lambda item: (item[1].start, item[1].n_bytes)):
         if tensor.start != end:
-            where = f"at byte {tensor.start:,}; the tensor before it ends at {end:,}"
+            where = f"at byte {tensor.start:,}, but the tensor or header before it ends at byte {end:,}"
             raise corrupt(path, f"tensor {name} starts {where}")
         end += tensor.n_bytes
     if end != n_file:
@@ -146,7 +150,10 @@ def _check_no_holes(tensors: Mapping[str, StoredTensor], first: int, n_file: int
 
 
 def read_tensor(path: Path, stored: StoredTensor) -> np.ndarray:
-    """Read the tensor at the place `stored`, in the byte order of the machine."""
+    """Read the tensor that `stored` describes, and convert it to the byte order of this machine.
+
+    A bfloat16 tensor is returned as unsigned 16-bit integers with the same bits.
+    """
     n_items = math.prod(stored.shape)
     with _opened(path) as file:
         flat = np.fromfile(file, dtype=DTYPES[stored.dtype], count=n_items, offset=stored.start)

@@ -1,6 +1,6 @@
 """Check a network on a data set and issue a certificate. The check is independent: it shares no code with the constructions.
 
-`byheart.verify(model, data)` checks a model; the package contains the parts.
+`byheart.verify(model, data)` does this. The modules of this package contain the parts of the check.
 """
 
 import sys
@@ -20,7 +20,7 @@ class _CallablePackage(ModuleType):
     """A module that can be called. `byheart.verify` is both a package and a function, so the package itself handles calls."""
 
     def __call__(self, model: Checkable, data: Dataset, **options: Any) -> Certificate:
-        """Check every sample of `data` on `model`."""
+        """Check the answers of `model` to the samples of `data`. The options are those of `byheart.verify.verifier.verify`."""
         return verify_model(model, data, **options)
 
 

@@ -39,15 +39,20 @@ LEFT_OUT_OF_FILES: Mapping[str, object] = {
     "on_conflict": None,
     "left_out": {},
 }
-"""Fields that are saved only if they have a value, so that older certificates are saved unchanged."""
+"""Fields that are saved only if their value differs from the one given here.
+
+An older certificate, which does not have these fields, is therefore saved unchanged.
+"""
 
 
 @dataclass(frozen=True)
 class WrongSample:
-    """A sample whose answer differs from the label in the data. `number` counts samples from 1, as in the file.
+    """A sample whose answer differs from the label in the data.
 
-    `expected` and `got` are label names; `got` is None if the network answers "unknown". `reason` says why the sample could not be
-    given to the model, that the model does not have the label, or how far a distribution diverges; otherwise it is None.
+    `number` is the row of the sample in the source of the data, counted from 1. `expected` and `got` are label names; `got` is None
+    if the network answers "unknown" or if no answer was computed. `reason` is None if the network just gives another answer. In
+    all other cases, it says what is wrong: the model cannot take the sample, the model does not have the label, or the next-token
+    distribution differs too much.
     """
 
     number: int
@@ -71,13 +76,15 @@ class Distributional:
 
     max_divergence       the largest Kullback-Leibler divergence KL(data ‖ model) of a context
     mean_divergence      the mean over all predicted tokens, in which each context counts as often as it occurs
-    gap_nats             loss minus entropy, summed over all predictions. `gap_percent` is the gap as a share of the entropy; None
-                         if the entropy is 0
+    loss_nats            the cross-entropy of the model, summed over all predicted tokens
+    entropy_nats         the least possible loss: the entropy of the data, summed over all predicted tokens
+    gap_nats             loss minus entropy
+    gap_percent          the gap in per cent of the entropy; None if the entropy is 0
     allowed_divergence   the largest divergence for which a context counts as right
-    allowed_gap_percent  the largest gap for which `fitted` is true (this implies nothing about any single context); None if only
-                         `holds` was requested
-    wrong_tokens         contexts with only one next token in the data, for which the model prefers another token; None in older
-                         certificates
+    allowed_gap_percent  the largest gap, in per cent of the entropy, for which `Certificate.fitted` can be true; None unless the
+                         rule `total-gap` was requested. A small gap implies nothing about any single context
+    wrong_tokens         number of contexts that have only one next token in the data and for which the model prefers another token;
+                         None in older certificates
     """
 
     n_contexts: int
@@ -115,7 +122,8 @@ class Distributional:
 class Findings:
     """The findings of one check: how many samples were checked and how many are wrong, the first wrong ones, and other problems.
 
-    Wrong samples are counted and not listed among the problems. `fitted` is None unless the rule `total-gap` was requested.
+    Wrong samples are counted, but not listed in `problems`. `n_rechecked` samples were checked again by a second evaluator.
+    `fitted` says whether the loss is near enough to the entropy; it is None unless the rule `total-gap` was requested.
     """
 
     checked: int
@@ -131,12 +139,14 @@ class Findings:
 class Certificate:
     """The result of one run of the verifier.
 
-    holds     every row of the data set (with `sampled`, every row of the sample) got its right label; the second evaluator agreed
-              wherever it was used; and the data, weights and model are those in an earlier certificate, if there is one. For
-              distributions, every context must be within the allowed divergence. `problems` describes what does not hold.
-    fitted    the loss exceeds the entropy by at most the allowed share. None unless the caller requested the rule `total-gap`.
+    holds     whether the model passed every check. Every row that was checked got its right label. A second evaluator gave the same
+              answers for the rows that it checked again. The digests of the data, weights and model are those in the earlier
+              certificate, if there is one. For distributions, no divergence of a context exceeds the allowed one, and if only one
+              token follows a context in the data, the model prefers this token. `problems` describes what does not hold.
+    fitted    whether the loss exceeds the entropy by at most the allowed share and the only problem, if any, is that some contexts
+              are wrong. None unless the caller requested the rule `total-gap`.
 
-    The four fields listed in `UNCHECKED` repeat what the record of the model says.
+    `method`, `theorem`, `theorem_size` and `assumptions` repeat what the model's own record says. The verifier does not check them.
     """
 
     holds: bool
@@ -177,7 +187,7 @@ class Certificate:
     def bits_per_parameter(self) -> float | None:
         """The information in the labels, in bits, per entry of the weight matrices, including zeros.
 
-        None if the labels are not arbitrary; see `Size.bits_per_stored_bit`.
+        None if the labels have more bits than the stored weights; see `Size.bits_per_stored_bit`.
         """
         return self.size.bits_per_parameter(self.label_bits)
 
@@ -185,7 +195,7 @@ class Certificate:
     def bits_per_stored_bit(self) -> float | None:
         """The information in the labels, in bits, per bit that stores the weights. This is never above 1.
 
-        None if the labels are not arbitrary; see `Size.bits_per_stored_bit`.
+        None if the labels have more bits than the stored weights; see `Size.bits_per_stored_bit`.
         """
         return self.size.bits_per_stored_bit(self.label_bits)
 
@@ -225,7 +235,7 @@ class Certificate:
 
     @property
     def on_sample(self) -> str:
-        """The text that follows the verdict if not all samples were checked."""
+        """The text that follows the verdict if only a sample of the data was checked; otherwise an empty text."""
         if self.sampled is None:
             return ""
         return f" on a sample of {self.sampled:,} of {self.dataset.shape.n_samples:,}"
@@ -233,7 +243,8 @@ class Certificate:
     def require_fitted(self, method: str, options: Mapping[str, object], remedy: str = "") -> None:
         """Raise `DoesNotHold` unless `fitted` is true, which means that the loss is close enough to the entropy.
 
-        Solvers that minimise the total gap between loss and entropy call this.
+        `byheart.compile` calls this for a certificate that does not hold. The message names `method` and `options`, and gives the
+        advice `remedy`.
         """
         if self.fitted:
             return
@@ -258,7 +269,7 @@ class Certificate:
 
     @staticmethod
     def from_json(document: object, where: str | Path = "certificate.json") -> Certificate:
-        """Read certificate.json and check every field; raise `CorruptModel` if one is wrong."""
+        """Convert the content of certificate.json to a certificate. Raise `CorruptModel` if a field is invalid."""
         found = Fields(document, where)
         schema = found.integer("schema", 1)
         if schema > SCHEMA:
@@ -309,7 +320,11 @@ class OriginData:
 
 @dataclass(frozen=True)
 class Origin:
-    """How a network was made: its method, its theorem, and what was found when it was built. Each of these may be missing."""
+    """How a network was made, as its record says.
+
+    These are its method, its theorem, the assumptions that were checked on its data, the size that the theorem gives, and the
+    digest of the data. Each may be missing.
+    """
 
     method: str | None = None
     theorem: str | None = None
@@ -322,5 +337,5 @@ UNKNOWN_ORIGIN = Origin()
 
 
 def origin_of(record: Mapping[str, Any], where: str | Path = "the record of this model") -> Origin:
-    """Read the parts of a record that a certificate repeats."""
+    """Return the part of a model's record that says how the model was made. A certificate repeats it."""
     return Fields(dict(record), where).record(Origin)

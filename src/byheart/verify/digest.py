@@ -1,4 +1,4 @@
-"""Digests of a network and of the model around it: SHA-256 over their content, independent of the layout of files."""
+"""Digests of the weights and of the rest of a model: SHA-256 of their content, independent of the layout of files."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from byheart.verify.certificate import Certificate
 def weights_digest(network: Network) -> str:
     """Return the SHA-256, in hexadecimal, of the canonical content of `network`.
 
-    The content is the precision, sequence length and padding, the network's `traits()`, and the name, shape and values of
-    every parameter in the order of `parameters()`. Exact weights are written as text, "row col mantissa exponent" with the
-    mantissa in hexadecimal, float weights as their little-endian bytes. If one bit changes, the digest changes.
+    The content is the precision, sequence length and padding, the network's `traits()` (properties in which networks with the same
+    weights may differ), and the name, shape and values of every parameter in the order of `parameters()`. Exact weights are written
+    as lines of text, "row col mantissa exponent", with the mantissa in hexadecimal. Float weights are written as their
+    little-endian bytes. If one bit changes, the digest changes.
     """
     digest = hashlib.sha256()
     pad = "none" if network.pad is None else network.pad

@@ -1,4 +1,7 @@
-"""The divergence of a network's next-token distributions from the empirical ones (MFT24 Lemma 2)."""
+"""Check how far a network's next-token distributions diverge from those in the data (MFT24 Lemma 2).
+
+MFT24 is the paper by Madden, Fox and Thrampoulidis (2024).
+"""
 
 from __future__ import annotations
 
@@ -33,12 +36,14 @@ def check_distributions(
     device: str = "cpu",
     progress: Progress | None = None,
 ) -> Findings:
-    """Run `memoriser` on every distinct context of `dataset` and compare its softmax with the next tokens in the data.
+    """Run `memoriser` on every distinct context (beginning of a document) of `dataset`, and compare the softmax of its logits with
+    the next tokens in the data.
 
-    A context is right if it can be encoded, its divergence is at most `ALLOWED_DIVERGENCE`, and, if only one token follows it in
-    the data, that token is the most likely one. `holds` requires this of every context, whatever the rule. With the rule
-    `total-gap`, `fitted` is computed too: whether the loss exceeds the entropy by at most the share `allowed_gap`. A value of
-    `allowed_gap` above `ALLOWED_GAP` is reduced to it. The caller chooses the rule; a rule in the model's record is ignored.
+    A context is right if it can be encoded, the KL divergence of the softmax from the distribution in the data is at most
+    `ALLOWED_DIVERGENCE`, and, if only one token follows it in the data, that token is the most likely one. All other contexts are
+    counted as wrong, whatever the rule. With the rule `total-gap`, `fitted` is computed too: whether the loss exceeds the entropy
+    by at most the share `allowed_gap` of the entropy. A value of `allowed_gap` above `ALLOWED_GAP` is reduced to `ALLOWED_GAP`. The
+    caller chooses the rule; a rule in the model's record is ignored. The result describes the first `n_shown` wrong contexts.
     """
     contexts = dataset.contexts()
     asked = encode_inputs(memoriser, contexts.as_sequences(), dataset.tokenizer)
@@ -94,13 +99,13 @@ def _disagreements(
 ) -> list[str]:
     """Compare `logits` for the contexts in `drawn` with those that a second evaluator computes from the model's equations.
 
-    Return a sentence for each difference larger than the rounding errors.
+    Return a sentence for each context whose logits differ by more than rounding errors.
     """
     again = memoriser.network.bound_logits(asked.encoded[drawn])
     is_apart = ~(np.abs(logits[drawn] - again.value) <= 2 * again.radius).all(axis=1)
     return [
-        f"the module and the equations disagree on context {_text(dataset, contexts, int(asked.asked[at]))} by more than "
-        "the rounding error."
+        "the PyTorch module and the NumPy evaluation of the equations disagree on context "
+        f"{_text(dataset, contexts, int(asked.asked[at]))} by more than rounding errors."
         for at in drawn[is_apart]
     ]
 

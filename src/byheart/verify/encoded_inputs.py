@@ -19,7 +19,11 @@ Drawn: TypeAlias = Int[np.ndarray, " n_drawn"]
 
 @dataclass(frozen=True, eq=False)
 class EncodedInputs:
-    """The encoded samples that fit the network (`asked` has their indices), and for every other sample why it does not fit."""
+    """The samples of a data set, divided into those that the network can take and those that it cannot.
+
+    `asked` holds the indices of the samples that it can take, and `encoded` their inputs. `refused` holds the reason for every
+    other sample, by index.
+    """
 
     asked: Int[np.ndarray, " n_asked"]
     encoded: np.ndarray
@@ -27,7 +31,10 @@ class EncodedInputs:
 
 
 def draw_samples(n_asked: int, n_wanted: int) -> Drawn:
-    """Draw positions of samples to check again. The seed is fixed, so that a certificate can be reproduced."""
+    """Draw `n_wanted` different numbers below `n_asked` (or all, if there are fewer), and return them in ascending order.
+
+    The seed is fixed, so that a certificate can be reproduced.
+    """
     return np.sort(np.random.default_rng(0).permutation(n_asked)[:n_wanted])
 
 
@@ -35,7 +42,8 @@ def encode_inputs(memoriser: Memoriser, inputs: Sequences, tokenizer: Tokenizer 
     """Encode every input for `memoriser`. An input that does not fit the network is listed with a reason.
 
     `tokenizer` is the tokenizer that produced the ids in `inputs`. Its tokens are matched with those of the model by their text.
-    Therefore a data set with another vocabulary is encoded correctly, and tokens that the model does not know are named.
+    Therefore a data set with another vocabulary is encoded correctly, and tokens that the model does not know are named in the
+    reasons. Raise `UsageError` if the model has another kind of tokenizer.
     """
     if isinstance(inputs, VectorSequences):
         return _encode_vectors(memoriser, inputs)
@@ -44,11 +52,15 @@ def encode_inputs(memoriser: Memoriser, inputs: Sequences, tokenizer: Tokenizer 
 
 def _encode_vectors(memoriser: Memoriser, inputs: VectorSequences) -> EncodedInputs:
     network = memoriser.network
-    given = f"{inputs.seq_len} vectors of dimension {inputs.dim}"
-    takes = f"{network.seq_len} vectors of dimension {network.dim}"
+    given = f"({inputs.seq_len}, {inputs.dim})"
+    takes = f"({network.seq_len}, {network.dim})"
     if network.takes_ids or given != takes:
         takes = takes if not network.takes_ids else "token ids"
-        return _refuse_all(memoriser, len(inputs), f"the sample is {given}; this model takes {takes}")
+        return _refuse_all(
+            memoriser,
+            len(inputs),
+            f"the sample has the shape (vectors, dimension) = {given}; this model takes {takes}",
+        )
     finite = np.isfinite(inputs.values).all(axis=(1, 2))
     asked = np.flatnonzero(finite)
     reason = "the sample contains a value that is not finite"
@@ -66,7 +78,7 @@ def _encode_tokens(
 ) -> EncodedInputs:
     network = memoriser.network
     if network.n_vocab is None:
-        takes = f"{network.seq_len} vectors of dimension {network.dim}"
+        takes = f"an array of shape (vectors, dimension) = ({network.seq_len}, {network.dim})"
         return _refuse_all(
             memoriser, len(inputs), f"the sample consists of token ids; this model takes {takes}"
         )
@@ -81,7 +93,9 @@ def _encode_tokens(
     least, takes = (network.seq_len, "exactly") if network.pad is None else (1, "at most")
     for sample in np.flatnonzero((inputs.lengths < least) | (inputs.lengths > network.seq_len)):
         n_tokens = int(inputs.lengths[sample])
-        reason = f"the sample has {n_tokens} tokens; this model takes {takes} {network.seq_len}"
+        reason = (
+            f"the number of tokens in the sample is {n_tokens}; this model takes {takes} {network.seq_len}"
+        )
         refused.setdefault(int(sample), reason)
     asked = np.array([sample for sample in range(len(inputs)) if sample not in refused], dtype=np.int64)
     known = TokenSequences(np.where(ids == UNKNOWN_TOKEN, 0, ids), inputs.offsets, network.n_vocab)
@@ -91,9 +105,9 @@ def _encode_tokens(
 def _translate(
     memoriser: Memoriser, theirs: Tokenizer | None, ids: Int[np.ndarray, " n"], n_vocab: int
 ) -> Int[np.ndarray, " n"]:
-    """Return the model's id for each token, or `UNKNOWN_TOKEN`.
+    """Convert ids of the tokenizer `theirs` to the model's ids. A token that the model does not know becomes `UNKNOWN_TOKEN`.
 
-    Ids may be large, so no table with one entry per id is created.
+    Ids that are not from a vocabulary of texts may be large, so no table with one entry per id is created for them.
     """
     own = memoriser.tokenizer
     if isinstance(own, IdTokenizer) and theirs is None:
@@ -103,7 +117,8 @@ def _translate(
     if own is not None and theirs is not None and own.vocabulary != theirs.vocabulary:
         if own.name != theirs.name:
             raise UsageError(
-                f"the model reads text with its {own.name} tokenizer, but the data were read with {theirs.name}.\n"
+                f"the model reads text with its {own.name} tokenizer, but the data were read with the "
+                f"{theirs.name} tokenizer.\n"
                 f"  Read the data with tokenizer={own.name!r}.",
                 model=own.name,
                 data=theirs.name,

@@ -84,17 +84,19 @@ def verify(
     backend: one of the network's `backends`. The default is `exact` for exact networks (no rounding anywhere), `module` for float
         networks, and `transformers` for a Llama if that package is installed. Distributions are always computed by `module`.
     device: the device on which PyTorch runs float networks.
-    n_rechecked: the number of samples that a second evaluator checks again. The second evaluator shares no code with
-        the first one. The samples are drawn with a fixed seed. Each disagreement is listed as a problem.
+    n_rechecked: the number of samples that a second evaluator checks again; fewer if this would be slow. The second evaluator
+        shares no code with the first one. The samples are drawn with a fixed seed. Each disagreement is listed as a problem. For
+        distributions, this option has no effect.
     sample: check only this many samples, drawn with a fixed seed. The certificate says so and covers no other sample.
     rule, allowed_gap: with `total-gap`, the certificate also says whether the loss is near enough to the entropy, see
         `check_distributions`. The rule and the gap are never taken from the model.
     origin: how the model was made, and the data on which its assumptions were checked. The certificate repeats this
         without checking it.
-    expected_digests: `dataset`, `weights` and `model` from an earlier certificate. Each difference is listed as a problem.
+    expected_digests: the digests `dataset`, `weights` and `model` of an earlier certificate. Each difference is listed as a
+        problem.
 
-    A model that does not hold gets a certificate that says so; no exception is raised. `UsageError` is raised only if the
-    comparison makes no sense: a different task or a different kind of tokenizer.
+    If the model does not hold, the certificate says so, and no exception is raised. `UsageError` is raised if an argument is
+    invalid, or if the data are for a different task or were read with a different kind of tokenizer.
     """
     if not isinstance(dataset, Dataset | DatasetPieces):
         raise UsageError(
@@ -123,7 +125,7 @@ def verify(
     backends = ("module",) if dataset.task == "distribution" else memoriser.network.backends
     if backend not in backends:  # the evaluation would use another one
         raise UsageError(
-            f"backend {backend!r} is not one of {', '.join(backends)}, the evaluators of this model.",
+            f"backend {backend!r} is not one of the evaluators of this model and task: {', '.join(backends)}.",
             backend=backend,
         )
     _check_device(backend, device)
@@ -191,13 +193,13 @@ def _conflict_rule(left_out: Mapping[str, int]) -> str | None:
 
 
 def _wrong_in_words(found: Findings) -> list[str]:
-    """Return a sentence about the wrong samples, if there are any."""
+    """Return sentences about the wrong samples; an empty list if there are none."""
     if not found.wrong:
         return []
     counted, judged = f"{found.wrong:,} of {found.checked:,}", found.distribution
     if judged is None:
         return [f"{counted} rows have wrong answers."]
-    gap = f"the loss is {judged.gap_nats:.6g} nats above the entropy of {judged.entropy_nats:.6g}"
+    gap = f"the loss is {judged.gap_nats:.6g} nats above the entropy of {judged.entropy_nats:.6g} nats"
     return [
         f"{counted} contexts have next-token distributions that differ from those of the data.",
         *(
@@ -299,10 +301,11 @@ class Checkable(Protocol):
 
 
 def verify_model(model: Checkable, data: Dataset | DatasetPieces, **options: Any) -> Certificate:
-    """Check every sample of `data` on `model`. The options are those of `verify`.
+    """Check the answers of `model` to the samples of `data`. The options are those of `verify`.
 
-    The new certificate does not hold if the data, weights or labels differ from those in the model's own certificate. Nothing
-    else is taken from the model: the caller decides which rows are checked and by which rule they are judged.
+    The new certificate does not hold if the digests of the data, the weights or the rest of the model differ from those in the
+    model's own certificate. It also repeats, unchecked, how the model says that it was made. Nothing else is taken from the model:
+    the caller decides which rows are checked and by which rule they are judged.
     """
     if not isinstance(model, Checkable):
         raise UsageError(
@@ -340,7 +343,7 @@ def _digest_problems(found: Mapping[str, str], expected: Mapping[str, str]) -> l
         "model": "labels, tokenizer, task, order or architecture are not those of the stored certificate",
     }
     return [
-        f"{words[name]}: its digest is {found[name][:16]}…, the certificate has {digest[:16]}…."
+        f"{words[name]}: the digest is {found[name][:16]}…, the certificate has {digest[:16]}…."
         for name, digest in expected.items()
         if digest != found[name]
     ]

@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 @cache
 def package_version(name: str) -> str:
-    """Return the installed version of a package, or "unknown" if it runs from a source tree."""
+    """Return the installed version of a package, or "unknown" if it is not installed, for example if it runs from a source tree."""
     try:
         return version(name)
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""The HTTP API that the page uses. It returns the same documents that the command line prints with --json."""
+"""The HTTP API that the page uses. Where a command does the same, it returns the document that the command prints with --json."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def make_router(
 
     @api.get("/state", tags=["server"])
     def state() -> Document:
-        """Return versions, limits, and whether figures and runs are available."""
+        """Return the version, the limits, whether models are kept when the server ends, and whether runs and figures exist."""
         return {
             "schema": 1,
             "version": version,
@@ -117,7 +117,7 @@ def make_router(
         else:
             arguments = {"model": str(folders.model_path(request.model)), "data": data_for(request)}
             job = jobs.add(
-                "forget", f"Forget in {request.model}", {**arguments, "text": request.text}, understood
+                "forget", f"Forget a fact of {request.model}", {**arguments, "text": request.text}, understood
             )
         return job.to_json()
 
@@ -205,7 +205,7 @@ def make_router(
 
     @api.get("/models/{name}/weights/{matrix}", tags=["models"])
     def matrix(name: str, matrix: str, row: int = 0, column: int = 0) -> Document:
-        """Return the part of a matrix around one entry."""
+        """Return the block of a matrix that contains the entry at `row` and `column`: at most 64 rows and 64 columns."""
         return ask("matrix", name, matrix=matrix, row=row, column=column)
 
     @api.get("/models/{name}/weights/{matrix}/{row}/{column}", tags=["models"])
@@ -226,7 +226,7 @@ def make_router(
         vocab: Annotated[int, Query(ge=1, le=10**9)] = 1000,
         seq_len: Annotated[int, Query(ge=1, le=10**4)] = 8,
     ) -> Document:
-        """Return the document of `byheart plan --json`, with the curves of its figure."""
+        """Return the document of `byheart plan --json`, with the curves that the page draws: sizes by number of facts."""
         return questions.ask(
             "plan", {"facts": facts, "value_bits": value_bits, "vocab": vocab, "seq_len": seq_len}
         )
@@ -240,7 +240,7 @@ def make_router(
 
     @api.get("/figures", tags=["figures"])
     def list_figures() -> Document:
-        """List every stored reproduction with its verdict."""
+        """List every stored reproduction of a paper's figure, with its verdict."""
         wanted = ("figure", "paper", "title", "claim", "scale")
         found = []
         for name in folders.list_figures():
@@ -252,7 +252,7 @@ def make_router(
 
     @api.get("/figures/{name}", tags=["figures"])
     def figure(name: str) -> Document:
-        """Return one reproduction: every number in the figure, and the verdict."""
+        """Return one reproduction of a figure: every number in it, and the verdict."""
         record = _figure(folders, name)
         if record is None:
             raise DoesNotHold(f"{name}.json is not a record of a figure.", name=name)
@@ -260,12 +260,12 @@ def make_router(
 
     @api.get("/runs", tags=["figures"])
     def runs(where: Annotated[list[str] | None, Query(max_length=20)] = None) -> Document:
-        """List the runs of the store that meet all conditions, such as `sizes.n_heads>=4`, the newest first."""
+        """List the newest training runs (at most 500) that meet all conditions, such as `sizes.n_heads>=4`, the newest first."""
         return questions.ask("runs", {"store": store(), "where": where or [], "most": MOST_RUNS})
 
     @api.get("/runs/curves", tags=["figures"])
     def curves(key: Annotated[list[str], Query(max_length=MOST_CURVES)]) -> Document:
-        """Return the training curves of some runs."""
+        """Return the training curves of the runs with these keys."""
         return questions.ask("curves", {"store": store(), "keys": key})
 
     def store() -> str:
@@ -319,7 +319,8 @@ def _plain_files(folder: Path) -> list[Path]:
     others = [path.name for path in found if path.is_symlink() or not path.is_file()]
     if others:
         raise DoesNotHold(
-            f"the folder of this model holds {others[0]!r}, which is not a plain file.", name=others[0]
+            f"the folder of this model holds {others[0]!r}, which is not a plain file.\n  Remove it and download again.",
+            name=others[0],
         )
     return found
 

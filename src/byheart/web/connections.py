@@ -12,16 +12,19 @@ later requests, it starts when their first byte arrives.
 """
 
 MOST_WAITING = 400
-"""The maximum number of connections that have not sent a complete request. If another connection opens, the oldest is closed."""
+"""The maximum number of connections that have not yet sent the complete head of a request.
+
+If another connection opens, the one that has waited longest is closed.
+"""
 
 
 class TimedConnection(H11Protocol):
-    """The HTTP protocol of uvicorn, except that it closes connections that do not complete a request in time."""
+    """The HTTP protocol of uvicorn, except that it closes connections that do not send the head of a request in time."""
 
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn
-        """Start the timer for the first request. If too many connections are waiting, close the oldest."""
+        """Start the timer for the first request. If too many connections are waiting, close the one that has waited longest."""
         super().connection_made(transport)
         self._wait()
         waiting = {

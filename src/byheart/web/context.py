@@ -28,5 +28,5 @@ def _load_version(path: str, version: int) -> Model:
 
 
 def open_model(path: str) -> Model:
-    """Return the model at `path`. The model is read again only if its folder has changed."""
+    """Return the model at `path`. The last few models stay in memory; a model is read again if its `model.json` has changed."""
     return _load_version(path, Path(path, "model.json").stat().st_mtime_ns)

@@ -59,8 +59,9 @@ def examine(context: Context, path: str, reading: dict[str, Any]) -> Document:
 def _estimate(name: str, shape: DataShape) -> Document:
     """Estimate the size of a construction on data of this shape, or return the reason why it does not accept such data.
 
-    `size` is the size of the model that `compile` builds with the `options` it chooses itself; `plain_size` is the
-    size without these options.
+    In the result, `refusal` is this reason, or None. `size` is the size of the model that `compile` builds with the `options` that
+    it chooses by default. `plain_size` is the size without these options, for example without the bits that reject unknown inputs;
+    None if it is the same model.
     """
     method = get_method(name)
     row: Document = {
@@ -85,7 +86,7 @@ def _estimate(name: str, shape: DataShape) -> Document:
 
 
 def preview(path: Path) -> Document:
-    """Return the first rows of a text file, unchanged except that long lines are cut."""
+    """Return the columns and first rows of a text file, with long lines cut. For other kinds of files, both are empty."""
     kind = path.suffix.lower()
     if kind not in TEXTS:
         return {"columns": [], "rows": []}

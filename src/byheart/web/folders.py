@@ -45,8 +45,8 @@ class Folders:
     exports  models in other formats, in a folder that is removed when the server ends
     models   model folders, one level deep
     examples the data files that come with byheart
-    figures  records of reproductions, or None
-    store    the run store, or None
+    figures  records of reproduced figures, or None
+    store    the file with the training runs, or None
     keeps_models  whether the models are kept when the server ends
     """
 
@@ -80,9 +80,9 @@ class Folders:
         """Write an upload atomically under an unused name. Stop with an error when it exceeds the limits."""
         if not _names_data(name):
             raise UsageError(
-                f"{name!r} is not a valid name for a data file. Use letters, digits, spaces and .-_()+, "
-                "ending in "
-                f".csv, .tsv, .jsonl, .txt, .parquet or .npz, and at most {NAME_BYTES} bytes.",
+                f"{name!r} is not a valid name for a data file. Begin with a letter, a digit or _, use only letters, "
+                "digits, spaces and the characters . - _ ( ) +, and end with .csv, .tsv, .jsonl, .txt, .parquet or .npz. "
+                f"At most 100 characters before this ending and {NAME_BYTES} bytes in all are allowed.",
                 name=name,
             )
         if sum(1 for _ in self.data.iterdir()) >= limits.n_data:
@@ -184,7 +184,7 @@ def _names_data(name: str) -> bool:
 
 
 def _names_from(name: str) -> Iterator[str]:
-    """Yield the name, then the name followed by 2, 3 and so on."""
+    """Yield the name, then the name followed by -2, -3 and so on."""
     yield name
     yield from (f"{name}-{number}" for number in count(2))
 

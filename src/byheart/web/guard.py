@@ -94,7 +94,11 @@ class Guard:
     def _refusal(self, scope: Scope, headers: dict[str, str]) -> Refusal | None:
         host = headers.get("host", "")
         if not self._knows_host(host):
-            return Refusal(421, "WrongHost", f"this server does not answer to the name {host!r}.")
+            return Refusal(
+                421,
+                "WrongHost",
+                f"this server does not answer to the name {host!r}. Open the address that `byheart serve` printed.",
+            )
         origin = headers.get("origin")
         if origin is not None and _host_of(origin) != host:
             return Refusal(403, "WrongOrigin", f"requests from the page {origin!r} are refused.")

@@ -1,7 +1,8 @@
-"""A small process that cleans up after the server: it ends the workers and removes the folder of uploads.
+"""A small process that cleans up after the server: it ends the workers and removes the server's temporary folder.
 
-When the server ends, even by SIGKILL, its pipe to this process closes. This process then removes the folder of
-uploads, and ends the workers that are busy with one long computation. Other workers end by themselves.
+When the server ends, even by SIGKILL, its pipe to this process closes. This process then ends the workers that still run and
+removes the folder, which holds uploads and exports. Most workers end by themselves, but a worker that is busy with one long
+computation may not.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ class Janitor:
 
 
 def clean_up() -> None:
-    """Read a folder and process ids from standard input. When the input closes, end the processes and remove the folder."""
+    """Read a folder, and process ids with their start times, from standard input. When it closes, end the processes and remove the
+    folder.
+    """
     folder, *lines = sys.stdin.read().splitlines() or [""]
     if not folder:  # the server ended before it sent the name of a folder
         return

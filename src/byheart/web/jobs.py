@@ -62,7 +62,10 @@ class JobQueue:
     """Runs jobs in the order in which they were queued. Every public method may be called from any thread."""
 
     def __init__(self, command: Sequence[str], limits: Limits, started: Started = ignore) -> None:
-        """Start the threads that watch the workers. Also start one worker, so that the first job does not have to wait."""
+        """Start the threads that watch the workers. Also start one worker, so that the first job does not have to wait.
+
+        `command` is the command line of a worker. `started` is called with the process id of each new worker.
+        """
         self._command, self._limits, self._started = command, limits, started
         self._jobs: dict[str, Job] = {}
         self._waiting: deque[Job] = deque()

@@ -37,7 +37,7 @@ def list_runs(context: Context, store: str, where: list[str], most: int) -> Docu
 
 
 def show_curves(context: Context, store: str, keys: list[str]) -> Document:
-    """Return the training curves of some runs."""
+    """Return the training curves of the runs with these keys."""
     with Store(store, create=False) as opened:
         records = opened.records(keys)
     found = []

@@ -25,7 +25,7 @@ class WorkerFailed(ByheartError):
 
 
 class Refused(ByheartError):
-    """A worker refused the request. `document` is the error document that the command line prints with --json."""
+    """A worker answered with an error. `document` is the error document that the command line prints with --json."""
 
     def __init__(self, document: dict[str, Any]) -> None:
         """Store the error document of the worker."""
@@ -46,7 +46,7 @@ class WorkerProcess(JsonChild):
     ) -> Any:
         """Run one task and return its result.
 
-        Raise `Refused` with the error of the worker, or `WorkerFailed` if the worker dies.
+        Raise `Refused` if the worker answers with an error, and `WorkerFailed` if it ends first or takes longer than `seconds`.
         """
         try:
             answer = self.ask({"task": task, "arguments": arguments}, seconds=seconds, progress=progress)

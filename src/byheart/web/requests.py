@@ -160,7 +160,7 @@ def read_body(body: object, kind: type[T]) -> T:
 def read_job(body: object) -> JobRequest:
     """Read a job from a body. Its field `kind` gives the type of the job."""
     if not isinstance(body, dict) or "kind" not in body:
-        raise refuse_usage(WHERE, f"it is not an object with a field `kind`, one of {', '.join(JOBS)}")
+        raise refuse_usage(WHERE, f"it must be a JSON object whose field `kind` is one of {', '.join(JOBS)}")
     kind = read_value(body["kind"], Literal[tuple(JOBS)], WHERE, "kind")
     return read_body(body, JOBS[kind])
 

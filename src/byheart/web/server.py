@@ -93,7 +93,7 @@ def make_token(settings: Settings) -> str | None:
 
 
 def make_app(settings: Settings, token: str | None) -> Guard:
-    """Return the whole application. The workers and the folder of uploads exist as long as it runs."""
+    """Return the whole application. This also starts the workers and creates a temporary folder; both last until it stops."""
     scratch = Path(tempfile.mkdtemp(prefix="byheart-"))
     folders = _folders(settings, scratch)
     janitor = Janitor(scratch)
@@ -155,7 +155,8 @@ def _folders(settings: Settings, scratch: Path) -> Folders:
         models.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
-            f"{models} cannot be a folder of models: {error.strerror}.", path=str(models)
+            f"{models} cannot be a folder of models: {error.strerror}.\n  Choose another folder with --models.",
+            path=str(models),
         ) from None
     return Folders(
         data, exports, models, EXAMPLES, settings.figures, settings.store, settings.models is not None
@@ -180,7 +181,9 @@ def _explain_errors(app: FastAPI) -> None:
 
     @app.exception_handler(ClientDisconnect)
     def gone(_: Request, error: ClientDisconnect) -> Response:
-        return _error(413, "TooLarge", "the upload was interrupted, or is larger than allowed.", {})
+        return _error(
+            413, "TooLarge", "the request was interrupted, took too long, or is larger than allowed.", {}
+        )
 
     @app.exception_handler(HTTPException)
     def other(_: Request, error: HTTPException) -> Response:

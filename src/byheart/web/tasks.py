@@ -32,9 +32,9 @@ def warm_up(context: Context) -> Document:
 def compile_data_file(
     context: Context, path: str, model: str, keep_data: str, reading: Document, options: Document
 ) -> Document:
-    """Return the document of `byheart compile --json`.
+    """Compile the data file `path` to the folder `model`. Return the document of `byheart compile --json`.
 
-    The data are stored beside the model, so that the model can be verified again.
+    The data file is copied to `keep_data`, so that the model can be verified again.
     """
     found = compile_file(Path(path), Path(model), reading=reading, progress=context.progress, **options)
     shutil.copyfile(path, keep_data)
@@ -60,7 +60,7 @@ def inspect(context: Context, model: str) -> Document:
 
 
 def export(context: Context, model: str, output: str, to: Format) -> Document:
-    """Return the document of `byheart export --json`, and the name of the file to download."""
+    """Write the model to the file `output`. Return the document of `byheart export --json`, with the name of the file."""
     return {"schema": 1, **export_model(Path(model), to, Path(output)).to_json(), "name": Path(output).name}
 
 
@@ -70,7 +70,7 @@ def capacity(context: Context, config: Document) -> Document:
 
 
 def list_examples(context: Context, model: str, data: str | None) -> Document:
-    """Return a few questions that the model can answer, taken from its data file."""
+    """Return the first few questions in the data file of the model; none if there is no data file."""
     shown: Document = {"columns": [], "rows": []} if data is None else examination.preview(Path(data))
     wanted = source_of(open_model(model)).input or "key"
     place = shown["columns"].index(wanted) if wanted in shown["columns"] else 0

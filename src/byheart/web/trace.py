@@ -1,4 +1,7 @@
-"""Convert a trace to JSON for the page, with the contents of each stage's picture."""
+"""Convert a trace (all that a network computes on one question) to JSON for the page.
+
+A stage is a range of layers with one purpose. The page draws a picture of each stage; its numbers are included.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,9 @@ def draw_trace(model: Model, text: str) -> dict[str, Any]:
 
 
 def _number(value: Any) -> float | str | None:
-    """Convert a number to a JSON value: a text if no float equals the number, and None if the number is not finite."""
+    """Convert a number to a JSON value: None if the number is not finite, and a text with its approximate value if it is a fraction
+    that no float equals.
+    """
     if isinstance(value, Fraction):
         try:
             near = float(value)
@@ -132,9 +137,9 @@ def _extraction(found: Trace, stage: Stage) -> dict[str, Any]:
 
 
 def _label_bits(found: Trace, stage: Stage) -> list[int]:
-    """Return the bit that each layer of this stage added to the label.
+    """Return, for each layer of this stage, 1 if the layer added to the label and otherwise 0.
 
-    The last layer of the network also adds 1, since 0 means "unknown". This 1 is not counted.
+    The last layer of the network also adds 1 to the label, since 0 means "unknown". This 1 is not counted.
     """
     labels = found.values(LABEL)  # before the first of these layers, then after each layer
     bits = []

@@ -24,7 +24,10 @@ def list_matrices(context: Context, model: str) -> Document:
 
 
 def show_matrix(context: Context, model: str, matrix: str, row: int, column: int) -> Document:
-    """Return the part of a matrix around one of its entries, as floats."""
+    """Return the block of a matrix that contains the entry at `row` and `column`, as floats.
+
+    A block has at most `WINDOW` rows and `WINDOW` columns.
+    """
     weights = changes.find_matrix(open_model(model).network, matrix)
     n_rows, n_columns = changes.shape_of(weights)
     top, left = _window(row, n_rows), _window(column, n_columns)
@@ -47,7 +50,10 @@ def show_weight(context: Context, model: str, matrix: str, row: int, column: int
 
 
 def show_fact(context: Context, model: str, text: str, data: str | None) -> Document:
-    """Return the document of `byheart inspect --fact --json` for a fact, with the bits of each weight in it."""
+    """Return the document of `byheart inspect --fact --json` for a fact, with the bits of each weight in it.
+
+    If the data file `data` is given, `sharing` lists the other facts that share some of these weights.
+    """
     opened = open_model(model)
     (found,) = locate_facts(opened, [text], data)
     cells = [

@@ -27,7 +27,7 @@ PROGRESS_SECONDS = 0.1
 
 
 def serve_requests(memory_bytes: int) -> None:
-    """Serve requests until standard input closes. The process uses at most `memory_bytes` of memory."""
+    """Serve requests until standard input closes. Except on Windows, the process uses at most `memory_bytes` of memory."""
     _limit_memory(memory_bytes)
     # Only answers go to the server. Everything that code prints goes to standard error.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")

@@ -53,7 +53,7 @@ def plan(
                 sigmoid(v·x)·(v·x) = SiLU(v·x), so a hidden layer of m neurons is m heads.
     Assumes:    one token per sample. Token i is the point i on a line.
     Guarantee:  the network is the piecewise linear function through the labels' points on a circle (Proposition 3 of Dana et
-                al. 2024), up to rounding. The native forward pass checks every answer, and a network with a wrong answer is
+                al. 2024), up to rounding. Every answer is checked with the native forward pass. A network with a wrong answer is
                 rejected.
     Size:       `size_of`: n heads for n tokens.
     Departs:    the zero vector is part of the attention layer (`zero_token`), not a token of the sequence.
@@ -92,9 +92,10 @@ def plan(
 def broken_line(
     tokens: Int[np.ndarray, " n_items"], values: Float[np.ndarray, "n_items label_dim"]
 ) -> tuple[Float[np.ndarray, "n_heads dim"], Float[np.ndarray, "n_heads label_dim"]]:
-    """Return heads (v_h, w_h) whose sum passes through `values` at the integers `tokens`.
+    """Return the directions v_h and the outputs w_h of heads. At each integer t in `tokens`, Σ_h SiLU(v_h·(t, 1)) w_h is the row of
+    `values` for t, up to rounding.
 
-    The sum is piecewise linear. One head is constant, and each other head changes the slope at the start of one piece.
+    This sum is piecewise linear in t. One head is constant, and each other head changes the slope at the start of one piece.
     """
     order = np.argsort(tokens)
     x, y = tokens[order].astype(np.float64), values[order]
@@ -112,7 +113,8 @@ def network_of_heads(
     points: Float[np.ndarray, "n_outputs label_dim"],
 ) -> AttentionOnly:
     """Build the network in which token t is the vector x = (t, 1). A head with the direction v gives the score v·x to the token
-    itself, and the score 0 to the zero vector to which the token also attends.
+    itself, and the score 0 to the zero vector to which the token also attends. `outputs` are the vectors that heads write, and
+    `points` is the unembedding: one point for each label.
     """
     places = np.stack([np.arange(n_vocab, dtype=np.float64), np.ones(n_vocab)], axis=1)
     asked, constant = directions[:, None, :], np.tile([[[0.0, 1.0]]], (len(directions), 1, 1))

@@ -1,4 +1,4 @@
-"""Heads for pairs of tokens in dimension 2 that act as step functions.
+"""Attention heads in dimension 2 that act as step functions of a pair of tokens.
 
 With these heads, the linear system of Theorem 1 of Dana et al. 2024 stays well-conditioned.
 
@@ -6,9 +6,10 @@ Random heads in dimension 2 distinguish pairs (a, b) only by large outputs that 
 first coordinate of a token is a value y on a line, and the second one encodes the position: x_1 = (y_a, 1), x_2 = (y_b, -1).
 The key of a pair is y_a + L·y_b for a constant L. A head has a threshold θ and a slope w. With
 W_Qᵀ W_K = ((0, w(L+1)/2), (-w, wθ/2)), its two scores differ by w(y_a + L·y_b - θ). So for large w the head attends to the first
-token if the key is above θ, and to the last token otherwise. One of its two outputs is then a step function of the key. The other
-output is this step times y_a - y_b. So for pairs whose keys lie between two neighbouring thresholds, the network is an affine
-function of y_a - y_b. This function can be made to pass through two of these pairs.
+token if the key is above θ, and to the last token otherwise. Let s be 1 in the first case and 0 in the second. The two outputs of
+the head are then y_b + s(y_a - y_b) and 2s - 1. So for pairs whose keys lie between two neighbouring thresholds, the network is an
+affine function of y_a - y_b, plus a multiple of y_b that is the same for all pairs. This function can be made to pass through two
+of these pairs.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ equations of the linear system would be dependent."""
 def bigram_heads(
     encoded: Int[np.ndarray, "n_sequences 2"], spec: AttentionOnlySpec, rng: np.random.Generator
 ) -> AttentionOnly:
-    """Return a network in dimension 2 with ⌈(T - 2)/2⌉ heads of size 2 for T pairs. Its output matrices are still zero."""
+    """Return a network in dimension 2 with ⌈(T - 2)/2⌉ heads of size 2 for T pairs. Its output matrices and its
+    unembedding are still zero.
+    """
     dtype, n_vocab = DTYPES[spec.precision], spec.n_tokens
     spacing = 2.0 / max(n_vocab - 1, 1)
     y = -1 + spacing * (np.arange(n_vocab) + rng.uniform(-JITTER, JITTER, n_vocab))
@@ -65,7 +68,7 @@ def _block_starts(lasts: Int[np.ndarray, " n_sequences"]) -> Int[np.ndarray, " n
     Each block has one head, whose threshold lies just before the block's first pair. The first of all pairs precedes all blocks;
     the constant of the skip connection is chosen for this pair. Each block has two pairs. The skip connection also adds a multiple
     of y_b, the value of the last token b. This multiple can be chosen for one more pair. So if the number of pairs is even, one
-    block has three pairs. The pairs of this block must not all have the same last token.
+    block has three pairs. For this, a block is chosen whose pairs do not all have the same last token, if there is one.
     """
     n_pairs = len(lasts)
     sizes = np.full(max(0, -((2 - n_pairs) // 2)), 2, dtype=np.int64)

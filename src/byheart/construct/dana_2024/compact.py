@@ -108,7 +108,7 @@ def _fit_once(
 def _logits(weights: dict[str, torch.Tensor], ids: torch.Tensor) -> torch.Tensor:
     """Compute the logits by equations (1)-(2) of Dana et al. 2024.
 
-    Queries and keys are computed once for each last token, and tokens are averaged before W_O W_V is applied.
+    The product W_Qᵀ W_K is applied once to each possible last token, and tokens are averaged before W_O W_V is applied.
     """
     tokens, positions = weights["embedding.tokens"], weights["embedding.positions"]
     lasts = tokens + positions[-1]

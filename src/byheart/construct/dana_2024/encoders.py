@@ -1,4 +1,5 @@
-"""Sequence encoders: logits W·E(t) of rank d for sequence t (Dana et al. 2024, sections 3 and 5)."""
+"""Sequence encoders: a matrix W and a vector E(t) of dimension d for each sequence t, with the logits W·E(t) (Dana et al. 2024,
+sections 3 and 5)."""
 
 from __future__ import annotations
 
@@ -44,9 +45,10 @@ class SequenceEncoder:
 
 @realises("DPC24-A1")
 def association_encoder(labels: Labels, n_tokens: int, dim: int) -> SequenceEncoder:
-    """Return the encoder E(t) = W_g(t), whose most likely token after sequence t is the label g(t) (Proposition 3).
+    """Return an encoder whose most likely token after each sequence is the label of the sequence (Proposition 3).
 
-    It exists for any dimension d >= 2 and any number of tokens.
+    The unembedding W has a point on a circle for each token, and the embedding of a sequence is the point of its label. This works
+    for any dimension of at least 2 and any number of tokens.
     """
     points = circle_points(n_tokens, dim)
     return SequenceEncoder(points, points[labels])
@@ -54,7 +56,9 @@ def association_encoder(labels: Labels, n_tokens: int, dim: int) -> SequenceEnco
 
 @realises("DPC24-A2")
 def full_support(probabilities: Table, delta: float) -> Table:
-    """Return (π + δ)/(1 + Nδ) for probabilities π over N tokens. The result has full support (Assumption 2).
+    """Return (π + δ)/(1 + Nδ) for probabilities π over N tokens and δ = `delta`.
+
+    If δ > 0, the result has full support: no probability is 0 (Assumption 2).
 
     Section 4 of Dana et al. 2024 smooths associations in this way.
     """
@@ -111,15 +115,16 @@ def best_encoder(
     n_random_starts: int = 3,
     max_evaluations: int = 2000,
 ) -> BestEncoder:
-    """Search for the encoder of rank d = `dim` with the least divergence, by L-BFGS on embeddings E and unembedding W
-    jointly, with analytic gradients.
+    """Search for the encoder of dimension d = `dim` with the least divergence from `probabilities` (see `encoder_divergence`).
+
+    L-BFGS optimises the embeddings E and the unembedding W jointly, with analytic gradients.
 
     Source:     DPC24 Lemma 1: under full support (Assumption 2) the minimum exists.
     Guarantee:  the result is only an upper bound on the least divergence, because the problem is not convex.
 
     The search starts from the best rank-d approximation of the centred log π, for probabilities π, and from random points.
-    Unless these starting points give the same result, the search then makes random hops from the best encoder so far: long hops
-    to leave shallow minima, and short ones to leave flat regions.
+    Unless at least three of these starting points give the lowest divergence, the search then makes random hops from the best
+    encoder so far: long hops to leave shallow minima, and short hops to leave flat regions.
     """
     require_full_support(probabilities)
     # equal rows have equal best embeddings
@@ -153,8 +158,9 @@ def best_encoder(
 
 
 def _agree(values: list[float]) -> bool:
-    """Whether at least three of the `values`, one for each start of the search, equal the lowest. The search then probably did not
-    stop at a shallow local minimum.
+    """Return whether at least three of the `values` equal the lowest. There is one value for each start of the search.
+
+    If so, the search probably did not stop at a shallow local minimum.
     """
     return sum(value - min(values) < 1e-7 for value in values) >= 3
 

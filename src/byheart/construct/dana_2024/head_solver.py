@@ -59,10 +59,10 @@ def interpolate(
     Source:     DPC24 Theorem 1 with ε = 0 and γ = 0, Corollary 1; proof in Appendix A.2.
     Assumes:    distinct sequences of one length; d_h <= d.
     Guarantee:  the logits agree up to the returned residual, computed in float64 from the weights as they are stored.
-    Departs:    the skip connection is part of the solution; the paper approximates it by a head with large λ. Let x_S be the vector
-                of the last token and W_V A the outputs of the heads (`attention_features`). Let the logits of the encoder be W E,
-                with its embeddings E and its unembedding W. With an unknown d × d matrix B, the equation B x_S + B W_O W_V A = E is
-                linear in (B, B W_O). The unembedding is then W_U = W B. Heads and their scale are chosen by the condition number.
+    Departs:    the skip connection is part of the solution; the paper approximates it by a head. Let x_S be the vector of the last
+                token and W_V A the outputs of the heads (`attention_features`). Let the logits of the encoder be W E, with its
+                embeddings E and its unembedding W. With an unknown d × d matrix B, the equation B x_S + B W_O W_V A = E is linear
+                in (B, B W_O). The unembedding is then W_U = W B. Heads and their scale are chosen by the condition number.
     """
     (n_outputs, dim), seq_len = encoder.unembedding.shape, encoded.shape[1]
     n_heads = heads_needed(len(encoded), dim, head_dim, len(np.unique(encoded[:, -1])))
@@ -112,9 +112,10 @@ def solve_for_outputs(
     encoder: SequenceEncoder,
     rng: np.random.Generator,
 ) -> tuple[AttentionOnly, float]:
-    """Solve for the output matrices and the unembedding that give these sequences the encoder's logits.
+    """Give the network `drawn` the output matrices and the unembedding with which its logits are those of `encoder`.
 
-    Returns the completed network and the condition number.
+    `features` has a row for each sequence of the encoder (see `attention_features`). Return the completed network and the condition
+    number of the linear system.
     """
     solution, condition = solve_least_norm(features, encoder.embeddings, REFINEMENTS)
     skip = _with_full_skip(solution, features[:, : drawn.dim], rng)
@@ -144,9 +145,9 @@ def _with_full_skip(
     lasts: Float[np.ndarray, "n_sequences dim"],
     rng: np.random.Generator,
 ) -> Float[np.ndarray, "n_features dim"]:
-    """Make B, the first d rows of the solution, invertible.
+    """Return the solution with B, its first d rows, changed so that it maps no vector orthogonal to all last tokens to zero.
 
-    This is possible because on the space orthogonal to all last tokens, B may be chosen freely.
+    `lasts` are the vectors of the last tokens. The linear system does not restrict B on vectors orthogonal to them.
     """
     dim = lasts.shape[1]
     _, sizes, axes = np.linalg.svd(lasts, full_matrices=True)

@@ -1,4 +1,5 @@
-"""Draw random heads and select some of them, so that the attention features have full rank (DPC24 Lemma 2)."""
+"""Draw random heads and select some of them, so that the attention features, which are the outputs of the skip connection and of
+all heads, have full rank (DPC24 Lemma 2)."""
 
 from __future__ import annotations
 
@@ -17,14 +18,14 @@ from byheart.theorems import realises
 
 
 def draw_heads(spec: AttentionOnlySpec, score_spread: float, rng: np.random.Generator) -> AttentionOnly:
-    """Return a network with random embeddings and heads. Its output matrices are still zero.
+    """Return a network with random embeddings and heads. Its output matrices and its unembedding are still zero.
 
     `spec.key_dim` is the rank of the query-key matrix of each head. The proof of DPC24 Lemma 2 uses rank 1.
 
     DPC24 Lemma 3 needs numbers that are not a root of any integer polynomial. Gaussian numbers satisfy this with probability 1.
-    The attention scores have a standard deviation of about `score_spread`. To make heads less similar, this deviation is drawn for
-    each head, within a factor of e². The features of similar heads would be nearly linearly dependent. Value matrices have
-    orthonormal rows.
+    The attention scores have a standard deviation of about `score_spread`. To make heads less similar, each head draws a factor
+    between 1/e and e for it: the features of similar heads would be nearly linearly dependent. Value matrices have orthonormal
+    rows.
     """
     size = score_spread * np.exp(rng.uniform(-1, 1, (spec.n_heads, 1, 1)))
     # a score is a sum of d² products of embeddings (variance 2) and entries of W_Qᵀ W_K, each a sum of d_h products
@@ -58,9 +59,10 @@ def take_heads(network: AttentionOnly, chosen: Int[np.ndarray, " n_chosen"]) -> 
 def select_heads(
     features: Float[np.ndarray, "n_sequences n_features"], dim: int, head_dim: int, n_wanted: int
 ) -> Int[np.ndarray, " n_wanted"]:
-    """From many heads, select the `n_wanted` heads whose features are furthest from linearly dependent, by QR with column pivoting.
+    """Select `n_wanted` heads whose features are far from linearly dependent, by QR with column pivoting. Return their indices.
 
-    The columns of the skip connection are chosen first. Heads are then ranked by how early QR chooses their columns as pivots.
+    The columns of the skip connection are chosen first. A head has `head_dim` columns. Heads are ranked by how early QR has chosen
+    all of these columns as pivots.
     """
     skip, rest = features[:, :dim], features[:, dim:]
     basis = np.linalg.qr(skip)[0]

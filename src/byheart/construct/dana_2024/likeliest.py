@@ -23,9 +23,9 @@ from byheart.theorems import realises
 
 @realises("DPC24-T1")
 def likeliest_sequences(weights: Shares, epsilon: float) -> Int[np.ndarray, " n_kept"]:
-    """Return the likeliest sequences: the fewest whose weights sum to more than 1 - `epsilon`. DPC24 calls their number T_ε.
+    """Return the indices of the likeliest sequences: the fewest that have more than a share of 1 - `epsilon` of the total weight.
 
-    If `epsilon` is 0, return all sequences whose weight is not zero.
+    DPC24 calls their number T_ε. If `epsilon` is 0, return the indices of all sequences whose weight is not zero.
     """
     order = np.argsort(-weights, kind="stable")
     if epsilon <= 0:

@@ -24,7 +24,7 @@ that are not memorised are answered as if at random."""
 
 @dataclass(frozen=True, eq=False)
 class PartialMemory:
-    """A network, the sequences that it was solved for, its accuracy on all sequences, and the bound of Corollary 2."""
+    """A network, the indices `kept` of the sequences that it memorises, its accuracy on all sequences, and Corollary 2's bound."""
 
     network: AttentionOnly
     kept: Int[np.ndarray, " n_kept"]
@@ -48,11 +48,11 @@ def memorise_in_part(
     Source:     DPC24 Corollary 2: H heads of size d_h in dimension d memorise H·d_h + d sequences. For each other sequence, the
                 answer is right with probability 1/N, for N tokens.
     Assumes:    distinct sequences over `n_tokens` tokens; labels are tokens too (Assumption 1).
-    Guarantee:  the native forward pass measures the accuracy, and a network is returned only if it reaches the bound. The paper's
-                bound holds in expectation over the labels that are not memorised, not for every data set. For some data sets,
-                perhaps no random draw reaches it.
-    Departs:    the sequences to memorise are those whose features are furthest from linearly dependent. Heads are drawn again until
-                the other sequences are answered correctly as often as expected by chance.
+    Guarantee:  the native forward pass measures the accuracy. A network is returned only if the accuracy reaches the bound and all
+                `kept` sequences are right. The paper's bound holds in expectation over the labels that are not memorised, not for
+                every data set. If none of `ATTEMPTS` draws of the heads reaches it, `AssumptionViolated` is raised.
+    Departs:    the sequences to memorise are chosen by QR with column pivoting, so that their features are far from linearly
+                dependent. Heads are drawn again until the other sequences are answered correctly as often as expected by chance.
     """
     n_last = len(np.unique(encoded[:, -1]))
     shape = AttentionOnlyShape(n_tokens, encoded.shape[1], dim, head_dim, n_heads, n_last)
@@ -75,8 +75,8 @@ def memorise_in_part(
             best = found
     assert best is not None
     raise AssumptionViolated(
-        f"the best of {ATTEMPTS} draws of {n_heads} heads is right on {best.accuracy:.2%} of the sequences; Corollary 2 gives "
-        f"{float(bound.value):.2%} in expectation over the labels that are not memorised.\n"
+        f"with n_heads = {n_heads}, the best of {ATTEMPTS} random draws is right on {best.accuracy:.2%} of the sequences; "
+        f"Corollary 2 gives {float(bound.value):.2%} in expectation over the labels that are not memorised.\n"
         "  Pass a generator with another seed, or a larger n_heads.",
         accuracy=best.accuracy,
     )

@@ -1,4 +1,4 @@
-"""The size of DPC24's construction, and its entry in the registry. `theorem` builds the network."""
+"""The size of DPC24's construction, and its entry in the registry. The module `theorem` builds the network."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class DanaOptions:
 
     mode      `theorem`: enough heads for H·d_h + d >= T; one linear solve gives their output matrices. `compact`: all
               weights are fitted, and bisection finds the fewest heads
-    dim       d. Default: 2 for associations (Corollary 1), min(N - 1, T) for distributions (Proposition 2), 10 for compact
+    dim       d. Default: 2 for associations (Corollary 1); min(N - 1, T), but at least 2, for distributions (Proposition 2); 10 for
+              compact
     head_dim  d_h. Default: d but at most 4; d for compact
     key_dim   only for mode theorem: the rank of the query-key matrix. Default: d_h. Rank 1 suffices for Lemma 2 and takes the
               fewest parameters

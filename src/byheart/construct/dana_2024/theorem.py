@@ -70,7 +70,7 @@ def plan(
                 "distinct sequences", True, f"{n_sequences} sequences of at most {network.seq_len} tokens"
             ),
             Assumption(
-                "H·min(d, d_h) + min(d, L) >= T, for T sequences with L distinct last tokens",
+                "H·min(d, d_h) + min(d, L) >= T, for H heads of size d_h, dimension d, and T sequences with L distinct last tokens",
                 shape.rank >= n_sequences,
                 f"rank {shape.rank} for {n_sequences} sequences",
             ),
@@ -88,7 +88,9 @@ def _theorem(
     ragged: bool,
     rng: np.random.Generator,
 ) -> tuple[AttentionOnly, dict[str, Any]]:
-    """Draw heads until the native forward pass answers every sequence correctly."""
+    """Draw heads until the native forward pass answers every sequence correctly, at most `ATTEMPTS` times. Return the network, and
+    notes on how it was found.
+    """
     dim, head_dim = options.sizes(data.task, targets.n_outputs, len(targets))
     if dim < 2 or not 1 <= head_dim <= dim:
         raise UsageError(

@@ -1,11 +1,11 @@
-"""The Boltzmann operator: one softmax head that computes a number for each token and each context.
+"""The Boltzmann operator: one softmax head that computes a number for each token, which depends on the whole sequence.
 
-The sharpness β of the head is found by a search; the theorem instead computes β for the worst case. A token with value z_k in a
-sequence z receives c_k = Σ_l softmax_l(β z_k z_l) z_l. This is the derivative of log Σ_l exp(s z_l) at s = β z_k. Suppose two
-sequences of equal length had the same derivative for all s of an interval. Then their sums Σ_l exp(s z_l) would be proportional.
-The sums are equal at s = 0, so they would be equal everywhere, and the sequences would be the same multiset. So for given data, all
-but finitely many β of any interval distinguish all contexts. Tokens may be repeated (our own argument; the paper requires
-distinct tokens).
+The sharpness β is a factor of the attention scores. It is found by a search; the theorem instead computes β for the worst case. A
+token with value z_k in a sequence z receives c_k = Σ_l softmax_l(β z_k z_l) z_l. This is the derivative of log Σ_l exp(s z_l) at s
+= β z_k. Suppose two sequences of equal length had the same derivative for all s of an interval. Then their sums Σ_l exp(s z_l)
+would be proportional. The sums are equal at s = 0, so they would be equal everywhere, and the sequences would be the same multiset.
+So for given data, all but finitely many β of any interval distinguish all contexts. Tokens may be repeated (our own argument; the
+paper requires distinct tokens).
 """
 
 from __future__ import annotations
@@ -54,8 +54,10 @@ class TokenPlaces:
 
 
 def candidate_places(data: Dataset, tokens: DistinctTokens, rng: np.random.Generator) -> list[TokenPlaces]:
-    """Place the tokens on a line between 1 and 2: by a table for token ids, or along several candidate directions for
-    vectors."""
+    """Return ways to give each token a value on a line, from about 1 to 2.
+
+    For token ids there is one way, a table. For vectors there are several, each a projection along a candidate direction.
+    """
     if not isinstance(data.inputs, VectorSequences):
         line = tokens.points.coordinates[:, 0].astype(np.float64)
         values = 1 + line[tokens.sequences] / table_scale(tokens)
@@ -88,9 +90,10 @@ def table_scale(tokens: DistinctTokens) -> float:
 
 @dataclass(frozen=True, eq=False)
 class SoftmaxIds:
-    """An id for every context (a token in its sequence), place_weight · z + context_weight · c, for the sharpness `beta`.
+    """An id for every context (a token in its sequence): place_weight · z + context_weight · c.
 
-    z is the value of the token, and c the number that the softmax head computes for the token (`boltzmann`).
+    z is the value of the token, and c the number that the softmax head computes for the token (`boltzmann`). The scores of the head
+    have the factor `beta`, its sharpness.
 
     gap    the smallest difference between the ids of different contexts
     error  a bound on the difference between the exact id and the id that a float64 network computes, in any order of summation

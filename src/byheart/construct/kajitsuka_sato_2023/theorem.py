@@ -43,7 +43,10 @@ _LEAST_GAP_IN_ERRORS = 8.0
 
 @dataclass(frozen=True)
 class SoftmaxOptions:
-    """The sharpness `beta`: a number, "theorem" for the theorem's value, or None for the best value that a search finds."""
+    """The sharpness `beta`, which is the factor of the attention scores.
+
+    It is a number, "theorem" for the theorem's value, or None for the best value that a search finds.
+    """
 
     beta: float | str | None = None
 

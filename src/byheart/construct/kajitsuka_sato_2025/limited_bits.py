@@ -35,9 +35,10 @@ DEFAULT_B = 4
 class ShortWeightOptions:
     """The options of `kajitsuka-sato-2025-bits`.
 
-    B          the paper's B, at least 1: a packed number holds about B/√(log2 B) keys or labels. So a smaller B gives shorter
-               weights, but more of them. Default: 4, but at most √N; in float precision the largest B that fits. The theorem
-               requires B from 1 to √N. A larger B is accepted, but the result is not called Theorem F.1.
+    B          the paper's B, at least 1. A packed number is a weight that holds several keys or labels side by side, here about
+               B/√(log2 B) of them. So a smaller B gives shorter weights, but more of them. Default: 4, but at most √N; in float
+               precision the largest B that fits. The theorem requires B from 1 to √N. A larger B is accepted, but the result is not
+               called Theorem F.1.
     attention  `uniform` or `softmax`, as for `kajitsuka-sato-2025`. In floats, softmax over n tokens divides by n before it adds,
                which is exact only if n is a power of two.
     """
@@ -52,7 +53,7 @@ class ShortWeightOptions:
 
 
 def default_B(n_samples: int) -> int:
-    """Return the default for the option B: at most √N for N samples, as KS25 Theorem F.1 requires."""
+    """Return the default of the option B: 4, but at most √N for N samples, as KS25 Theorem F.1 requires."""
     return max(1, min(DEFAULT_B, isqrt(n_samples)))
 
 
@@ -66,7 +67,9 @@ def fields_for(B: int) -> int:
 
 @realises("KS25-L F.1")
 def plan_short_lookup(n_fields: int) -> Planner:
-    """Return a planner for lookups with at most `n_fields` keys or labels per packed number.
+    """Return a planner, which splits the points of a lookup into groups. Here a group has at most `n_fields` points.
+
+    The keys of a group are packed into one number, and its labels into another.
 
     Source:     KS25 Lemma F.1 (Vardi et al. 2022, Theorem 6.2).
     Guarantee:  that of `memorise_points`. Packed numbers have at most n_fields·max(key bits, label bits) bits.
@@ -88,12 +91,14 @@ def plan_short_lookup(n_fields: int) -> Planner:
 def memorise_with_short_weights(
     data: Dataset, options: ShortWeightOptions, rng: np.random.Generator, progress: Progress | None = None
 ) -> ProgramPlan:
-    """Compile with packed numbers of limited length: in exact precision, or as a float64 network that runs natively in PyTorch.
+    """Compile with short weights: in exact precision, or as a float64 network that runs natively in PyTorch.
+
+    A packed number is a weight that holds several keys or labels. The fewer it holds, the shorter it is.
 
     Source:     KS25 Theorem F.1, for next-token data and, in the same way, for seq-to-seq data and sets.
-    Assumes:    the same as the theorem without a limit on bits. Option B is at least 1, as in the paper; precision is "exact" or
-                "float64".
-    Guarantee:  the same as the theorem without a limit on bits. In float64, every sum that the network computes on these data is
+    Assumes:    the same as the theorem without short weights (Theorem 4.1 for next-token data). Option B is at least 1, as in the
+                paper; precision is "exact" or "float64".
+    Guarantee:  the same as the theorem without short weights. In float64, every sum that the network computes on these data is
                 exact in any order of summation. This is checked before the network is returned (`float_exactness`).
     In floats:  exact if the widest sum needs at most 53 bits. Otherwise fewer keys per packed number are tried. If even one key
                 is too many, the data are rejected. Token ids and vectors on a coarse grid fit. Uniform random floats do not:

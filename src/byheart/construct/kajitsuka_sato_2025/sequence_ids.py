@@ -1,4 +1,4 @@
-"""Lemmas B.1 and B.2: choose tokens to count, and weights for the counts, so that every sequence gets its own number."""
+"""Lemmas B.1 and B.2 of KS25: choose tokens to count, and weights for the counts, so that every multiset gets its own number."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ def distinguishing_tokens(multisets: Sequence[Multiset[int]]) -> list[int]:
         if classes.n_classes > before:
             kept.append(token)
     if classes.n_classes < len(multisets):
-        raise AssumptionViolated("two sequences are equal as multisets, so counts cannot distinguish them.")
+        raise AssumptionViolated(
+            "two of the multisets are equal, so counts cannot distinguish them.\n  Pass every multiset only once."
+        )
     return kept
 
 
@@ -91,7 +93,8 @@ def sequence_weights(
             used.add(sum_of[new])
     if classes.n_classes < len(multisets):
         raise AssumptionViolated(
-            "two sequences contain each of the chosen tokens equally often, so these tokens do not distinguish them."
+            "two of the multisets contain each of the chosen tokens equally often, so these tokens do not distinguish "
+            "them.\n  Choose the tokens with `distinguishing_tokens`."
         )
     return weights
 
@@ -121,7 +124,11 @@ def _occurrences(multisets: Sequence[Multiset[int]]) -> dict[int, list[tuple[int
 
 @dataclass(frozen=True)
 class _Part:
-    """The multisets of one class (number `old`) that contain a token `count` times. `members` holds their numbers."""
+    """Those multisets of one class that contain a certain token `count` times.
+
+    A class holds multisets that are equal on the tokens seen so far. `old` is the number of the class, and `members` holds the
+    numbers of the multisets.
+    """
 
     old: int
     count: int

@@ -1,4 +1,4 @@
-"""Remark 4.5 of Kajitsuka & Sato 2025: attention with O(n) connections, through one extra token."""
+"""Remark 4.5 of Kajitsuka & Sato 2025: attention through one extra token, with O(n) connections among n tokens instead of n²."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ SPARSE = Tuning(attention="sparse")
 def memorise_through_an_extra_token(
     data: Dataset, options: NoOptions, rng: np.random.Generator, progress: Progress | None = None
 ) -> ProgramPlan:
-    """Compile seq-to-seq data with two attention layers of O(n) connections instead of one of n², for n tokens per sequence.
+    """Compile seq-to-seq data with two attention layers that have O(n) connections, for n tokens per sequence.
+
+    `memorise_seq_to_seq` has one attention layer with n² connections instead.
 
     Source:     KS25 Remark 4.5, after Zaheer et al. (2020) and Yun et al. (2020). The paper states the idea in two sentences;
                 the construction is ours.

@@ -47,14 +47,17 @@ def memorise_next_token(
 ) -> ProgramPlan:
     """Compile next-token data into E_out ∘ F2 ∘ uniform attention ∘ F1 ∘ E_in.
 
+    E_in and E_out are linear maps. F1 is a feed-forward network that gives each token a number, and uniform attention sums these
+    numbers. F2 is a feed-forward network that looks up the label of the last token in its context.
+
     Source:     KS25 Theorem 4.1, stated in full as Theorem B.1; proof in Appendix B.1.1.
     Assumes:    finite inputs; equal contexts carry equal labels, where a context is the last token with the multiset of
                 all tokens (with their positions, where order matters). The separation (r, δ) is computed from the data.
     Guarantee:  for every sample the output at the last token equals label + 1 exactly, over the rationals. Other inputs have no
                 guarantee.
-    In floats:  not meant for floats; packed numbers have about √(N·b) bits. See `limited_bits`.
-    Size:       for N samples about 2·√(N·b) blocks with skip connections for each of the two lookups, those of tokens and of
-                contexts, if they are looked up as numbers of b bits; residual width 10, hidden width at most 8.
+    In floats:  not meant for floats: some weights have about √(N·b) bits. See `limited_bits` for shorter weights.
+    Size:       for N samples about 2·√(N·b) blocks with skip connections in each of F1 and F2, if the tokens and contexts that
+                they look up are numbers of b bits; residual width 10, hidden width at most 8.
     Departs:    feed-forward blocks are residual, as in the paper's architecture (erratum 6). One block replaces two or three
                 of the proof's plain layers, so the width is 10 instead of 14. W_O·W_V is scaled by n, so that means become
                 sums and all numbers stay dyadic (erratum 8). The projection of Stage I stays in its register, and also serves as
@@ -68,14 +71,14 @@ def memorise_next_token(
 def memorise_seq_to_seq(
     data: Dataset, rng: np.random.Generator, progress: Progress | None = None, tuning: Tuning = PLAIN
 ) -> ProgramPlan:
-    """Compile seq-to-seq data, with a label for every token, into the network of `memorise_next_token`. Every token is a context.
+    """Compile seq-to-seq data, with a label for every token, into the network of `memorise_next_token`.
 
     Source:     KS25 Corollary 4.1, which applies Theorem 4.1 with each token as the last token.
     Assumes:    finite inputs; equal contexts carry equal labels, where a context is a token with the multiset of all tokens of
                 its sequence (with their positions, where order matters).
     Guarantee:  for every token of every sample the output equals its label + 1 exactly.
-    Size:       that of `memorise_next_token`, but F2, which looks up the labels, has as many as nN contexts to look up, for N
-                samples of n tokens.
+    Size:       that of `memorise_next_token`, except that F2, which looks up the labels, has up to nN contexts to look up, for
+                N samples of n tokens.
     Departs:    see `memorise_next_token`. Padding tokens of short sequences have no label, and their outputs have no meaning.
     """
     return _plan(data, rng, progress, tuning, "KS25 Corollary 4.1, repaired", corollary_4_1)
@@ -85,7 +88,7 @@ def memorise_seq_to_seq(
 def memorise_sets(
     data: Dataset, rng: np.random.Generator, progress: Progress | None = None, tuning: Tuning = PLAIN
 ) -> ProgramPlan:
-    """Compile a labelled family of multisets into a deep set ρ(Σ φ).
+    """Compile a labelled family of multisets into a deep set ρ(Σ φ): a network ρ of the sum of φ over the elements.
 
     Source:     KS25 Theorem D.1.
     Assumes:    finite inputs; equal multisets carry equal labels.
@@ -101,7 +104,9 @@ def memorise_sets(
 def memorise_token_ids(
     data: Dataset, rng: np.random.Generator, progress: Progress | None = None, tuning: Tuning = PLAIN
 ) -> ProgramPlan:
-    """Compile token ids without positions. The weight φ of a token and its value are columns of the embedding table.
+    """Compile token ids without positions. The embedding table has two columns: a number that identifies the token, and a weight φ.
+
+    Attention sums the weights φ of all tokens of a sequence.
 
     Source:     KS25 Theorem E.1.
     Assumes:    token ids; equal contexts carry equal labels (see `memorise_next_token`).
@@ -138,7 +143,7 @@ def _plan(
     theorem: str,
     promised: Callable[..., TheoremSize],
 ) -> ProgramPlan:
-    """Check the data, map the contexts and describe the network. All the theorems share these steps."""
+    """Check the data, map contexts to numbers, and describe the network. All the theorems share these steps."""
     data.require_finite()
     data.require_consistent()
     mapping = contextual_mapping(data, rng, progress, tuning.factor_bits)
@@ -181,8 +186,9 @@ def _notes(numbers: MappingNumbers, split: LookupSplit, n_distinct: int) -> dict
 def estimate(shape: DataShape, tuning: Tuning = PLAIN, precision: Precision = "exact") -> Size:
     """Return the estimated size for data of this shape.
 
-    The numbers and bits of tokens and contexts are those expected for random data. The non-zero count and the bits are upper
-    estimates: every coordinate of a projection counts as non-zero, and every packed number and interval end has its full length.
+    How many tokens and contexts are looked up, and how many bits they have, is estimated for random data. The non-zero count and
+    the bits of weights are upper estimates: every coordinate of a projection counts as non-zero. The ends of intervals, and numbers
+    that pack several keys or labels, count with their full length.
     """
     numbers = MappingNumbers.expected_for(shape)
     split = split_lookups(shape, numbers, tuning.plan)
@@ -197,7 +203,8 @@ class ArchitectureOptions:
     attention   uniform: without keys and queries. softmax: with zero keys and queries, as in KS25 eq. 2, which takes two more
                 matrices per head.
     input_map   linear: E_in projects a vector. none: E_in only copies it, and the first block projects (KS25 Remark 3.1).
-                Every block then has d more channels, so the parameters grow as d·√N instead of d + √N.
+                Every block then has d more channels, so for N samples of vectors in dimension d the parameters grow as d·√N
+                instead of d + √N.
     """
 
     attention: Literal["uniform", "softmax"] = "uniform"

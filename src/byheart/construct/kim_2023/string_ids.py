@@ -1,4 +1,7 @@
-"""String ids: every sorted sequence gets one number, a weighted sum of the results of the sorting rounds."""
+"""String ids: every sorted sequence gets one number, a weighted sum of the results of the sorting rounds.
+
+Each round finds the largest value that remains, and its multiplicity.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,10 @@ def string_ids(sequences: Sequence[SortedCounts], rng: np.random.Generator) -> S
 
 
 def _weights(n_weights: int, rng: np.random.Generator) -> Iterator[list[int]]:
-    """Yield lists of positive weights without end: first all ones, then random ones from ranges that double each time."""
+    """Yield lists of positive weights without end. Weights are random and at most a limit, which is 1 at first.
+
+    The limit doubles after every `_DRAWS_PER_RANGE` lists.
+    """
     largest = 1
     while True:
         for _ in range(_DRAWS_PER_RANGE):

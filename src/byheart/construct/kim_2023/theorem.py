@@ -1,4 +1,4 @@
-"""Sort the n tokens of a sequence by hard attention in 2n attention layers, then look up the context."""
+"""Sort the n tokens of a sequence in n rounds of two attention layers, one hard and one uniform, then look up the context."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ LEFT, LARGEST, IS_LARGEST, STRING_ID = KEYS_HIGH, KEYS_LOW, LABELS_HIGH, ANSWER
 def memorise_by_sorting(
     data: Dataset, options: NoOptions, rng: np.random.Generator, progress: Progress | None = None
 ) -> ProgramPlan:
-    """Compile a label for every token: each of n rounds finds the largest token and its multiplicity, then one lookup finds
-    the label.
+    """Compile labelled tokens: each of n rounds finds the largest remaining token and its multiplicity, then one lookup finds the
+    label.
 
     Source:     Kim, Kim & Mozafari (2023): token-wise separated inputs, Õ(d + n + √(nN)) parameters, 2n
                 attention layers. The stages are theirs: token id, string id by selecting one maximum after the other,
@@ -68,7 +68,8 @@ def memorise_by_sorting(
     In floats:  not meant for floats. With softmax in place of hardmax, an inverse temperature
                 β ≥ ln(2nΣw/gap) would suffice in real numbers, if token ids are at least 1 apart. Σw is the sum of the
                 weights in the string id, and gap is the smallest distance between two string ids.
-    Size:       n rounds of two attention layers and one block, then a lookup of nN contexts. Width 9.
+    Size:       n rounds of two attention layers and one block, then a lookup of at most nN contexts, for N sequences of n
+                tokens. Width 9.
     Departs:    a uniform head counts how often a maximum occurs, because this number would be lost when the maximum is erased. Both
                 heads add to the string id directly. Random integer weights replace the projection lemma.
     """
@@ -120,8 +121,9 @@ def memorise_by_sorting(
 def size_of(shape: DataShape, options: NoOptions) -> Size:
     """Return the estimated size for data of this shape.
 
-    The numbers to which tokens and contexts are mapped are assumed to have as many bits as expected for random data. Every packed
-    number and interval end is assumed to have its full length. The non-zero count assumes that no entry of a projection is zero.
+    The numbers to which tokens and contexts are mapped are assumed to have as many bits as expected for random data. The ends
+    of intervals, and the numbers that pack several keys or labels, are assumed to have their full length. The non-zero count
+    assumes that no entry of a projection is zero.
     """
     n, table = shape.seq_len, table_of_shape(shape)
     key_bits = 2 * shape.context_count.bit_length() + 1

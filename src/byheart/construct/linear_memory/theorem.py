@@ -49,9 +49,9 @@ def plan(
 ) -> Construction:
     """Compile associations of single tokens into one matrix between random embeddings.
 
-    Source:     Cabannes, Dohmatob & Bietti (2024), f(x) = argmax_y u_y·W e_x; N <= d by the pseudo-inverse W = U E⁺. Here e_x is
-                the embedding of the input x, and u_y that of the label y, in dimension d. E and U hold, for the N associations,
-                the embeddings of the inputs and of their labels.
+    Source:     Cabannes, Dohmatob & Bietti (2024): f(x) = argmax_y u_y·W e_x, where e_x is the embedding of the input x, and u_y
+                that of the label y, in dimension d. For N <= d associations, W = U E⁺ with the pseudo-inverse E⁺ of E. The
+                columns of E and U are the embeddings of the N inputs and of their labels.
     Assumes:    one token per sample.
     Guarantee:  with N <= d and the pseudo-inverse, W e_x = u_f(x) up to rounding. Outputs have length one, so u_y·u_y = 1
                 exceeds every other u_y'·u_y, and the argmax is the label. With fewer dimensions there is no guarantee in advance:

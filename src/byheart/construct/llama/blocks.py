@@ -1,6 +1,7 @@
 """Units of SwiGLU blocks, written into a checkpoint's tensors.
 
-A unit computes two integers a and b from registers, and adds ReLU(a) · b to registers.
+A register is a named column of the residual stream. A unit computes two integers a and b from registers, and adds ReLU(a) · b to
+registers.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ PIN_BITS = 40
 
 @dataclass(frozen=True)
 class ProductUnit:
-    """A unit whose output is multiplied by a register."""
+    """A unit whose output is multiplied by the value of the register `times`."""
 
     unit: Unit
     times: str
@@ -111,10 +112,10 @@ def spread_units(register: str, m: int, n_folds: int, square: str) -> Iterator[U
 
 
 def table_rows(register: str, square: str, first: int, n: int, into: str) -> TableBlock:
-    """Return units for the `n` table rows `first`, `first` + 1, ....
+    """Return one unit for each of `n` table rows, whose numbers begin at `first`.
 
-    A unit is 1 if the register holds the number of the unit's row, else 0. For the register's value J and the row a, the unit is
-    ReLU(2aJ - J² + 1 - a²) = ReLU(1 - (J - a)²). The register `square` holds J².
+    A unit adds 1 to the register `into` if `register` holds the number of the unit's row, else 0. For the value J of `register` and
+    the row a, the unit is ReLU(2aJ - J² + 1 - a²) = ReLU(1 - (J - a)²). The register `square` must hold J².
     """
     a = first + np.arange(n)
     return TableBlock(n, {register: 2 * a, square: -1}, 1 - a * a, {into: 1})

@@ -53,7 +53,12 @@ class TokenTexts(ChainedTexts):
 
 @dataclass(frozen=True, eq=False)
 class CompiledTexts:
-    """The compiled network, and the choices that led to it."""
+    """The compiled network, and the choices that led to it.
+
+    channel_starts  the hash values at which the channels (the columns of the tables) begin
+    n_stored        the number of contexts whose next token is stored in the tables
+    n_draws         the number of hashes that were drawn, including those that `first_draw` skipped
+    """
 
     llama: Llama
     layout: Layout
@@ -79,7 +84,7 @@ class LlamaOptions:
     `byheart forget` builds a model for fewer facts. It uses the remaining options, with values from the notes of the original
     model, so that the new model has the same shape and hash.
 
-    room            the number of contexts for which the network is sized
+    room            the number of contexts for which the network is sized, if the data have fewer
     rows            the number of table rows
     first_draw      the number of random hashes to skip before the first one is tried
     channel_starts  the hash values at which the channels (the columns of the tables) begin
@@ -128,8 +133,8 @@ def compile_texts(
         layout = replace(layout, n_rows=options.rows)
         if not layout.fits:
             raise AssumptionViolated(
-                f"tables of {options.rows} rows do not fit into this network.\n"
-                "  Give a smaller value of `rows`, or leave this option out.",
+                f"tables with rows={options.rows} do not fit into this network.\n"
+                "  Give another value of `rows`, or leave this option out.",
                 rows=options.rows,
             )
     starts = options.channel_starts

@@ -57,9 +57,9 @@ LOGIT_SCALE = 64.0
 """The right token leads by 64 nats. Sampling at temperature 1 errs with probability e^-64 per token."""
 HALF = 1 << (WORD_BITS - 1)
 WINDOWS = (-3 * HALF, -HALF, HALF, 3 * HALF)
-"""For a known context, total - label is one of these odd multiples of 2^22, half of the modulus 2^23.
+"""For a known context, total - label is one of these odd multiples of 2^22, which is half of the modulus 2^23.
 
-The total is the sum of the context's three table words, minus its fingerprint, plus 2^22.
+The total is the sum of the context's three table words, minus 2^12 times its fingerprint (a part of its hash), plus 2^22.
 """
 HOLD = 1 << 19
 """A number that exceeds any sum of three side words (words that detect unknown contexts). Subtracting it disables a threshold,
@@ -87,8 +87,8 @@ def _embed(writer: BlockWriter, window_hash: WindowHash, numbers: TokenNumbers) 
     """Write the embedding: for each token its limbs (random numbers for the hash), its number n, and n². The embedding is also the
     output matrix, so n and n² determine the logits.
 
-    If the answer's number is L, the logit of number n is 2·n·L - n², which is largest at n = L. If numbers have two digits, the
-    same holds for each digit.
+    If the answer's number is L, the logit of number n is `LOGIT_SCALE` · (2·n·L - n²), which is largest at n = L. If numbers have
+    two digits, the logit is the sum of such terms, one for each digit.
     """
     table, columns = writer.weights[EMBEDDING], writer.columns
     table[writer.spec.bos, columns[FIRST_TOKEN]] = 1
@@ -133,7 +133,8 @@ def _address(writer: BlockWriter, layout: Layout, starts: Int[np.ndarray, " n_ch
 
 
 def _read_tables(writer: BlockWriter, layout: Layout, tables: Tables) -> None:
-    """Write one unit per table row. At the context's row, the unit adds the row's word in the context's channel.
+    """Write one unit per table row. For a context that reads this row, the unit adds the word (entry) that is in the row and in the
+    context's channel (a column of the tables).
 
     If the last layer of a table has free units, the next table begins there. The first table of side words (words that detect
     unknown contexts) begins in a new layer.

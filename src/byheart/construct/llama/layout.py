@@ -109,7 +109,10 @@ class Layout:
 
     @cached_property
     def _registers(self) -> tuple[str, ...]:
-        """The registers that have a column of their own, except the one-hot registers for the channel."""
+        """The registers, which are names of columns of the residual stream.
+
+        Columns that hold a constant, and the one-hot columns for the channel (a column of the tables), are not included.
+        """
         n_side = self.shape.n_side
         return (*FIXED, *FIELD_AT_LEAST, *SIDE_SUMS[:n_side]) if n_side else FIXED
 
@@ -240,7 +243,7 @@ class Layout:
 
     @property
     def fits(self) -> bool:
-        """Whether every layer has enough units, and every number fits into its bits."""
+        """Whether there are enough channels (table columns), every layer has enough units, and hash values can select every row."""
         address = row_units(self.row_folds) + self.start_units
         clip = 98 * self.shape.n_side + 8
         digits = 2 * (self.shape.n_vocab // DIGIT + 1) if HIGH_DIGIT in self.digits else 0
@@ -253,7 +256,9 @@ class Layout:
 
 
 def row_units(n_folds: int) -> int:
-    """Return the number of units that bring a row number into the range of rows, by reflections (folds), and update its square."""
+    """Return the number of units that fold a hash value into the range of row numbers, by `n_folds` - 1 reflections, and compute
+    the square of the result.
+    """
     return 2 * n_folds - 1
 
 
@@ -284,8 +289,8 @@ def choose_layout(shape: TextShape, hidden: int | None = None) -> Layout:
     most_bits = WORD_BITS + MOST_SIDE * FIELD_BITS - math.log2(shape.n_labels)
     if not 0 <= shape.reject_bits <= most_bits:
         raise UsageError(
-            f"reject_bits={shape.reject_bits} is out of range: with {shape.n_labels:,} possible next tokens, it must be "
-            f"between 0 and {math.floor(most_bits)}.",
+            f"reject_bits={shape.reject_bits} is out of range: it must be between 0 and {math.floor(most_bits)}, because "
+            f"the number of different tokens to predict is {shape.n_labels:,}.",
             reject_bits=shape.reject_bits,
         )
     best: tuple[int, Layout] | None = None
@@ -305,8 +310,8 @@ def choose_layout(shape: TextShape, hidden: int | None = None) -> Layout:
                         best = size, layout
     if best is None:
         raise AssumptionViolated(
-            f"{shape.n_contexts:,} contexts over {shape.n_vocab:,} tokens do not fit into a Llama of width {hidden or WIDTHS[-1]} "
-            f"(tables of at most {N_VALUES:,} rows).\n  "
+            f"{shape.n_contexts:,} contexts (texts whose next token must be stored) over a vocabulary of {shape.n_vocab:,} tokens "
+            f"do not fit into a Llama of width {hidden or WIDTHS[-1]}, whose tables have at most {N_VALUES:,} rows.\n  "
             + (
                 "Split the data, or give a smaller reject_bits."
                 if hidden is None

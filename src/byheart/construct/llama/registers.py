@@ -23,7 +23,7 @@ LIMBS = (*ROWS, CHANNEL, FINGERPRINT)
 
 ROW_SQUARES = ("row 0 squared", "row 1 squared", "row 2 squared")
 TOTAL = "total"
-"""The sum of the table words that the context reads, minus its fingerprint (a part of its hash), plus 2^22."""
+"""The sum of the table words that the context reads, minus 2^12 times its fingerprint (a part of its hash), plus 2^22."""
 
 FIXED = (*ROWS, *ROW_SQUARES, TOTAL)
 """Registers with a column of their own in every network."""

@@ -19,7 +19,9 @@ from byheart.program import gf2
 class Tables:
     """The tables that a network stores.
 
-    starts  the least hash value of each channel (a column of the tables); the first is 0
+    starts      the least hash value of each channel (a column of the tables); the first is 0
+    words       the entries of three tables; the sum of one word from each determines the next token
+    side_words  the entries of further tables, in n_side groups of three; their sums detect unknown contexts
     """
 
     starts: Int[np.ndarray, " n_channels"]
@@ -33,7 +35,7 @@ class Tables:
 
 @dataclass(frozen=True, eq=False)
 class TableEquations:
-    """Factored equations, ordered by the first table cell in each.
+    """Equations for sums of three table cells, factored and ordered by the first cell in each.
 
     order    the original index of each equation
     pivots   the cells whose words are computed so that the sums are right; the words of all other cells are arbitrary

@@ -141,7 +141,7 @@ def draw_hash(
 
 
 def n_turns(largest: int, m: int) -> int:
-    """Return the number of points below `largest` at which `mirror` changes direction."""
+    """Return how many positive multiples of m are below `largest`. At each of them, `mirror` changes direction."""
     return max(0, -(-largest // m) - 1)
 
 
@@ -149,7 +149,7 @@ def _draw_level(
     n_heads: int, n_units: int, before: Sequence[int], after: Sequence[int], rng: np.random.Generator
 ) -> np.ndarray:
     """Draw random coefficients for each limb (hash value). All are zero at first. Then random ones are increased by 1, one by one,
-    until the fold (the reflections that bring a sum back into range) would need more than `n_units` units.
+    until the fold (the reflections that bring a sum back into range) would need more than `n_units` units for this limb.
 
     Every offset is used at least once if there are enough units. `Layout` requires at least three units for each head.
     """

@@ -51,7 +51,8 @@ def associate(
     device: str = "cpu",
     progress: Progress | None = None,
 ) -> Associations:
-    """Minimise the convex loss Σ -log softmax(φ_i V)[label_i] in float32 until every label has the largest logit.
+    """Minimise the convex loss Σ -log softmax(φ_i V)[label_i] in float32, until every label has a probability of at least
+    `SETTLED` or about `max_passes` passes over the contexts are used up.
 
     φ_i are the features of context i, and V is the output matrix.
 
@@ -88,7 +89,7 @@ def associate(
 
 
 def _whitening(phi: torch.Tensor) -> torch.Tensor:
-    """Return a matrix T with (φ T)ᵀ(φ T) = n·I for φ = `phi` with n rows, from a Cholesky factor.
+    """Return a matrix T with (φ T)ᵀ(φ T) ≈ n·I for φ = `phi` with n rows, from a Cholesky factor.
 
     A small ridge prevents division by zero for repeated neurons.
     """
@@ -111,9 +112,9 @@ def _shuffle(rows: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
 def _sweep(
     phi: torch.Tensor, wanted: torch.Tensor, matrix: torch.Tensor, rows: torch.Tensor, rate: float
 ) -> torch.Tensor:
-    """Make one pass over `rows` in batches, which changes `matrix` in place.
+    """Make one pass over the contexts `rows` in batches. Unless `rate` is 0, each batch changes `matrix` in place.
 
-    Returns, for each context in `rows`, the probability of its label, and for all other contexts 1.
+    Return, for each context in `rows`, the probability of its label before this change, and for all other contexts 1.
     """
     shares = torch.ones(len(phi), device=phi.device)
     for batch in torch.split(rows, BATCH if rate else 16 * BATCH):

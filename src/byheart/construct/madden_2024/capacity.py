@@ -1,4 +1,7 @@
-"""Decide whether a decoder of a given width can memorise a corpus, by building one or by proving that none exists."""
+"""Decide whether a decoder of a given width can memorise a corpus, by building one or by proving that none exists.
+
+Some cases remain undecided.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +45,9 @@ def decide_capacity(data: Dataset, hidden_width: int, rng: np.random.Generator) 
     Source:     MFT24 Definition 1: a model memorises contexts if the infimum of its loss is the entropy of their next tokens.
     Guarantee:  "reached" comes with a decoder for which every context is within the divergence that `verify` allows. "out of
                 reach" holds for all weights, activations, dimensions and numbers of heads, because it uses only that the rank
-                of the logits is at most the number of neurons. If there are fewer neurons than contexts (Theorem 5 needs as
-                many) but no fewer than the rank of the wanted logits, the result may be undecided.
+                of the logits is at most the number of neurons. If neither can be shown, the result is "undecided". This can
+                happen, for example, if there are fewer neurons than contexts (Theorem 5 needs one per context), but at least as
+                many as the rank of the wanted logits.
     """
     if data.task != "distribution":
         raise UsageError(
@@ -75,9 +79,9 @@ def _is_met(construction: Construction, data: Dataset) -> bool:
 def full_rank_minor(contexts: Contexts, size: int) -> tuple[list[list[int]], list[int]] | None:
     """Find `size` contexts and `size` tokens whose matrix of log frequencies seems to have full rank.
 
-    Returns the count of each pair and the count of each context, or None if there are too few contexts or tokens. The search
-    is an elimination with full pivoting in floats. It considers the tokens that follow the most contexts, and only the contexts
-    that all of these tokens follow.
+    Return how often each of the tokens follows each of the contexts, and how often each context occurs; or None if no such contexts
+    and tokens are found. The search is an elimination with full pivoting in floats. It considers the tokens that follow the most
+    contexts, and only the contexts that all of these tokens follow.
     """
     table = np.zeros((len(contexts), contexts.n_vocab), dtype=np.int64)
     table[contexts.successor_contexts, contexts.next_tokens] = contexts.next_counts
@@ -97,7 +101,7 @@ def full_rank_minor(contexts: Contexts, size: int) -> tuple[list[list[int]], lis
 def _pivots(
     matrix: Float[np.ndarray, "n_rows n_columns"], size: int
 ) -> tuple[Int[np.ndarray, " size"], Int[np.ndarray, " size"]] | None:
-    """Return the rows and columns of the first `size` pivots, or None if the rank is smaller."""
+    """Return the rows and columns of the first `size` pivots of an elimination, or None if the rank seems smaller."""
     left, largest = matrix.copy(), np.abs(matrix).max(initial=0.0)
     rows, columns = [], []
     for _ in range(size):
@@ -129,8 +133,8 @@ def witness_corpus(shape: DecoderShape) -> Dataset:
     if shape.seq_len != 2 or size > vocab or not size <= n_pairs <= n_firsts * vocab:
         raise AssumptionViolated(
             f"to exceed the capacity of {shape.hidden_width} neurons, documents must have {n_contexts} contexts of at "
-            f"most 2 tokens. This needs seq_len = 2 and a vocabulary of at least {size}; the decoder has seq_len = "
-            f"{shape.seq_len} and a vocabulary of {vocab}.",
+            f"most 2 tokens. This needs seq_len = 2 and a vocabulary of at least {size} tokens, with enough pairs of tokens for "
+            f"these contexts; the decoder has seq_len = {shape.seq_len} and a vocabulary of {vocab}.",
             n_contexts=n_contexts,
         )
     documents = []

@@ -1,5 +1,5 @@
-"""Decide MFT24 Theorems 4 and 6 without rounding: no two contexts have the same image under attention or averaging, and no image
-is zero.
+"""Check for given weights, without rounding, what MFT24 Theorems 4 and 6 state: no two contexts have the same image under attention
+or averaging, and no image is zero.
 """
 
 from __future__ import annotations
@@ -35,21 +35,23 @@ class CertifiedInjectivity:
 def certify_injectivity(
     front: Decoder, encoded: EncodedContexts, *, base: Fraction | None = None
 ) -> CertifiedInjectivity:
-    """Decide MFT24 Theorem 4 (attention) or 6 (averaging) for the exact real values of the weights of `front`.
+    """Check the claim of MFT24 Theorem 4 (attention) or 6 (averaging) for the exact real values of the weights of `front`.
 
     Source:     MFT24, Theorems 4 and 6: for generic embeddings z of tokens and u of positions, the map from contexts to numbers
                 is injective, and its values are not zero.
     Assumes:    dimension 1, as in the theorems. Contexts are padded on the left with `front.pad`. Attention has one
                 head whose weights are 1, with or without a skip connection. With `base` a, softmax uses powers of a > 0
                 instead of e, which multiplies the scores by ln a.
-    Guarantee:  averaging is decided in rational arithmetic. For attention, images are enclosed in balls (Arb), whose precision
-                is doubled until all are disjoint. "Holds" is a proof. If it holds for all contexts over ω tokens up to length
-                T, it proves the theorem for that ω and T: the difference of two images is analytic in (z, u), and a function
-                that is non-zero at one point is zero almost nowhere.
+    Guarantee:  averaging is decided in rational arithmetic. For attention, images are enclosed in balls (Arb), which are numbers
+                with an error bound. Their precision is doubled until all are disjoint, up to `MOST_BITS`. If `holds` is true,
+                the claim is proved. If it is false, it is disproved for averaging, but only unproved for attention. A claim that
+                holds for all contexts over ω tokens up to length T proves the theorem for that ω and T: the difference of two
+                images is analytic in (z, u), and an analytic function that is non-zero at one point is zero almost nowhere.
     """
     if front.dim != 1:
         raise UsageError(
-            f"the theorems are about dimension 1; this decoder has dimension {front.dim}.", dim=front.dim
+            f"the theorems are about dimension 1; this decoder has dimension {front.dim}.\n  Draw it with dim=1.",
+            dim=front.dim,
         )
     contexts = [[int(token) for token in row if token != front.pad] for row in encoded.tolist()]
     z = [Fraction(float(value)) for value in front.tokens[:, 0]]
@@ -93,9 +95,11 @@ def _attend(
     has_skip: bool,
     base: Fraction | None,
 ) -> Any:
-    """Return a ball that contains ⟨x, softmax(x x_t)⟩, plus x_t if there is a skip connection.
+    """Return a ball (a number with an error bound) that contains ⟨x, softmax(x x_t)⟩, plus x_t if there is a skip connection.
 
-    x are the sums of the context's token embeddings `z` and the position embeddings `u`, and x_t is the last of them."""
+    x is the vector of the sums of the context's token embeddings `z` and the position embeddings `u`, and x_t is its last entry. If
+    `base` is given, softmax uses its powers instead of those of e.
+    """
     sums = [z[token] + position for token, position in zip(context, u, strict=False)]
     x = [flint.fmpq(number.numerator, number.denominator) for number in sums]
     log = flint.arb(1) if base is None else flint.arb(flint.fmpq(base.numerator, base.denominator)).log()

@@ -101,8 +101,9 @@ def _orthogonal(rng: np.random.Generator, n_heads: int, dim: int) -> Float[np.nd
 
 
 def mixed_contexts(front: Decoder, encoded: EncodedContexts) -> Float[np.ndarray, "n_contexts dim"]:
-    """Return the output of the mixing layer for every context, computed by the network's own forward pass in the float type of
-    `front`.
+    """Return the output of the mixing layer (attention or averaging) for every context.
+
+    It is computed by the network's own forward pass, in the float type of `front`.
     """
     module = DecoderModule(front).eval()
     width = front.seq_len * front.dim

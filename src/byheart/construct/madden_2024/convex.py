@@ -33,11 +33,12 @@ class Regression:
     """The state in which the regression stopped.
 
     coefficients  the output matrix V for the given features
-    whitened      V for features that are orthonormal over all predictions, at most one per context; a wider fit can start from it
+    whitened      the output matrix for an orthonormal basis of the features, where each context counts as often as it occurs; a
+                  fit with more neurons can start from it
     gap_nats      loss minus entropy, summed over all predictions
     reached       whether the goal was met
     norm          Frobenius norm of `whitened`, which is the root mean square length of the logits over predictions
-    excluded_norm a bound: by convexity, no output matrix with a smaller norm meets the goal; 0 if the goal was met
+    excluded_norm a bound: by convexity, no other choice of `whitened` with a smaller norm meets the goal; 0 if the goal was met
     """
 
     coefficients: Float[np.ndarray, "n_neurons n_outputs"]
@@ -92,11 +93,12 @@ def regress(
     start_from: Float[np.ndarray, "n_neurons n_outputs"] | None = None,
     device: str = "cpu",
 ) -> Regression:
-    """Minimise the loss over the output matrix until it is within `goal_nats` of the entropy (MFT24 Lemma 2).
+    """Minimise the loss over the output matrix until the loss is within `goal_nats` of the entropy (MFT24 Lemma 2).
 
-    The problem is convex, so there is one minimum. It is solved by L-BFGS in float32 and, if that is not precise enough, in
-    float64. Each context is weighted by how often it occurs. Features are made orthonormal (QR) with these weights, so that
-    the curvature is the same in all feature directions wherever the model gives all tokens the same probability.
+    Loss and entropy are sums over all predictions. The problem is convex, so every local minimum is a global one. It is solved by
+    L-BFGS in float32 and, if that is not precise enough, in float64. Each context is weighted by how often it occurs. Features are
+    made orthonormal (QR) with these weights, so that the curvature is the same in all feature directions wherever the model gives
+    all tokens the same probability.
 
     `start` is a fit for the first few of these features in orthonormal form (`Regression.whitened`); `start_from` is an output
     matrix. If neither is given, the fit starts with the least-squares fit to suitable logits. The fit ends early once it is proved
@@ -215,7 +217,8 @@ def smallest_width(
     """Find by bisection how many features, taken in order, suffice for the goal. Return None if even all features do not suffice.
 
     More features never make the minimum worse, so bisection is correct, except for the limit on evaluations. A width counts as too
-    small if the goal is proved to be out of reach (`Regression.excluded_norm`), but also if the fit uses up `max_evaluations`.
+    small if the goal is proved to be out of reach (`Regression.excluded_norm`), but also if the fit uses up `max_evaluations` or
+    makes no more progress.
     A wider fit starts from the best narrower one.
     """
     start: np.ndarray | None = None

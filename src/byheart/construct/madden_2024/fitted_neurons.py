@@ -55,9 +55,9 @@ def fit_shaped(
 ) -> ShapedFit:
     """Draw neurons, fit them, and then solve the convex problem of the output matrix for the fitted neurons.
 
-    Embeddings and attention keep their random values. The fit is not convex: if a width fails, another random draw or more
-    evaluations may still succeed. After half of the evaluations, the fit is abandoned if the loss, at its current rate of decrease,
-    would miss the goal.
+    The goal is a loss that exceeds the entropy by at most `goal_nats`, summed over all predictions. Embeddings and
+    attention keep their random values. The fit is not convex: if a width fails, another random draw or more evaluations may still
+    succeed. After half of the evaluations, the fit is abandoned if the loss, at its current rate of decrease, would miss the goal.
     """
     mixed = mixed_contexts(front, encoded)
     neurons = draw_neurons(front, mixed, n_neurons, rng, spread=SPREAD)

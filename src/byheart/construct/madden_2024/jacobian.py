@@ -22,7 +22,8 @@ from byheart.theorems import realises
 class JacobianRank:
     """Bounds on the rank of a Jacobian: it is at least `certified` and at most `most`.
 
-    The Jacobian has the derivatives of n (ω - 1) logit differences with respect to k parameters, for n contexts and ω tokens.
+    The Jacobian has the derivatives of n (ω - 1) logit differences with respect to k parameters, for n contexts and ω tokens. Here
+    n (ω - 1) is `n_wanted`, and k is `n_parameters`.
     """
 
     certified: int
@@ -36,8 +37,9 @@ class JacobianRank:
 
     @property
     def is_free(self) -> bool:
-        """Whether the distributions of all contexts can be changed in every direction near these weights, as memory capacity
-        requires."""
+        """Whether it is proved that small changes of these weights can change the distributions of all contexts in every direction,
+        as memory capacity requires.
+        """
         return self.certified == self.n_wanted
 
 
@@ -73,7 +75,7 @@ def certified_jacobian_rank(decoder: Decoder, encoded: EncodedContexts) -> Jacob
 
 
 def _rows(decoder: Decoder, context: Sequence[int], flint: Any) -> list[list[Any]]:
-    """Return the derivatives of the logits of one context, relative to its last logit, by all parameters z, u, W, b and V.
+    """For each logit of a context except the last, return the derivatives of (this logit - last logit) by all parameters.
 
     The parameters are the embeddings z, averaging weights u, hidden weights W, bias b and output matrix V. With y = Σ_t u_t z_t,
     h_j = W_jᵀ y + b_j, the activation function ψ and s = ψ(h), the logit of token γ minus that of the last token ω is
@@ -133,9 +135,10 @@ def _pivots(rows: list[list[Any]]) -> int:
 
 
 def _unseen_directions(decoder: Decoder, contexts: Sequence[Sequence[int]]) -> list[list[Fraction]]:
-    """Return parameter changes, in the order of `_rows`, that change no difference of logits to first order.
+    """Return directions in which the parameters can change while all differences of logits stay the same, to first order.
 
-    With token embeddings z, averaging weights u and hidden weights W, there are four kinds:
+    Each has one number per parameter, in the order of `_rows`. With token embeddings z, averaging weights u and hidden weights W,
+    there are four kinds:
     - add one number to all output weights of a neuron
     - change z by z A, and W by -A W, for a matrix A
     - change z by -z, and u by u

@@ -33,8 +33,8 @@ def draw_neurons(
 ) -> Decoder:
     """Return `front` with random neurons, whose output weights are still zero.
 
-    On these contexts the pre-activations have standard deviation `spread`. The mixed contexts are first centred and whitened,
-    so that no direction dominates another.
+    On the contexts `mixed`, the outputs of the mixing layer, the pre-activations have standard deviation `spread`. These contexts
+    are first centred and whitened, so that no direction dominates another.
     """
     nothing = np.zeros((n_neurons, front.n_outputs))
     centre = mixed.mean(axis=0)
@@ -86,7 +86,8 @@ def solve_by_random_features(
         n_neurons = neurons_for(n_contexts, front.precision)
     if n_neurons < n_contexts:
         raise AssumptionViolated(
-            f"{n_neurons} neurons are fewer than the {n_contexts} contexts, so the linear system has no solution.\n"
+            f"hidden_width={n_neurons} is less than the number of contexts, {n_contexts}, so in general the linear system has "
+            "no solution.\n"
             f"  Use a hidden_width of at least {n_contexts}, leave it out, or use solver=convex.",
             n_neurons=n_neurons,
             n_contexts=n_contexts,

@@ -1,4 +1,6 @@
-"""Decide the rank and Kruskal rank of ψ(abᵀ), the matrix of ψ(a_i b_j), rigorously (MFT24 Theorems 2 and 3, repaired).
+"""Prove bounds on the rank and Kruskal rank of ψ(abᵀ), the matrix of ψ(a_i b_j) (MFT24 Theorems 2 and 3, repaired).
+
+The Kruskal rank is the largest k such that every k columns are linearly independent.
 
 The determinants are far below the range of floats: of the order of 10^-20000 for 200 rows. For polynomials the rank is computed
 modulo a prime, where it is never larger than over the rationals. Analytic functions are evaluated in ball arithmetic (Arb): a
@@ -119,8 +121,8 @@ def kruskal_rank(matrix: Sequence[Sequence[int]], prime: int = PRIME) -> int:
 class Determinant:
     """Facts about a ball (a number with an error bound) that contains det ψ(abᵀ), the determinant of the matrix of ψ(a_i b_j).
 
-    `excludes_zero` is whether zero is outside the ball. `log10_size` is log10 of the largest magnitude in the ball, and `bits` the
-    precision of the computation.
+    `excludes_zero` says whether zero is outside the ball. `log10_size` is log10 of the largest magnitude in the ball, and `bits`
+    the precision of the computation.
     """
 
     excludes_zero: bool
@@ -139,7 +141,7 @@ def certified_determinant(
 ) -> Determinant:
     """Compute det ψ(abᵀ), for the matrix of ψ(a_i b_j), in ball arithmetic.
 
-    The precision is doubled until the ball excludes zero or `most_bits` is exceeded.
+    The precision is doubled until the ball excludes zero or the precision is at least `most_bits`.
 
     Source:     MFT24 Theorem 3: for generic a the matrix has full rank. The repaired theorem also needs b > 0.
     Guarantee:  a ball that excludes zero proves full rank. A ball that contains zero proves nothing.

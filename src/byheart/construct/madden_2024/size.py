@@ -54,10 +54,9 @@ class MaddenOptions:
     """The options of `madden-2024` and `madden-2024-averaging`.
 
     solver        `steps` (dimension 1, weights by a formula), `random-features` (one linear system), `convex` (fewer neurons than
-                  contexts),
-                  `stochastic` (like convex, for many contexts with one right token each), or `auto`: `steps` if
-                  the precision is float64, attention or averaging keeps the contexts far enough apart, and activation,
-                  dim, n_heads and hidden_width have their defaults, else `random-features`
+                  contexts), `stochastic` (like convex, for many contexts with one right token each), or `auto`. `auto` uses `steps`
+                  if the precision is float64, activation, dim, n_heads and hidden_width have their defaults, and the mixing layer
+                  (attention or averaging) keeps the contexts far enough apart. Otherwise it uses `random-features`
     dim, n_heads  embedding dimension and number of heads; for steps, both are 1
     hidden_width  number of neurons. Default for steps: one per context; for random-features: one per context, in float32 a quarter
                   more; for convex: the fewest that reach the goal; for stochastic: 64, doubled until all contexts are right
@@ -140,7 +139,10 @@ def size_of(kind: Kind, shape: DataShape, options: MaddenOptions) -> Size:
     """
     require_attention(kind, options)
     if shape.vocab is None:
-        raise AssumptionViolated("this construction embeds token ids, but these inputs are vectors.")
+        raise AssumptionViolated(
+            "this construction embeds token ids, but these inputs are vectors.\n"
+            "  Choose a construction for vectors, such as kajitsuka-sato-2025."
+        )
     dim = 1 if options.tries_steps else options.dim
     if options.solver in ("convex", "stochastic"):
         default = FIRST_WIDTH

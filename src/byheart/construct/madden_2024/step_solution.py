@@ -1,9 +1,9 @@
 """The step solution, in dimension 1: neurons that saturate, and an output matrix that is given by a formula.
 
 Sort the contexts by their image x_1 < ... < x_n under the mixing layer (attention or averaging). Let Y_i be the wanted logits of
-context i. Neuron k > 1 is tanh(w_k (x - midpoint_k)). Its w_k is so large that it gives exactly -1 up to x_{k-1} and exactly +1
-from x_k on. Neuron 1 is constantly 1. With V_1 = (Y_1 + Y_n)/2 and V_k = (Y_k - Y_{k-1})/2 for k > 1, the logits
-V_1 + Σ_{1<k<=i} V_k - Σ_{k>i} V_k equal Y_i.
+context i. Neuron k > 1 is tanh(w_k (x - midpoint_k)). The weight w_k is so large that the neuron gives exactly -1 up to
+x_{k-1} and exactly +1 from x_k on. Neuron 1 is constantly 1. With V_1 = (Y_1 + Y_n)/2 and V_k = (Y_k - Y_{k-1})/2 for k > 1, the
+logits V_1 + Σ_{1<k<=i} V_k - Σ_{k>i} V_k equal Y_i.
 """
 
 from __future__ import annotations

@@ -55,8 +55,9 @@ def plan(
     Source:     MFT24 Theorem 5 (`kind` attention) and Theorem 7 (averaging); the proofs' algorithm, as repaired in the modules
                 `step_solution`, `random_features` and `convex`.
     Assumes:    distinct contexts of tokens; equal contexts of next-token data carry equal labels.
-    Guarantee:  not exact, because finite logits only approximate distributions. The divergence from every distribution is
-                measured, and the certificate states it.
+    Guarantee:  for next-token data, the right label of every context has the largest logit, which is checked. Distributions are
+                not exact, because finite logits only approximate them. The divergence from every distribution is measured, and
+                the certificate states it.
     Size:       `size_of`: for the solver `steps`, one neuron per context, in dimension 1. For other solvers the options
                 determine the size.
     Departs:    see the modules of the solvers.
@@ -204,7 +205,7 @@ def _by_random_features(problem: _Problem) -> tuple[Decoder, dict[str, Any]]:
 
 
 def _by_steps(problem: _Problem) -> tuple[Decoder, dict[str, Any]]:
-    """Draw embeddings until attention or averaging maps all contexts to numbers that are far enough apart."""
+    """Draw embeddings, up to `DRAWS` times, until attention or averaging maps all contexts to numbers that are far enough apart."""
     for draw in range(DRAWS):
         front, encoded = problem.draw_front(dim=1)
         try:
@@ -226,8 +227,9 @@ def _by_steps(problem: _Problem) -> tuple[Decoder, dict[str, Any]]:
 def _by_stochastic_steps(
     problem: _Problem, front: Decoder, encoded: np.ndarray
 ) -> tuple[Decoder, dict[str, Any]]:
-    """Fit random neurons, doubling their number until every label has the largest logit. If `hidden_width` is given, use that
-    number.
+    """Fit the output matrix of random neurons, doubling their number until every label has the largest logit.
+
+    If `hidden_width` is given, use only that number.
     """
     targets, rng, hidden_width = problem.targets, problem.rng, problem.options.hidden_width
     if len(targets.next_tokens) > len(targets):
@@ -249,8 +251,8 @@ def _by_stochastic_steps(
             return with_outputs(neurons, factor * found.coefficients), notes
         if hidden_width is not None or n_neurons > len(targets):
             raise AssumptionViolated(
-                f"{n_neurons} neurons leave {found.unsettled} of {len(targets)} contexts without a clear answer after "
-                f"{found.passes:.0f} passes.\n"
+                f"with hidden_width={n_neurons}, the answer is not clear for {found.unsettled} of {len(targets)} contexts "
+                f"after {found.passes:.0f} passes over the data.\n"
                 "  Use a larger hidden_width, or another solver.",
                 unsettled=found.unsettled,
             )
@@ -291,7 +293,8 @@ def _by_regression(problem: _Problem, front: Decoder, encoded: np.ndarray) -> tu
     decoder, fit, notes = solve(problem, front, encoded, goal)
     if not fit.reached:
         raise AssumptionViolated(
-            f"{decoder.hidden_width} neurons leave a gap of {fit.gap_nats:.4g} nats, but the goal is {goal:.4g}.\n"
+            f"with hidden_width={decoder.hidden_width}, the loss exceeds the entropy by {fit.gap_nats:.4g} nats, but the goal is "
+            f"at most {goal:.4g}.\n"
             f"  Use a larger hidden_width{' or gap' if targets.entropy_nats > 0 else ''}, or leave hidden_width out.",
             gap=fit.gap_nats,
             goal=goal,
@@ -330,7 +333,7 @@ def _with_shaped_neurons(problem: _Problem, front: Decoder, encoded: np.ndarray,
 
 def _out_of_reach(most: int, goal: float) -> AssumptionViolated:
     return AssumptionViolated(
-        f"with {most} neurons, the gap is still larger than {goal:.4g} nats.\n"
+        f"with {most} neurons, the gap between loss and entropy is still larger than {goal:.4g} nats.\n"
         "  Allow a larger gap, or choose another solver.",
         most=most,
         goal=goal,

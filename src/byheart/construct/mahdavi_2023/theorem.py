@@ -48,7 +48,8 @@ def heads_for(n_examples: int, n_context: int, head_dim: int) -> int:
     step = min(n_context, head_dim) - 1
     if step < 1:
         raise AssumptionViolated(
-            f"{NAME} needs at least two context tokens and heads of size at least two, not {n_context} tokens and size {head_dim}.",
+            f"{NAME} needs at least two context tokens and heads of size at least two; here the number of context tokens is "
+            f"{n_context} and head_dim is {head_dim}.\n  Use longer sequences or a larger head_dim.",
             n_context=n_context,
             head_dim=head_dim,
         )
@@ -103,8 +104,9 @@ def plan(
                 open, analytic condition, so random heads satisfy it almost surely; then the value and output maps are one
                 linear solve.
     Assumes:    n < d context vectors of full rank, in dimension d; distinct (context, query) pairs.
-    Guarantee:  the largest logit is the right one, checked natively. The rank of Z is checked first.
-    Size:       `size_of`: H heads with 2·d_h·d + 2·d + 4 parameters, and two numbers per class.
+    Guarantee:  if Z has full rank, which is checked, the largest logit is the right one up to rounding. The answers of the built
+                network are not checked here; `verify` checks them.
+    Size:       `size_of`: H heads with 2·d_h·d + 2·d + 4 parameters each, and two numbers per class.
     """
     if not isinstance(data.inputs, VectorSequences) or data.task != "next-token":
         raise AssumptionViolated(
@@ -133,7 +135,8 @@ def plan(
     found = head_features(network, x)
     if found.rank < n_examples:
         raise AssumptionViolated(
-            f"the outputs of {n_heads} heads have only rank {found.rank} on these {n_examples} examples.\n  Increase n_heads.",
+            f"with n_heads={n_heads}, the outputs of the heads have only rank {found.rank}; the number of examples is "
+            f"{n_examples}, and the rank must be as large.\n  Increase n_heads.",
             rank=found.rank,
         )
     maps = np.linalg.lstsq(found.values, circle_points(data.n_classes)[data.labels], rcond=None)[0]
@@ -166,7 +169,8 @@ def plan(
 def _check_assumptions(x: Float[np.ndarray, "n_examples seq_len dim"], n_context: int, dim: int) -> None:
     if n_context < 2 or n_context >= dim:
         raise AssumptionViolated(
-            f"{NAME} needs contexts of 2 to d - 1 tokens; here n = {n_context} tokens before the query and d = {dim}.\n"
+            f"{NAME} needs n context vectors before the query, with 2 <= n < d in dimension d; here n = {n_context} "
+            f"and d = {dim}.\n"
             "  Use vectors of a higher dimension, or choose another method, such as kajitsuka-sato-2023.",
             n_context=n_context,
             dim=dim,

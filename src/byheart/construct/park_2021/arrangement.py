@@ -31,7 +31,8 @@ def short_direction(
 ) -> tuple[tuple[int, ...], list[int], int]:
     """Find a direction with short entries along which all points are distinct. Returns (direction, positions, unit bits).
 
-    Position i is the integer 2^-(unit bits) · (direction · point i). Positions are distinct, and may be negative.
+    Position i is the integer 2^-(unit bits) · (direction · point i), where point i has its integer coordinates. 2^(unit bits) is
+    the largest power of two that divides all these products. Positions are distinct, and may be negative.
 
     Source:     PLYS21's projection (KS25 Lemma G.1). Only distinctness is required. Folds of the line reduce the range
                 later.
@@ -68,9 +69,9 @@ def fold(places: Sequence[int], rng: np.random.Generator) -> tuple[list[int], li
     """Fold the line until the largest position is below the number of points, or until no suitable mirror is found. Returns
     (mirrors, new positions).
 
-    A fold with mirror μ leaves every point x <= μ/2 in place and moves every point x > μ/2 to μ - x. This halves the range. Two
-    points x and y move to the same position if x + y = μ, so for N points fewer than N²/2 mirrors are not suitable. As long as the
-    range is much larger than N², almost every μ close to the range is suitable.
+    A fold with mirror μ leaves every point x <= μ/2 in place and moves every point x > μ/2 to μ - x. This about halves the range.
+    Two points x and y move to the same position if x + y = μ, so for N points fewer than N²/2 mirrors are not suitable. As long as
+    the range is much larger than N², almost every μ close to the range is suitable.
 
     Assumes:    distinct positions, not negative.
     Guarantee:  new positions are distinct and not negative; usually below about N²/8.
@@ -184,10 +185,11 @@ def bucket_starts(places: Sequence[int], width: int) -> list[int]:
 class Arrangement:
     """All moves of the points, and the final place of each point.
 
-    The place determines the bucket of the point, and its field (room for one label) in this bucket.
+    A bucket is a range of `n_fields` positions; `starts` are the least positions of the buckets. It has one field, the room for one
+    label, at each position. So the place of a point determines its bucket and its field.
 
-    `segments` is empty if laying segments over one another would not save parameters. The positions that are divided into buckets
-    are below `extent`.
+    `mirrors` are the folds of the line (see `fold`). `segments` is empty if laying segments over one another would not save
+    parameters. The positions that are divided into buckets are below `extent`.
     """
 
     mirrors: list[int]

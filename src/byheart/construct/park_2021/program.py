@@ -64,8 +64,8 @@ def bucket_blocks(starts: Sequence[int], packed: Sequence[int], n_fields: int, b
     """Return blocks that find the bucket of a point, the highest bucket first.
 
     If the point's bucket begins at s, they subtract s + n_fields from the point's position, and add the packed fields of the bucket
-    to the register `packed`. `base` is the least threshold: 0, or -extent if the points have been moved by `segment_blocks`. A
-    point whose bucket has been found is below `base`.
+    (the number that packs the labels of its points) to the register `packed`. `base` is the least threshold: 0, or -extent if the
+    points have been moved by `segment_blocks`. A point whose bucket has been found is below `base`.
     """
     return tuple(
         Block(threshold(PLACE, start + base, {PLACE: -start - n_fields, PACKED: fields}))
@@ -74,12 +74,12 @@ def bucket_blocks(starts: Sequence[int], packed: Sequence[int], n_fields: int, b
 
 
 def field_blocks(number: int, n_fields: int, field_bits: int, base: int) -> Blocks:
-    """Return blocks that remove the bits of field `number` from the packed fields, for the points to which this field belongs.
+    """Return blocks that move the bits of field `number` from the register `packed` to the register `field`, the highest bit first.
 
-    The highest bit is removed first.
+    A field is the room for one label in the number that packs all labels of a bucket.
 
-    Assumes:    these points are at position number + base - n_fields, and no point is above it; register `packed` holds
-                Σ field_q · 2^(q·field_bits) for all fields q <= number.
+    Assumes:    the points to which this field belongs are at position number + base - n_fields, and no point is above it; register
+                `packed` holds Σ field_q · 2^(q·field_bits) for all fields q <= number.
     Guarantee:  register `field` holds the value of field `number` if this is the point's field, else a negative number. So when
                 the blocks of the next field add ReLU(field) to the answer, they add only the value of the point's own field.
     """
@@ -109,7 +109,10 @@ fields number the labels from 0, but the network returns label + 1.
 
 
 def extraction_blocks(n_fields: int, field_bits: int, base: int) -> Blocks:
-    """Return blocks that extract the point's own field from the packed fields. The answer is the value of this field plus one."""
+    """Return blocks that extract the point's own field (its label) from the number that packs all labels of its bucket.
+
+    The answer is the value of this field plus one.
+    """
     numbers = reversed(range(n_fields))
     return (
         *(block for number in numbers for block in field_blocks(number, n_fields, field_bits, base)),

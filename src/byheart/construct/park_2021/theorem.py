@@ -31,7 +31,11 @@ MOST_BITS = 1 << 28  # the most bits of a weight in an estimate
 def memorise_without_keys(
     data: Dataset, options: NoOptions, rng: np.random.Generator, progress: Progress | None = None
 ) -> ProgramPlan:
-    """Compile single vectors into a feed-forward network: project, fold, overlay, cut into buckets, read the field.
+    """Compile data with one vector per sample into a feed-forward network.
+
+    The network projects a vector to a point on a line and reflects ("folds") the line until it is short. It then moves segments of
+    the line over one another. The result is divided into buckets (ranges of positions). A packed number for each bucket has one
+    field of bits for each position. The network reads the label from the field of the point's position.
 
     Source:     Park, Lee, Yun & Shin (2021): O(N^(2/3) log C + log Δ + d) parameters for N samples of C classes and dimension d,
                 where Δ is the largest distance of two samples divided by the smallest. The phases are theirs; this explicit form in
@@ -40,8 +44,9 @@ def memorise_without_keys(
     Guarantee:  the output equals label + 1 exactly on every sample, over the rationals. No key is stored, so
                 any other vector may get any label.
     In floats:  not meant for floats; the packed fields of a bucket have n_fields · log2 C bits.
-    Size:       residual width 4, hidden width at most 6. About log2(R/N^2) folds, N^(2/3) segments, and
-                √(N^(4/3) / log C) buckets and fields, if the projected points are integers in a range of length R.
+    Size:       residual width 4, hidden width at most 6. If the projected points are integers in a range of length R, there are
+                about log2(R/N^2) folds and N^(2/3) segments. Up to constant factors, there are √(N^(4/3) · log C) buckets of
+                √(N^(4/3) / log C) fields each.
     Departs:    folds reflect instead of shifting (one ReLU, not two). Points are moved in place, starting at the upper end, so
                 that a segment or a bucket takes two ReLUs and no register for the old position. The numbers of segments, buckets
                 and fields are chosen to minimise the parameters.
@@ -85,7 +90,9 @@ def field_bits_of(n_classes: int) -> int:
 
 
 def pack_buckets(arrangement: Arrangement, labels: Sequence[int], field_bits: int) -> list[int]:
-    """Return the packed fields of each bucket. Field q holds the class number of position start + q."""
+    """Return one packed number for each bucket (range of positions). It has a field of `field_bits` bits for each position. In a
+    bucket that begins at s, field q holds the class number (label - 1) of the point at position s + q.
+    """
     packed = [0] * len(arrangement.starts)
     for place, label in zip(arrangement.places, labels, strict=True):
         bucket = bisect_right(arrangement.starts, place) - 1

@@ -28,9 +28,9 @@ class Addresses:
 
     @property
     def n_duplicates(self) -> int:
-        """The number of keys that share their whole address with an earlier key.
+        """The number of keys whose rows, channels and first plane (bit field of a word) are those of an earlier key.
 
-        Two keys with the same address have equations with the same left side.
+        The equations of two such keys have the same left side. The planes that only rarer labels use are not compared.
         """
         n_keys, n_segments, n_words = self.patterns.shape
         flat = self.patterns.reshape(n_keys, n_segments * n_words).view(np.int64)
@@ -47,8 +47,11 @@ _ODD = np.random.default_rng(17).integers(0, 2**63, size=4096, dtype=np.uint64) 
 
 @dataclass(frozen=True)
 class ChannelPatterns:
-    """Channels divided into groups. A key has one digit per group. Each digit selects one channel of its group or, except in the
-    first group, none.
+    """Channels (the words of a table row) divided into groups. A key has one digit per group. Each digit selects one channel of its
+    group or, except in the first group, none.
+
+    groups   the number of channels of each group
+    choices  the number of values of each group's digit
     """
 
     groups: Sequence[int]

@@ -1,10 +1,10 @@
-"""The chain, one kind of layout: the token that carries the label reads k tables one after the other, then adds up the selected
-channels.
+"""The chain, one kind of layout: the token that carries the label reads k tables one after the other, then adds up the words in the
+selected channels (places in a table row).
 
-There are registers for x, a copy of x, the square of x, z, and the words. x is the row, and at first also the pattern (the choice
-of channels). z holds the steps between rows and the plane (bit field of a word). If the pattern is too long to share a field with
-the row, it is at first in the registers of the copy and of the square. The chain supports every task and every length. For small
-data sets it is smaller than a dual table.
+There are registers for x, a copy of x, the square of x, z, and the words. x is the number of the row to read, and at first also the
+pattern (the choice of channels). z holds the steps between rows and the plane (bit field of a word). If the pattern is too long to
+share a field with the row, it is at first in the registers of the copy and of the square. The chain supports every task and every
+length. For small data sets it is smaller than a dual table.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class Chain(RetrievalLayout):
 
     @cached_property
     def pattern_fields(self) -> tuple[tuple[int, ...], ...]:
-        """For each field that holds a part of the pattern, the groups in which this part selects a channel.
+        """For each hashed field that holds a part of the pattern, the groups of channels in which this part makes the choice.
 
-        The pattern is a key's choice of one channel in each group. It has one field, or several if one would be too long.
+        The pattern is a key's choice of at most one channel in each group. It has one field, or two if one would be too long.
         """
         field = self.make_field(COPY, prod(self.choices))
         is_short = self.has_exact_digits(self.choices) and self.has_exact_pooling(field)
@@ -152,7 +152,8 @@ class Chain(RetrievalLayout):
 
     def pooling_steps(self) -> Iterator[blocks.Step]:
         """Yield the step that sums each hashed field over the n tokens: one attention head. A head computes a mean, so its output
-        weight includes the factor n. For the task `set`, the step is a plain sum.
+        weight includes the factor n. For the task `set`, the step is a plain sum. For other tasks, sequences
+        of one token need no step.
         """
         if self.entrance.pooling == "sum":
             yield SumPool()

@@ -35,8 +35,8 @@ SomeNumber = TypeVar("SomeNumber", float, np.ndarray)
 def max_duplicates(n_keys: int) -> float:
     """Return the limit on E, the expected number of pairs of keys with equal addresses.
 
-    With probability about e^-E, a random hash gives all keys different addresses. Small data sets can afford many draws of the
-    hash, so their limit may be larger.
+    With probability about e^-E, a random hash gives all keys different addresses. The limit is 0.5 for more than 20,000 keys, 0.8
+    for fewer keys, because another draw of the hash then takes little time, and 0.3 for at most 100 keys.
     """
     return 0.3 if n_keys <= 100 else 0.8 if n_keys <= 20_000 else 0.5
 
@@ -45,7 +45,7 @@ def addresses_needed(n_keys: int, reject_bits: int, n_shards: int = 1) -> float:
     """Return the number of addresses that a layout needs.
 
     An address is where a key finds its label: rows, channels and a field of bits. With that many addresses, few pairs of keys share
-    one. The probability that an unknown input has the address of some key is below 2^-reject_bits / 16.
+    one. With reject bits, the probability that an unknown input has the address of some key is also at most 2^-reject_bits / 16.
     """
     for_keys = n_keys * (n_keys - 1) / 2 / max_duplicates(n_keys) * _care(n_shards)
     return max(for_keys, 16.0 * n_keys * 2**reject_bits) if reject_bits else for_keys
@@ -164,8 +164,8 @@ def mean_words(layout: RetrievalLayout) -> float:
 
 
 def headroom_bits(layout: RetrievalLayout) -> int:
-    """Return h such that almost surely |y - centre·2^w| <= 2^(h + w) for every key, where y is the sum of the words that the key
-    reads, w the number of bits of a word, and centre·2^w about the middle of all sums.
+    """Return h such that |y - centre·2^w| <= 2^(h + w) for every key, with a probability of about 95% or more. Here y is the sum of
+    the words that the key reads, w the number of bits of a word, and centre·2^w about the middle of all sums.
 
     h covers the worst case, or `deviations` standard deviations if that is less.
     """

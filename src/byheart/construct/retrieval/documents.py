@@ -57,8 +57,11 @@ def recitation_of_tokens(documents: TokenSequences, tokenizer: Tokenizer | None 
 def _shortest_windows(
     documents: TokenSequences, following: Int[np.ndarray, " n_tokens"]
 ) -> tuple[Int[np.ndarray, " n_tokens"], int]:
-    """Find, for each token, the window of tokens that ends there. Return a number for each window, and the length of the windows,
-    which is as small as possible. Equal windows have equal numbers.
+    """Find, for each token, the window of tokens that ends with it. Return a number for each window, and the length of the windows.
+    Equal windows have equal numbers.
+
+    The length is the smallest with which windows determine the next token (given as `following`) wherever the whole text so far
+    determines it.
 
     The window of length L at a token is the window of length L - 1 at the previous token, followed by the token. Windows do
     not extend beyond the beginning of a text. So if L is the length of the longest text, every window is a whole prefix.
@@ -106,7 +109,8 @@ def recite(memoriser: Memoriser, prompt: str, max_tokens: int = 10_000) -> Itera
     if not isinstance(network, Transformer):
         family = network.spec.family
         raise UsageError(
-            f"a {family} cannot recite texts.\n  Compile the texts with the method `retrieval` or `llama`.",
+            f"this model's network ({family}) cannot recite texts.\n"
+            "  Compile the texts with the method `retrieval` or `llama`.",
             family=family,
         )
     module = to_module(network).eval()

@@ -203,8 +203,8 @@ class DualTable(RetrievalLayout):
 
     @cached_property
     def halves(self) -> tuple[int, ...]:
-        """The number subtracted from each digit to centre it: at least half of the digit's base and, if weights are bfloat16, a
-        number with at most 4 significant bits.
+        """The number subtracted from each digit to centre it: half of the digit's base, rounded down. If weights are bfloat16, it
+        is then rounded up to a number with at most 4 significant bits.
         """
         found = [radix // 2 for radix in self.radices]
         if self.stored == "bfloat16":  # so that their squares have 8 bits

@@ -39,6 +39,8 @@ def pattern_blocks(
 ) -> Iterator[Block]:
     """Extract the digits of the pattern fields one by one, and mark the channels (words of a table row) that they select.
 
+    A pattern field is a number in a register. It has one digit for each of some groups of channels, which `pattern_fields` lists.
+
     `channels` holds one or more copies of all channels, and each copy has Σ groups channels. `rests` and `steps` have a number for
     each copy. Every channel of a copy is increased by the copy's rest, and a selected channel also by the copy's step.
 

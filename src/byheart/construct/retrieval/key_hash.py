@@ -48,7 +48,9 @@ def draw(
     highest: Int[np.ndarray, " dim"],
     rng: np.random.Generator,
 ) -> KeyHash:
-    """Draw a hash at random. `lowest` and `highest` bound each coordinate of the integers (empty for ids)."""
+    """Draw a hash at random. `lowest` and `highest` bound each coordinate of input vectors, which are integers here. They are empty
+    for token ids.
+    """
     entrance = layout.entrance
     if entrance.is_narrow:
         return _draw_narrow(layout, rng)
@@ -129,7 +131,8 @@ def _draw_field(
     lowest: Int[np.ndarray, " dim"],
     highest: Int[np.ndarray, " dim"],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Draw one field, from its last reflection back to its inputs.
+    """Draw one field, from its last reflection back to its inputs. Returns its columns of `KeyHash`, in this order: `tokens`,
+    `positions`, `weights`, `offsets`, `centres`.
 
     A reflection at c maps [0, R) into [0, c) if R <= 2c. The last reflection has c = n_values. For each
     reflection, R is drawn from (1.6 c, 2 c], and this R is the c of the previous reflection. The layout

@@ -15,7 +15,7 @@ from byheart.data.sequences import TokenSequences, VectorSequences
 from byheart.errors import AssumptionViolated
 
 MAX_LEVELS_BITS = 20
-"""Vectors count as lying on a grid if every coordinate has at most 2^20 levels."""
+"""Vectors count as lying on a grid if all coordinates are multiples of one power of two, and at most 2^20 times as large."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,8 +102,9 @@ def grid_points(
 
 
 def grid_bits_of(inputs: VectorSequences) -> int | None:
-    """Return the least number of bits after the binary point for all coordinates; None if they are not on a grid with few
-    levels."""
+    """Return the least b >= -8 for which all coordinates are integer multiples of 2^-b. Return None if the vectors are not on a
+    grid with few levels (see `MAX_LEVELS_BITS`).
+    """
     values = inputs.values
     largest = float(np.abs(values).max(initial=0.0))
     for grid_bits in range(-8, 64):

@@ -26,7 +26,9 @@ _WORTHWHILE = 0.25  # codes are tried if the entropy of C labels is at least thi
 
 @dataclass(frozen=True)
 class RareField:
-    """A kind of field for the labels `first` and above. A word has `n_planes` fields of this kind."""
+    """A kind of bit field in a word, in which the codes of the labels `first` and above continue. A word has `n_planes` fields of
+    this kind, of `n_bits` bits each.
+    """
 
     n_bits: int
     n_planes: int
@@ -123,11 +125,13 @@ def fullest(n_keys: int, n_planes: int, care: int = 1) -> float:
 
 
 def codes_worth_trying(label_counts: Sequence[int], n_planes: int) -> list[tuple[int, RareFields]]:
-    """Return the code with the shortest words among those with two kinds of fields, and another among those with three.
+    """Return at most two codes: of those with two kinds of fields the one with the shortest words, and likewise of those with three
+    kinds.
 
     Return no code if the frequencies of the labels differ too little for a code to save much. A code is given by the number of bits
     of the field that every label uses, and a list of the fields for rare labels.
     label_counts: the number of keys with each label, the most frequent first.
+    n_planes: the number of fields in a word for the part of the code that every label has.
     """
     return list(_codes(tuple(label_counts), n_planes)) if _is_skewed(tuple(label_counts)) else []
 

@@ -251,8 +251,8 @@ class RetrievalLayout:
 
     @property
     def label_bits(self) -> int:
-        """The bits of a label, over all parts, without the bits that detect unknown inputs. One bit may be unused if
-        the bits do not divide evenly into parts.
+        """The bits of a label, over all parts, without the bits that detect unknown inputs. If the bits do not divide evenly into
+        parts, up to `n_parts` - 1 of them are unused.
         """
         return self.n_parts * self.field_bits - self.reject_bits
 
@@ -393,15 +393,19 @@ class RetrievalLayout:
 
     @property
     def n_drawn_values(self) -> int:
-        """The number of these values that tokens and positions can take together. One value is left for the extra token; with
-        bfloat16 weights, enough that one of them is a number that a weight can hold.
+        """How many of the `n_entering_values` values the sum of a token's and a position's number can have.
+
+        The rest is left for the extra token of a dual table: one value or, with bfloat16 weights, so many that a weight can hold at
+        least one of them.
         """
         n = self.n_entering_values
         return n - 1 - (n >> (SHORT_BITS - 1) if self.stored == "bfloat16" else 0)
 
     @property
     def has_numbers_for_tokens(self) -> bool:
-        """Whether there are enough numbers for every token to have its own, if half of the range is reserved for positions."""
+        """Whether there are enough numbers for every token to have its own, if half of the range is reserved for positions.
+        Always true unless all hashed fields of a token start as the same number.
+        """
         return not self.entrance.is_narrow or (self.n_drawn_values + 1) // 2 >= self.entrance.n_rows
 
     @property

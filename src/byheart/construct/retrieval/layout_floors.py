@@ -44,8 +44,8 @@ class Ranked:
 
 
 def rank(start: RetrievalLayout, planes: list[int], channels: list[int], groups: tuple[int, ...]) -> Ranked:
-    """Return every combination of `planes`, `channels` and `groups` that can be built and whose words fit into the mantissa, with
-    a lower bound on its size.
+    """Return the combinations of `planes`, `channels` and `groups`, each with a lower bound on its size. Combinations are left out
+    if they are impossible, if their sums certainly do not fit into the mantissa, or if solving certainly takes too long.
     """
     grid = np.array(np.meshgrid(planes, channels, groups, indexing="ij"), dtype=np.int64).reshape(3, -1)
     n_channels, n_groups = grid[1], grid[2]

@@ -1,4 +1,4 @@
-"""The construction `retrieval`: no key is stored, and all bits of the mantissa store labels."""
+"""The construction `retrieval`: labels are stored in tables, at addresses that a random hash gives. No key is stored."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ class Solution:
     """A random hash for which every label could be stored, with the words of the tables and the centres of their sums (one centre
     for each part of the label).
 
-    Each row of `words` holds the words of the first part of the label, then those of the next part, and so on.
+    `words` has one table row after the other: in each, the words of the first part of the label, then those of the next part, and
+    so on.
     """
 
     layout: RetrievalLayout
@@ -151,8 +152,8 @@ def _solve(
 def refuse_keys(n_keys: int, n_draws: int, failures: Mapping[str, int]) -> AssumptionViolated:
     """Return the error to raise when every draw has failed."""
     return AssumptionViolated(
-        f"no hash distinguishes these {n_keys} contexts: {n_draws} draws failed "
-        f"({', '.join(f'{count} by {name}' for name, count in failures.items() if count)}).\n"
+        f"none of {n_draws} random hashes can be used to store the labels of these {n_keys} contexts. Failures by reason: "
+        f"{', '.join(f'{name} {count}' for name, count in failures.items() if count)}.\n"
         "  The inputs are too regular for a random hash. Use the method kajitsuka-sato-2025, which works for any data.",
         failures=dict(failures),
     )
@@ -256,17 +257,20 @@ def _layers_of(program: Program, part: str) -> list[int]:
 def explain(layout: RetrievalLayout) -> str:
     """Explain in one sentence why this layout was chosen."""
     labels = "1 label" if layout.n_planes == 1 else f"{layout.n_planes} labels"
-    held = f"{labels} of {layout.field_bits} bits"
+    held = f"{labels} of {layout.field_bits} bit{'s' * (layout.field_bits > 1)}"
     if layout.n_parts > 1:
         held = (
             f"a part of {labels} ({layout.field_bits} of {layout.n_parts * layout.field_bits} bits of each)"
         )
     for rare in layout.rare_fields:
-        held += f" and {rare.n_planes} extensions of {rare.n_bits} bits for labels rarer than the {rare.first} most frequent"
+        held += (
+            f", plus {rare.n_bits}-bit extensions ({rare.n_planes} per word) for labels rarer than the "
+            f"{rare.first} most frequent"
+        )
     return (
-        f"the smallest of all layouts searched is a {layout.name}: words of {layout.word_bits} bits hold {held}, "
-        f"{layout.n_parts * layout.n_channels} words per row, {layout.n_rows} rows in each of {layout.n_segments} tables, "
-        f"{layout.load:.1%} of them used"
+        f"the smallest of all layouts searched is a {layout.name}: {layout.word_bits}-bit words hold {held}; "
+        f"words per row: {layout.n_parts * layout.n_channels}; {layout.n_segments} tables of {layout.n_rows} rows each; "
+        f"{layout.load:.1%} of their bits used"
     )
 
 

@@ -120,7 +120,11 @@ class _Hashing:
 
 @dataclass(frozen=True, eq=False)
 class _Solving:
-    """A task that computes the words (table entries) of one shard, a range of rows. `ranks` are the classes' ranks by frequency."""
+    """A task that computes the words (table entries) of one shard, a range of rows.
+
+    `ranks` gives the number that is stored for each class: its rank by frequency if codes have different lengths, else the class
+    number itself.
+    """
 
     layout: RetrievalLayout
     ranks: Int[np.ndarray, " n_classes"]
@@ -300,7 +304,9 @@ def _hash_piece(task: _Hashing) -> None:
 
 
 def _solve_one(task: _Solving) -> None:
-    """Collect the keys of one shard, each context once, and solve their equations."""
+    """Collect the keys of one shard, each context once, and solve their equations. Write the words, or why there are none, to the
+    task's file.
+    """
     if task.file.exists():
         return
     keys = read_part(map(_keys_file, repeat(task.folder), range(task.n_pieces)), task.shard)

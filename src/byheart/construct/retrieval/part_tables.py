@@ -85,7 +85,9 @@ class PartTables(DualTable):
 
     @property
     def n_pattern_fields(self) -> int:
-        """The number of hashed fields for each token's pattern. With more fields, each needs fewer reflections."""
+        """The number of hashed fields for the pattern (the choice of channels) of the extra token, and also for the pattern of the
+        labelled token. With more fields, each needs fewer reflections.
+        """
         return n_pattern_fields(self.entrance.least_fields)
 
     @cached_property
@@ -233,7 +235,11 @@ class PartTables(DualTable):
         yield Block((Unit({ROLE: 1}, 0, takes),), adds, "pattern")
 
     def _bits_of_digits(self, groups: range) -> Iterator[tuple[Unit, Unit]]:
-        """Yield two units for each bit of all digits but the last, starting with the highest bit of the first digit."""
+        """Yield two units for each bit of all digits but the last, starting with the highest bit of the first digit.
+
+        The digits are those of the hashed field that chooses channels in `groups`. The units move a bit from the register of this
+        field to the register of the digit.
+        """
         held, weight = self.choice_registers[groups[-1]], prod(self.choices[group] for group in groups)
         for group in groups[:-1]:
             weight //= self.choices[group]
@@ -304,8 +310,10 @@ class PartTables(DualTable):
         )
 
     def _gather_block(self, part: int) -> Block:
-        """Add the selected words to the part's sum and clear all words. After the last part, also clear the last digits of row and
-        pattern.
+        """Add the selected words to the part's sum and clear all words.
+
+        After the last part, also clear the register of the last group's channel, and set x, which held the last digit of the row,
+        to 1. The steps that read the label expect this.
         """
         more: list[Unit] = []
         adds: dict[str, Number] = {}

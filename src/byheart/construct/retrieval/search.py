@@ -88,8 +88,9 @@ def find_layout(
     if found is None:
         easier = "precision float64, " * (mantissa_bits < 53) + "fewer reject bits, " * (reject_bits > 0)
         raise AssumptionViolated(
-            f"no layout fits {n_keys} labels of {field_bits} bits into a mantissa of {mantissa_bits} bits for sequences of "
-            f"{entrance.seq_len} tokens.\n  Use {easier}{'or ' * bool(easier)}the method kajitsuka-sato-2025.",
+            f"no layout fits the labels of {n_keys} contexts into numbers with a mantissa of {mantissa_bits} bits (bits per "
+            f"label{', with reject bits' * (reject_bits > 0)}: {field_bits}; tokens per sequence: {entrance.seq_len}).\n"
+            f"  Use {easier}{'or ' * bool(easier)}the method kajitsuka-sato-2025.",
             n_keys=n_keys,
             field_bits=field_bits,
         )
@@ -142,7 +143,9 @@ def _channel_counts(entrance: Entrance, n_keys: int, reject_bits: int) -> list[i
 def _starts(
     entrance: Entrance, n_keys: int, field_bits: int, mantissa_bits: int, reject_bits: int, allow_dual: bool
 ) -> Iterator[RetrievalLayout]:
-    """Yield one layout of each kind as a starting point. `fill` chooses its planes, channels, groups and rows later."""
+    """Yield layouts of each kind as starting points. Their numbers of planes, channels, groups and rows are placeholders, which
+    `fill` replaces later.
+    """
     rest = (n_keys, field_bits, 1, 1, 1)
     may_be_narrow = entrance.kind == "table" and entrance.ordered and entrance.n_folds > 1 and not reject_bits
     for is_narrow in (False, True) if may_be_narrow else (False,):
@@ -156,7 +159,9 @@ def _starts(
 
 
 def _smallest(found: _Found, ranked: list[Ranked], prune: bool) -> _Found:
-    """Return the smallest layout among `found` and `ranked`. Of several equally small ones, return the first."""
+    """Return the smallest layout among `found` and `ranked`, after its number of parameters; None if there is no layout. Of several
+    equally small ones, return the first.
+    """
     least = np.concatenate([each.least for each in ranked])
     kinds = np.concatenate([np.full(len(each.least), kind) for kind, each in enumerate(ranked)])
     shapes = np.concatenate([np.stack([each.planes, each.channels, each.groups], 1) for each in ranked])

@@ -31,7 +31,7 @@ class SolvedShard:
     For each part of the label, a key reads several words, and their sum encodes the part. `lowest` and `highest` hold the least and
     the largest of these sums over all keys, for each part.
 
-    Each row holds the words of the first part, then those of the next part, and so on.
+    `words` has one table row after the other: in each, the words of the first part, then those of the next part, and so on.
     """
 
     words: Shaped[np.ndarray, " n_words"]

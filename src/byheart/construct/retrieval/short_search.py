@@ -1,8 +1,9 @@
-"""The layout search for weights stored as int8 or bfloat16: find the dual table with the fewest stored bits.
+"""The layout search for weights stored as int8 or bfloat16: find a dual table with few stored bits.
 
-A weight holds 8 bits of a word in any computing precision, so rows may have many channels. Few choices remain for the search: the
-number of channels in each group (such that the number of a key's choices is a power of two), the number of digits of a row number,
-and the number of weights that form a word.
+A dual table is a feed-forward layer whose two weight matrices hold the words (table entries); see `dual_table`. A weight holds 8
+bits of a word, whatever the precision of the computation, so a row of the table may have many words, one in each of its channels.
+The search chooses the number of channels in each group, the number of digits of a row number, and the number of weights that form
+a word. For each group, the number of choices that a key (a distinct context) has in it must be a power of two.
 """
 
 from __future__ import annotations
@@ -46,8 +47,14 @@ def find_short_layout(
     label_counts: tuple[int, ...] = (),
     in_parts: bool = False,
 ) -> DualTable:
-    """Return the smallest layout for `n_keys` labels. Each label has `field_bits` bits, and `reject_bits` of these bits are zero.
+    """Return the layout with the fewest stored bits that the search finds for `n_keys` labels. Each label has `field_bits` bits,
+    `reject_bits` of which are always zero.
 
+    Stored bits are counted only for a few layouts with the fewest weights. Raise `AssumptionViolated` if no layout fits.
+
+    n_shards: the number of ranges of rows that are solved separately.
+    label_counts: the number of keys with each label, the most frequent first. If given, labels may have codes of different
+        lengths, unless `in_parts` is true.
     in_parts: whether the bits of a label are divided into parts, each in a table of its own.
     """
     candidates = []
@@ -68,8 +75,9 @@ def find_short_layout(
                 candidates += [(_least_size(sized), sized) for sized in _with_digits(shaped)]
     if not candidates:
         raise AssumptionViolated(
-            f"no layout fits {n_keys} labels of {field_bits} bits into weights stored as {stored}, for sequences of "
-            f"{entrance.seq_len} tokens.\n  Use precision float32 or float64{', or fewer reject bits' * (reject_bits > 0)}.",
+            f"no layout with weights stored as {stored} can hold these data (number of labels: {n_keys:,}; bits per label, "
+            f"with reject bits: {field_bits}; tokens per sequence: {entrance.seq_len}).\n"
+            f"  Use precision float32 or float64{', or fewer reject bits' * (reject_bits > 0)}.",
             n_keys=n_keys,
             field_bits=field_bits,
         )
@@ -88,16 +96,19 @@ def find_short_layout(
 
 
 def _part_counts(field_bits: int) -> list[int]:
-    """Return the numbers of parts into which labels may be divided, so that each part fits into a word that is one weight."""
+    """Return the numbers of parts into which a label may be divided so that each part fits into one weight.
+
+    The list is empty if the whole label fits into one weight.
+    """
     if field_bits <= LIMB_BITS:
         return []
     return sorted({-(-field_bits // bits) for bits in range(_LEAST_PART, LIMB_BITS + 1)})
 
 
 def _with_digits(shaped: DualTable) -> Iterator[DualTable]:
-    """Choose the number of rows, and yield the layout with each possible number of digits of a row number.
+    """Choose the number of rows, and yield a layout for each number of digits in which row numbers may be written.
 
-    The number of rows is the same for every number of digits.
+    All these layouts have the same number of rows.
     """
     sized = None
     for n_digits in _DIGITS:
@@ -115,8 +126,10 @@ def _with_digits(shaped: DualTable) -> Iterator[DualTable]:
 
 
 def _least_size(layout: DualTable) -> int:
-    """Return a lower bound on the size: the weights of the table, of the patterns (choices of channels) of the extra token and
-    the labelled token, and of the sum of the words.
+    """Return a lower bound on the number of weights of the network.
+
+    It counts only the hidden units for the rows of the table, for the channels that tokens select, for the digits of row numbers
+    and, if labels are not divided into parts, for the sum of the words.
     """
     n_registers = len(layout.word_registers)
     n_units = layout.n_rows + 4 * layout.n_channels + n_registers
@@ -134,7 +147,8 @@ def _entrances(entrance: Entrance, reject_bits: int) -> Iterator[Entrance]:
 
 
 def _shapes(start: DualTable, label_counts: tuple[int, ...]) -> Iterator[DualTable]:
-    """Yield layouts like `start` with chosen numbers of limbs (8-bit pieces of a word), planes (its bit fields) and channels.
+    """Yield layouts like `start`, one for each combination to be tried: the number of limbs of a word (its 8-bit pieces), the
+    division of a word into bit fields, and the groups of channels (the words of a row).
 
     The number of rows is not chosen yet.
     """
@@ -156,9 +170,10 @@ def _shapes(start: DualTable, label_counts: tuple[int, ...]) -> Iterator[DualTab
 def _words(
     start: DualTable, most_bits: int, label_counts: tuple[int, ...]
 ) -> Iterator[tuple[int, int, RareFields]]:
-    """Yield ways to divide a word of at most `most_bits` bits into fields. A way is given by the bits of each field that every
-    label uses, the number of these fields (planes), and the further fields for rare labels. Ways without further fields come
-    first.
+    """Yield ways to divide a word (table entry) of at most `most_bits` bits into fields. Each way is a tuple: the number of bits
+    of a common field, the number of common fields, and the additional fields for rare labels. Every label uses one common field.
+
+    The ways without additional fields come first.
     """
     most_planes = 2 + isqrt(start.n_keys) // 4
     fullest = min(most_bits // start.field_bits, most_planes)
@@ -177,7 +192,7 @@ def _words(
 def _groups(start: DualTable) -> Iterator[tuple[int, ...]]:
     """Yield candidates for the channel groups: for each group, the number of bits that select one of its channels.
 
-    A candidate has at most √(number of keys) channels, or at most a constant if that is larger.
+    The number of channels of a candidate is limited to √n_keys or to a constant, whichever is larger.
     """
     most_channels = max(_FEW_IN_PARTS if start.n_parts > 1 else _FEW_CHANNELS, isqrt(start.n_keys))
     for n_groups in range(1, _MOST_GROUPS + 1):

@@ -53,7 +53,8 @@ class RetrievalOptions:
     reject_bits  f: about one in 2^f unknown inputs gets an answer other than "unknown"
     shards       number of ranges of rows that are solved separately, each with its own random bits; together they form one
                  network
-    word_bits    only for precision exact: the bits of the longest number; by default the value that makes the network smallest
+    word_bits    only for precision exact: the number of bits of the longest number; by default the value that makes the network
+                 smallest
     """
 
     precision: Precision = "float64"
@@ -100,7 +101,11 @@ def size_of(shape: DataShape, options: RetrievalOptions) -> Size:
 def layout_of(
     shape: DataShape, options: RetrievalOptions, tokens: Tokens | None = None, n_keys: int | None = None
 ) -> RetrievalLayout:
-    """Return the smallest layout for data of this shape with room for `n_keys` contexts (by default as many as the shape has)."""
+    """Search for the smallest layout for data of this shape, with room for `n_keys` contexts (by default as many as the shape has).
+
+    `tokens` holds what is known about the tokens; by default, usual values are assumed. Raise `AssumptionViolated` if no layout
+    fits.
+    """
     found = tokens or Tokens()
     has_ids, n_projections = shape.vocab is not None, found.n_projections
     dim, bits = shape.dim or 1, found.token_bits
@@ -150,7 +155,10 @@ def _short_layout(
     found: Tokens,
     n_keys: int | None,
 ) -> RetrievalLayout:
-    """Return the smallest layout whose weights are stored as int8 or bfloat16. It is always a `DualTable` or `PartTables`."""
+    """Search for the layout with the fewest stored bits whose weights are stored as int8 or bfloat16.
+
+    It is always a `DualTable` or `PartTables`.
+    """
     if shape.task == "seq-to-seq" or found.n_projections:
         what = "a label for each token" if shape.task == "seq-to-seq" else "vectors that are not on a grid"
         raise AssumptionViolated(
@@ -188,9 +196,9 @@ def _short_layout(
 
 
 def _counts_per_shard(shape: DataShape, options: RetrievalOptions) -> tuple[int, ...]:
-    """Return the approximate number of keys with each label in one shard.
+    """For each label, return about how many contexts of one shard (a range of table rows that is solved separately) have it.
 
-    All shards use the same codes, which are chosen for one shard of average size.
+    These counts determine how labels are encoded in bits. All shards use the same encoding, chosen for a shard of average size.
     """
     n_shards = options.shards or 1
     return tuple(-(-count // n_shards) for count in shape.label_counts)
@@ -205,7 +213,8 @@ def _n_folds(has_ids: bool, ordered: bool, is_quantised: bool, reject_bits: int,
     """Return the number of reflections before pooling. It is 0 for ids without order, because the table of their values is already
     random.
 
-    Quantised vectors get two more reflections, because two projections are more similar to each other than four coordinates.
+    Quantised vectors get two more reflections: their hashed fields are weighted sums of only two projections, and these are more
+    similar to each other than weighted sums of, for example, four coordinates.
 
     Each token enters as the sum of a number for the token and one for its position. So without reflections, two sequences that
     differ by an exchange of two tokens have the same sums. If g is a chain of F reflections at random places, g(a + p) + g(b + q)

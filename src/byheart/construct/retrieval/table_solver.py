@@ -1,10 +1,11 @@
 """Compute table words whose sums encode every label.
 
-Let y be the sum of the words that a key reads, and y_b its bit b, with y_{-1} = 0. The reading circuit sees Gray bits: label bit i
-of a key in plane p (the p-th bit field of the words) is y_b xor y_{b-1} with b = p·field_bits + i (see `label_reader`). Planes are
-solved from the lowest bit up. The planes of rare labels come last, and only keys with such labels have equations there. When bit b
-is solved, all lower bits are known, so the sum of the words so far gives y_{b-1} and the carry into bit b. The remaining condition
-is linear over GF(2): the parity of bit b over the words read is label_i xor y_{b-1} xor carry.
+A key is a distinct context. Let y be the sum of the words that a key reads, and y_b bit b of this sum, with y_{-1} = 0. The reading
+circuit sees Gray bits: label bit i of a key in plane p (the p-th bit field of the words) is y_b xor y_{b-1} with
+b = p·field_bits + i (see `label_reader`). Planes are solved from the lowest bit up. The planes of rare labels come last, and only
+keys with such labels have equations there. When bit b is solved, all lower bits are known, so the sum of the words so far gives
+y_{b-1} and the carry into bit b. The remaining condition is linear over GF(2): the parity of bit b over the words read is
+label_i xor y_{b-1} xor carry.
 
 During solving, words are split into limbs of 52 bits, so that words of any length can be added in machine integers. In a network
 that computes in floats, a word has one limb.
@@ -55,7 +56,12 @@ class SolvedTable:
 
 @dataclass(frozen=True)
 class Dependent:
-    """The result of `solve` if an equation depends on the others, so the tables of this random hash cannot store the labels."""
+    """The result of `solve` if an equation depends on the others, so the tables of this random hash cannot store the labels.
+
+    plane        the number of the plane (bit field of the words) to which this equation belongs
+    n_equations  the number of equations of this plane
+    n_reduced    how many of them were reduced before the dependent one was found
+    """
 
     plane: int
     n_equations: int
@@ -65,7 +71,9 @@ class Dependent:
 @dataclass(frozen=True, eq=False)
 class _Plane:
     """The equations of one plane (bit field of the words): its first bit, and for each of its keys the number to store and the
-    words that the key reads.
+    words that the key reads (by their rows and channels).
+
+    n_words: the number of 64-bit machine words that the widest equation spans.
     """
 
     start: int
@@ -136,7 +144,7 @@ def solve(
 
 
 def _watch(future: Future[_Factors], reached: np.ndarray, n_equations: int, progress: Progress) -> None:
-    """Report the number of equations that elimination has reduced, until all of them are."""
+    """Until `future` is done, report how many equations have been reduced so far: `reached[0]` of `n_equations`."""
     while not wait([future], timeout=_TICK_SECONDS).done:
         progress(int(reached[0]), n_equations)
 
@@ -158,7 +166,10 @@ def _compile_kernels(layout: RetrievalLayout, plane: _Plane, limbs: np.ndarray, 
 
 
 def sign_words(layout: RetrievalLayout, highest: Int[np.ndarray, " n_columns"]) -> None:
-    """Subtract 2^word_bits from words whose highest bit is set, in the tables whose words are signed."""
+    """Subtract 2^word_bits from words whose highest bit is set, in the tables whose words are signed.
+
+    `highest` holds the highest limb (52-bit piece) of every word and is changed in place.
+    """
     n_bits = (layout.word_bits - 1) % _LIMB_BITS + 1
     words = highest.reshape(layout.n_rows, layout.n_segments, layout.n_channels)[
         :, : layout.n_signed_segments
@@ -214,13 +225,15 @@ def _join_limbs(limbs: list[np.ndarray]) -> np.ndarray:
 def _row_ids(
     layout: RetrievalLayout, rows: Int[np.ndarray, "n_keys n_segments"]
 ) -> Int[np.ndarray, "n_keys n_segments"]:
-    """Return one number for each row of each table, so that neighbouring rows have close numbers: row · n_segments + table."""
+    """For each key, number the rows that it reads, one in each table: row · n_segments + table. Neighbouring rows get close
+    numbers.
+    """
     return np.ascontiguousarray(rows * layout.n_segments + np.arange(layout.n_segments))
 
 
 def _planes(layout: RetrievalLayout, where: Addresses, labels: Int[np.ndarray, " n_keys"]) -> list[_Plane]:
-    """Return the equations of each plane (bit field), sorted by their first row, and the number of 64-bit machine words that the
-    widest equation spans.
+    """Return the equations of each plane (bit field of the words). Within a plane, they are sorted by the first row that they
+    involve.
     """
     ids = _row_ids(layout, where.rows)
     first = ids.min(axis=1)

@@ -1,1 +1,1 @@
-"""One hidden layer of N - 1 ReLU units: piecewise linear interpolation along a line."""
+"""One hidden layer of N - 1 ReLU units that memorises N vectors: piecewise linear interpolation along a line."""

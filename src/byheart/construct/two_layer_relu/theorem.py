@@ -1,4 +1,7 @@
-"""One hidden layer of N - 1 ReLU units: piecewise linear interpolation along a line, with weights of few bits."""
+"""One hidden layer of N - 1 ReLU units that memorises N vectors: piecewise linear interpolation along a line.
+
+The weights have few bits.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ class Knot:
 
 
 def interpolating_knots(points: Sequence[tuple[Fraction, int]], slope: Fraction) -> list[Knot]:
-    """Return knots that bend a line through the first point, of slope `slope`, so that it passes through all points.
+    """Return knots that bend a line so that it passes through all points. The line starts at the first point with slope `slope`.
 
     Source:     folklore; the power-of-two weights are reconstructed.
     Assumes:    points ascending and distinct, with dyadic coordinates.
@@ -98,8 +101,8 @@ def memorise_by_interpolation(
     In floats:  with precision float64 or float32, the same network runs natively. It is checked that every sum on these data is
                 exact in any order; otherwise the data are rejected. Token ids and grids usually fit float64, random floats do
                 not.
-    Size:       N - 1 units, 3N + d - 1 dense parameters. Weights have O(log) bits, unlike those of
-                constructions with about √N blocks, such as `vardi-2022`.
+    Size:       N - 1 units and 3N + d - 1 dense parameters for N distinct vectors of dimension d. The length of a weight in bits
+                grows only with log N. In constructions with about √N blocks, such as `vardi-2022`, it grows with √N.
     Departs:    knots lie between the points, at places where every outgoing weight is a power of two
                 (reconstructed). All units share the first layer, which projects to a line, so a unit has 3
                 parameters instead of d + 2.

@@ -40,8 +40,8 @@ def memorise_vectors(
     Guarantee:  the output equals label + 1 exactly on every sample, over the rationals, and 0 on any other vector whose projection
                 is at least 2 away from those of all samples.
     In floats:  not meant for floats; packed numbers have about √(N log N) bits.
-    Size:       N/k + k·(max(key bits, label bits) + 2) + 2 blocks for N samples in groups of k, with the best k; residual width 9,
-                hidden width 8.
+    Size:       ⌈N/k⌉ + k·(max(key bits, label bits) + 2) + 2 blocks for N samples in groups of k, with the best k; residual
+                width 9, hidden width 8.
     Departs:    the blocks are residual, so the width is 9 instead of 12. The group size minimises
                 parameters instead of being √(N / log N). Errata 2 to 6 of KS25's proof are corrected (see `memorise_points`).
     """

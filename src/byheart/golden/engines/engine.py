@@ -24,10 +24,10 @@ class Session(Protocol):
         """Return the names of the ways in which the engine can be run."""
 
     def why_not(self, way: str, case: Case) -> str | None:
-        """Return why a case cannot be run in this way, or None if it can."""
+        """Return why the engine cannot run this case in the given way (one of `ways`), or None if it can."""
 
     def generate(self, way: str, prompts: Prompts, n_new: int) -> list[list[int]]:
-        """Return the greedy answers to prompts, with the engine run in this way."""
+        """Run the engine in the given way (one of `ways`). Return its greedy answer to each prompt, as `n_new` token ids."""
 
     def close(self) -> None:
         """Free the resources of the session."""

@@ -17,7 +17,7 @@ from byheart.golden.engines.engine import LONG_TEXT, Prompts, Session
 from byheart.golden.rounding import NumberType
 from byheart.golden.shape import EMBEDDING, EOS, FINAL_NORM, HEAD, Shape
 
-ROWS = 16  # the number of tokens in a batch
+ROWS = 16  # the number of texts in a batch
 
 
 class OnnxRuntimeEngine:

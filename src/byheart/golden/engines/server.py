@@ -160,7 +160,10 @@ def request_json(url: str, document: dict[str, Any] | None, kind: type[T]) -> T:
             raw = _read_body(answer, url)
     except urllib.error.HTTPError as error:
         raise UsageError(
-            f"{url} answered with status {error.code}: {_first_words(error)}", url=url, status=error.code
+            f'{url} answered with the HTTP status {error.code} and the text "{_first_words(error)}".\n'
+            "  Check the address of the server and the name of the model.",
+            url=url,
+            status=error.code,
         ) from error
     except (OSError, ValueError, http.client.HTTPException) as error:
         raise UsageError(
@@ -188,7 +191,15 @@ def _read_body(answer: http.client.HTTPResponse, url: str) -> bytes:
         pieces.append(piece)
         n_bytes += len(piece)
         if n_bytes > MOST_BYTES:
-            raise UsageError(f"{url} answered with more than {MOST_BYTES:,} bytes.", url=url)
+            raise UsageError(
+                f"{url} answered with more than {MOST_BYTES:,} bytes.\n"
+                "  Check that this is the address of an inference server.",
+                url=url,
+            )
         if time.monotonic() > end:
-            raise UsageError(f"{url} took more than {TIMEOUT_SECONDS} seconds to answer.", url=url)
+            raise UsageError(
+                f"{url} took more than {TIMEOUT_SECONDS} seconds to answer.\n"
+                "  Check that the server is not busy with other requests.",
+                url=url,
+            )
     return b"".join(pieces)

@@ -34,8 +34,9 @@ __all__ = [
 
 
 def add_family(factory: Factory) -> Family:
-    """Register a function that creates modules as a model family, for this process only. Specifications refer to it by the family's
-    name.
+    """Make a model family from `factory`, a function that returns a `torch.nn.Module`, and return the family.
+
+    Specifications can then refer to the family by its name, in this process only.
     """
     family = OwnModuleFamily(factory)
     _OWN[family.name] = family
@@ -48,8 +49,8 @@ def family_of(name: str) -> Family:
     if family is None:
         hint = (
             "\n"
-            "  To use your own module, also pass --family FILE.py:FUNCTION on the command line, because its "
-            "code will be run."
+            "  To use your own module, also name its file on the command line with --family FILE.py:FUNCTION: "
+            "a specification alone runs no code of yours."
             if ":" in str(name)
             else ""
         )

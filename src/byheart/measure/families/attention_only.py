@@ -1,8 +1,8 @@
 """The attention-only Transformer of DPC24, as in its equations (1)-(2) or as in its code, with or without an MLP.
 
 Notation: e = embedding of a token, pos = the vector of its position, res = the residual stream at the last token, res_s = the same
-at token s, h = a head, z = the vector of a token that the heads see, C and D = maps that all heads share, U = unembedding, T = the
-outputs.
+at token s, h = a head, z = the vector of a token that the heads see, C and D = maps that all heads share, U = unembedding, LN =
+layer normalisation, T = the outputs.
 
 as-written       res = e + pos in R^d;  T = U (res + Σ_h O_h V_h Σ_s softmax_s(resᵀ Q_hᵀ K_h res_s / √d_h) res_s).
 as-coded         res = e, and the position is a vector of R^{d_h}. Every head is d_h x d_h and sees z = C e + pos. The
@@ -43,7 +43,10 @@ TINY = 1e-20  # added to the variance; the authors add 1e-10 to its square root
 
 
 class AttentionOnlyFamily(Family):
-    """One attention layer with `n_heads` heads and without normalisation. The answer is the output at the last token."""
+    """One attention layer with `n_heads` heads, then an MLP if `mlp_width` is not 0. The answer is the output at the last token.
+
+    There is no normalisation, except in the variant `layer-norm`.
+    """
 
     name = "attention-only"
     source = "DPC24 equations (1)-(2) and its code"
@@ -57,21 +60,23 @@ class AttentionOnlyFamily(Family):
         OptionField(
             "variant",
             ("as-written", "as-coded", "position-first", "layer-norm", "maps-always"),
-            "as-written: the paper's equations; as-coded: its code of 2025; position-first: as-coded, but "
-            "with the position added before the shared map; layer-norm: its code of August 2024; maps-always: its "
-            "code of September 2024",
+            "as-written: the paper's equations; as-coded: the paper's code of 2025; position-first: like "
+            "as-coded, but with the position added before the shared map; layer-norm: the paper's code of "
+            "August 2024; maps-always: the paper's code of September 2024",
         ),
         OptionField(
             "form",
             ("auto", "table", "direct"),
-            "table: all pairs of tokens at once; direct: sample by sample; auto: the cheaper of the two",
+            "how attention is computed. table: for all pairs of tokens at once; direct: sample by sample; "
+            "auto: the cheaper of the two",
         ),
     )
 
     def shapes(self, model: ModelConfig, training_set: TrainingSet) -> Shapes:
         """Return the shapes of the weights.
 
-        Maps are stored as (outputs, inputs), except the unembedding, with one map per head where there are heads.
+        Maps are stored as (outputs, inputs), but the unembedding as (inputs, outputs). Query, key, value and output have one map
+        per head.
         """
         size = model.sizes
         dim, head_dim, n_heads, width = (size[k] for k in ("dim", "head_dim", "n_heads", "mlp_width"))
@@ -99,10 +104,10 @@ class AttentionOnlyFamily(Family):
     def initial(
         self, model: ModelConfig, training_set: TrainingSet, generator: torch.Generator
     ) -> dict[str, Tensor]:
-        """Draw weights uniformly from ±1/√fan_in. For embedding, unembedding and positions, fan_in is their own width.
+        """Draw weights uniformly between ±1/√fan_in. For embedding, unembedding and positions, fan_in is their vectors' width.
 
-        In the variants of the authors' code, Q, K and V of a head are the rows of one Xavier-uniform (3·d_h, d_h) matrix:
-        ±√(6 / (4·d_h)).
+        In the variants of the authors' code, Q, K and V of a head are the rows of one Xavier-uniform (3·d_h, d_h) matrix, where
+        d_h is `head_dim`. They are drawn uniformly between ±√(6 / (4·d_h)).
         """
         shapes = self.shapes(model, training_set)
         dim, head_dim = model.sizes["dim"], model.sizes["head_dim"]
@@ -114,7 +119,7 @@ class AttentionOnlyFamily(Family):
         return {name: uniform(generator, shape, fan_in[name]) for name, shape in shapes.items()}
 
     def tables(self, models: Sequence[ModelConfig], inputs: Inputs) -> Tables:
-        """Return the tokens of every row, and each model's scale of attention scores.
+        """Return the tokens of every row, each model's scale of attention scores, and what the MLP and layer normalisation need.
 
         If attention is computed once for every pair of vocabulary tokens, the first and the last token of each row are returned
         separately.
@@ -160,7 +165,7 @@ class AttentionOnlyFamily(Family):
 
 
 def _rejoin(weights: Weights, residual: Tensor, mixed: Tensor) -> Tensor:
-    """Return the residual stream after the attention."""
+    """Add `mixed`, the output of the heads, to the residual stream. If the model has the shared map `expand`, apply it first."""
     return residual + (bmm(weights["expand"], mixed) if "expand" in weights else mixed)
 
 

@@ -23,7 +23,7 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class SizeField:
-    """A size of a family, which is a whole number."""
+    """A size of a model family, such as a width: a whole number of at least `least`."""
 
     name: str
     default: int | None  # None means that it must be given

@@ -4,8 +4,8 @@ It has no residual connection and no normalisation. With width 16, m hidden unit
 + 17) + 799 parameters.
 
 Only the answer at the last position of a context is needed, so the head is evaluated for one query per distinct context. Scores are
-computed as (Kᵀq)·x instead of q·(Kx), for query q, key map K and token x, and the value map is applied after averaging. The
-gathered tokens are therefore read once, and no key or value per token is computed.
+computed as (Kᵀq)·x instead of q·(Kx), for query q, key map K and token vector x, and the value map is applied after averaging.
+Therefore no key or value is computed for a single token.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class OneLayerDecoderFamily(Family):
     def initial(
         self, model: ModelConfig, training_set: TrainingSet, generator: torch.Generator
     ) -> dict[str, Tensor]:
-        """Draw weights as PyTorch does by default: a standard normal embedding, and maps and biases uniform on ±1/√fan_in."""
+        """Draw weights as PyTorch does by default: a standard normal embedding, and maps and biases uniform between ±1/√fan_in."""
         shapes = self.shapes(model, training_set)
         weights = {"embedding": normal(generator, shapes["embedding"])}
         for name in ("query", "key", "value", "output", "hidden", "logits"):
@@ -87,7 +87,9 @@ class OneLayerDecoderFamily(Family):
         return frozenset({"embedding", *maps, *(f"{name}_bias" for name in maps)})
 
     def tables(self, models: Sequence[ModelConfig], inputs: Inputs) -> Tables:
-        """Return the tokens, the position of each context's last token, and the positional vectors for each model's width."""
+        """Return the tokens, the position of each context's last token, the mask of the padding after it, the positional vectors
+        for each model's width, and each model's scale of attention scores.
+        """
         assert inputs.tokens is not None
         seq_len = inputs.tokens.shape[2]
         widest = max(model.sizes["dim"] for model in models)
@@ -123,7 +125,7 @@ class OneLayerDecoderFamily(Family):
 
 
 def sinusoids(seq_len: int, dim: int) -> Tensor:
-    """Return positional vectors: sines in even and cosines in odd columns, with wavelengths from 2π to 10000·2π, in float64."""
+    """Return positional vectors in float64: sines in even and cosines in odd columns, wavelengths from 2π to under 10000·2π."""
     place = torch.arange(seq_len, dtype=torch.float64).view(-1, 1)
     pair = torch.arange(dim, dtype=torch.float64) // 2
     angle = place * torch.exp(-math.log(10000.0) * 2 * pair / dim)

@@ -27,7 +27,9 @@ class Family(ABC):
 
     @abstractmethod
     def shapes(self, model: ModelConfig, training_set: TrainingSet) -> Shapes:
-        """Return the shape of each weight without padding. In a stack, every axis may be padded at its end."""
+        """Return the shape of each weight without padding. In a stack (models that train together), every axis may be padded at its
+        end.
+        """
 
     @abstractmethod
     def initial(
@@ -36,7 +38,7 @@ class Family(ABC):
         """Return the initial weights of one model, in float64 and without padding."""
 
     def frozen_names(self, model: ModelConfig) -> frozenset[str]:
-        """Return the names of weights that are not trained, if the model has them."""
+        """Return the names of the weights that are not trained. Some may be names of weights that this model does not have."""
         return frozenset()
 
     def for_stack(self, models: Sequence[ModelConfig], inputs: Inputs) -> Family:
@@ -51,4 +53,7 @@ class Family(ABC):
 
     @abstractmethod
     def outputs(self, weights: Weights, tables: Tables, rows: Tensor | None) -> Tensor:
-        """Return outputs (n_models, n_rows, n_outputs) for all rows, or for the drawn `rows` (n_models, n_draws)."""
+        """Return outputs (n_models, n_rows, n_outputs) for all rows if `rows` is None.
+
+        Otherwise, `rows` holds row numbers (n_models, n_draws). Return the outputs for these rows, (n_models, n_draws, n_outputs).
+        """

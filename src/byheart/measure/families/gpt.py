@@ -44,7 +44,7 @@ class SmallGPTFamily(Family):
     def shapes(self, model: ModelConfig, training_set: TrainingSet) -> Shapes:
         """Return the shapes of the weights.
 
-        Blocks are stacked along an axis of their own, and maps are stored as (inputs, outputs).
+        The weights of blocks have a leading axis of blocks, and maps are stored as (inputs, outputs).
         """
         dim, n_layers, n_heads, head_dim, hidden = (
             model.sizes[k] for k in ("dim", "n_layers", "n_heads", "head_dim", "hidden_width")
@@ -90,7 +90,9 @@ class SmallGPTFamily(Family):
         return weights
 
     def tables(self, models: Sequence[ModelConfig], inputs: Inputs) -> Tables:
-        """Return the tokens, the position of each context's last token, the causal mask, and each model's width without padding."""
+        """Return the tokens, the position of each context's last token, the causal mask, each model's width without padding, the
+        mask of that padding, and each model's scale of attention scores.
+        """
         assert inputs.tokens is not None
         seq_len = inputs.tokens.shape[2]
         dims = per_model(models, "dim", inputs)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def uniform(generator: torch.Generator, shape: tuple[int, ...], fan_in: float) -> Tensor:
-    """Draw uniformly from ±1/√fan_in, PyTorch's default for linear maps."""
+    """Draw uniformly between -1/√fan_in and 1/√fan_in, which is PyTorch's default for linear maps."""
     drawn = torch.rand(shape, generator=generator, dtype=torch.float64)
     return (2 * drawn - 1) / math.sqrt(max(fan_in, 1))
 

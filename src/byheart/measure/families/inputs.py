@@ -17,9 +17,10 @@ Weights = Mapping[str, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """The inputs of a stack on its device, padded to common lengths.
+    """The inputs of a stack (models that train together) on its device, padded to common lengths.
 
-    A training set that all models share is expanded without copying.
+    Either `tokens` or `vectors` is set, and the other is None. `is_shared` is true if all models have the same inputs, which are
+    then stored only once.
     """
 
     tokens: Tensor | None  # (n_models, n_rows, seq_len)

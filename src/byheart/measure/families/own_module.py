@@ -106,7 +106,10 @@ class OwnModuleFamily(Family):
         return {name: each.detach().to(torch.float64) for name, each in module.named_parameters()}
 
     def for_stack(self, models: Sequence[ModelConfig], inputs: Inputs) -> Family:
-        """Return the same family with its own module, so that runs do not share buffers."""
+        """Return a copy of this family that has a module of its own, so that runs do not share buffers.
+
+        Raise `UsageError` if inputs differ in length and the module does not take `lengths`.
+        """
         (model,), (training_set,) = models, inputs.training_sets
         bound = copy(self)
         bound.module = self._seeded(model, training_set, 0).to(inputs.device)
@@ -146,8 +149,8 @@ class OwnModuleFamily(Family):
         if not isinstance(found, Tensor) or found.ndim != 2 or len(found) != len(given):
             shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
             raise UsageError(
-                f"a module of {self.name} returned {shape}; it must return (batch, n_classes) "
-                "or (batch, seq_len, n_classes).",
+                f"the output of a module of {self.name} has the shape or type {shape}; "
+                "it must be a tensor of shape (batch, n_classes) or (batch, seq_len, n_classes).",
                 family=self.name,
             )
         return found[None]
@@ -164,7 +167,8 @@ def _module_name(factory: Factory) -> str:
 def _fields(factory: Factory, name: str) -> tuple[tuple[SizeField, ...], tuple[OptionField, ...]]:
     """Return the sizes and options of a family, read from the parameters of a function.
 
-    Parameters that are whole numbers become sizes, and choices between texts (Literal) become options.
+    Parameters with the type hint int become sizes. So do parameters without a hint if their default is a whole number or missing.
+    Parameters whose hint is a Literal of strings become options. All other parameters keep their defaults.
     """
     try:
         parameters = inspect.signature(factory).parameters.values()

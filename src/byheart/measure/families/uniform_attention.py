@@ -58,7 +58,7 @@ class UniformAttentionFamily(Family):
     def shapes(self, model: ModelConfig, training_set: TrainingSet) -> Shapes:
         """Return the shapes of the weights.
 
-        Blocks are stacked along an axis of their own, so that depth is padded like a width.
+        The weights of blocks have a leading axis of blocks, so that depth is padded like a width.
         """
         size = model.sizes
         width, hidden, n_blocks = size["width"], size["hidden_width"], size["n_blocks"]
@@ -89,8 +89,8 @@ class UniformAttentionFamily(Family):
     ) -> dict[str, Tensor]:
         """Draw the initial weights.
 
-        By default, embeddings are standard normal, and maps and biases are uniform on ±1/√fan_in. With the option `normal-0.02`,
-        weights and tables are drawn from N(0, 0.02²), and biases are zero.
+        By default, embeddings are standard normal, and maps and biases are uniform between ±1/√fan_in. With the option
+        `normal-0.02`, weights and tables are drawn from N(0, 0.02²), and biases are zero.
         """
         shapes = self.shapes(model, training_set)
         if "initialisation" in model.options:
@@ -186,7 +186,7 @@ def _items(keys: Tensor, tokens: Tensor, spots: Tensor, is_shared: bool) -> Tabl
 
 
 def _stream(weights: Weights, tables: Tables) -> Tensor:
-    """Return E_in applied to every distinct item, (n_models, width, n_items)."""
+    """Return the embedding, without position, of every distinct item (token or input vector), (n_models, width, n_items)."""
     if "columns" in tables:
         return bmm(weights["embed_in"], tables["columns"])
     table = weights["embedding"]

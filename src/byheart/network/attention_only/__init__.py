@@ -1,1 +1,1 @@
-"""DPC24's attention-only Transformer."""
+"""The attention-only Transformer of Dana, Pydi & Chevaleyre 2024 (DPC24)."""

@@ -1,4 +1,6 @@
-"""DPC24's attention-only Transformer: one layer of heads at the last token, a skip connection and an unembedding."""
+"""The attention-only Transformer of Dana, Pydi & Chevaleyre 2024 (DPC24): one layer of attention heads at the last token, a skip
+connection and an unembedding.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,10 @@ FLAGS = ("skip", "sees_itself", "ragged", "zero_token")
 
 @dataclass(frozen=True)
 class AttentionOnlySpec(ArrayShapes):
-    """Describes an attention-only network without its weights. `n_tokens` is 0 for vector inputs."""
+    """Describes an attention-only network without its weights. `n_tokens` is 0 for vector inputs.
+
+    `AttentionOnly` explains `skip`, `sees_itself`, `ragged` and `zero_token`.
+    """
 
     precision: Precision
     n_tokens: int

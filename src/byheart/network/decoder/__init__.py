@@ -1,1 +1,1 @@
-"""MFT24's one-layer decoder."""
+"""The one-layer decoder of Madden, Fox & Thrampoulidis 2024 (MFT24)."""

@@ -1,4 +1,6 @@
-"""MFT24's one-layer decoder: embedding, attention at the last token (or token averaging), one hidden layer, logits."""
+"""The one-layer decoder of Madden, Fox & Thrampoulidis 2024 (MFT24): embedding, attention at the last token (or token averaging),
+one hidden layer, logits.
+"""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def segment_sums(numbers: Fixed, index: np.ndarray, segment: int) -> Fixed:
 
 
 def divide(numbers: Fixed, divisor: int) -> Fixed | None:
-    """Divide all numbers exactly by `divisor`. Return None if a quotient is not a dyadic rational."""
+    """Divide all numbers exactly by a positive integer. Return None if a quotient is not a dyadic rational."""
     twos = (divisor & -divisor).bit_length() - 1
     odd = divisor >> twos
     quotients = numbers.limbs.copy()

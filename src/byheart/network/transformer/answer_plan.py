@@ -6,7 +6,7 @@ reads, are left out:
 - Tokens that no later layer reads are dropped (`needed_tokens`).
 - Each channel (coordinate of the residual stream) is stored contiguously, so a layer accesses only the channels that it reads
   and writes.
-- In a wide layer only the units that can fire are computed, see `WideLayer`.
+- On a CPU, only the units of a wide layer that can fire are computed, see `WideLayer`.
 
 If every sum is exact in any order, as in compiled networks, outputs have the same bits as `module(inputs)`. For infinite
 numbers, a product with zero is not zero. So if any number of a batch becomes infinite or NaN, the module itself runs the batch.
@@ -30,7 +30,7 @@ from byheart.network.transformer.needed_tokens import Mixing, Needed, needed_tok
 from byheart.network.transformer.wide_layer import WideLayer
 
 WIDE = 64
-"""In layers with at least this many units, an `AnswerPlan` first determines which units can fire."""
+"""In layers with at least this many units, an `AnswerPlan` on a CPU first determines which units can fire."""
 
 
 class AnswerPlan:

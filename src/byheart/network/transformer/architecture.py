@@ -1,8 +1,9 @@
-"""The weights of a small Transformer family (KS25 section 3.2), with embeddings and deep sets.
+"""The weights of the Transformers of KS25 section 3.2 and of deep sets, optionally with an embedding of token ids.
 
-A network maps n tokens to n numbers: `w_out ∘ layer_L ∘ … ∘ layer_1 ∘ w_in`. Each layer adds its output to its input. The
-paper's deep feed-forward parts are runs of `FeedForward` layers, which are blocks whose attention is zero; this attention is
-not stored, counted or computed. As in the paper, m is the width of the residual stream, q the hidden width and s the head size.
+A network maps n tokens to n output vectors: `w_out ∘ layer_L ∘ … ∘ layer_1 ∘ w_in`. Each layer adds its output to its input. Only
+the pooling layer of a deep set does not: it replaces all tokens by their sum, so there is one output vector. The paper's deep
+feed-forward parts are runs of `FeedForward` layers, which are blocks whose attention is zero; this attention is not stored, counted
+or computed. As in the paper, m is the width of the residual stream, q the hidden width and s the head size.
 
 Weights are exact (`SparseMatrix`) or floats (`numpy` arrays), never both in one network. Weights in float32 may have a
 `Storage`: each number then takes fewer bits in a file, without rounding.
@@ -34,7 +35,7 @@ Pattern = Literal["full", "gather", "scatter"]
 
 
 class ShapeMismatch(ByheartError):
-    """Two weight matrices of a network do not fit together."""
+    """The parts of a network do not fit together, for example in their shapes or number types."""
 
 
 def expect_shape(name: str, weights: Weights, shape: tuple[int, ...]) -> None:
@@ -157,7 +158,10 @@ class Attention:
 
 @dataclass(frozen=True, eq=False)
 class SumPool:
-    """Z ↦ Σ_k Z_k, a single token: the pooling of a deep set (KS25 Appendix D). It has no parameters."""
+    """Replaces the tokens Z_k of a sequence by a single one, their sum Σ_k Z_k: the pooling of a deep set (KS25 Appendix D).
+
+    It has no parameters.
+    """
 
     def parameters(self) -> Iterator[tuple[str, Weights]]:
         return iter(())
@@ -295,7 +299,8 @@ class Transformer(Network):
     def second_backend(self) -> Backend:
         """The evaluator that checks answers a second time. It is the interpreter, which computes with fractions.
 
-        Softmax of unequal scores has no exact value, so networks with unequal scores are evaluated with NumPy instead.
+        Softmax of unequal scores is irrational. So networks with softmax attention whose scores may differ are evaluated in floats
+        with NumPy instead.
         """
         has_softmax = any(
             isinstance(layer, Attention) and layer.kind == "softmax" and not layer.ignores_scores

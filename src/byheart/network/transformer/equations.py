@@ -26,7 +26,9 @@ Numbers = Callable[[Weights], np.ndarray]
 
 
 class NotExact(UsageError):
-    """The network computes a value that is not rational (softmax of unequal scores)."""
+    """An evaluator cannot compute a value exactly: a softmax of unequal scores, which is irrational, or a mean that is not a dyadic
+    rational (an integer divided by a power of two).
+    """
 
 
 def exact_outputs(network: Transformer, sequence: np.ndarray) -> list[list[Fraction]]:

@@ -46,8 +46,9 @@ def evaluate(
 ) -> ExactValues:
     """Return the first output of `network` at every token, or only at the last token of each sequence.
 
-    `encoded` holds token ids (n_samples, seq_len) or vectors (n_samples, seq_len, dim). Raises `NotExact` if a softmax or a
-    mean is not a dyadic rational.
+    `encoded` holds token ids (n_samples, seq_len) or vectors (n_samples, seq_len, dim). Raises `NotExact` for softmax of unequal
+    scores. Also raises `NotExact` for a mean that is not a dyadic rational (an integer divided by a power of two), unless the
+    network must be evaluated by the interpreter, which computes with fractions.
     """
     n_samples, seq_len = encoded.shape[:2]
     if n_samples == 0:
@@ -291,7 +292,8 @@ def _table(weights: Weights) -> list[dict[int, Fraction]]:
 def _one_by_one(network: Transformer, encoded: np.ndarray, last_only: bool) -> ExactValues:
     """Evaluate the network with the interpreter, sequence by sequence.
 
-    This is used for networks with softmax of scores, with hardmax heads of a size above 1, or with ties between unequal tokens.
+    This is used for networks with softmax attention whose scores may differ, with hardmax heads of a size above 1, or with hardmax
+    ties between tokens of different values.
     """
     interpreter = Interpreter(network, last_only=last_only)
     outputs = [interpreter.outputs(sequence) for sequence in encoded]

@@ -37,9 +37,10 @@ class FloatExactness:
 
 
 def float_exactness(network: Transformer, encoded: np.ndarray, batch_size: int = 1024) -> FloatExactness:
-    """Check every sum that the float network `network` computes on `encoded`.
+    """Check every sum that the float network `network` computes on `encoded`, up to the first one that may need rounding.
 
-    Raises `UsageError` for softmax of unequal scores.
+    Raises `UsageError` for exact weights and for networks that the check does not cover. These are networks with hard attention,
+    with softmax attention whose scores may differ, with the pattern gather or scatter, or with an extra token.
     """
     if network.precision == "exact":
         raise UsageError(

@@ -1,6 +1,7 @@
 """The exact interpreter: a faster implementation of `equations.exact_outputs`, in rational numbers, one sequence at a time.
 
-It is tested against the equations, and it shares no code with the evaluator. Two optimisations change no value:
+It is tested against the equations, and it uses no code of the batch evaluator in `evaluator.py`. (That evaluator passes networks
+that it cannot compute itself to this interpreter.) Two optimisations change no value:
 
 - It computes only what the answer depends on. Starting from the labelled tokens, it walks back through the layers and notes
   which channels of which tokens are read later. Tokens form three groups (the first token, the last token, and all between),
@@ -339,7 +340,7 @@ def softmax(scores: Sequence[Fraction]) -> Vector:
 def _members(group: int, n_tokens: int) -> range:
     """Return the positions of the tokens in a group: the first token, the last token, or all between.
 
-    If a sequence has only one token, this token is in the group of the last one.
+    The only token of a sequence of length one belongs to the group of the last token.
     """
     if group == LAST:
         return range(n_tokens - 1, n_tokens)

@@ -1,6 +1,6 @@
 """The network as a `torch.nn.Module` with ordinary parameters, which can be inspected, fine-tuned or moved to a GPU.
 
-At run time this file imports only torch, numpy and the architecture.
+It imports nothing from the code that constructs networks.
 """
 
 from __future__ import annotations
@@ -161,7 +161,8 @@ class TransformerModule(nn.Module):
     def forward(self, inputs: torch.Tensor, last_only: bool = False) -> torch.Tensor:
         """Map token ids (batch, seq) or vectors (batch, seq, d) to outputs (batch, seq, n_outputs).
 
-        With `last_only`, all tokens except the last are dropped after the last layer that mixes tokens.
+        With `last_only`, use only the output of the last token, `[:, -1]`. The feed-forward layers after the last layer that mixes
+        tokens are then computed for this token only.
         """
         mixing = [
             number for number, layer in enumerate(self.layers) if not isinstance(layer, FeedForwardModule)
@@ -230,8 +231,7 @@ def run_module(
 ) -> np.ndarray:
     """Run the native forward pass. Return the first coordinate of each token's output, with shape (n_samples, n_tokens).
 
-    With `last_only`, return that of the last token only, with shape (n_samples,).
-
+    With `last_only`, return it only for the last token, with shape (n_samples,).
 
     batch_size: the number of samples per batch. By default, `batches` chooses it from the size of the widest layer.
     """

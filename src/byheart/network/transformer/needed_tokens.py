@@ -1,7 +1,7 @@
 """Find the tokens on which an answer depends, layer by layer, starting from the tokens with labels.
 
-Layers that do not mix tokens act on each token separately, so only the attention patterns matter. A compiled network that
-gathers its sequence in one attention layer needs only two tokens after that layer, for any sequence length.
+Layers that do not mix tokens act on each token separately, so only the attention patterns matter. If only the last token has a
+label, a compiled network that sums its tokens in one attention layer needs at most two tokens after it, for any sequence length.
 """
 
 from __future__ import annotations

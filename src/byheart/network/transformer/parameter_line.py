@@ -1,9 +1,10 @@
-"""Move the parameters of a hard-attention Transformer along a line, and divide the line into cells on which its outputs are
-polynomials, as in the proof of KS25 Theorem B.3.
+"""Move the parameters of a hard-attention Transformer along a line, and divide the line into cells on which the outputs of the
+Transformer are polynomials, as in the proof of KS25 Theorem B.3.
 
 The parameters are start + t * direction for a real number t. The tokens that hardmax selects depend on t, and so do the ReLU units
-that are active. They change only where certain polynomials in t change their sign. Between the roots of these polynomials, and at
-each root, every number in the network is a polynomial in t. Roots are isolated, so everything is exact.
+that are active. Both change only where certain polynomials in t change their sign. Between the roots of these polynomials, and at
+each root, every number in the network is a polynomial in t. A root is stored as an interval that contains no other root of its
+polynomial, so nothing is rounded.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Cell:
     """A part of the line of real numbers t: the open interval between the roots `left` and `right`.
 
     If `is_point` is true, the part is a single root, and both ends are this root. If an end is None, the interval is unbounded on
-    that side.
+    that side. `stream` holds the numbers of the residual stream as polynomials in t, for each sequence and token.
     """
 
     left: Root | None
@@ -55,8 +56,8 @@ class Cell:
     is_point: bool = False
 
     def signs(self, polynomials: Sequence[Polynomial]) -> tuple[int, ...]:
-        """Return the sign of each polynomial on this part of the line. None may have a root inside it, unless the part is a
-        single point.
+        """Return the sign of each polynomial on this part of the line. If the part is an interval, no polynomial may have a root
+        in it.
         """
         if self.is_point:
             assert self.left is not None
@@ -81,10 +82,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class LayerCount:
-    """Counts after one layer.
+    """Counts for one layer. `kind` is the name of its class.
 
-    n_polynomials    in each cell before the layer, the polynomials whose signs decide hardmax or ReLU
-    n_cells          the parts of the line on which the outputs of the layer are polynomials
+    n_polynomials    the number of polynomials whose signs decide hardmax or ReLU, in each cell before the layer
+    n_cells          the number of parts of the line on which the outputs of the layer are polynomials
     decision_degree  the largest degree of the polynomials whose signs decide
     degree           the largest degree of the outputs of the layer
     """
@@ -98,8 +99,9 @@ class LayerCount:
 
 @dataclass(frozen=True)
 class LineCount:
-    """The result of `count_on_line`: the counts after each layer (see `LayerCount`), the largest degree of the network's outputs as
-    polynomials, and all sign vectors of the outputs. The number of sign vectors is K in KS25 eq. (70).
+    """The result of `count_on_line`: the counts for each layer (see `LayerCount`), the largest degree of the network's outputs as
+    polynomials, and the sign vectors that occur on the line. A sign vector holds the sign of each output. The number of sign
+    vectors is K in KS25 eq. (70).
     """
 
     layers: tuple[LayerCount, ...]

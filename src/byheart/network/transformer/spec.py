@@ -1,8 +1,8 @@
 """The shape of a Transformer without its weights.
 
-Thousands of layers are stored as a few runs of equal layers. Matrices, rows and entries are counted by arithmetic. So even the size
-of a network of 10^12 layers is computed at once, and a file that claims more layers than it has bytes is rejected before anything
-is built.
+Consecutive layers of equal shape are stored as one run, so thousands of layers are a few runs. The size is computed from the runs,
+without going through the layers. It is therefore known immediately, even for 10^12 layers, and a file that claims more layers than
+it has bytes is rejected before anything is built.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class LayerRun:
     formats: tuple[WeightFormat, ...] = ()
 
     def shapes(self, model_width: int) -> list[tuple[str, tuple[int, int]]]:
-        """Return the name and shape of every parameter of one of these layers. A bias has one column."""
+        """Return the name and shape of every parameter of one layer of this run. A bias is a matrix with one column."""
         if self.kind == "feed-forward":
             (hidden,) = self.sizes
             return [
@@ -67,7 +67,10 @@ class LayerRun:
         return found
 
     def describe_heads(self) -> tuple[str, str]:
-        """Describe a layer that mixes tokens, for display: return its kind and its sizes."""
+        """Describe a layer of this run for display. Return its kind and the sizes of its heads, as two texts.
+
+        The layer must be one that mixes tokens. A sum of all tokens has no heads, so its second text is empty.
+        """
         if self.kind == "sum-pool":
             return "sum of all tokens", ""
         heads = ", ".join(f"{n} of size {size}" for size, n in Counter(self.sizes).items())
@@ -115,13 +118,19 @@ class LayerRun:
             raise fields.refuse("head_sizes", "a list of at least one head size")
         pattern: Any = fields.text("pattern", get_args(Pattern)) if fields.has("pattern") else "full"
         if pattern != "full" and attention != "uniform":
-            raise fields.refuse("pattern", f"full for {attention} attention")
+            raise fields.refuse("pattern", '"full", because the attention is not uniform')
         return LayerRun("attention", n_layers, sizes, attention, pattern)
 
 
 @dataclass(frozen=True)
 class TransformerSpec:
-    """Describes a Transformer without its weights."""
+    """Describes a Transformer without its weights.
+
+    n_vocab    the number of token ids; None if the inputs are vectors
+    pad        the token id that pads short sequences; None if no sequence is padded
+    runs       the layers: each run stands for consecutive layers of one kind and shape
+    has_extra  whether the network puts one additional token before every sequence
+    """
 
     precision: Precision
     seq_len: int
@@ -147,7 +156,7 @@ class TransformerSpec:
 
     @property
     def width(self) -> int:
-        """The maximum of m, s·H and q over all layers: m channels of the residual stream, H heads of size s, q hidden units."""
+        """The largest of these numbers in any layer: channels of the residual stream, sum of the head sizes, hidden units."""
         return max([self.model_width, *(sum(run.sizes) for run in self.runs)])
 
     @property
@@ -210,7 +219,10 @@ class TransformerSpec:
 
     @property
     def storage(self) -> Storage | None:
-        """The storage format of each array. In an int8 network, arrays before and after the layers are float32."""
+        """The storage format of each array of a bfloat16 or int8 network; None for other precisions.
+
+        In an int8 network, the arrays before and after the layers, such as `w_in` and `w_out`, are float32.
+        """
         if self.precision == "bfloat16":
             return Storage("bfloat16", (BFLOAT16,) * self.n_arrays)
         if self.precision == "int8":
@@ -226,7 +238,7 @@ class TransformerSpec:
         )
 
     def with_floats(self, precision: Precision) -> TransformerSpec:
-        """Return the same shape with weights of a precision other than int8."""
+        """Return the same shape with weights of another precision, which must not be int8. Storage formats are removed."""
         return replace(self, precision=precision, runs=tuple(replace(run, formats=()) for run in self.runs))
 
     def to_json(self) -> dict[str, Any]:
@@ -244,9 +256,9 @@ class TransformerSpec:
         }
 
     def sections(self) -> list[tuple[str, str, str]]:
-        """Return the layers for display.
+        """Return the layers for display, as rows of three texts: the numbers of the layers, their kind and their sizes.
 
-        Feed-forward layers between two attention layers share a line, which lists how often each hidden width occurs.
+        Consecutive feed-forward layers share a row, which lists how often each hidden width occurs.
         """
         rows = []
         first = 0

@@ -1,8 +1,8 @@
 """The PyTorch module of an int8 or bfloat16 network that keeps its large matrices in their stored format.
 
 `to_module` converts every weight to float32 once, when the module is created. Here the matrices of feed-forward layers stay in
-the stored format and are converted to float32 whenever a layer runs. This needs only a quarter or half of the memory, but more time
-per batch. The outputs of both modules are equal, bit for bit.
+the stored format and are converted to float32 whenever a layer runs. A matrix stored in 8 or 16 bits then needs only a quarter or
+half of the memory, but each batch takes more time. The outputs of both modules are equal, bit for bit.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ class _Dequantise(nn.Module):
 
 
 def to_stored_module(network: Transformer) -> TransformerModule:
-    """Convert `network` to a module whose feed-forward matrices stay int8, int16 or bfloat16 and are converted to float32 on
-    use."""
+    """Convert `network` to a module whose feed-forward matrices stay in their stored format, such as int8 or bfloat16.
+
+    A layer converts its matrices to float32 whenever it runs. `network` must have a storage format, so it must be int8 or bfloat16.
+    """
     if network.storage is None:
         raise UsageError(
             f"a network of precision {network.precision} is not stored in a shorter format, so there is nothing "

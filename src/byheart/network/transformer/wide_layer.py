@@ -4,12 +4,13 @@ and one unit matches.
 The channels that a unit reads are split into a few strong ones, which have the largest weights, and the others. This splits the sum
 W1·x + b1 into s + o, where o is the contribution of the other channels. |o| is at most the largest magnitude of the unit's weights
 for these channels, times the sum of the magnitudes of their values. If s plus this bound is not positive, the unit is 0 in any
-order of summation, and neither its other inputs nor its outputs need to be read. The bound is computed as one more column of a
-small matrix product. Another column holds a margin for the rounding errors of these sums: with n terms whose magnitudes add up to
-M, each error is at most 2n·ε·M, where ε is the machine epsilon.
+order of summation, and neither its other inputs nor its output weights need to be read. One small matrix product computes this
+test for all units: it has a column for each strong channel, one for b1, one for the bound, and one for a margin that covers
+rounding errors. The rounding error of a sum of n terms whose magnitudes add up to M is at most 2n·ε·M, where ε is the machine
+epsilon.
 
 In the layout `dual table` of the construction `retrieval`, the strong channels are the digits of the row number, and one unit per
-token remains. In its layout `chain`, all channels are strong. Row numbers repeat, so the units that remain for given values of the
+token remains. In the layout `chain`, all channels are strong. Row numbers repeat, so the units that remain for given values of the
 strong channels are cached.
 """
 
@@ -28,7 +29,10 @@ _FEW = 1 / 8  # the most units, as a share, that are computed separately; above 
 
 
 class WideLayer:
-    """Computes H + W2 ReLU(W1 H + b1) + b2 on a CPU, only for the units that can fire."""
+    """Computes H + W2 ReLU(W1 H + b1) + b2 on a CPU. H is the residual stream, with one column per token.
+
+    If only few units can fire, the other units are not computed.
+    """
 
     def __init__(
         self,
@@ -56,7 +60,7 @@ class WideLayer:
         self._known: dict[int, _KnownColumns] = {}
 
     def add_to(self, stream: torch.Tensor) -> None:
-        """Add the layer's output to the stream (m, n_columns), in place."""
+        """Add the layer's output in place to the residual stream, which has one row per channel and one column per token."""
         read = stream[self._reads]
         if self._n_strong is None:
             step = max(1, read.shape[1] // _N_TRIED)
@@ -106,9 +110,10 @@ class WideLayer:
         return change.add_(self._b2)
 
     def _choose_strong(self, read: torch.Tensor) -> int:
-        """Return the number of strong channels (those with the largest weights) for which these columns cost least to compute.
+        """Return the number of strong channels (those with the largest weights) for which the layer costs least on `read`.
 
-        A test on these channels finds the units that may fire. Return 0 if it is cheapest to compute all units.
+        A test on the strong channels finds the units that may fire, and only these are computed. Return 0 if it is cheapest to
+        compute all units.
         """
         n_units, n_reads = self._w1.shape
         costs = {0: float(n_units * (n_reads + self._w2.shape[1]))}
@@ -150,7 +155,10 @@ class WideLayer:
         return torch.cat([read[:n_strong], torch.ones_like(rest), rest, margin]).T.contiguous()
 
     def _units_left(self, read: torch.Tensor, n_strong: int) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """Return (unit, column) for every unit that may fire. Return None if too many may fire."""
+        """Find the units that may fire. Return two arrays of equal length: the units, and the column of `read` for each of them.
+
+        Return None if too many may fire.
+        """
         test, bounds = self._test(n_strong), self._bounds(read, n_strong)
         known = self._units_known(bounds, n_strong) if torch.isfinite(bounds).all() else None
         found = _units_of(bounds, test) if known is None else known
@@ -169,7 +177,7 @@ class WideLayer:
         """Return from the cache the units that may fire, and how many there are for each column (token) of the stream. Columns that
         the cache does not have are added to it first.
 
-        Return None if caching does not save time.
+        Return None if caching does not save time, or if two columns with different values have the same hash.
         """
         limits, strong = bounds[:, n_strong + 1 :].amax(dim=0), bounds[:, :n_strong].numpy()
         known = self._known.get(n_strong)
@@ -192,7 +200,8 @@ class WideLayer:
 class _KnownColumns:
     """A cache of the units that may fire. Its keys are the values of the strong channels (those with the largest weights).
 
-    It is valid as long as the bounds on the other channels and on rounding errors do not exceed `limits`.
+    It is valid as long as the bounds on the other channels and on rounding errors do not exceed `limits`. The units for the values
+    `strong[i]`, whose hash is `hashes[i]`, are the `counts[i]` entries of `units` that begin at index `firsts[i]`.
 
     Batches run in parallel and share the cache. Therefore it is never modified: new entries create a new cache. If two threads do
     this at once, one of the new caches is lost.

@@ -1,4 +1,6 @@
-"""Functions that the figures of DPC24 share: curves, the bounds of the papers, and agreement with the authors' stored points."""
+"""Functions that the figures of DPC24 (Dana, Pydi & Chevaleyre 2024) share: curves, the bounds of two papers, and the agreement
+with the points that the authors stored.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ CHOICES = (
     "Accuracy is measured on all pairs and averaged over 20 of the last 100 steps; the paper averages the batches' accuracy.",
     (
         "\"As coded\" means the version of the authors' code that stored the figure's points. August 2024 (Figures 1a, 2b, the"
-        " heads of 3): heads see the layer norm of the embedding plus the position; no shared maps; 5,000 steps. September 2024"
+        " heads of 3): heads see the position plus the layer norm of the embedding; no shared maps; 5,000 steps. September 2024"
         " (Figures 1b, 2a, 4, the MLPs of 3): no layer norm; shared maps d -> d_h and d_h -> d around all heads; 10,000 steps."
         " 2025: no shared maps if d = d_h."
     ),
@@ -138,7 +140,10 @@ def panel(
     scale: fig.Scale,
     limits: Iterable[fig.Series],
 ) -> fig.Panel:
-    """Return a panel with our curves, the bounds and, if they are comparable, the authors' stored points."""
+    """Return a panel with our curves (`here`), the curves of the bounds (`limits`) and the authors' stored points.
+
+    The stored points are left out at a scale whose runs cannot be compared with them.
+    """
     return fig.Panel(
         title,
         x_label,
@@ -153,7 +158,7 @@ def panel(
 
 
 def stored_points(figure: str, by: str, **fixed: int) -> SeedValues:
-    """Return the accuracies that the authors stored for a figure, as a function of the size `by`."""
+    """Return the accuracies that the authors stored for a figure, as a function of the size `by`. `fixed` gives the other sizes."""
     return SeedValues.of(
         (getattr(point, by), point.accuracy)
         for point in dana_2024(figure)
@@ -168,9 +173,10 @@ def differences(found: SeedValues, published: SeedValues) -> list[tuple[float, f
 
 
 def agreement(gaps: Sequence[tuple[str, float]], n_stored: int) -> tuple[fig.Check, fig.Table]:
-    """Return a check and a table. The check counts the authors' stored points that agree with ours; the table has the others.
+    """Return a check that counts the authors' stored points that agree with ours, and a table of the points in `gaps` that do not.
 
-    `gaps` has the name of each point and our accuracy minus the stored one.
+    `gaps` has the name of each stored point that we trained too, and our accuracy minus the stored one. `n_stored` is the number
+    of all stored points; the check fails unless 80% of them agree.
     """
     far = [(name, gap) for name, gap in gaps if abs(gap) > TOLERANCE]
     close, _ = within(gaps, n_stored)
@@ -206,8 +212,8 @@ def agreement_in_words(records: Iterable[fig.FigureRecord]) -> str:
     good, whole = (sum(counts[place] for counts in counted) for place in (0, 1))
     parts = "; ".join(f"{title}: {close} of {stored}" for title, (close, stored) in sorted(found.items()))
     return (
-        f"DPC24 as coded, each figure with the version of the code that made it, meets {good} of the authors' {whole} stored"
-        f" points within {TOLERANCE} ({good / whole:.0%}). {parts}."
+        f"For each figure of DPC24, models were trained as in the version of the authors' code that made it. Their accuracy agrees"
+        f" with {good} of the authors' {whole} stored points within {TOLERANCE} ({good / whole:.0%}). {parts}."
     )
 
 
@@ -218,7 +224,8 @@ def _counts(record: fig.FigureRecord) -> tuple[int, int]:
             return met, stored
         case other:
             raise MalformedFile(
-                f"the record of {record.figure}: `{AGREEMENT}` is {other!r}; it must be a list of two counts.",
+                f"the record of {record.figure}: `{AGREEMENT}` is {other!r}; it must be two whole"
+                " numbers in a list: how many stored points agree, and how many there are (at least 1).",
                 figure=record.figure,
             )
 

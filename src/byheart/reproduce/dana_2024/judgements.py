@@ -1,5 +1,7 @@
-"""Decide whether our runs support what DPC24 concludes from its curves of accuracy: which of them are straight lines and which are
-parabolas (compared by AICc), where one of them bends, and how many pairs each head memorises.
+"""Decide whether our runs support what DPC24 (Dana, Pydi & Chevaleyre 2024) concludes from its curves of accuracy.
+
+The paper concludes which curves are straight lines and which are parabolas, where one of them bends, and how many pairs each head
+memorises. Lines and parabolas are compared by AICc, the corrected Akaike criterion; the law with the lower value is better.
 """
 
 from __future__ import annotations
@@ -23,7 +25,10 @@ EVIDENCE = 2.0  # a law with an AICc lower by more than this is preferred
 
 @dataclass(frozen=True)
 class Judgement:
-    """The judgement of one claim: whether it holds, what was found, and the fits that decide it."""
+    """The judgement of one claim: whether it holds, what was found, and the fits that decide it.
+
+    `holds` is None if there are too few points. `claim` is empty if the figure makes only one claim.
+    """
 
     claim: str
     holds: bool | None
@@ -41,8 +46,10 @@ def _ends(found: SeedValues) -> tuple[float, float]:
 
 
 def _judge_straight(found: SeedValues, cut: CutOff, claim: str, unit: str) -> Judgement:
-    """Decide whether a parabola fits better than a straight line. Report how much lower the parabola's AICc (corrected Akaike
-    criterion) is, and how its slope changes.
+    """Decide whether the points that `cut` keeps lie on a straight line: a parabola must not fit better.
+
+    A parabola fits better if its AICc (corrected Akaike criterion) is lower than the line's by more than 2. Also report the slope
+    of the parabola at both ends; `unit` is the name of one unit of x.
     """
     line, bent = try_fit(found, "linear", cut), try_fit(found, "parabola", cut)
     if line is None or bent is None or not math.isfinite(bent.aicc):
@@ -68,7 +75,7 @@ def _kept(found: SeedValues, cut: CutOff) -> tuple[list[float], list[bool]]:
 
 def judge_line(sizes: Mapping[str, int], found: SeedValues, n_vocab: int) -> list[Judgement]:
     """Decide the claim of Figure 1a: accuracy grows linearly with the number of heads, and each head memorises more than d_h
-    additional pairs. d_h is the head width and the number of pairs per head in Corollary 2.
+    additional pairs. d_h is the head width, and also the number of pairs per head that Corollary 2 promises.
     """
     line = try_fit(found, "linear", dana.cut_off())
     straight = _judge_straight(found, dana.cut_off(), "linear in H", "head")
@@ -82,14 +89,15 @@ def judge_line(sizes: Mapping[str, int], found: SeedValues, n_vocab: int) -> lis
 
 
 def judge_parabola(sizes: Mapping[str, int], found: SeedValues, n_vocab: int) -> list[Judgement]:
-    """Decide the claim of Figure 1b: accuracy follows a parabola rather than a straight line."""
+    """Decide the claim of Figure 1b: accuracy grows as a + b·d_h² with the head width d_h, and not as a + b·d_h."""
     parabola, line = (try_fit(found, law, dana.cut_off()) for law in ("quadratic", "linear"))
     if parabola is None or line is None:
         return [Judgement("", None, "too few points for a law")]
     holds = parabola.aicc < line.aicc - EVIDENCE and parabola.r_squared >= R_SQUARED
     said = (
         f"{format_estimate(parabola, 'slope')}·d_h² + {parabola.coefficients['intercept'].value:.4f},"
-        f" R² {parabola.r_squared:.4f} (a line: {line.r_squared:.4f}), AICc {line.aicc - parabola.aicc:.1f} lower than a line's"
+        f" R² {parabola.r_squared:.4f} (a line: {line.r_squared:.4f}); the line's AICc minus this law's is"
+        f" {line.aicc - parabola.aicc:.1f}"
     )
     drawn = fitted_line("a + b·d_h²", "fit", parabola, _ends(found))
     return [

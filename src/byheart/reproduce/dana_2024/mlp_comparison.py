@@ -1,5 +1,5 @@
-"""DPC24 Figure 3 and section 4.2.1: compare models of several heads without an MLP with models of one head and an MLP, at equal
-numbers of parameters.
+"""Figure 3 and section 4.2.1 of DPC24 (Dana, Pydi & Chevaleyre 2024): compare models of several heads without an MLP with models of
+one head and an MLP, at equal numbers of parameters.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def stored_heads(dim: int) -> tuple[int, ...]:
 def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
     """Return the stages of training.
 
-    The first stages train heads and MLPs with the authors' sizes, each in the version of the code that the authors used. The
-    others train both in the same version, with equal numbers of parameters, and some of them for 4 and 16 times the steps.
+    The first stages train models without an MLP and models with one, at the authors' sizes, each in the version of the code that
+    the authors used. The other stages train both kinds in the same version, some of them for 4 and 16 times the steps.
     """
 
     def both(variant: runs.Variant, how: runs.How, seed: int) -> list[Run]:
@@ -105,8 +105,9 @@ EQUAL = "both with maps, as coded in September 2024"
 
 @realises("DPC24-F3", "DPC24-S4.2.1")
 def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
-    """Compute the accuracy of both kinds of model as a function of parameters and, for each seed, their difference at equal
-    parameters.
+    """Compute the accuracy of models with and without an MLP as a function of the number of parameters.
+
+    The verdict depends on the difference between the two at equal numbers of parameters, averaged over sizes and seeds.
     """
     # how the heads and how the MLPs were trained, and whether the MLPs have the authors' widths
     sides: dict[str, tuple[dana.Way, dana.Way, bool]] = {
@@ -163,7 +164,10 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
         numbers,
         (
             *dana.CHOICES,
-            "Parameters are counted as in the paper: 4d² per head, 2dw for the MLP, and 2d(N + 1). Maps and biases are left out.",
+            (
+                "Parameters are counted as in the paper: 4d² per head, 2dw for the MLP, 2d(N + 1) for N tokens and two positions."
+                " Maps and biases are left out."
+            ),
             (
                 "An MLP of the authors' width w replaces H - 1 heads, where 2dw = 4d²(H - 1). If no model has this number of heads,"
                 " accuracy is interpolated."
@@ -195,7 +199,10 @@ def _is_mlp(one: Observation, dim: int, *, is_stored: bool) -> bool:
 
 
 def differences(heads: SeedValues, mlps: SeedValues, dim: int, *, is_stored: bool) -> list[float]:
-    """For each seed, return the accuracy of the MLPs minus that of the heads that they replace, averaged over the widths."""
+    """For each seed, return the accuracy of the MLPs minus that of the heads that they replace, averaged over the MLP widths.
+
+    The accuracy of the heads is interpolated. If heads or MLPs have fewer than two sizes, return an empty list.
+    """
     if len(heads.x) < 2 or len(mlps.x) < 2:
         return []
     n_seeds = min(len(values) for values in (*heads.values, *mlps.values))
@@ -220,7 +227,7 @@ def _drawn(dim: int, heads: SeedValues, mlps: SeedValues, scale: fig.Scale) -> l
     """Return the lines for dimension `dim` as the paper draws them: heads dashed and MLPs solid, both in the colour of this
     dimension.
 
-    Add the authors' points if they are comparable.
+    Add the authors' points if runs at this scale can be compared with them.
     """
     style = STYLES[dim]
 

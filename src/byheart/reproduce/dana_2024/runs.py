@@ -1,4 +1,4 @@
-"""The models and the training of DPC24, which its figures share.
+"""The models and the training that the figures of DPC24 (Dana, Pydi & Chevaleyre 2024) share.
 
 The data are all 2,500 pairs of 50 tokens, each with one uniformly random next token. The paper trains on 1,000 batches of
 1,024 drawn pairs, reshuffled for each of 10 epochs, by Adam at 1e-3; here every step draws a fresh batch. Accuracy is measured on
@@ -53,7 +53,8 @@ PLANS: dict[tuple[Variant, How], tuple[int, int]] = {  # the priority, and the m
 def seeds(scale: Scale, variant: Variant = "as-coded", how: How = "adam", most: int = 10) -> range:
     """Return the seeds to train at a scale.
 
-    At the paper's scale, there are `most` seeds for the paper's own model and training, and fewer for variations.
+    At the paper's scale, there are at most `most` seeds, and fewer for some variations of the model or of training (see `PLANS`).
+    The smoke scale has two seeds, and the laptop scale has one.
     """
     if scale != "paper":
         return range({"smoke": 2, "laptop": 1}[scale])
@@ -64,8 +65,9 @@ def seeds(scale: Scale, variant: Variant = "as-coded", how: How = "adam", most: 
 def heads_at(scale: Scale, variant: Variant, how: How, dim: int = 10) -> tuple[int, ...]:
     """Return the numbers of heads to try, which depend on the scale and the way of training.
 
-    The result has the paper's numbers (up to 31 for d = 11 to 13). Some ways of training add further numbers. Others keep only
-    the numbers before accuracy saturates.
+    At the paper's scale, these are the paper's numbers: 1, 6, ..., 26, and also 31 if `dim` is at least 11. Some ways of training
+    add further numbers. Others keep only the numbers before accuracy saturates. At other scales, only some of the paper's numbers
+    are tried.
     """
     if scale != "paper":
         return thin(HEADS, scale)
@@ -160,6 +162,8 @@ def stages(
 
     At laptop scale, there are only stages for the variants with which the authors computed the points of their figures. Stages
     with 4 and 16 times as many steps exist only at the paper's scale.
+
+    `later` is added to the priority numbers of the stages, so that they train later.
     """
     found, seen = [], set[str]()
     for variant, how in ways:
@@ -195,5 +199,5 @@ def how_trained(one: Observation) -> How:
 
 
 def accuracy(one: Observation) -> float:
-    """Return the accuracy averaged over the last 100 steps, as in the paper, or the final accuracy if this was not recorded."""
+    """Return the accuracy averaged over the last steps of training, or the final accuracy if this average was not recorded."""
     return one.measured.get("accuracy_tail", one.measured["accuracy"])

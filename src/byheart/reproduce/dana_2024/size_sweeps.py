@@ -1,5 +1,5 @@
-"""DPC24 Figures 1a, 1b, 2a and 4: accuracy as a function of one size of the model, with the law that the paper reads from the
-curve.
+"""Figures 1a, 1b, 2a and 4 of DPC24 (Dana, Pydi & Chevaleyre 2024): accuracy as a function of one size of the model, with the law
+that the paper reads from the curve.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from byheart.theorems import realises
 class SizeSweep:
     """A figure in which one size of the model varies. `x` is the name of this size, and `sizes` has the other sizes.
 
-    `judge` is the rule that decides whether the curve supports the claim.
+    `values` returns the values of `x` to train. `ways` are the pairs of a model variant and a way of training to compare. `judge`
+    is the rule that decides whether the curve supports the claim.
     """
 
     name: str
@@ -42,7 +43,7 @@ class SizeSweep:
     sizes: Mapping[str, int]
     values: Callable[[fig.Scale, dana.Way], tuple[int, ...]]
     judge: Judge
-    own: dana.Way  # the version of the code that stored the figure's points
+    own: dana.Way  # the version of the authors' code that made the figure's points
     counter: Callable[[Mapping[str, Any]], str]  # returns the counter-argument, given the figure's numbers
     stored: str  # the name of the authors' points
     n_vocab: int = runs.N_VOCAB
@@ -97,7 +98,7 @@ def compute(
         for one in sweep.judge(sweep.sizes, found, n_vocab):
             holds, said = one.holds, one.found
             if is_own and not wanted <= set(found.x):
-                holds, said = None, f"{len(found.x)} of {len(wanted)} points"
+                holds, said = None, f"only {len(found.x)} of {len(wanted)} sizes were trained"
             trials.append(fig.ConditionResult(label, said, holds, is_own, one.claim))
             numbers[label] |= one.numbers
             drawn += one.drawn if is_own else ()
@@ -204,8 +205,9 @@ def _counter_1a(numbers: Mapping[str, Any]) -> str:
     if theirs is None or ours is None:
         return ""
     return (
-        f"The authors' own six points do not show the bend (a parabola's AICc is {-theirs:.0f} higher there), and the line's R² is"
-        f" {numbers[_label(dana.AUGUST)]['line']['r_squared']:.3f}: the line is a good summary up to saturation, but not a law."
+        f"The authors' own six points do not bend: there, a parabola's AICc is {-theirs:.0f} higher than the line's. In our runs,"
+        f" the R² of the line is {numbers[_label(dana.AUGUST)]['line']['r_squared']:.3f}. The line is a good summary up to"
+        " saturation, but not a law."
     )
 
 
@@ -215,7 +217,7 @@ def _counter_1b(numbers: Mapping[str, Any]) -> str:
         return ""
     return (
         "In the code, every head is d_h x d_h. The number of parameters is then quadratic in d_h too, so accuracy grows linearly in"
-        f" it. With heads d x d_h, as in the equations, a + b·d_h² has R² {written['r_squared']:.3f}."
+        f" this number. With heads d x d_h, as in the equations, a + b·d_h² has R² {written['r_squared']:.3f}."
     )
 
 
@@ -226,7 +228,7 @@ def _counter_2a(numbers: Mapping[str, Any]) -> str:
         if way != dana.SEPTEMBER and (lead := numbers.get(label := _label(way), {}).get(LEAD, 0)) > EVIDENCE
     ]
     return (
-        "The straight part depends on the shared maps: up to d_h, a parabola fits better than a line in some versions:"
+        "Whether the curve is straight up to d_h depends on the shared maps. A parabola fits better than a line in some versions:"
         f" {', '.join(bent)}."
         if bent
         else ""

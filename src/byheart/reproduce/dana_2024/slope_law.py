@@ -1,4 +1,5 @@
-"""DPC24 Figure 2b: the slope of accuracy per head as a function of the model width d, which equals the head width d_h.
+"""Figure 2b of DPC24 (Dana, Pydi & Chevaleyre 2024): the slope of accuracy per head as a function of the model width d, which
+equals the head width d_h.
 
 The paper finds a cubic law; we also show where this law no longer holds.
 """
@@ -161,7 +162,7 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
         tables.append(_on_equal_dims(here))
         counter = _counter(powers, contests)
     tables.append(_local_exponents(here, stored))
-    choices = (*dana.CHOICES, "Slopes that are not positive are left out of the power law.")
+    choices = (*dana.CHOICES, "Slopes that are not positive are left out of all fits.")
     return fig.Computed(
         tuple(_panels(scale, here, stored, own)),
         tuple(trials),
@@ -183,7 +184,7 @@ def _in_words(one: Contest | None) -> str:
     lead, low, high = one.lead
     return (
         f"{_winner(one)}: the sum of squared residuals is {one.residuals[0]:.3g} for a + b·d² and {one.residuals[1]:.3g} for"
-        f" a + b·d³; seed by seed, the first exceeds the second by {lead:.2g} [{low:.2g}, {high:.2g}]"
+        f" a + b·d³; seed by seed, the first minus the second is {lead:.2g} [{low:.2g}, {high:.2g}]"
     )
 
 
@@ -204,7 +205,9 @@ def _on_equal_dims(here: dict[dana.Way, SeedValues]) -> fig.Table:
         few = SeedValues(tuple(x for x, _ in at), tuple(values for _, values in at))
         rows.append(_row(dana.LABELS[way][0], contest(few), try_fit(few, "power"), len(few.x)))
     heads = ("slopes of", "d", "residuals of a + b·d²", "of a + b·d³", "power law's exponent")
-    return fig.Table("The same for those d that every budget has", heads, tuple(rows))
+    return fig.Table(
+        "The paper's comparison, for the values of d that every way of training has", heads, tuple(rows)
+    )
 
 
 def _counter(powers: Mapping[dana.Way, Fit | None], contests: Mapping[dana.Way, Contest | None]) -> str:
@@ -214,7 +217,7 @@ def _counter(powers: Mapping[dana.Way, Fit | None], contests: Mapping[dana.Way, 
         for way in WAYS
         if way[1] in ("longer", "longest") and (one := contests.get(way))
     ]
-    return f"The exponent depends on the budget: {'; '.join(said)}." if said else ""
+    return f"The exponent depends on the number of training steps. {'; '.join(said)}." if said else ""
 
 
 def _panels(
@@ -302,7 +305,7 @@ def _differences(observations: Sequence[Observation]) -> tuple[list[tuple[str, f
 
 
 def published_slopes() -> SeedValues:
-    """Return the slopes of the points that the authors stored, which are already averages over seeds."""
+    """For every d, return the slope of accuracy per head in the authors' stored points, which are already averages over seeds."""
     found = ((d, _slope(dana.stored_points("fig1a_fig2b", "n_heads", dim=d))) for d in runs.DIMS)
     return SeedValues.of((d, slope) for d, slope in found if slope is not None)
 

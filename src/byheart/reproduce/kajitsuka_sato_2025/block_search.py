@@ -55,8 +55,8 @@ LEARNED: dict[fig.Scale, tuple[tuple[int, ...], tuple[int, ...]]] = {
 
 
 def stages(scale: fig.Scale, samples: Samples | None) -> list[fig.TrainingStage]:
-    """Return the stages. The first ones train every number of samples with every number of blocks, under the likely reading of the
-    paper.
+    """Return the groups of training runs for this figure. The first groups train models with every number of blocks on every number
+    of samples, with our most likely interpretation of the choices that the paper does not state.
 
     Except at scale `laptop`, variations follow: fixed embeddings of several widths, and a few models with trained embeddings.
     """
@@ -153,8 +153,8 @@ class Search:
 
     @property
     def best_of_seeds(self) -> Search:
-        """Return the fewest blocks over all seeds, as if they were trials of one search, although each seed draws its
-        own sample.
+        """The fewest blocks over all seeds for each number of samples, stored under seed 0. This treats the seeds as trials of one
+        search, although each seed draws its own sample.
         """
         found: dict[tuple[int, int], int | None] = {}
         for (size, _), blocks in self.found.items():
@@ -186,18 +186,20 @@ class Search:
 
     @property
     def exponent(self) -> Fit | None:
-        """The exponent of a power law through the fewest blocks of all searches.
+        """A power law, fitted to the fewest blocks of all searches as a function of the number of samples.
 
-        It is None if some search ended without an exact number: no number of blocks was enough, or one block was already enough.
-        Such searches would distort the exponent.
+        It is None if the fit is not possible, or if some search ended without an exact number: no number of blocks was enough, or
+        one block was already enough. Such searches would distort the exponent.
         """
         return None if self.n_open or self.n_floors else try_fit(self.by_size, "power")
 
     @property
     def beyond(self) -> list[float]:
-        """For every seed, fit the √N law up to N = 1400, and return the fewest blocks at larger N divided by the law's prediction.
+        """One ratio for each seed: the fewest blocks for N > 1400 samples, divided by the prediction of a √N law that is fitted to
+        the same seed's results up to N = 1400, averaged over N.
 
-        A search in which no number of blocks was enough counts as the most blocks tried.
+        Seeds without results on both sides of 1400 are left out. A search in which no number of blocks was enough counts as the
+        most blocks tried.
         """
         by_seed: dict[int, list[tuple[float, float]]] = {}
         for (size, seed), blocks in self.found.items():
@@ -274,7 +276,7 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
         counter=_counter(searches, own),
         missing=""
         if is_whole
-        else "Some sizes or numbers of blocks of the paper's likely reading were not trained.",
+        else "Some numbers of samples or of blocks were not trained under the most likely interpretation of the paper.",
     )
 
 
@@ -283,10 +285,11 @@ def _loss_is_small(one: Observation) -> bool:
 
 
 def _judge_root(search: Search) -> tuple[bool | None, str]:
-    """Decide whether the √N law holds: every search must succeed, and the interval of the exponent must contain 0.5 but neither 0
-    nor 1.
+    """Decide whether the fewest blocks grow as √N. Return the decision and a text that gives the reason.
 
-    Return None instead of a decision if the searches do not decide it. The text gives the reason.
+    The law holds if every search found a sufficient number of blocks, and if the interval of the fitted exponent contains 0.5 but
+    neither 0 nor 1. It does not hold if one block was enough in every search. The decision is None if one block was enough in only
+    some searches, or if the interval is missing or too wide.
     """
     n = len(search.found)
     said = f"{n - search.n_open} of {n} searches memorised"
@@ -311,7 +314,8 @@ def _judge_beyond(search: Search) -> tuple[bool | None, str]:
     """Decide whether, for more than N = 1400 samples, models need more blocks than the √N law predicts.
 
     For each seed, the fewest blocks found are divided by the number predicted. The interval of this ratio over seeds must be
-    above 1. The text gives the ratio.
+    above 1; with a single seed, the ratio itself. Return the decision, or None if there are no such samples, and a text with the
+    ratio.
     """
     ratios = search.beyond
     if not ratios:
@@ -398,7 +402,10 @@ def _surely(found: Mapping[tuple[int, int], int | None]) -> int:
 
 
 def beyond(found: SeedValues) -> float | None:
-    """Fit the √N law up to N = 1400. Divide the fewest blocks at each larger N by the law's prediction, and return the average."""
+    """Fit the √N law up to N = 1400. Divide the fewest blocks at each larger N by the law's prediction, and return the average.
+
+    Return None if there are no values up to 1400, or none beyond.
+    """
     low = [(x, y) for x, y in zip(found.x, found.means, strict=True) if x <= SMALL[1]]
     high = [(x, y) for x, y in zip(found.x, found.means, strict=True) if x > SMALL[1]]
     if not low or not high:

@@ -24,7 +24,9 @@ N_SAMPLES: dict[fig.Scale, int] = {"smoke": 12, "laptop": 200, "paper": 500}
 
 @dataclass(frozen=True)
 class LengthPart:
-    """The models for one sequence length. Long sequences have fewer models, because at length 10,000 a model takes gigabytes."""
+    """A group of models for one sequence length. Long sequences have fewer models, because at length 10,000 a model takes gigabytes
+    of memory.
+    """
 
     seq_len: int
     blocks: tuple[int, ...]
@@ -73,7 +75,7 @@ PARTS: dict[fig.Scale, tuple[LengthPart, ...]] = {
 
 
 def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
-    """Return the stages, one for each part: a length with its numbers of blocks."""
+    """Return one group of training runs for each `LengthPart`: models for one sequence length, with several numbers of blocks."""
     return [
         fig.TrainingStage(
             f"KS25 length, {part.name}",
@@ -133,8 +135,8 @@ class Condition:
 
 @realises("KS25-length")
 def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
-    """For every width and initialisation, compute the fewest blocks for each length, and the error for each length and number of
-    blocks.
+    """For every width, number of epochs and initialisation, compute the fewest blocks that memorise sequences of each length, and
+    the error for each length and number of blocks.
     """
     panels, trials, rows = [], [], []
     numbers: dict[str, Any] = {}

@@ -1,9 +1,10 @@
-"""The models, the training (Appendix H) and the best trials of KS25, which its figures share.
+"""Code that all figures of KS25 share: the models, the training (Appendix H), and the choice of the best trials.
 
 The paper states the model E_out ∘ FF2 ∘ uniform attention ∘ FF1 ∘ E_in with residual width m = 2 and hidden width q = 8. It trains
-with full-batch AdamW for 1,000 epochs, and tunes learning rate and warm-up. It leaves other choices open.
+with full-batch AdamW for 1,000 epochs, and tunes learning rate and warm-up. It leaves other choices open. A set of such choices is
+called a reading of the paper.
 
-The paper's own condition, as far as its text states it, is called `BERT` in the code:
+The likely reading (our most likely interpretation) has BERT-style weights, and its runs have the initialisation `BERT` in the code:
 - An input is a class token and 7 sub-words of MultiNLI's hypotheses or IMDb's reviews. The answer is read at the class token.
 - A trained table embeds tokens directly into the stream. Weights and table are drawn from N(0, 0.02²), and biases are zero.
 - The warm-up has 50 steps. The learning rates end at 3e-4 in one reading of the paper, and at 1e-3 in another.
@@ -86,7 +87,10 @@ def seeds(scale: Scale) -> range:
 def training(
     scale: Scale, rate: float, *, stops: bool, initialisation: Initialisation = "framework"
 ) -> Training:
-    """Return the training options: full-batch AdamW for 1,000 epochs."""
+    """Return the training options: full-batch AdamW for 1,000 epochs, or 30 at scale `smoke`.
+
+    With `stops`, a run ends as soon as a measured loss is below 0.01.
+    """
     warmup = 50 if initialisation == BERT else 100
     return Training(
         steps={"smoke": 30, "laptop": 1000, "paper": 1000}[scale],
@@ -176,7 +180,9 @@ def rates_of(scale: Scale) -> tuple[float, ...]:
 
 
 def is_likely(one: Observation) -> bool:
-    """Return whether a run belongs to the likely reading of the paper, in which the initial weights are BERT-style."""
+    """Return whether a run has BERT-style initial weights, as in the likely reading (our most likely interpretation) of the
+    paper.
+    """
     return bool(one.config["options"].get("initialisation", "framework") == BERT)
 
 
@@ -190,7 +196,7 @@ def likely_up_to(rate: float) -> str:
 
 
 def readings(observations: Sequence[Observation], ends: Sequence[float]) -> dict[str, list[Observation]]:
-    """Group the runs by the reading of the paper that they follow. A reading is a set of choices that the paper's text leaves open.
+    """Group the runs by the reading of the paper that they follow. A reading fixes the choices that the paper's text leaves open.
 
     The likely reading comes first. It has one entry for each learning rate in `ends`, with the runs whose learning rate is at most
     this rate. The variations follow.
@@ -231,7 +237,7 @@ def nearly_all_right(one: Observation) -> bool:
 def best_trials(
     observations: Iterable[Observation], setting: Callable[[Observation], tuple[object, ...]]
 ) -> list[Observation]:
-    """For every setting and seed, return the learning-rate trial with the smallest loss."""
+    """For every setting and seed, return the run with the smallest loss. `setting` returns the setting of a run."""
     best: dict[tuple[object, ...], Observation] = {}
     for one in observations:
         key = (*setting(one), one.seed)

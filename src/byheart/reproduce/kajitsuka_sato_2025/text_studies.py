@@ -27,7 +27,7 @@ FROZEN = (
 
 @dataclass(frozen=True)
 class TextStudy:
-    """One of the two figures: its texts, their number, and the numbers of blocks at each scale."""
+    """KS25's Figure 1 or Figure 2: its texts, their number, and the numbers of blocks at each scale."""
 
     name: str
     collection: str
@@ -95,9 +95,10 @@ class TextStudy:
 def compute(
     study: TextStudy, scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts
 ) -> fig.Computed:
-    """Compute the training curves of the first seed's best trials, and the final loss and accuracy for each number of blocks.
+    """Compute the final loss and accuracy for each number of blocks, under every reading (interpretation) of what the paper leaves
+    open.
 
-    This is done for every reading of the paper: every set of choices that its text leaves open.
+    For the most likely reading, also return the training curves of the first seed's best trials.
     """
     panels, trials, checks, rows = [], [], [], []
     numbers: dict[str, Any] = {}
@@ -148,10 +149,11 @@ def compute(
 
 
 def _judge(accuracy: SeedValues, losses: SeedValues) -> tuple[bool | None, str]:
-    """Decide whether more blocks help.
+    """Decide whether more blocks help. Return the decision and a text that explains it. The decision is None if there are too few
+    numbers of blocks or seeds.
 
-    The interval of the accuracy with the most blocks must be above that with one block, and some number of blocks must reach an
-    accuracy near 1 and a small loss.
+    The interval of the accuracy with the most blocks must be above the interval with one block. The best accuracy with more than
+    one block must be near 1, and the loss with as many blocks must be small.
     """
     if accuracy.x[0] != 1 or len(accuracy.x) < 2 or accuracy.n_seeds < 2:
         return None, "too few numbers of blocks, or too few seeds"

@@ -97,10 +97,11 @@ def compute_map(scale: fig.Scale, observations: Sequence[Observation], facts: fi
 
 
 def _steps(mean: dict[tuple[int, int], tuple[float, float]]) -> dict[str, tuple[int, int, float]]:
-    """Count the pairs of neighbouring cells of the map whose gaps are in the order that the paper claims.
+    """Count the pairs of neighbouring cells of the map `mean` whose gaps are in the order that the paper claims.
 
-    For pairs along the widths and for pairs along the contexts, return this count, the number of pairs that were compared, and the
-    probability of a count at least this large if a fair coin decided the order of each pair.
+    The keys of `mean` are (number of stories, width). For pairs along the widths (`width`) and along the numbers of stories
+    (`stories`), return this count, the number of pairs that were compared, and the probability of a count at least this large if a
+    fair coin decided the order of each pair.
     """
     found = {along: falls(mean, along=along) for along in ("width", "stories")}
     return {
@@ -170,7 +171,8 @@ def _mean_contexts(found: Sequence[TrainedCell]) -> dict[int, float]:
 
 @realises("MFT24-F1 right")
 def compute_capacity(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
-    """For every subset of stories, find the smallest width that reaches the paper's loss, on the paper's grid and on a finer one.
+    """For every subset of stories, find the smallest width whose loss is within 1% of the entropy, among the paper's widths (4, 8,
+    ..., 512) and among a finer list of widths.
 
     The figure shows the number of parameters at this width.
     """
@@ -268,8 +270,8 @@ def mean_gaps(found: Sequence[TrainedCell]) -> dict[tuple[int, int], tuple[float
 def falls(mean: dict[tuple[int, int], tuple[float, float]], *, along: str) -> tuple[int, int]:
     """Compare the gaps (loss minus entropy) of neighbouring cells of the map, along the widths or along the numbers of stories.
 
-    Return how many pairs are in the order that the paper claims, and how many pairs were compared. A pair is not compared if both
-    gaps are below 0.1% of the entropy.
+    Return in how many pairs the wider model, or the model of fewer stories, has a gap that is not larger, as the paper claims. Also
+    return how many pairs were compared. A pair is not compared if both gaps are below 0.1% of the entropy.
     """
     axis = 1 if along == "width" else 0
     groups: dict[int, list[tuple[int, int]]] = {}
@@ -300,7 +302,7 @@ def _percent(interval: tuple[float, float]) -> str:
 
 
 def _line_counter() -> str:
-    """Return the best argument against the verdict, that the authors' fitted line mostly shows the growth of the vocabulary."""
+    """Return the best argument against the verdict: the authors' fitted line mostly shows the growth of the vocabulary."""
     stored = madden_2024()
     usual = max((row.min_hidden_width for row in stored), key=[row.min_hidden_width for row in stored].count)
     same = [row for row in stored if row.min_hidden_width == usual]
@@ -377,8 +379,8 @@ def _parameters(smallest: dict[Subset, int | None]) -> SeedValues:
 def _lines_by_seed(name: str, smallest: dict[Subset, int | None]) -> list[tuple[str, ...]]:
     """Return a row for each seed: `name`, the seed, the number of its points, and the R² of the line fitted to them.
 
-    Each subset of the seed with a passing width gives one point: (number of contexts, fewest parameters). The R² of the authors'
-    points is computed in the same way.
+    `smallest` holds the smallest sufficient width of each subset of the stories, if it is known. Each such subset gives one point:
+    (number of contexts, fewest parameters). The R² of the authors' points is computed in the same way.
     """
     found: list[tuple[str, ...]] = []
     for seed in sorted({subset.seed for subset in smallest}):
@@ -391,12 +393,20 @@ def _lines_by_seed(name: str, smallest: dict[Subset, int | None]) -> list[tuple[
 
 
 def _open_subsets(scale: fig.Scale, columns: dict[str, dict[Subset, int | None]]) -> str:
-    """Describe the subsets for which no width of the paper's grid is known to reach the paper's loss."""
+    """Describe the subsets of the stories for which no width in the paper's list is known to bring the loss within 1% of the
+    entropy.
+
+    Return an empty text if there are none, or if `scale` is not `paper`.
+    """
     if scale != "paper":
         return ""
     own = next(iter(columns.values()))
     found = [f"{s.n_stories} stories with seed {s.seed}" for s, width in own.items() if width is None]
-    return f"No passing width is known for {', '.join(found)}." if found else ""
+    return (
+        f"No width is known to bring the loss within 1% of the entropy for {', '.join(found)}."
+        if found
+        else ""
+    )
 
 
 def _width_check(smallest: dict[Subset, int | None]) -> list[fig.Check]:

@@ -2,7 +2,7 @@
 
 Stories are cut to 10 tokens, and the embedding width is 16. Adam minimises the loss summed over all positions, with learning rate
 1e-4, 50,000 steps and float32. A model passes when its final loss is within 1% of the data's entropy. Models are trained on
-distinct contexts, weighted by how often they occur, which gives the same loss and gradient.
+distinct contexts, weighted by how often they occur. This gives the same loss and gradient as training on all contexts.
 
 Every model is trained to the end: its final loss decides. Stories and weights are drawn with the seed; there are three seeds.
 """
@@ -45,9 +45,10 @@ def run(
 
 
 def stages(scale: Scale, samples: Samples | None) -> list[TrainingStage]:
-    """Return the stages: the paper's grid, the variant with a frozen embedding and head, and the search on a finer grid.
+    """Return the groups of training runs: the paper's widths and numbers of stories, the variant with a frozen embedding and head,
+    and a finer list of widths.
 
-    Models of similar sizes train together.
+    Models of similar sizes train together. At scales other than `paper`, there is one small group.
     """
     assert samples is not None
     if scale != "paper":

@@ -24,7 +24,10 @@ SOLVER = "random-features"  # the paper's embedding width of 16, with as many ne
 
 @dataclass(frozen=True)
 class ClosedForm:
-    """The result of the paper's construction on one subset of the stories."""
+    """The result of the paper's construction on one subset of the stories.
+
+    `relative_gap` is the loss minus the entropy, divided by the entropy.
+    """
 
     n_contexts: int
     n_parameters: int
@@ -33,9 +36,10 @@ class ClosedForm:
 
 
 def closed_forms(samples: Samples, subsets: Sequence[tuple[int, int]]) -> list[ClosedForm]:
-    """Build the paper's construction on three subsets of the stories: the first, the middle and the last that are small enough.
+    """Build the paper's construction on the first, the middle and the last of those `subsets` of the stories that have at most
+    3,000 contexts.
 
-    Each subset is given as (number of stories, number of contexts).
+    Each subset is given as (number of stories, number of contexts), and its stories are shuffled with seed 0.
     """
     chosen = [n_stories for n_stories, n_contexts in subsets if n_contexts <= MOST_CONTEXTS]
     return [closed_form(samples, n_stories, 0) for n_stories in ends_and_middle(chosen)]
@@ -108,7 +112,9 @@ def parameters(width: int, vocab: int) -> int:
 
 
 def gather_facts(scale: Scale, observations: Sequence[Observation], samples: Samples | None) -> Facts:
-    """Compute the contexts, vocabulary and entropy of every subset, and build the paper's construction on three of the subsets."""
+    """Compute the number of contexts, the vocabulary size and the entropy of every subset of the stories in `observations`, and
+    build the paper's construction on at most three of the subsets.
+    """
     assert samples is not None
     keys = sorted({(int(one.config["data"]["n_samples"]), one.seed) for one in observations})
     found = []
