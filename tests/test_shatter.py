@@ -30,7 +30,12 @@ def test_twelve_points_are_shattered(method: str) -> None:
     assert shatter(12, method=method).n_realised == 4096
 
 
-def test_two_architectures_shatter_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("n_points", "seed"), [(2, 11), (4, 2)])
+def test_points_that_are_drawn_twice_are_drawn_again(n_points: int, seed: int) -> None:
+    assert shatter(n_points, method="two-layer-relu", seed=seed).holds
+
+
+def test_labellings_with_different_architectures_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     honest, other = registry.get("two-layer-relu"), registry.get("vardi-2022")
 
     def by_turns(data, options, rng, progress):  # another construction for one labelling

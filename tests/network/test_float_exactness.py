@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -50,6 +52,36 @@ def test_float32_has_24_bits() -> None:
         np.array([[2.0**24, 1.0]], dtype=np.float32), (), np.array([[1.0]], dtype=np.float32), 1
     )
     assert not float_exactness(network, np.ones((1, 1, 2))).holds
+
+
+def test_the_bound_itself_is_decided_exactly() -> None:
+    # 2^53 - 1 fits into 53 bits. At 2^53, a small term may have been lost when the magnitudes were added.
+    assert float_exactness(one_sum(2.0**53 - 2, 1.0), np.ones((1, 1, 2))).holds
+    assert not float_exactness(one_sum(2.0**53 - 1, 1.0), np.ones((1, 1, 2))).holds
+    assert float_exactness(one_sum(2.0**53, 2.0**-40), np.ones((1, 1, 2))).bits_needed == 94
+
+
+def test_products_that_are_too_small_for_a_float_are_noticed() -> None:
+    assert not float_exactness(one_sum(2.0**-600, 0.0), np.array([[[2.0**-600, 0.0]]])).holds
+
+
+def test_numbers_outside_the_range_of_float32_are_noticed() -> None:
+    one = np.array([[1.0]], dtype=np.float32)
+    for weight in (2.0**100, 2.0**-100):
+        network = Transformer(np.array([[weight]], dtype=np.float32), (), one, 1)
+        assert float_exactness(network, np.ones((1, 1, 1))).holds
+        assert not float_exactness(network, np.full((1, 1, 1), weight)).holds
+
+
+@pytest.mark.parametrize("kind", ["uniform", "softmax"])
+def test_products_of_several_heads_may_be_added_in_any_order(kind: Literal["uniform", "softmax"]) -> None:
+    # each head adds 2^52 - 1 and 2 - 2^52, but three times 2^52 - 1 is no float
+    output = np.array([[2.0**52 - 1, 2.0 - 2.0**52], [0.0, 0.0]])
+    scores = None if kind == "uniform" else np.zeros((2, 2))
+    head = Head(np.eye(2), output, scores, scores)
+    for n_heads in (1, 3):
+        network = Transformer(np.eye(2), (Attention((head,) * n_heads, kind),), np.array([[1.0, 0.0]]), 1)
+        assert float_exactness(network, np.ones((1, 1, 2))).holds == (n_heads == 1)
 
 
 def test_a_mean_that_rounds_is_noticed() -> None:

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from byheart.network import Attention, FeedForward, Head, SparseMatrix, Transformer
 from byheart.network.exact.limbs import Fixed
+from byheart.network.protocol import Evaluation
 from byheart.network.transformer import evaluator
 from byheart.network.transformer.evaluator import evaluate
-from byheart.network.transformer.interpreter import interpret
+from byheart.network.transformer.interpreter import Interpreter, interpret
 from byheart.theorems import checks
 from tests.examples import examples
 
@@ -69,15 +70,29 @@ def test_the_sign_of_the_query_decides() -> None:
     assert evaluate(one_head(), sequences).all() == [5, -2, 5]
 
 
-def test_no_interpreter_is_needed_for_equal_ties(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_fractions_are_needed_for_equal_ties(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("the interpreter was asked")
+        raise AssertionError("the equations were asked")
 
-    monkeypatch.setattr(evaluator, "Interpreter", refuse)
+    monkeypatch.setattr(evaluator, "exact_outputs", refuse)
     tied = np.array([[[2.0], [2.0], [1.0]]])
     assert evaluate(one_head(), tied).all() == [2, 2, 2]
     with pytest.raises(AssertionError):
         evaluate(one_head(key=0), tied)  # all keys tie, with different values
+
+
+def test_the_second_evaluator_never_is_the_first_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, tied = one_head(key=0), np.array([[[2.0], [4.0], [6.0]]])  # all keys tie, with different values
+    how = Evaluation("exact")
+    assert network.answer(tied, ["a", "b", "c", "d"], how).tolist() == [[3]]
+
+    def broken(*_: object) -> list[Fraction]:
+        return [Fraction(1)] * 3
+
+    monkeypatch.setattr(Interpreter, "outputs", broken)
+    assert network.answer(tied, ["a", "b", "c", "d"], how).tolist() == [[3]]
+    again = Evaluation(network.second_backend)
+    assert network.answer(tied, ["a", "b", "c", "d"], again).tolist() != [[3]]
 
 
 @examples(200)

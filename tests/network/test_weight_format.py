@@ -60,6 +60,15 @@ def test_minus_128_fits_and_128_does_not() -> None:
         form.encode("w", np.array([128.0, 1.0], dtype=np.float32))
 
 
+@pytest.mark.parametrize("weight", [2.0**-140, 2.0**-127, 3 * 2.0**126])
+def test_a_scale_that_does_not_fit_its_8_bits_is_not_chosen(weight: float) -> None:
+    weights = np.array([[weight, 0.0]], dtype=np.float32)
+    form = smallest_format(weights)
+    numbers, exponents = form.encode("w", weights)
+    assert (form.decode(numbers, exponents) == weights).all()
+    assert (form == FLOAT32) == (weight == 2.0**-140)
+
+
 def test_bfloat16_keeps_the_upper_half_of_a_float32_and_refuses_the_rest() -> None:
     short = np.array([1.0, -255.0, 2.0**100, 0.0], dtype=np.float32)
     numbers, exponents = BFLOAT16.encode("w", short)

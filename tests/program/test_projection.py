@@ -22,6 +22,7 @@ from byheart.program.projection import (
 )
 from byheart.theorems import checks
 from tests.examples import examples
+from tests.refusal import refused
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 mild = st.floats(min_value=-1e6, max_value=1e6, allow_subnormal=False)
@@ -88,6 +89,13 @@ def test_a_direction_that_loses_one_length_is_noticed() -> None:
     # all distinct, and the longest keeps a hundredth of its share
     assert not keeps_lengths(points, (100_000, 1))
     assert keeps_lengths(points, (1, 1))
+
+
+def test_a_search_for_lengths_that_finds_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("byheart.program.projection.keeps_lengths", lambda *_: False)
+    monkeypatch.setattr("byheart.program.projection._LONGEST_DIRECTION_BITS", 0)
+    with refused(AssumptionViolated, n_points=2):
+        length_keeping_direction(IntegerPoints.from_floats(np.eye(2)), np.random.default_rng(0))
 
 
 def test_grids_are_read_as_digits() -> None:

@@ -61,6 +61,10 @@ def test_a_share_of_the_entropy_is_told_where_there_is_one() -> None:
     assert "%" not in str(judged(gap_percent=None))
 
 
+def test_one_context_is_singular() -> None:
+    assert str(judged(n_contexts=1)).startswith("1 context: ")
+
+
 # --- the headline -----------------------------------------------------------------------------------------
 
 
@@ -75,6 +79,7 @@ def test_the_headline_counts_rows_or_contexts_and_names_columns_and_rule() -> No
         (wrong, ["DOES NOT HOLD", "3 of 5", "context", "0.001"], ["row", "%"]),
         (replace(wrong, fitted=True, distribution=by_gap), ["fitted", "3 of 5", "0.5%", "1%"], ["0.001"]),
         (replace(wrong, fitted=True, distribution=None), ["fitted", "3 of 5", "row"], ["%"]),
+        (of_capitals(checked=1), ["1 of 1 row"], ["rows"]),
         (of_capitals(rows_left_out=1, on_conflict="drop"), ["5 of 5", "1 more row", "drop"], []),
     ):
         assert all(each in certificate.headline for each in told), certificate.headline

@@ -140,6 +140,7 @@ def test_a_label_the_model_does_not_have_is_wrong_even_where_it_answers_nothing(
     other = Dataset.from_pairs([("France", "Lutetia")], tokenizer="word")
     certificate = verify(silent, other)
     assert (certificate.wrong, certificate.holds) == (1, False)
+    assert certificate.problems == ("The answer is wrong in 1 of 1 row.",)
     assert certificate.wrong_samples[0].reason == (
         "the model does not have this label; it answers that the input is unknown"
     )
@@ -350,7 +351,10 @@ def test_labels_and_vocabulary_are_under_a_digest() -> None:
     certificate = verify(swapped, renamed, expected_digests=expected)
     assert certificate.wrong == 0
     assert not certificate.holds
-    assert "labels, tokenizer, task, order or architecture" in certificate.problems[0]
+    assert (
+        "labels, tokenizer, task, use of token order, architecture or further files"
+        in certificate.problems[0]
+    )
 
 
 def test_the_second_look_is_cheaper_than_the_first_where_samples_are_few_and_long() -> None:

@@ -70,7 +70,7 @@ def build(
             continue
         construction = plan.emit(steps.begin("emit"))
         assert construction.memoriser.network.precision == trial.precision, (
-            f"{chosen.name} built a network of another precision"
+            f"{chosen.name} built a network of another precision than it was asked for"
         )
         refused.pop(chosen.name, None)  # it was refused only with more reject bits or in another precision
         choice = {"choice": explain(trial, data.task, refused)} if method == "auto" else {}

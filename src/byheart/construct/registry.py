@@ -51,7 +51,8 @@ Parameters are counted in machine integers, so there must be a limit. No data se
 class Method:
     """A construction, with its name and everything the registry knows about it.
 
-    options     a frozen dataclass of its options, each with a default. It has a field `precision` if there is a choice.
+    options     a frozen dataclass of its options, each with a default. If the construction supports several
+                precisions, one of the options is `precision`.
     size_of     (shape, options) -> Size: the estimated size for data of that shape. It uses only the shape and takes less than a
                 second for 10^12 samples. Raises `AssumptionViolated` if the construction accepts no data of that shape.
     plan        (data, options, rng, progress) -> Plan: all decisions for these data, before the network is built. The plan's
@@ -114,8 +115,9 @@ class Method:
         return options
 
     def read_options(self, given: Mapping[str, object], precision: Precision | None = None) -> Any:
-        """Convert the options `given` to the construction's own dataclass. If `precision` is given and the construction has this
-        option, it replaces the one in `given`. Raises `UsageError` if an option is wrong.
+        """Convert the options `given` to the construction's own dataclass. If the construction has an option
+        `precision`, the argument `precision`, unless it is None, replaces that option's value in `given`. Raises `UsageError` if an
+        option is wrong.
         """
         chosen = dict(given)
         for name, value in chosen.items():
@@ -128,8 +130,8 @@ class Method:
     def estimate(
         self, shape: DataShape, given: Mapping[str, object] | None = None, precision: Precision | None = None
     ) -> Size:
-        """Return the estimated size for data of this shape with the options `given`. Shapes larger than `ESTIMATED` are
-        rejected.
+        """Return the estimated size for data of this shape with the options `given`. Raises
+        `AssumptionViolated` if a number of the shape is larger than its limit in `ESTIMATED`.
         """
         for name, most in ESTIMATED.items():
             if (getattr(shape, name) or 0) > most:

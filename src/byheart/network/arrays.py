@@ -1,4 +1,4 @@
-"""Code shared by families of networks whose weights are dense float arrays: check and count shapes, read sizes from model.json."""
+"""Code shared by families of networks whose weights are dense float arrays: check shapes, count weights, read model.json."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A compiled network consists of many small layers. If several threads share each layer, they wait for one another, and the order
 of sums changes. Running whole batches in parallel avoids both: answers have the same bits for any number of cores, and a
-second core never slows them down.
+second core never makes the run slower.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ SMALL = 100_000_000
 def batch_size_for(numbers_per_sample: int, device: str = "cpu") -> int:
     """Return the number of samples per batch. `numbers_per_sample` is the number of entries in the largest array of one sample.
 
-    On a CPU a batch is small enough to stay in cache, but has at least 16 samples unless they exceed `NUMBERS_AT_ONCE`.
+    On a CPU, a batch is small enough to stay in the cache, but has at least 16 samples. It has fewer only if the largest array
+    would otherwise have more than `NUMBERS_AT_ONCE` entries.
     """
     if device != "cpu":
         return max(1, ON_DEVICE // max(1, numbers_per_sample))
@@ -98,7 +99,10 @@ def side_by_side(
 
 @contextmanager
 def single_thread(n_operations: int = 0) -> Iterator[None]:
-    """Run torch on one thread inside the block if one step has fewer than `SMALL` multiply-adds. `n_operations` is their number."""
+    """In a `with` block, run torch on one thread if the computation is so small that several threads would be slower.
+
+    n_operations: number of multiply-adds in one step of the computation. It is small if this is less than `SMALL`.
+    """
     before = torch.get_num_threads()
     if n_operations < SMALL:
         torch.set_num_threads(1)

@@ -22,8 +22,8 @@ def freeze(module: nn.Module) -> nn.Module:
     """Freeze the weights of `module` and return it. Later calls of the module raise `RoundedWeights` if its weights were cast to
     a narrower type, for example by `.half()`.
 
-    A compiled network does not tolerate rounding. An optimiser could also spoil it: weight decay changes weights even if all
-    gradients are zero.
+    A compiled network does not tolerate rounding. An optimiser could also spoil the network: weight decay changes weights even if
+    all gradients are zero.
     """
     module.requires_grad_(False)
     first = next(module.parameters(), None)

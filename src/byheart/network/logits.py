@@ -1,4 +1,4 @@
-"""Code shared by families that output one logit per class."""
+"""Code shared by the families of networks that output one logit per class."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from byheart.network.arrays import expect_arrays
-from byheart.network.balls import Ball
+from byheart.network.balls import Ball, join
 from byheart.network.protocol import UNKNOWN, Backend, Evaluation, Network, NetworkSpec
 from byheart.process.progress import Progress
 
@@ -77,7 +77,7 @@ class AnswersWithLogits(Network):
 
     def bound_logits(self, encoded: np.ndarray) -> Ball:
         found = [self.bound_sample(sample) for sample in encoded]
-        return Ball(np.stack([ball.value for ball in found]), np.stack([ball.radius for ball in found]))
+        return join(found, np.stack)
 
     def answer(self, encoded: np.ndarray, label_names: Sequence[str], how: Evaluation) -> np.ndarray:
         """Return for each sample the class with the largest logit, as an array (n_samples, 1).

@@ -25,7 +25,7 @@ class Memoriser:
     """A network with its vocabulary and its label names.
 
     Each family has its own way to output a class. For example, a `Transformer` outputs the number c + 1 for class c. Class
-    names are stored as text; `label_type` is the original type of the labels.
+    names are stored as text; `label_type` is the original type of the labels. `ordered` is true if the positions of tokens matter.
     """
 
     network: Network

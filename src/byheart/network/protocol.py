@@ -217,10 +217,13 @@ class Network(ABC):
 
     @abstractmethod
     def traits(self) -> list[str]:
-        """Return the properties in which networks with the same weights may differ. They are part of the digest."""
+        """Return the properties in which networks with the same weights may differ. The digest of the network covers them too."""
 
     def require_words(self, tokenizer: Tokenizer | None, labels: tuple[str, ...]) -> None:
-        """Raise `CorruptModel` if the files of this family have a different tokenizer or different labels than model.json."""
+        """Raise `CorruptModel` unless the additional files of a saved model agree with the tokenizer and labels of model.json.
+
+        Most families have no such files (see `files`) and accept everything.
+        """
         del tokenizer, labels
 
     @abstractmethod

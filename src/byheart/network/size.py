@@ -115,8 +115,8 @@ def size_of_spec(
 ) -> Size:
     """Return the size of a network of this shape.
 
-    If `n_nonzero` is not given, all weights count as non-zero. Bits that are not given are computed as if every weight had the
-    widest type that a network of this precision stores. For exact weights, they are then 0.
+    If `n_nonzero` is not given, all weights count as non-zero. If `weight_bits` or `total_bits` is not given, it is computed as if
+    every weight had the widest type that a network of this precision stores. Exact weights have no such type, so it is 0 for them.
     """
     dense, word = spec.parameters_dense, WIDEST_BITS.get(spec.precision, 0)
     return Size(

@@ -66,7 +66,7 @@ class WeightFormat:
             return (floats if self.numbers == "float32" else (bits >> 16).astype(np.uint16)), None
         exponents = _shared(granularity(weights), self.scale)
         wholes = np.ldexp(weights.astype(np.float64), -_spread(exponents, self.scale, weights.ndim))
-        if not _fits(wholes, self.numbers) or np.abs(exponents).max(initial=0) > 127:
+        if not _fits(wholes, exponents, self.numbers):
             raise InexactWeights(
                 f"a weight of {name} cannot be stored exactly in the format `{self}`.", name=name
             )
@@ -118,7 +118,7 @@ def smallest_format(weights: np.ndarray) -> WeightFormat:
             return True
         exponents = _shared(grains, each.scale)
         wholes = np.ldexp(weights.astype(np.float64), -_spread(exponents, each.scale, weights.ndim))
-        return _fits(wholes, each.numbers)
+        return _fits(wholes, exponents, each.numbers)
 
     tried = [each for each in matrix_formats() if weights.ndim == 2 or each.scale in (None, "one")]
     return next(each for each in sorted(tried, key=lambda each: each.n_bits(weights.shape)) if fits(each))
@@ -140,13 +140,15 @@ def _spread(exponents: np.ndarray, scale: Scale, n_axes: int) -> np.ndarray:
     return exponents[:, None] if scale == "rows" and n_axes == 2 else exponents
 
 
-def _fits(wholes: np.ndarray, numbers: StoredNumbers) -> bool:
+def _fits(wholes: np.ndarray, exponents: np.ndarray, numbers: StoredNumbers) -> bool:
+    """Whether these integers and exponents are in range. Exponents are stored from -127 to 127."""
     bounds = np.iinfo(np.dtype(numbers))
-    return bool((wholes >= bounds.min).all() and (wholes <= bounds.max).all())
+    are_short = (wholes >= bounds.min).all() and (wholes <= bounds.max).all()
+    return bool(are_short and np.abs(exponents).max(initial=0) <= 127)
 
 
 def granularity(values: np.ndarray) -> np.ndarray:
-    """For each float, return the largest g such that the float is a multiple of 2^g. For zero, return 2^20."""
+    """For each float, return the largest g such that the float is a multiple of 2^g. For zero, return g = 2^20."""
     fractions, exponents = np.frexp(values.astype(np.float64))
     integers = np.abs(np.ldexp(fractions, 53)).astype(np.int64)
     lowest = np.where(integers == 0, 1, integers & -integers)

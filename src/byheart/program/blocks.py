@@ -155,7 +155,7 @@ class Repeated:
 class Program:
     """A whole network: how the input enters registers, the steps of the computation, and the register that holds the answer.
 
-    inputs  the row of the matrix w_in for each register that is filled from the input: one coefficient per input coordinate
+    inputs  for each register that is filled from the input, its row of the matrix w_in: one coefficient per input coordinate
     table   the tables that turn token ids into input vectors; None if the input is vectors already
     pad     the id that pads short sequences
     extra   the vector of an additional token placed before every sequence; None if there is none
@@ -202,12 +202,12 @@ def typical_fraction(bits: int) -> Dyadic:
 
 
 def mean_of_ends(first: int, last: int, steps_of: Callable[[int], tuple[Step, ...]]) -> tuple[Step, ...]:
-    """Return steps that stand for steps_of(first), …, steps_of(last) when their size is counted. They must not be built.
+    """Return steps whose size stands for the total size of steps_of(first), …, steps_of(last). They must not be built.
 
-    The number of weight bits must change by the same amount from each steps_of(i) to steps_of(i + 1), and all other sizes must be
-    equal. Then the mean over all i equals the mean of the two ends, so half of the items are counted like the first and half like
-    the last. If the number of items is even, the total is exact. If it is odd, one item more is counted like the first than like
-    the last, and the total of the weight bits differs by half of the difference between the two ends.
+    From each steps_of(i) to steps_of(i + 1), the number of weight bits must change by the same amount, and all other sizes must be
+    equal. The mean size is then the mean of the two ends. So half of the items are replaced by steps_of(first), and the other half
+    by steps_of(last). If the number of items is even, the total is exact. If it is odd, steps_of(first) occurs once more than
+    steps_of(last), and the total of the weight bits is wrong by half of the difference between their weight bits.
     """
     n_steps = abs(last - first) + 1
     if n_steps < 2:

@@ -28,8 +28,8 @@ MaybeTable: TypeAlias = TokenTable | None
 class DistinctTokens:
     """The distinct tokens of a data set.
 
-    sequences   the number of each token, (n_samples, seq_len); short sequences are padded on the left
-    points      the exact vector of each token
+    sequences   the tokens of each sample as indices into `points`, (n_samples, seq_len); short sequences are padded on the left
+    points      the exact vector of each distinct token
     separation  two numbers: the largest norm of a vector, and the smallest distance between two vectors
     table       the tables that map ids to these vectors; None if the inputs are vectors already
     pad         the id that pads short sequences on the left; None if no sequence is padded
@@ -104,7 +104,7 @@ class LabelledTokens:
 
     samples  the index of the sequence
     columns  the position of the token in the padded sequence
-    tokens   the number of the token
+    tokens   the number of the token, as in `DistinctTokens.sequences`
     labels   the class number, counted from 1
     """
 
@@ -172,7 +172,7 @@ def assume_contexts(data: Dataset, n_contexts: int) -> tuple[Assumption, Assumpt
 
 
 def assume_separated(statement: str, separation: Separation) -> Assumption:
-    """Return the assumption that tokens are separated, with the separation found in the data."""
+    """Return the assumption `statement`, which says that tokens are separated, with the separation found in the data."""
     apart = (
         "no smallest distance δ"
         if separation.delta is None
@@ -194,7 +194,7 @@ def radius_and_separation(separation: Separation) -> tuple[Fraction, Fraction]:
 
 
 def _root(square: Fraction) -> Fraction:
-    """Return √square, rounded down to a multiple of 2^-64 / denominator of `square`."""
+    """Return √square, rounded down to a multiple of 1 / (2^64 · q), where q is the denominator of `square`."""
     scale = 1 << 64
     return Fraction(isqrt(square.numerator * square.denominator * scale**2), square.denominator * scale)
 

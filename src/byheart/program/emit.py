@@ -143,7 +143,7 @@ def _embedding(table: TokenTable, writer: _Writer) -> Embedding:
 
 
 def require_numbers(numbers: Numbers) -> Sequence[Number] | np.ndarray:
-    assert not isinstance(numbers, Repeated), "Repeated numbers can only be counted, not emitted"
+    assert not isinstance(numbers, Repeated), "a list of type Repeated can only be counted, not built"
     return numbers
 
 

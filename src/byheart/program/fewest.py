@@ -13,7 +13,7 @@ Fit = TypeVar("Fit")
 class FewestFound(Generic[Fit]):
     """The result of `find_fewest`. A fit is what was built or trained with a given size, such as a number of heads.
 
-    size   the fit of this size reaches the goal, and that of size `size` - 1 does not; size 0 never does
+    size   the fit of this size reaches the goal, and the fit of one size less does not; size 0 counts as not reaching it
     tried  all fits that were made, by size, in the order in which they were made
     """
 

@@ -140,13 +140,13 @@ class KeyedExtraction:
     """Blocks that add to `into` the value whose key is ⌊x⌋. They add nothing if |x - 1/2 - key| > 1 for every key.
 
     Source:     KS25 Lemma G.6.
-    Assumes:    the registers `keys` and `values` each hold n_entries fields; keys that occur differ by at least 2; the scratch
-                registers are zero. A field (0, 0) is not an entry: its key is 0, and x >= 2 is more than 3/2 away (erratum 4).
-    Guarantee:  exact, for the two cases above.
+    Assumes:    the registers `keys` and `values` each hold n_entries fields; keys that occur differ by at least 2; x >= 2; the
+                scratch registers are zero. An unused field has the key 0 and the value 0, and no x >= 2 matches it (erratum 4).
+    Guarantee:  exact, if ⌊x⌋ is a key or |x - 1/2 - key| > 1 for every key.
     Size:       n_entries · (max(key bits, value bits) + 2) + 1 blocks of at most 8 units each (paper: 3 plain layers per
                 bit, width 12).
-    Departs:    the paper exchanges its symbols ρ (bits of a key) and c (bits of a value). Value j is bits cj + 1 to c(j + 1) of the
-                packed values. Eq. (153) as printed reads the wrong field (errata 2 and 3).
+    Departs:    eq. (153) of the paper confuses ρ (the number of bits of a key) with c (that of a value), so it reads the wrong
+                field. Here, value j is bits cj + 1 to c(j + 1) of the packed values (errata 2 and 3).
     """
 
     x: str

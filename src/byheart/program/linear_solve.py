@@ -29,7 +29,7 @@ class SolvedNetwork(Generic[N]):
     scale: Mapping[str, float]  # scales of random or fitted weights, by name
 
     def to_notes(self) -> dict[str, float]:
-        """Return the condition number, the residual and the scales of random or fitted weights, as notes of a construction."""
+        """Return the notes for a `Construction`: condition number, residual, and the scales of random or fitted weights."""
         return {"condition": self.condition, "residual": self.residual, **self.scale}
 
 

@@ -47,9 +47,9 @@ class LookupPlan:
     def outline(self) -> tuple[Step, ...]:
         """Return steps that stand for the blocks of `memorise_points` when their size is counted before the data are known.
 
-        The weights of these steps are placeholders, about as long as the longest possible weights. Both ends of the interval of a
-        group are 2^key_bits - 1, and a packed number has as many bits as all of its fields together. The packed numbers of actual
-        data have fewer bits only if their last bits are zero.
+        The weights of these steps are placeholders, about as long as the longest possible weights. For every group, both ends of
+        its interval are set to the largest possible key, 2^key_bits - 1. A packed number has as many bits as all of its fields
+        together. The packed numbers of actual data have fewer bits only if their last bits are zero.
         """
         furthest = (1 << self.key_bits) - 1
         group = {

@@ -117,19 +117,23 @@ def typical_line(shape: DataShape, bits: int) -> LineMap:
 
 @realises("KS25-L G.1")
 def length_keeping_direction(points: IntegerPoints, rng: np.random.Generator) -> tuple[int, ...]:
-    """Find an integer direction v such that, projected onto v, every difference of two points keeps a guaranteed share of its
-    length.
+    """Find an integer direction v. When the points are projected onto v, the distance of every pair keeps a guaranteed share.
 
     Source:     KS25 Lemma G.1 (Park et al. 2021), inequality (151): |v·(x - y)| >= √(8/(πd)) / V² · ‖v‖ ‖x - y‖ for all pairs
                 x, y of the V points in dimension d.
     Assumes:    distinct points.
     Guarantee:  the inequality is checked exactly for every pair. By the lemma a uniformly random direction satisfies it with
-                positive probability, so random directions are tried, with entries of up to 2^16 bits.
+                positive probability. So random directions are tried, whose entries have at most 2^16 bits.
     Size:       V² pairs are checked for each direction that is tried.
     """
-    rounds = _candidate_rounds(points, rng)
-    return next(
-        direction for candidates in rounds for direction in candidates if keeps_lengths(points, direction)
+    for candidates in _candidate_rounds(points, rng):
+        for direction in candidates:
+            if keeps_lengths(points, direction):
+                return direction
+    raise AssumptionViolated(
+        f"no direction was found along which {points.n_points} points keep the share of their distances that inequality (151) of "
+        "KS25 demands.",
+        n_points=points.n_points,
     )
 
 

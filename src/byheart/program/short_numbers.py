@@ -62,7 +62,7 @@ def with_short_biases(steps: Sequence[Step], one: str) -> Iterator[Step]:
     """Yield the steps with short biases: numbers that bfloat16 can represent.
 
     A bias that is not short is split into a short bias and a weight on the register `one`, which always holds 1. Every bias must be
-    the sum of two short numbers. A `TableBlock` with one number as the bias of all its units is not changed.
+    the sum of two short numbers. A `TableBlock` that is only counted is not changed: its biases are one placeholder, not an array.
     """
     for step in steps:
         if isinstance(step, Repeat):

@@ -42,7 +42,10 @@ def layer_formats(step: Step, layer: Layer) -> list[WeightFormat]:
 
 
 def one_unit(step: Step) -> Step:
-    """Return the step unchanged, except that a `TableBlock` that is only counted (its biases are not an array) gets one unit."""
+    """If the step is a `TableBlock` that is only counted, return it with one unit. Return any other step unchanged.
+
+    The biases of a `TableBlock` that is only counted are a single number instead of an array.
+    """
     if not isinstance(step, TableBlock) or isinstance(step.biases, np.ndarray):
         return step
     return replace(step, n_units=1)

@@ -49,11 +49,11 @@ class NextTokenTargets:
         return len(self.contexts)
 
     def logits(self, margin: float) -> Logits:
-        """Return the logits: log π̂ + `margin` for tokens of positive probability π̂, and 0 for the others.
+        """Return the logits of every context: log π̂ + `margin` for each token of probability π̂ > 0, and 0 for the other tokens.
 
         These logits are finite, and their softmax differs from π̂ by at most (ω - s)·e^-margin, where ω is the size of the
-        vocabulary and s the number of tokens of positive probability. Softmax ignores a common shift, so its result is π̂, except
-        that each token of probability 0 gets a share of about e^-margin.
+        vocabulary and s the number of tokens of positive probability. Adding the same number to all logits does not change their
+        softmax. The result is therefore π̂, except that each token of probability 0 gets a share of about e^-margin.
         """
         table = np.zeros((len(self), self.n_outputs))
         table[self.rows, self.next_tokens] = np.log(self.probabilities) + margin

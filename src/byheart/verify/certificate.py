@@ -106,8 +106,9 @@ class Distributional:
     def __str__(self) -> str:
         share = "" if self.gap_percent is None else f" ({self.gap_percent:.3g}% of the entropy)"
         return (
-            f"{self.n_contexts:,} contexts diverge by at most {self.max_divergence:.3g} nats, {self.mean_divergence:.3g} on "
-            f"average; the loss is {self.gap_nats:.3g} nats above the entropy of {self.entropy_nats:,.6g}{share}"
+            f"{amount(self.n_contexts, 'context')}: divergence at most {self.max_divergence:.3g} nats, "
+            f"{self.mean_divergence:.3g} on average; the loss is {self.gap_nats:.3g} nats above the entropy of "
+            f"{self.entropy_nats:,.6g}{share}"
         )
 
     @property
@@ -139,10 +140,11 @@ class Findings:
 class Certificate:
     """The result of one run of the verifier.
 
-    holds     whether the model passed every check. Every row that was checked got its right label. A second evaluator gave the same
-              answers for the rows that it checked again. The digests of the data, weights and model are those in the earlier
-              certificate, if there is one. For distributions, no divergence of a context exceeds the allowed one, and if only one
-              token follows a context in the data, the model prefers this token. `problems` describes what does not hold.
+    holds     whether the model passed every check. This means: every row that was checked got its right label; a second evaluator
+              gave the same answers for the rows that it checked again; and the digests of the data, weights and model are those in
+              the earlier certificate, if there is one. For the task `distribution`, the checks of labels are replaced by these: no
+              context diverges by more than the allowed divergence, and if only one token follows a context in the data, the model
+              prefers this token. If `holds` is false, `problems` says why.
     fitted    whether the loss exceeds the entropy by at most the allowed share and the only problem, if any, is that some contexts
               are wrong. None unless the caller requested the rule `total-gap`.
 
@@ -215,8 +217,8 @@ class Certificate:
         and how many rows were left out.
         """
         of, judged = self.columns, self.distribution
-        rows = "rows" if judged is None else "contexts"
-        counted = f"{self.checked - self.wrong:,} of {self.checked:,} {rows}{'' if self.holds else ' right'}"
+        rows = amount(self.checked, "row" if judged is None else "context")
+        counted = f"{self.checked - self.wrong:,} of {rows}{'' if self.holds else ' right'}"
         columns = "" if of is None else f", {of[0]!r} -> {of[1]!r}"
         rule = ""
         if judged is not None and judged.allowed_divergence is not None:
@@ -273,7 +275,7 @@ class Certificate:
         found = Fields(document, where)
         schema = found.integer("schema", 1)
         if schema > SCHEMA:
-            problem = f"the file has schema {schema}; this version of byheart reads {SCHEMA}"
+            problem = f"the file has schema {schema}; this version of byheart reads schemas up to {SCHEMA}"
             raise corrupt(where, problem, "Install a newer byheart.")
         certificate = found.record(
             Certificate, dataset=DataRecord.from_json(found.values.get("dataset"), where)

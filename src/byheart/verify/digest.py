@@ -55,10 +55,13 @@ def model_digest(memoriser: Memoriser) -> str:
 
 
 def require_certified(memoriser: Memoriser, certificate: Certificate, where: str | Path) -> None:
-    """Raise `CorruptModel` unless the certificate was issued for this model. Older certificates cover only the weights."""
+    """Raise `CorruptModel` unless the certificate was issued for this model, which was read from `where`.
+
+    For an older certificate, which has no digest of the rest of the model, only the weights are compared.
+    """
     found = {
         "weights are": (weights_digest(memoriser.network), certificate.weights_digest),
-        "labels, tokenizer, task, order or architecture are": (
+        "labels, tokenizer, task, use of token order, architecture or further files are": (
             model_digest(memoriser),
             certificate.model_digest,
         ),

@@ -41,9 +41,9 @@ def check_distributions(
 
     A context is right if it can be encoded, the KL divergence of the softmax from the distribution in the data is at most
     `ALLOWED_DIVERGENCE`, and, if only one token follows it in the data, that token is the most likely one. All other contexts are
-    counted as wrong, whatever the rule. With the rule `total-gap`, `fitted` is computed too: whether the loss exceeds the entropy
-    by at most the share `allowed_gap` of the entropy. A value of `allowed_gap` above `ALLOWED_GAP` is reduced to `ALLOWED_GAP`. The
-    caller chooses the rule; a rule in the model's record is ignored. The result describes the first `n_shown` wrong contexts.
+    counted as wrong. This does not depend on `rule`. With the rule `total-gap`, the result also has `fitted`, which is true if
+    loss - entropy ≤ allowed_gap · entropy. A value of `allowed_gap` above `ALLOWED_GAP` is reduced to `ALLOWED_GAP`. The caller
+    chooses the rule; a rule in the model's record is ignored. The result describes the first `n_shown` wrong contexts.
     """
     contexts = dataset.contexts()
     asked = encode_inputs(memoriser, contexts.as_sequences(), dataset.tokenizer)
@@ -113,7 +113,7 @@ def _disagreements(
 def _divergences(
     memoriser: Memoriser, dataset: Dataset, contexts: Contexts, asked: EncodedInputs, logits: np.ndarray
 ) -> Float[np.ndarray, " n_asked"]:
-    """Return the KL divergence of each encoded context.
+    """Return, for each encoded context, the KL divergence of the softmax of its logits from the distribution in the data.
 
     It is infinite if a logit is not finite, or if the model has no label or no logit for a token that follows the context in the
     data.
@@ -141,7 +141,13 @@ def _wrong(
         expected=dataset.label_names[int(likeliest)],
         got=None,
         reason=asked.refused.get(
-            number, f"the next-token distribution diverges from that of the data by {divergence:.3g} nats"
+            number,
+            "the next-token distribution diverges from that of the data"
+            + (
+                f" by {divergence:.3g} nats"
+                if np.isfinite(divergence)
+                else ": a token that follows in the data has no probability, or a logit is not finite"
+            ),
         ),
     )
 

@@ -107,7 +107,8 @@ def _translate(
 ) -> Int[np.ndarray, " n"]:
     """Convert ids of the tokenizer `theirs` to the model's ids. A token that the model does not know becomes `UNKNOWN_TOKEN`.
 
-    Ids that are not from a vocabulary of texts may be large, so no table with one entry per id is created for them.
+    Some ids are numbers from the data that do not stand for texts. They may be large, so no table with one entry for every
+    possible id is created.
     """
     own = memoriser.tokenizer
     if isinstance(own, IdTokenizer) and theirs is None:

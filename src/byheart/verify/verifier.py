@@ -13,7 +13,7 @@ from jaxtyping import Bool, Int
 from byheart.data.dataset import Dataset
 from byheart.data.dataset_pieces import DatasetPieces
 from byheart.data.shape import DataRecord
-from byheart.errors import UsageError
+from byheart.errors import UsageError, amount
 from byheart.network.memoriser import Memoriser
 from byheart.network.protocol import UNKNOWN, Backend, Evaluation, Network
 from byheart.network.size import size_of_network
@@ -78,25 +78,26 @@ def verify(
     allowed_gap: float = ALLOWED_GAP,
     progress: Progress | None = None,
 ) -> Certificate:
-    """Run `memoriser` on every sample of `dataset` and compare the names of its answers with the names of the labels.
+    """Run `memoriser` on every sample of `dataset` and compare its answers, as label names, with the labels in the data.
 
     dataset: a dataset in pieces is checked piece by piece, so that only one piece is in memory at a time.
     backend: one of the network's `backends`. The default is `exact` for exact networks (no rounding anywhere), `module` for float
-        networks, and `transformers` for a Llama if that package is installed. Distributions are always computed by `module`.
+        networks, and `transformers` for a Llama if that package is installed. For the task `distribution`, it is always `module`.
     device: the device on which PyTorch runs float networks.
     n_rechecked: the number of samples that a second evaluator checks again; fewer if this would be slow. The second evaluator
         shares no code with the first one. The samples are drawn with a fixed seed. Each disagreement is listed as a problem. For
-        distributions, this option has no effect.
+        the task `distribution`, this option has no effect.
     sample: check only this many samples, drawn with a fixed seed. The certificate says so and covers no other sample.
     rule, allowed_gap: with `total-gap`, the certificate also says whether the loss is near enough to the entropy, see
         `check_distributions`. The rule and the gap are never taken from the model.
     origin: how the model was made, and the data on which its assumptions were checked. The certificate repeats this
-        without checking it.
+        without checking it. It leaves out the assumptions if `dataset` is not those data.
     expected_digests: the digests `dataset`, `weights` and `model` of an earlier certificate. Each difference is listed as a
         problem.
 
-    If the model does not hold, the certificate says so, and no exception is raised. `UsageError` is raised if an argument is
-    invalid, or if the data are for a different task or were read with a different kind of tokenizer.
+    If an answer is wrong or there is another problem, no exception is raised, but the certificate says that it does not hold.
+    `UsageError` is raised if an argument is invalid, or if the data are for a different task or were read with a different kind of
+    tokenizer.
     """
     if not isinstance(dataset, Dataset | DatasetPieces):
         raise UsageError(
@@ -118,7 +119,7 @@ def verify(
     if sample is not None and (dataset.task == "distribution" or not 0 < sample < dataset.n_samples):
         wanted = f"at least 1 and less than {dataset.n_samples:,}, the number of samples"
         if dataset.task == "distribution":
-            wanted = "left out for distributions, because all their contexts are checked"
+            wanted = "omitted: for the task distribution, all contexts are checked"
         raise UsageError(f"sample = {sample:,} must be {wanted}.", sample=sample)
     backend = backend or memoriser.network.backend
     # next-token distributions are computed only by PyTorch
@@ -196,12 +197,13 @@ def _wrong_in_words(found: Findings) -> list[str]:
     """Return sentences about the wrong samples; an empty list if there are none."""
     if not found.wrong:
         return []
-    counted, judged = f"{found.wrong:,} of {found.checked:,}", found.distribution
+    judged = found.distribution
     if judged is None:
-        return [f"{counted} rows have wrong answers."]
+        return [f"The answer is wrong in {found.wrong:,} of {amount(found.checked, 'row')}."]
     gap = f"the loss is {judged.gap_nats:.6g} nats above the entropy of {judged.entropy_nats:.6g} nats"
+    counted = f"{found.wrong:,} of {amount(found.checked, 'context')}"
     return [
-        f"{counted} contexts have next-token distributions that differ from those of the data.",
+        f"The next-token distribution differs from that of the data in {counted}.",
         *(
             [f"{gap}; at most {judged.allowed_gap_percent:g}% of the entropy is allowed."]
             if found.fitted is False
@@ -223,7 +225,7 @@ def _settings(network: Network, backend: Backend) -> dict[str, str]:
 def _check_labels(
     memoriser: Memoriser, dataset: Dataset, how: Evaluation, n_rechecked: int, is_drawn: ForEachSample
 ) -> Findings:
-    """Check the samples marked in `is_drawn`, which have one label each or one label per token."""
+    """Check the samples for which `is_drawn` is true. Each sample has one label, or one label per token."""
     steps = Steps(how.progress, _CHECKING_LLAMA if memoriser.network.spec.family == "llama" else _CHECKING)
     steps.begin("encode")
     asked = encode_inputs(memoriser, dataset.inputs, dataset.tokenizer)
@@ -285,7 +287,7 @@ def _affordable(network: Network, n_wanted: int, n_asked: int) -> int:
 
 @runtime_checkable
 class Checkable(Protocol):
-    """The interface of a model that `verify_model` needs."""
+    """What `verify_model` needs to know about a model."""
 
     @property
     def memoriser(self) -> Memoriser:
@@ -304,8 +306,8 @@ def verify_model(model: Checkable, data: Dataset | DatasetPieces, **options: Any
     """Check the answers of `model` to the samples of `data`. The options are those of `verify`.
 
     The new certificate does not hold if the digests of the data, the weights or the rest of the model differ from those in the
-    model's own certificate. It also repeats, unchecked, how the model says that it was made. Nothing else is taken from the model:
-    the caller decides which rows are checked and by which rule they are judged.
+    model's own certificate. It also repeats what the model's record says about how the model was made, which is not checked.
+    Nothing else is taken from the model: the caller decides which rows are checked and by which rule they are judged.
     """
     if not isinstance(model, Checkable):
         raise UsageError(
@@ -340,7 +342,8 @@ def _digest_problems(found: Mapping[str, str], expected: Mapping[str, str]) -> l
     words = {
         "dataset": "the data set is not the one of the stored certificate",
         "weights": "the weights are not the ones of the stored certificate",
-        "model": "labels, tokenizer, task, order or architecture are not those of the stored certificate",
+        "model": "labels, tokenizer, task, use of token order, architecture or further files are not those of the "
+        "stored certificate",
     }
     return [
         f"{words[name]}: the digest is {found[name][:16]}…, the certificate has {digest[:16]}…."

@@ -94,6 +94,9 @@ def test_what_neither_argument_decides_is_left_undecided() -> None:
         decide_capacity(Dataset.from_pairs([("a", "b")]), 1, np.random.default_rng(0))
     with refused(AssumptionViolated, n_contexts=23):
         witness_corpus(shape(4, 5))
+    # the vocabulary is large enough for one neuron, but its three tokens make only nine pairs
+    with refused(AssumptionViolated, n_contexts=19, n_pairs=16):
+        witness_corpus(shape(1, 3))
 
 
 @checks("DPC24-P1")

@@ -30,6 +30,7 @@ from byheart.construct.dana_2024.likeliest import (
 from byheart.construct.dana_2024.partial import memorise_in_part
 from byheart.construct.dana_2024.size import heads_needed
 from byheart.construct.registry import get
+from byheart.data.generators import random_tokens
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.attention_only.architecture import AttentionOnlySpec
@@ -211,6 +212,31 @@ def test_fewer_heads_are_right_as_often_as_the_corollary_says(n_heads: int) -> N
     assert sum(by_shift) == len(rest)
     expected = Fraction(len(found.kept), 64) + Fraction(len(rest), 64 * 8)
     assert expected == found.bound.value
+
+
+@checks("DPC24-C2")
+def test_draws_that_lose_a_kept_sequence_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    ids, labels = pairs(4), np.random.default_rng(0).integers(0, 4, 16)
+    monkeypatch.setattr(
+        "byheart.construct.dana_2024.partial.accuracy",
+        lambda _, encoded, __: 1.0 if len(encoded) == 16 else 0.5,
+    )
+    with refused(AssumptionViolated, n_kept=6, accuracy=1.0) as caught:
+        memorise_in_part(ids, labels, 4, np.random.default_rng(1), n_heads=2)
+    assert "all 6 sequences that it should memorise" in str(caught.value)
+
+
+def test_a_compact_mode_that_fails_says_how_much_is_right() -> None:
+    data = random_tokens(20, 3, 4, 10, seed=0)
+    with refused(AssumptionViolated, "n_heads") as caught:
+        bh.compile(data, method="dana-2024", mode="compact", dim=1, head_dim=1)
+    assert 0 < caught.value.facts["accuracy"] < 1
+
+
+def test_vectors_are_refused_with_a_remedy() -> None:
+    with refused(AssumptionViolated) as caught:
+        get("dana-2024").estimate(DataShape(4, 3, 3, dim=2))
+    assert "\n  Choose" in str(caught.value)
 
 
 @pytest.mark.slow

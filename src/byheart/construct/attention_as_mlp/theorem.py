@@ -95,7 +95,8 @@ def broken_line(
     """Return the directions v_h and the outputs w_h of heads. At each integer t in `tokens`, Σ_h SiLU(v_h·(t, 1)) w_h is the row of
     `values` for t, up to rounding.
 
-    This sum is piecewise linear in t. One head is constant, and each other head changes the slope at the start of one piece.
+    For integers t, this sum is piecewise linear, because the SiLU is so steep that it acts like a ReLU. The output of one head is
+    the same for all t. Each other head changes the slope at the start of one piece.
     """
     order = np.argsort(tokens)
     x, y = tokens[order].astype(np.float64), values[order]

@@ -65,10 +65,10 @@ def bigram_heads(
 def _block_starts(lasts: Int[np.ndarray, " n_sequences"]) -> Int[np.ndarray, " n_heads"]:
     """Divide the pairs (a, b), which are ordered by their keys, into blocks. Return the index of the first pair of each block.
 
-    Each block has one head, whose threshold lies just before the block's first pair. The first of all pairs precedes all blocks;
-    the constant of the skip connection is chosen for this pair. Each block has two pairs. The skip connection also adds a multiple
-    of y_b, the value of the last token b. This multiple can be chosen for one more pair. So if the number of pairs is even, one
-    block has three pairs. For this, a block is chosen whose pairs do not all have the same last token, if there is one.
+    `lasts` are the last tokens b in that order. Each block has one head, whose threshold lies just before the block's first pair.
+    The first of all pairs is in no block: the constant of the skip connection is chosen so that this pair is right. A block has two
+    pairs. If the number of pairs is even, one block has three: the skip connection also adds a multiple of y_b, the value of b, and
+    the factor can be chosen so that the third pair is right. If possible, the three pairs do not all have the same last token.
     """
     n_pairs = len(lasts)
     sizes = np.full(max(0, -((2 - n_pairs) // 2)), 2, dtype=np.int64)

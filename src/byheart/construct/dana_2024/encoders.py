@@ -218,7 +218,9 @@ def encoder_of_logits(logits: Table, dim: int | None = None) -> SequenceEncoder:
     dim = n_outputs - 1 if dim is None else dim
     shifted = logits - logits[:, -1:]
     if dim < n_outputs - 1:
-        assert dim >= n_sequences, "dim is smaller than the possible rank of the logits"
+        assert dim >= n_sequences, (
+            "dim must be at least the number of sequences, or the number of tokens minus 1"
+        )
         unembedding = np.zeros((n_outputs, dim))
         unembedding[:, :n_sequences] = shifted.T
         return SequenceEncoder(unembedding, np.eye(n_sequences, dim))

@@ -13,9 +13,9 @@ def generic_integers(n_variables: int, degree: int, height: int) -> tuple[int, .
 
     Source:     DPC24 Lemma 3, which requires this of all polynomials at once and therefore needs transcendental numbers.
     Assumes:    P has degree at most `degree` in each variable and coefficients of absolute value at most `height`.
-    Guarantee:  let b = height + 1 and x_i = b^((degree + 1)^(i - 1)). The monomials are different powers of b, because the
-                exponents are the digits of the power in base degree + 1. The highest power b^K outweighs the others, whose sum
-                is at most height · (b^K - 1) / (b - 1) = b^K - 1.
+    Guarantee:  let b = height + 1 and x_i = b^((degree + 1)^(i - 1)). Every monomial is a different power b^k: the digits of k in
+                base degree + 1 are the exponents of the x_i. The term of P with the highest power b^K outweighs all other
+                terms. Their sum is at most height · (b^K - 1) / (b - 1) = b^K - 1 in absolute value.
     Size:       x_n has (degree + 1)^(n - 1) · log2(height + 1) bits.
     """
     if min(n_variables, degree, height) < 1:

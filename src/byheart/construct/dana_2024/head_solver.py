@@ -145,9 +145,10 @@ def _with_full_skip(
     lasts: Float[np.ndarray, "n_sequences dim"],
     rng: np.random.Generator,
 ) -> Float[np.ndarray, "n_features dim"]:
-    """Return the solution with B, its first d rows, changed so that it maps no vector orthogonal to all last tokens to zero.
+    """Return the solution with another matrix B. B is in the first d rows of the solution, for dimension d.
 
-    `lasts` are the vectors of the last tokens. The linear system does not restrict B on vectors orthogonal to them.
+    `lasts` are the vectors of the last tokens. The linear system does not determine what B does to vectors that are orthogonal to
+    all of them. The new B maps each such vector, except 0, to a vector other than 0.
     """
     dim = lasts.shape[1]
     _, sizes, axes = np.linalg.svd(lasts, full_matrices=True)

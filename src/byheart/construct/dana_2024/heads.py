@@ -23,9 +23,9 @@ def draw_heads(spec: AttentionOnlySpec, score_spread: float, rng: np.random.Gene
     `spec.key_dim` is the rank of the query-key matrix of each head. The proof of DPC24 Lemma 2 uses rank 1.
 
     DPC24 Lemma 3 needs numbers that are not a root of any integer polynomial. Gaussian numbers satisfy this with probability 1.
-    The attention scores have a standard deviation of about `score_spread`. To make heads less similar, each head draws a factor
-    between 1/e and e for it: the features of similar heads would be nearly linearly dependent. Value matrices have orthonormal
-    rows.
+    The attention scores of a head have a standard deviation of about `score_spread` times a random factor between 1/e and e. Each
+    head has its own factor, which makes heads less similar: the features of similar heads would be nearly linearly dependent. Value
+    matrices have orthonormal rows.
     """
     size = score_spread * np.exp(rng.uniform(-1, 1, (spec.n_heads, 1, 1)))
     # a score is a sum of d² products of embeddings (variance 2) and entries of W_Qᵀ W_K, each a sum of d_h products

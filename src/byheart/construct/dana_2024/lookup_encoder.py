@@ -97,11 +97,10 @@ def approximating_encoder(probabilities: Table, delta: float) -> Table:
 
     As δ → 0, these logits show that π is polynomially approximable (DPC24 Definition 2), in dimension N - 1.
 
-    f_δ = log((π + ηρ)/(1 + η)) for a distribution ρ. η is chosen so that the largest |log(π/softmax f_δ)| on the support of π is δ,
-    or less if this would take η > 1. At each entry of the support, |log(π/softmax f_δ)| is |log(1 + η) - log(1 + ηρ/π)|, which is
-    about η|1 - ρ/π|. So it is at least a constant times δ wherever π differs from ρ, and the α of Definition 2 is 1. A uniform ρ
-    would equal π where π = 1/N, and the lower bound in equation (16) of DPC24 would fail there; `_reference` chooses a ρ that
-    differs from π everywhere.
+    f_δ = log((π + ηρ)/(1 + η)) for a distribution ρ. Where π > 0, the error |log(π/softmax f_δ)| is |log(1 + η) - log(1 + ηρ/π)|,
+    which is about η|1 - ρ/π|. η is the largest number up to 1 for which no error exceeds δ. So the error is at least a constant
+    times δ wherever π differs from ρ, and the α of Definition 2 is 1. A uniform ρ would equal π where π = 1/N, and the lower bound
+    in equation (16) of DPC24 would fail there. Therefore `_reference` chooses a ρ that differs from π everywhere.
 
     The spread of the logits (largest minus smallest) is O(log 1/δ) (Lemma 4). With this spread, the sequences that Theorem 3 leaves
     out, of total weight below ε, contribute an error of order ε log 1/ε.

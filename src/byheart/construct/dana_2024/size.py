@@ -85,7 +85,10 @@ def require_rank(n_tokens: int, n_sequences: int, dim: int) -> None:
 def size_of(shape: DataShape, options: DanaOptions) -> Size:
     """Return the size of mode `theorem`. For `compact` this is an upper bound, because that mode searches for fewer heads."""
     if shape.vocab is None:
-        raise AssumptionViolated("this construction embeds token ids, but these inputs are vectors.")
+        raise AssumptionViolated(
+            "this construction embeds token ids, but these inputs are vectors.\n"
+            "  Choose a construction for vectors, such as kajitsuka-sato-2025."
+        )
     dim, head_dim = options.sizes(shape.task, shape.n_classes, shape.sequence_count)
     n_heads = heads_needed(shape.sequence_count, dim, head_dim, shape.n_last_tokens)
     if options.mode == "theorem":

@@ -60,19 +60,21 @@ def plan(
     shape = AttentionOnlyShape(*sizes, n_last)
     theorem = "DPC24 Corollary 1" if data.task == "next-token" else "DPC24 Theorem 1"
     if options.mode == "compact":
-        theorem = f"the network of {theorem}, fitted as a whole (no theorem of the papers)"
+        theorem = (
+            f"the network of {theorem}, but all weights are fitted (no theorem of the papers covers this)"
+        )
     return Construction(
         Memoriser.of(network, data, ordered=True),
         NAME,
         theorem,
         assumptions=(
             Assumption(
-                "distinct sequences", True, f"{n_sequences} sequences of at most {network.seq_len} tokens"
+                "distinct sequences", True, f"sequences: {n_sequences}, maximum length: {network.seq_len}"
             ),
             Assumption(
                 "H·min(d, d_h) + min(d, L) >= T, for H heads of size d_h, dimension d, and T sequences with L distinct last tokens",
                 shape.rank >= n_sequences,
-                f"rank {shape.rank} for {n_sequences} sequences",
+                f"rank: {shape.rank}, sequences: {n_sequences}",
             ),
         ),
         theorem_size=None if options.mode == "compact" else _theorem_size(data, network, n_sequences, n_last),
@@ -162,23 +164,26 @@ def _compact(
         begin()
         sizes = (targets.contexts.n_vocab, encoded.shape[1], dim, n_heads, head_dim, head_dim, dim)
         spec = AttentionOnlySpec(options.precision, *sizes, targets.n_outputs)
-        return fit_compact(encoded, targets.next_tokens, spec, np.random.default_rng(seed))
+        made = fit_compact(encoded, targets.next_tokens, spec, np.random.default_rng(seed))
+        tried.append((n_heads, made.accuracy))
+        return made
 
-    tried: tuple[tuple[int, float], ...] = ()
+    tried: list[tuple[int, float]] = []
     if options.n_heads is not None:
         found: CompactFit | None = fit(options.n_heads)
     else:
         most = max(1, heads_needed(len(targets), dim, head_dim))
         search = find_fewest(fit, lambda each: each.accuracy == 1, most, most=most)
         found = None if search is None else search.fit
-        tried = () if search is None else tuple((n, each.accuracy) for n, each in search.tried.items())
     if found is None or found.accuracy < 1:
-        reached = 0.0 if found is None else found.accuracy
+        n_heads, reached = max(tried, key=lambda each: each[1])
         raise AssumptionViolated(
-            f"the fitted network is right on only {reached:.2%} of the sequences.\n  Use more heads, a larger dim or mode=theorem.",
+            f"the fitted network with n_heads = {n_heads} is right on only {reached:.2%} of the sequences.\n"
+            "  Use more heads, a larger dim or mode=theorem.",
+            n_heads=n_heads,
             accuracy=reached,
         )
-    return found.network, {"mode": "compact", "evaluations": found.evaluations, "tried": tried}
+    return found.network, {"mode": "compact", "evaluations": found.evaluations, "tried": tuple(tried)}
 
 
 def _theorem_size(data: Dataset, network: AttentionOnly, n_sequences: int, n_last: int | None) -> TheoremSize:

@@ -97,7 +97,7 @@ def memorise_by_one_head(
         program=program,
         data=data,
         method=NAME,
-        theorem="KS23 Corollary 1, sharpness scanned",
+        theorem="KS23 Corollary 1, with a sharpness of attention chosen for the data",
         assumptions=(
             *assume_contexts(data, len(ids.ids)),
             Assumption(

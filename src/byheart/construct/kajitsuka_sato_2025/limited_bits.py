@@ -73,8 +73,8 @@ def plan_short_lookup(n_fields: int) -> Planner:
 
     Source:     KS25 Lemma F.1 (Vardi et al. 2022, Theorem 6.2).
     Guarantee:  that of `memorise_points`. Packed numbers have at most n_fields·max(key bits, label bits) bits.
-    Size:       for N points, ⌈N/n_fields⌉ blocks of lookup and n_fields·(max(key bits, label bits) + 2) + 1 of extraction;
-                O(N/B) for the paper's option B.
+    Size:       for N points, ⌈N/n_fields⌉ blocks that load packed numbers, and n_fields·(max(key bits, label bits) + 2) + 1 blocks
+                that extract bits. With the paper's B, from 1 to √N, these are Õ(N/B) blocks.
     Departs:    the paper runs Lemma C.1 on N/B² subsets one after the other. For each subset it projects again (erratum 7) and
                 extracts B keys. Here one lookup over all groups and a single extraction give the same result, and
                 B² need not divide N.
@@ -123,9 +123,9 @@ def memorise_with_short_weights(
         plan = replace(plan, theorem_size=promised)
     notes = {**plan.notes, "fields_per_word": fields}
     limit = (
-        "KS25 Theorem F.1 over "
+        "KS25 Theorem F.1 applied to "
         if is_within
-        else f"packed numbers beyond KS25 Theorem F.1 (B <= {most}) over "
+        else f"packed numbers longer than in KS25 Theorem F.1 (B <= {most}), applied to "
     )
     return replace(plan, method=NAME, theorem=limit + plan.theorem, notes=notes)
 

@@ -44,7 +44,7 @@ class Tuning:
 
 @dataclass(frozen=True)
 class MappingNumbers:
-    """The numbers that determine the sizes of the two lookups: that of token weights, and that of the labels of contexts.
+    """The numbers that determine the sizes of the two lookups. One looks up token weights, the other the labels of contexts.
 
     n_contexts      number of distinct labelled contexts
     n_weights       number of tokens whose counts distinguish the sequences (Lemma B.1)

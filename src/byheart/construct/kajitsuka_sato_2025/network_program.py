@@ -41,8 +41,8 @@ REGISTERS = (*LOOKUP, SUM)
 class NetworkParts:
     """The parts of a network. They come from a data set or, if parameters are only counted, from typical numbers.
 
-    Only the input matrix E_in has a side of length d, the dimension of the tokens. So the number of parameters contains the term
-    10·d, and otherwise depends on d only logarithmically (KS25 Remark 4.3).
+    Unless `tuning.has_maps` is False, only the input matrix E_in has a side of length d, the dimension of the tokens. So the number
+    of parameters contains the term 10·d, and otherwise depends on d only logarithmically (KS25 Remark 4.3).
 
     token_line    the map that sends vectors to a line; not needed for token ids, because `table` already holds values on the line
     first         F1, which computes the weight φ of the token (Lemma B.3), without its first block
@@ -159,9 +159,10 @@ def network_program(mapping: ContextualMapping, data: Dataset, split: LookupSpli
 def extra_token(line: Projection) -> tuple[int, ...]:
     """Return the vector of the extra token, which is added to every sequence and must have the token weight 0.
 
-    `line` maps this vector to a number that exceeds the values of all tokens by at least 2. By Lemma C.1, the weight is then 0.
+    `line` maps this vector to a number that exceeds the values of all tokens by at least 2. So the lookup that
+    computes token weights (Lemma C.1) returns 0 for it.
 
-    If there is only one distinct token, the line has no direction. Counts of one token distinguish no sequences, so all token
+    If there is only one distinct token, all coefficients of `line` may be 0. But then counts distinguish no sequences, so all token
     weights are 0, and any vector works.
     """
     axis = next((at for at, value in enumerate(line.coefficients) if value), None)

@@ -100,9 +100,9 @@ def sequence_weights(
 
 
 def _is_free(weight: int, places: Sequence[tuple[int, int]], used: Set[int], vacated: Set[int]) -> bool:
-    """Whether the sums start + count · weight, for all (start, count) in `places`, are different and free.
+    """Return whether `weight` gives each (start, count) in `places` a different sum that is free.
 
-    A sum is free if it is not in `used`, or if it is in `vacated`.
+    The sum is start + count · weight. It is free if it is not in `used`, or if it is in `vacated`.
     """
     sums = [start + count * weight for start, count in places]
     return len(set(sums)) == len(sums) and all(s not in used or s in vacated for s in sums)

@@ -41,7 +41,7 @@ def memorise_through_an_extra_token(
     # gather: the extra token reads all tokens, and all tokens read it (2n + 1); scatter: all tokens read it (n + 1)
     connections = 3 * n_tokens - 1
     notes = {**plan.notes, "connections": connections, "connections_without_extra_token": data.seq_len**2}
-    return replace(plan, method=NAME, theorem=f"KS25 Remark 4.5 over {plan.theorem}", notes=notes)
+    return replace(plan, method=NAME, theorem=f"KS25 Remark 4.5 applied to {plan.theorem}", notes=notes)
 
 
 METHOD = Method(

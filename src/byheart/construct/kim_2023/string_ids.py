@@ -43,7 +43,7 @@ def sorted_counts(places: Sequence[Fraction], n_rounds: int) -> SortedCounts:
 
 
 def string_ids(sequences: Sequence[SortedCounts], rng: np.random.Generator) -> StringIds:
-    """Choose weights that give different sorted sequences different ids, with large gaps relative to their range.
+    """Choose weights that give different sorted sequences different ids, with gaps that are large relative to the range of ids.
 
     Source:     the string id of KKM23. Random integers replace its projection lemma (our own argument).
     Guarantee:  different sequences have different ids. If weights are drawn uniformly from 1 to P, two given sequences collide

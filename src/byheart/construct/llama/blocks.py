@@ -33,7 +33,9 @@ class BlockWriter:
     """The tensors of a checkpoint that is being built, and the number of units used so far in each layer."""
 
     def __init__(self, spec: LlamaSpec, columns: Mapping[str, int]) -> None:
-        """Start with all weights zero, and every norm the identity. `columns` maps registers to columns of the residual stream."""
+        """Set all weights to zero, except those that fill the constant columns and those that make every norm the identity.
+        `columns` maps registers to columns of the residual stream.
+        """
         self.spec, self.columns = spec, columns
         self.weights = {name: np.zeros(shape, dtype=np.float32) for name, shape in spec.shapes()}
         self.n_pinned = pinned_count(spec.hidden)
@@ -100,9 +102,10 @@ def square_unit(register: str, square: str) -> ProductUnit:
 def spread_units(register: str, m: int, n_folds: int, square: str) -> Iterator[Unit]:
     """Return units that fold a register with values below m·n_folds into the range 0 to m - 1, and update its square in `square`.
 
-    The fold changes direction at each multiple m·t. There the slope changes by ∓2 within one step. For the register's value x, the
-    square changes by a linear amount: (2m - 1 - x)² - x² = -(2m - 1)·((x - m + 1) + (x - m)) on the way down, and
-    x² - (x + 1)² = -((x + 1) + x) on the way up.
+    The fold changes direction at each multiple m·t, by two units ReLU(v + 1) and ReLU(v). Here v is the value before the fold,
+    minus m·t. If v >= 0, these units change the result of the earlier turns:
+    - if t is odd, from m + v to m - 1 - v, and so the square by (m - 1 - v)² - (m + v)² = -(2m - 1)·((v + 1) + v)
+    - if t is even, from -1 - v to v, and so the square by v² - (1 + v)² = -((v + 1) + v)
     """
     for turn in range(1, n_folds):
         down = turn % 2 == 1

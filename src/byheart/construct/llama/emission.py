@@ -166,11 +166,14 @@ def _write_rows(writer: BlockWriter, layout: Layout, layer: int, tables: np.ndar
 
 
 def _strip_fields(writer: BlockWriter, layout: Layout) -> None:
-    """Write the layers that accept a context only if its own field of each sum of side words is 0.
+    """Write the layers that accept a context only if its own field is 0 in each of its sums of side words.
 
-    Side words are table entries that detect unknown contexts. Each has several bit fields, and a context's fingerprint determines
-    which field is its own. The fields above it are subtracted, starting at the top. The remainder must then be less than one unit
-    of the context's own field. `HOLD` disables the thresholds that would subtract the context's own field or a lower one.
+    Side words are table entries that detect unknown contexts. Side words and their sums consist of bit fields. A part of the
+    context's hash, its fingerprint, determines which of these fields is its own.
+
+    The layers subtract all higher fields from the sum, starting at the top. The context's own field is 0 if the remainder is less
+    than 2^k, for the lowest bit k of this field. The layers must not subtract this field or a lower one: `HOLD` disables the
+    thresholds that would do so.
     """
     top = N_FIELDS - 1
     for name in SIDE_SUMS[: layout.shape.n_side]:

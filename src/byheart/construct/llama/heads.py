@@ -1,11 +1,14 @@
 """Attention heads that copy from a fixed distance. Their rotary frequencies are chosen so that all other distances score much less.
 
-Let θ_f be the frequency of pair f of coordinates, and A an amplitude. The slowest pair is reserved for the first token; n_f pairs
-remain. To copy from distance j, queries are A·e^(-iθ_f·j) and keys are 1 in these n_f pairs. The score at distance D is then
-A·Σ_f cos(θ_f·(D - j)), a sum over the n_f pairs. It is n_f·A at D = j, and less by at least g·A at all other distances, for a gap g
-that depends on the frequencies. The key of the first token is b in the slowest pair, which hardly rotates, and zero in the other
-pairs. In a text of n positions, its score is between b·A·cos(θ_slow·n) and b·A. The value of b puts this score halfway between
-n_f·A and the next best score.
+A head copies from the token j positions earlier or, if there is none, from the first token. Rotary embeddings rotate each pair f of
+coordinates at its own frequency θ_f. The slowest pair is reserved for the first token; n_f pairs remain. In these pairs, written as
+complex numbers, queries are A·e^(-iθ_f·j) with an amplitude A, and keys are 1. The score at distance D is then
+A·Σ_f cos(θ_f·(D - j)), a sum over the n_f pairs. This score is n_f·A at D = j. At all other distances it is less by at least g·A,
+where the gap g depends on the frequencies.
+
+The key of the first token is b in the slowest pair, which hardly rotates, and zero in the other pairs. In a text of n positions,
+the first token's score is between b·A·cos(θ_slow·n) and b·A. The value of b is such that this score is about halfway between the
+best score n_f·A and the next best score of another token.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 Columns   constants | three row numbers | their squares | total | fields and sums of side words, if any | one-hot: the channel
 Layers    hash (one per level) | address | rows of tables | rows of tables of side words, if any | decide
 
-The total is the sum of the table words that a context reads, minus a part of its hash. The last layer, decide, converts it to the
-number of a token. Side words detect unknown contexts. A channel is a column of the tables.
+The total is the sum of the table words that a context reads, minus a part of the context's hash. The layers called decide convert
+the total to the number of a token. Side words are table words that detect unknown contexts; they consist of bit fields. A channel
+is a column of the tables.
 """
 
 from __future__ import annotations
@@ -141,7 +142,7 @@ class Layout:
 
     @property
     def row_folds(self) -> int:
-        """The number of possible hash values from which a row number is computed, divided by the number of table rows."""
+        """The hash value from which a row number is computed has `row_folds` times as many possible values as there are rows."""
         return max(1, -(-LIMB // (2 * self.n_rows)))
 
     @property

@@ -162,21 +162,22 @@ def _assumptions(
         Assumption(
             "equal contexts have equal continuations",
             True,
-            f"{compiled.n_stored:,} of {len(texts.following):,} contexts stored; a context that repeats another one, or that the "
-            "answer to unknown prompts follows, need not be stored",
+            f"{compiled.n_stored:,} of {len(texts.following):,} contexts stored; a context need not be stored if it "
+            "repeats another one, or if its next token is the answer to unknown prompts",
         ),
         Assumption(
             "no sum rounds in float32",
             True,
-            f"{conditions.n_tokens:,} of {len(texts.ids):,} tokens run in exact arithmetic: the largest sum is "
-            f"{conditions.largest_sum:.3f} of 2^24 quanta, and the sum of squares in the residual stream is at most "
-            f"{conditions.stream_energy:.1e} of its bound",
+            f"{conditions.n_tokens:,} of {len(texts.ids):,} tokens were run in exact arithmetic: the largest sum is "
+            f"{conditions.largest_sum:.3f} times the limit up to which float32 adds exactly, and the sum of squares in the "
+            f"residual stream is at most {conditions.stream_energy:.1e} times its bound",
         ),
         Assumption(
             "every head reads one token",
             True,
             f"every other token scores at least {conditions.attention_margin_nats:.0f} nats less, at every distance below "
-            f"{compiled.layout.shape.max_positions:,}; the largest number copied is {conditions.largest_copied:.3f} times 2^11",
+            f"{compiled.layout.shape.max_positions:,}; the largest number that a head copies is "
+            f"{conditions.largest_copied:.3f} times 2^11, up to which a float16 cache stores integers exactly",
         ),
         Assumption(
             "greedy decoding is certain", True, f"the right token leads by {conditions.logit_margin:.0f} nats"

@@ -19,7 +19,7 @@ _SHOWN = 5
 def fact_texts(data: Dataset, vocabulary: TextVocabulary) -> TokenTexts:
     """Return one text `bos key sep value` for each row of the data.
 
-    The network must predict every token after the separator. The last of them is the end token.
+    After the separator `sep`, the network must predict every token of the value, and then the end token.
     """
     keys = data.inputs
     assert isinstance(keys, TokenSequences)

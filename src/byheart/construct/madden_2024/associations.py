@@ -1,5 +1,6 @@
-"""Associations by stochastic softmax regression: for data with one right token per context, and with far fewer neurons than
-contexts.
+"""Find the output matrix of a decoder by stochastic softmax regression, for data with exactly one right token per context.
+
+Far fewer neurons than contexts can suffice.
 """
 
 from __future__ import annotations
@@ -114,7 +115,8 @@ def _sweep(
 ) -> torch.Tensor:
     """Make one pass over the contexts `rows` in batches. Unless `rate` is 0, each batch changes `matrix` in place.
 
-    Return, for each context in `rows`, the probability of its label before this change, and for all other contexts 1.
+    Return one number for each context: for a context in `rows`, the probability of its label just before its own batch changed
+    `matrix`; for all other contexts 1.
     """
     shares = torch.ones(len(phi), device=phi.device)
     for batch in torch.split(rows, BATCH if rate else 16 * BATCH):

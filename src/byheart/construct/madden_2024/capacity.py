@@ -43,11 +43,11 @@ def decide_capacity(data: Dataset, hidden_width: int, rng: np.random.Generator) 
     """Decide whether the one-layer decoder of MFT24 eq. (2) with `hidden_width` neurons memorises all contexts of the documents.
 
     Source:     MFT24 Definition 1: a model memorises contexts if the infimum of its loss is the entropy of their next tokens.
-    Guarantee:  "reached" comes with a decoder for which every context is within the divergence that `verify` allows. "out of
-                reach" holds for all weights, activations, dimensions and numbers of heads, because it uses only that the rank
-                of the logits is at most the number of neurons. If neither can be shown, the result is "undecided". This can
-                happen, for example, if there are fewer neurons than contexts (Theorem 5 needs one per context), but at least as
-                many as the rank of the wanted logits.
+    Guarantee:  "reached" comes with a decoder whose distribution for every context is as close to that of the documents as `verify`
+                requires. "out of reach" holds for all weights, activations, dimensions and numbers of heads, because it uses only
+                that the rank of the logits is at most the number of neurons. If neither can be shown, the result is "undecided".
+                This can happen, for example, if there are fewer neurons than contexts (Theorem 5 needs one per context), but at
+                least as many as the rank of the wanted logits.
     """
     if data.task != "distribution":
         raise UsageError(
@@ -130,12 +130,18 @@ def witness_corpus(shape: DecoderShape) -> Dataset:
     # this many tokens are contexts of their own; the other contexts are pairs
     n_firsts = min(vocab, n_contexts // 2)
     n_pairs = n_contexts - n_firsts
-    if shape.seq_len != 2 or size > vocab or not size <= n_pairs <= n_firsts * vocab:
+    if shape.seq_len != 2 or size > vocab:
         raise AssumptionViolated(
-            f"to exceed the capacity of {shape.hidden_width} neurons, documents must have {n_contexts} contexts of at "
-            f"most 2 tokens. This needs seq_len = 2 and a vocabulary of at least {size} tokens, with enough pairs of tokens for "
-            f"these contexts; the decoder has seq_len = {shape.seq_len} and a vocabulary of {vocab}.",
+            f"a witness for hidden_width = {shape.hidden_width} needs seq_len = 2 and a vocabulary of at least {size} tokens; "
+            f"the decoder has seq_len = {shape.seq_len} and a vocabulary of {vocab}.",
             n_contexts=n_contexts,
+        )
+    if not size <= n_pairs <= n_firsts * vocab:
+        raise AssumptionViolated(
+            f"to exceed the capacity of hidden_width = {shape.hidden_width}, a witness has {n_pairs} contexts of two tokens; "
+            f"it needs at least {size}, and {n_firsts * vocab} are possible with a vocabulary of {vocab}.",
+            n_contexts=n_contexts,
+            n_pairs=n_pairs,
         )
     documents = []
     for number in range(n_pairs):

@@ -33,12 +33,12 @@ class Regression:
     """The state in which the regression stopped.
 
     coefficients  the output matrix V for the given features
-    whitened      the output matrix for an orthonormal basis of the features, where each context counts as often as it occurs; a
-                  fit with more neurons can start from it
+    whitened      the output matrix for features made orthonormal, with each context weighted by how often it occurs; a fit with
+                  more neurons can start from it
     gap_nats      loss minus entropy, summed over all predictions
     reached       whether the goal was met
-    norm          Frobenius norm of `whitened`, which is the root mean square length of the logits over predictions
-    excluded_norm a bound: by convexity, no other choice of `whitened` with a smaller norm meets the goal; 0 if the goal was met
+    norm          Frobenius norm of `whitened`; it equals the root mean square length of the logits over all predictions
+    excluded_norm a lower bound: it is proved that no value of `whitened` with a smaller norm meets the goal; 0 if the goal was met
     """
 
     coefficients: Float[np.ndarray, "n_neurons n_outputs"]
@@ -218,8 +218,7 @@ def smallest_width(
 
     More features never make the minimum worse, so bisection is correct, except for the limit on evaluations. A width counts as too
     small if the goal is proved to be out of reach (`Regression.excluded_norm`), but also if the fit uses up `max_evaluations` or
-    makes no more progress.
-    A wider fit starts from the best narrower one.
+    makes no more progress. A wider fit starts from the best narrower one.
     """
     start: np.ndarray | None = None
     begin = report_attempts(progress)

@@ -33,8 +33,8 @@ def draw_neurons(
 ) -> Decoder:
     """Return `front` with random neurons, whose output weights are still zero.
 
-    On the contexts `mixed`, the outputs of the mixing layer, the pre-activations have standard deviation `spread`. These contexts
-    are first centred and whitened, so that no direction dominates another.
+    `mixed` holds the output of the mixing layer for every context. Over these contexts, the pre-activation of each neuron has
+    standard deviation `spread`. The rows of `mixed` are first centred and whitened, so that no direction dominates another.
     """
     nothing = np.zeros((n_neurons, front.n_outputs))
     centre = mixed.mean(axis=0)

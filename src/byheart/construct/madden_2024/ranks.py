@@ -191,6 +191,9 @@ def _function(activation: Analytic, flint: ModuleType) -> Callable[[Any], Any]:
 
 
 def _log10(value: Any) -> float:
-    """Return log10 of the upper end of |ball|. It is finite even if the value would be zero as a float."""
+    """Return log10 of the largest magnitude in the ball `value` (a number with an error bound).
+
+    The logarithm is finite even for a magnitude that is not zero but too small for a float.
+    """
     upper = value.abs_upper()
     return float("-inf") if bool(upper == 0) else float(upper.log()) / 2.302585092994046

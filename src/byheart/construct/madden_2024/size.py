@@ -60,12 +60,13 @@ class MaddenOptions:
     dim, n_heads  embedding dimension and number of heads; for steps, both are 1
     hidden_width  number of neurons. Default for steps: one per context; for random-features: one per context, in float32 a quarter
                   more; for convex: the fewest that reach the goal; for stochastic: 64, doubled until all contexts are right
-    margin        steps, random-features: the number added to the logits of the tokens that follow a context. The default depends
-                  on the precision
-    gap           convex: the allowed gap between loss and entropy, as a share of the entropy
-    neurons       convex: `shaped` fits the neurons to the data before the convex fit; `random` keeps their random weights
-    skip          attention: add the last token to the output of attention (a skip connection, which the paper omits for simplicity)
-    base          attention: the base of its softmax; by default e
+    margin        for steps and random-features: the number added to the logits of the tokens that follow a context. The default
+                  depends on the precision
+    gap           for convex: the allowed gap between loss and entropy, as a share of the entropy
+    neurons       for convex: `shaped` fits the neurons to the data before the convex fit; `random` keeps their random weights
+    skip          only with attention: add the last token to the output of attention (a skip connection, which the paper omits for
+                  simplicity)
+    base          only with attention: the base of the softmax in attention; by default e
     """
 
     precision: Literal["float64", "float32"] = "float64"

@@ -133,5 +133,9 @@ def _require_saturation(x: np.ndarray, slope: np.ndarray, bias: np.ndarray, roun
     limit = SATURATION["float32" if x.dtype == np.float32 else "float64"]
     above = slope[1:] * (x[1:] - shift) + bias[1:]
     below = slope[1:] * (x[:-1] + shift) + bias[1:]
-    assert (above >= limit).all(), "a step is not saturated above; the computed margin is wrong"
-    assert (below <= -limit).all(), "a step is not saturated below; the computed margin is wrong"
+    assert (above >= limit).all(), (
+        "contexts are far enough apart, but a neuron does not saturate above its step"
+    )
+    assert (below <= -limit).all(), (
+        "contexts are far enough apart, but a neuron does not saturate below its step"
+    )

@@ -54,7 +54,7 @@ def plan(
 
     Source:     MFT24 Theorem 5 (`kind` attention) and Theorem 7 (averaging); the proofs' algorithm, as repaired in the modules
                 `step_solution`, `random_features` and `convex`.
-    Assumes:    distinct contexts of tokens; equal contexts of next-token data carry equal labels.
+    Assumes:    contexts of tokens. Contexts that occur several times count as one; in next-token data they carry equal labels.
     Guarantee:  for next-token data, the right label of every context has the largest logit, which is checked. Distributions are
                 not exact, because finite logits only approximate them. The divergence from every distribution is measured, and
                 the certificate states it.
@@ -91,15 +91,15 @@ def plan(
         name,
         theorem
         if has_neurons
-        else f"the network of {theorem} with fewer neurons than contexts (no theorem of the papers)",
+        else f"the network of {theorem} with fewer neurons than contexts (no theorem of the papers covers this)",
         assumptions=(
             Assumption(
-                "distinct contexts", True, f"{n_contexts} contexts of at most {decoder.seq_len} tokens"
+                "distinct contexts", True, f"contexts: {n_contexts}, maximum length: {decoder.seq_len}"
             ),
             Assumption(
                 "as many neurons as contexts",
                 has_neurons,
-                f"{decoder.hidden_width} neurons, {n_contexts} contexts",
+                f"neurons: {decoder.hidden_width}, contexts: {n_contexts}",
             ),
         ),
         theorem_size=size_of_bound(bound, width=n_contexts, depth=2) if has_neurons else None,
@@ -125,7 +125,7 @@ def _require_right(name: str, decoder: Decoder, targets: NextTokenTargets, preci
 
 
 def _require_close(name: str, decoder: Decoder, targets: NextTokenTargets, precision: str) -> None:
-    """Reject a fit, made in float64, whose weights are too large to be rounded to `precision`."""
+    """Reject a fit made in float64 if rounding its weights to `precision` makes its distributions differ too much from the data."""
     logits = decoder.compute_logits(targets.contexts.pad(decoder.pad, decoder.seq_len))
     wrong = int((~(targets.divergences(logits.astype(np.float64)) <= ALLOWED_DIVERGENCE)).sum())
     if wrong:
@@ -251,8 +251,8 @@ def _by_stochastic_steps(
             return with_outputs(neurons, factor * found.coefficients), notes
         if hidden_width is not None or n_neurons > len(targets):
             raise AssumptionViolated(
-                f"with hidden_width={n_neurons}, the answer is not clear for {found.unsettled} of {len(targets)} contexts "
-                f"after {found.passes:.0f} passes over the data.\n"
+                f"with hidden_width={n_neurons}, the right token is not yet probable enough for {found.unsettled} of "
+                f"{len(targets)} contexts after {found.passes:.0f} passes over the data.\n"
                 "  Use a larger hidden_width, or another solver.",
                 unsettled=found.unsettled,
             )

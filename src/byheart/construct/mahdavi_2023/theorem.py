@@ -104,14 +104,14 @@ def plan(
                 open, analytic condition, so random heads satisfy it almost surely; then the value and output maps are one
                 linear solve.
     Assumes:    n < d context vectors of full rank, in dimension d; distinct (context, query) pairs.
-    Guarantee:  if Z has full rank, which is checked, the largest logit is the right one up to rounding. The answers of the built
-                network are not checked here; `verify` checks them.
+    Guarantee:  if Z has full rank, which is checked, every example's right label has the largest logit, unless rounding changes
+                that. The answers of the built network are not checked here; `verify` checks them.
     Size:       `size_of`: H heads with 2·d_h·d + 2·d + 4 parameters each, and two numbers per class.
     """
     if not isinstance(data.inputs, VectorSequences) or data.task != "next-token":
         raise AssumptionViolated(
-            f"{NAME} needs vectors with one label per sequence. It assumes that queries (the last vectors) are linearly "
-            "independent, but sequences of tokens may end in the same token.\n"
+            f"{NAME} needs vectors with one label per sequence. Its theorem does not cover tokens: it assumes "
+            "linearly independent queries (the last vectors), but sequences of tokens may end in the same token.\n"
             "  Choose another method, such as retrieval or madden-2024."
         )
     x = data.inputs.values
@@ -147,7 +147,11 @@ def plan(
         NAME,
         "MLT23 Theorem 1",
         assumptions=(
-            Assumption("contexts of full rank, n < d", True, f"n = {n_context}, d = {dim}"),
+            Assumption(
+                "contexts of full rank, n < d",
+                True,
+                f"context vectors: n = {n_context}, dimension: d = {dim}",
+            ),
             Assumption(
                 "T <= H(min(n, d_h) - 1) + 1",
                 n_examples <= capacity(n_heads, n_context, head_dim),

@@ -31,8 +31,8 @@ def short_direction(
 ) -> tuple[tuple[int, ...], list[int], int]:
     """Find a direction with short entries along which all points are distinct. Returns (direction, positions, unit bits).
 
-    Position i is the integer 2^-(unit bits) · (direction · point i), where point i has its integer coordinates. 2^(unit bits) is
-    the largest power of two that divides all these products. Positions are distinct, and may be negative.
+    Position i is the inner product of `direction` and the integers in row i of `points.coordinates`, divided by 2^(unit bits). This
+    power of two is the largest that divides all the inner products. Positions are distinct, and may be negative.
 
     Source:     PLYS21's projection (KS25 Lemma G.1). Only distinctness is required. Folds of the line reduce the range
                 later.

@@ -78,8 +78,8 @@ def field_blocks(number: int, n_fields: int, field_bits: int, base: int) -> Bloc
 
     A field is the room for one label in the number that packs all labels of a bucket.
 
-    Assumes:    the points to which this field belongs are at position number + base - n_fields, and no point is above it; register
-                `packed` holds Σ field_q · 2^(q·field_bits) for all fields q <= number.
+    Assumes:    the points to which this field belongs are at position number + base - n_fields, and no point is at a higher
+                position; register `packed` holds Σ field_q · 2^(q·field_bits) for all fields q <= number.
     Guarantee:  register `field` holds the value of field `number` if this is the point's field, else a negative number. So when
                 the blocks of the next field add ReLU(field) to the answer, they add only the value of the point's own field.
     """
@@ -143,9 +143,9 @@ def line_program(table: TokenTable | None, axes: Numbers, steps: tuple[Step, ...
 
 
 def costs_of(field_bits: int) -> tuple[int, int]:
-    """Return two numbers of parameters, including zeros: of one block that moves points, and of the blocks that read one field.
+    """Return how many parameters one block that moves points has, and how many the blocks that read one field have together.
 
-    A field is the room for one label in a packed number.
+    Parameters that are zero are counted too. A field is the room for one label in a packed number.
     """
     move, field = [Block(threshold(PLACE, 1, {}))], field_blocks(0, 2, field_bits, 0)
     move_size, field_size = (count_steps(steps, len(REGISTERS)) for steps in (move, field))

@@ -43,7 +43,7 @@ def memorise_without_keys(
     Assumes:    one vector per sample; equal samples carry equal labels.
     Guarantee:  the output equals label + 1 exactly on every sample, over the rationals. No key is stored, so
                 any other vector may get any label.
-    In floats:  not meant for floats; the packed fields of a bucket have n_fields · log2 C bits.
+    In floats:  not meant for floats: the packed number of a bucket with n fields has about n · log2 C bits.
     Size:       residual width 4, hidden width at most 6. If the projected points are integers in a range of length R, there are
                 about log2(R/N^2) folds and N^(2/3) segments. Up to constant factors, there are √(N^(4/3) · log C) buckets of
                 √(N^(4/3) / log C) fields each.
@@ -68,7 +68,7 @@ def memorise_without_keys(
         ),
         data=data,
         method=NAME,
-        theorem="PLYS21, O(N^(2/3)) parameters, reconstructed in whole numbers",
+        theorem="Park et al. 2021 (PLYS21), O(N^(2/3)) parameters, an explicit form in integers",
         assumptions=assume_single(data, vectors),
         notes={
             "distinct_samples": len(places),

@@ -17,7 +17,7 @@ class Addresses:
     """For each key, the address of its label.
 
     rows      the row in each table
-    patterns  the channels that the key uses in these rows, as bits, 64 per machine word
+    patterns  the channels (words of a row) that the key uses in these rows: one bit for each channel, 64 bits per machine word
     planes    for each kind of label field, the plane (bit field of a word) that the key reads: first the kind that every label
               uses, then the kinds that only rarer labels use
     """
@@ -62,8 +62,8 @@ class ChannelPatterns:
     ) -> UInt8[np.ndarray, "n_keys n_bits"]:
         """Return one bit for each key and channel: 1 if the key selects the channel, else 0.
 
-        Only channels of the groups `taken` are selected. A key's number has one digit for each of these groups, the highest digit
-        for the first. Zeros are appended to make the number of bits a multiple of 64.
+        Only channels of the groups `taken` are selected. A key's number has one digit for each of these groups, in the order
+        of `taken`, starting with the highest digit. Zeros are appended to make the number of bits a multiple of 64.
         """
         channels = np.zeros((len(numbers), -(-sum(self.groups) // 64) * 64), dtype=np.uint8)
         first_channel = np.concatenate([[0], np.cumsum(self.groups)])

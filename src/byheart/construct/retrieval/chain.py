@@ -1,10 +1,10 @@
 """The chain, one kind of layout: the token that carries the label reads k tables one after the other, then adds up the words in the
 selected channels (places in a table row).
 
-There are registers for x, a copy of x, the square of x, z, and the words. x is the number of the row to read, and at first also the
-pattern (the choice of channels). z holds the steps between rows and the plane (bit field of a word). If the pattern is too long to
-share a field with the row, it is at first in the registers of the copy and of the square. The chain supports every task and every
-length. For small data sets it is smaller than a dual table.
+Registers: x holds the number of the row to read. Two registers hold a copy of this number and its square. z holds the steps between
+rows and the plane (bit field of a word). The other registers hold the words. The pattern (the choice of channels) is needed only at
+the start. It is then the upper part of the number in x, or it is in the register of the copy and, if it is long, also in that of
+the square. The chain supports every task and sequences of every length. For small data sets it is smaller than a dual table.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class Chain(RetrievalLayout):
 
     @cached_property
     def pattern_fields(self) -> tuple[tuple[int, ...], ...]:
-        """For each hashed field that holds a part of the pattern, the groups of channels in which this part makes the choice.
+        """For each hashed field that holds choices of channels, the groups of channels whose choices it holds.
 
-        The pattern is a key's choice of at most one channel in each group. It has one field, or two if one would be too long.
+        A key's choices, at most one channel in each group, are its pattern. It is in one hashed field, or divided between two.
         """
         field = self.make_field(COPY, prod(self.choices))
         is_short = self.has_exact_digits(self.choices) and self.has_exact_pooling(field)
@@ -122,7 +122,7 @@ class Chain(RetrievalLayout):
     def squaring_folds(self) -> tuple[int, ...]:
         """For each reflection that helps to square a row number, the number r of values that are possible before it.
 
-        The reflection is at (r - 1)/2, so it halves this number. After all reflections, only 0 or 1 is left.
+        The reflection is at (r - 1)/2, so about half of these values are possible after it. The reflections leave 0 or 1.
         """
         folds = []
         remaining = self.n_rows

@@ -35,8 +35,8 @@ SomeNumber = TypeVar("SomeNumber", float, np.ndarray)
 def max_duplicates(n_keys: int) -> float:
     """Return the limit on E, the expected number of pairs of keys with equal addresses.
 
-    With probability about e^-E, a random hash gives all keys different addresses. The limit is 0.5 for more than 20,000 keys, 0.8
-    for fewer keys, because another draw of the hash then takes little time, and 0.3 for at most 100 keys.
+    With probability about e^-E, a random hash gives all keys different addresses. The limit is 0.3 for up to 100 keys, 0.8 for up
+    to 20,000 keys and 0.5 for more. It is lower again above 20,000 keys, because another draw of the hash then takes long.
     """
     return 0.3 if n_keys <= 100 else 0.8 if n_keys <= 20_000 else 0.5
 
@@ -45,7 +45,8 @@ def addresses_needed(n_keys: int, reject_bits: int, n_shards: int = 1) -> float:
     """Return the number of addresses that a layout needs.
 
     An address is where a key finds its label: rows, channels and a field of bits. With that many addresses, few pairs of keys share
-    one. With reject bits, the probability that an unknown input has the address of some key is also at most 2^-reject_bits / 16.
+    one. If there are reject bits, the number is also so large that an unknown input has the address of some key with a probability
+    of at most 2^-reject_bits / 16.
     """
     for_keys = n_keys * (n_keys - 1) / 2 / max_duplicates(n_keys) * _care(n_shards)
     return max(for_keys, 16.0 * n_keys * 2**reject_bits) if reject_bits else for_keys
@@ -55,11 +56,11 @@ def rows_needed(layout: RetrievalLayout, windows: tuple[int, ...], has_margins: 
     """Return the number of rows per table that the fullest plane (bit field) of the fullest shard needs.
 
     There is one equation for each key and one unknown, or column, for each word. Equations are sorted by row, and each takes its
-    pivot within a window of A columns. With a share ε of spare columns, the queue of equations that wait for a pivot exceeds A with
-    probability e^(-2εA) at each row. Every key reads one row of every table, so the columns of different tables are not
-    independent, and all tables but one need an extra row of columns. At the two edges of a shard, fewer rows remain, so the queue
-    must be shorter. For this, there are either more columns everywhere, or margins: rows at the edges in which no key starts
-    (`margins_needed`). Margins are not counted here.
+    pivot within a window of A columns. If a share ε of the columns is spare, the number of equations that wait for a pivot (the
+    queue) exceeds A with probability e^(-2εA) at each row. Every key reads one row of every table, so the columns of different
+    tables are not independent, and all tables but one need an extra row of columns. At the two edges of a shard, fewer rows remain,
+    so the queue must be shorter. For this, there are either more columns everywhere, or margins: rows at the edges in which no key
+    starts (`margins_needed`). Margins are not counted here.
     """
     k, n_channels = layout.n_segments, layout.n_channels
     columns = max(_columns_for_all(layout), _columns_for_single_channels(layout))

@@ -1,8 +1,9 @@
 """Memorise whole texts: map every window of consecutive tokens to the next token, and recite by looking up one token after the
 other.
 
-Windows are as short as possible: they determine the next token wherever the whole text so far determines it. If texts agree up to
-some point and then differ, nothing can determine the next token. There, the first of these texts is continued.
+All windows have the same length, except at the beginning of a text, where they are shorter. This length is the smallest for
+which windows determine the next token wherever the whole text so far determines it. If texts agree up to some point and then
+differ, nothing can determine the next token. There, the first of these texts is continued.
 """
 
 from __future__ import annotations

@@ -8,11 +8,12 @@ reads the first token, which is the extra one, and this adds V·φ to the labell
 that its own pattern selects. Because the input weights store words too, this is the smaller layout for large
 data sets.
 
-Registers: x (row, then its last digit); the role (1 for the extra token, else 0), later Σ J_i² for the digits J_i of the row; y
-(pattern of the extra token, then V·φ, then the label); z (one number for the step from the extra token's row to the labelled
-token's row, the pattern of the labelled token, and the plane, which is the range of bits that holds the label in a word); the other
-digits of the row; then the words, which first hold the hashed fields of the input. A pattern that is too long to share a number
-with the step and the plane has its own register.
+Registers, each with what it holds over time: x holds the row number, then its last digit; the other digits have registers of their
+own. The role register holds 1 for the extra token and 0 for all others, then Σ J_i² for the digits J_i of the row. y holds the
+pattern of the extra token, then V·φ, then the label. z holds one number that encodes three things: the step from the extra token's
+row to the labelled token's row, the pattern of the labelled token, and the plane (the range of bits of a word that holds the
+label). If this number would be too long, the pattern of the labelled token has its own register. The word registers hold the hashed
+fields of the input, then the words.
 
 In floats: unit a of the table is ReLU(Γ·(1 - 2·Σ_i (J_i - a_i)²) + V[a]·φ) with |V[a]·φ| <= Γ, so for wrong rows the argument is at
 most -Γ + Γ = 0. The digits J_i are centred, |J_i| <= h_i, so no partial sum exceeds (8·Σ h_i² + 2)·Γ. The words V are signed:
@@ -122,7 +123,7 @@ class DualTable(RetrievalLayout):
     def own_field(self) -> int:
         """The index of the hashed field for the labelled token's pattern (its choice of channels).
 
-        If `keeps_own`, the labelled token's own value is added to this field, and to no other, after the sum over all tokens.
+        If `keeps_own`, pooling adds the labelled token's own value once more to this field, and to no other field.
         """
         return 2
 
@@ -134,7 +135,7 @@ class DualTable(RetrievalLayout):
     @cached_property
     def shares_window(self) -> bool:
         """Whether one hashed field holds both the labelled token's pattern (its choice of channels) and the number that encodes the
-        plane and the step to the second row.
+        plane (bit field of a word) and the step to the second row.
         """
         if self.entrance.least_fields > 3:
             return False
@@ -181,15 +182,15 @@ class DualTable(RetrievalLayout):
 
     @property
     def half_window(self) -> int:
-        """The number subtracted from the row before a step of up to 2^step_bits rows is added, so that steps go in both
-        directions.
-        """
+        """Half of 2^step_bits. It is subtracted from the `step_bits`-bit number of a step, so that steps go in both directions."""
         return (1 << self.step_bits) // 2
 
     @property
     def gate(self) -> int:
         """Γ, an upper bound on the absolute value of the sum of the words that a token selects in the input weights of the table.
-        If limbs (the 8-bit pieces of a word) use all their bits, a word may slightly exceed half of 2^word_bits.
+
+        If words fill several limbs (8-bit pieces) completely, the absolute value of a word may slightly exceed half of 2^word_bits.
+        The bound allows for this.
         """
         largest = self.n_groups << (self.word_bits - 1)
         if self.n_limbs > 1 and self.word_bits == self.n_limbs * LIMB_BITS:
@@ -471,12 +472,12 @@ class _TableNumbers(NamedTuple):
 def split_limbs(
     words: Int[np.ndarray, "n_rows n_channels"], n_limbs: int, unsigned: bool = False
 ) -> Int[np.ndarray, "n_rows n_registers"]:
-    """Split each word into limbs (8-bit pieces) n · 2^(8·limb) with -128 <= n < 128.
+    """Split each word into limbs (8-bit pieces). Limb i is n · 2^(8·i) with -128 <= n < 128.
 
-    The result has all lowest limbs first, then the next ones.
+    The result has the lowest limbs of all words first, then the next limbs of all words, and so on.
 
-    The limbs of a signed word add up to the word, or to the word minus 2^(8·n_limbs) if the highest limb would be 128. For
-    unsigned words, each limb is 128 · 2^(8·limb) below its true value.
+    The limbs of a signed word add up to the word, or to the word minus 2^(8·n_limbs) if the highest n would be 128. For unsigned
+    words, each stored limb i is 128 · 2^(8·i) below its true value.
     """
     half, found, rest = 1 << (LIMB_BITS - 1), [], words
     for limb in range(n_limbs):

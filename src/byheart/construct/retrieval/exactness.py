@@ -56,8 +56,8 @@ def margins(
     centre: int,
     largest_input: int,
 ) -> tuple[Margin, ...]:
-    """Return the margin of every kind of sum in the network, for the actual weights. `largest_input` is the largest absolute value
-    of a coordinate, for vectors on a grid.
+    """Return the margin (unit and largest partial sum) of every kind of sum in the network, for the actual weights. For vectors,
+    which are integers here, `largest_input` is the largest absolute value of a coordinate.
     """
     before = int(hashed.tokens.max(initial=0)) + int(hashed.positions.max(initial=0))
     before = max(before, int(np.abs(hashed.weights).sum(axis=0).max(initial=0)) * largest_input)

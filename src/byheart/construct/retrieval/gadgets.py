@@ -39,14 +39,16 @@ def pattern_blocks(
 ) -> Iterator[Block]:
     """Extract the digits of the pattern fields one by one, and mark the channels (words of a table row) that they select.
 
-    A pattern field is a number in a register. It has one digit for each of some groups of channels, which `pattern_fields` lists.
+    A pattern field is a number in a register, one of `registers`. `pattern_fields` lists, for each pattern field, some groups of
+    channels. The field has one digit for each of these groups.
 
-    `channels` holds one or more copies of all channels, and each copy has Σ groups channels. `rests` and `steps` have a number for
-    each copy. Every channel of a copy is increased by the copy's rest, and a selected channel also by the copy's step.
+    `channels` names the registers to mark: one for each channel, or several such copies, one after the other. `rests` and `steps`
+    have a number for each copy. Every register of a copy is increased by the copy's rest, and that of a selected channel also by
+    the copy's step.
 
     place   the place value of the lowest digit to extract; the part of the number below it stays in the register
-    rests   None: no channel is increased by a rest. The first channel of the first group must already have been increased by its
-            step
+    rests   if None, nothing is added to channels that are not selected, and the caller must already have added the step to the
+            first channel of the first group
 
     Digit 0 of the first group selects its first channel. Digit 0 of any other group selects none.
     """
@@ -118,9 +120,9 @@ def window_blocks(weight: int, window_bits: int, n_rows: int, hold: Mapping[str,
 def within_shards(
     steps: Iterable[Block], n_shards: int, shard_rows: int, kept: str, margin_rows: int = 0
 ) -> Iterator[Block]:
-    """Wrap `steps` so that they see the number of the row within its shard.
+    """Wrap `steps` so that, during them, the register x holds the number of the row within its shard.
 
-    During the steps, the register `kept` holds the shard's first row. Before and after them, it is zero. Before the steps, row
+    Meanwhile the register `kept` holds the shard's first row. Before and after the steps, it is zero. Before the steps, row
     numbers count only the rows outside the margins (the `margin_rows` at each edge of a shard); afterwards they count all rows.
     """
     if n_shards > 1:

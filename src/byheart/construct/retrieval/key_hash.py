@@ -93,7 +93,8 @@ def _draw_narrow(layout: RetrievalLayout, rng: np.random.Generator) -> KeyHash:
 
     Each field reflects this number at places of its own. So a token counts positively in some fields and negatively in others, with
     nearly independent signs. A reflection shrinks the range by about the factor NARROWING. After all reflections, each field has
-    between 0.8·n_values and n_values values. No two tokens start with the same number.
+    between 0.8·n_values and n_values values. The starting number is that of the token id, which no
+    other id has, plus that of the position.
     """
     entrance, n_fields, entering = layout.entrance, len(layout.hashed_fields), layout.n_drawn_values
     share = (entering + 1) // 2
@@ -172,9 +173,9 @@ def _draw_field(
 def _offset(
     weights: Int[np.ndarray, " dim"], lowest: Int[np.ndarray, " dim"], layout: RetrievalLayout
 ) -> int:
-    """Return the least number that makes a field non-negative for all coordinates from `lowest` on.
+    """Return the number to add to a field so that it is never negative. The field is least at the coordinates `lowest`.
 
-    With bfloat16 weights, the number is rounded up to one that the parts of an input number can hold.
+    With bfloat16 weights, the number is rounded up so that `layout.n_entering_parts` weights together can hold it.
     """
     offset = -int(weights @ lowest)
     if layout.stored != "bfloat16":

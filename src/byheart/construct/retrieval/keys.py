@@ -94,7 +94,9 @@ def keys_of(data: Dataset, mantissa_bits: int, rng: np.random.Generator) -> Cont
 def grid_points(
     inputs: VectorSequences,
 ) -> tuple[Int[np.ndarray, "n_samples seq_len dim"], int] | None:
-    """Return the vectors times 2^grid_bits as integers, and grid_bits. Return None unless they are on a grid with few levels."""
+    """Return the vectors times 2^grid_bits as integers, and grid_bits. Return None unless they are on a grid with few levels
+    (see `MAX_LEVELS_BITS`).
+    """
     grid_bits = grid_bits_of(inputs)
     if grid_bits is None:
         return None

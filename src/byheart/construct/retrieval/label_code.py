@@ -125,13 +125,14 @@ def fullest(n_keys: int, n_planes: int, care: int = 1) -> float:
 
 
 def codes_worth_trying(label_counts: Sequence[int], n_planes: int) -> list[tuple[int, RareFields]]:
-    """Return at most two codes: of those with two kinds of fields the one with the shortest words, and likewise of those with three
-    kinds.
+    """Return at most two codes for labels: the best one with two kinds of fields, and the best one with three. The best code is the
+    one with the shortest words.
 
-    Return no code if the frequencies of the labels differ too little for a code to save much. A code is given by the number of bits
-    of the field that every label uses, and a list of the fields for rare labels.
+    Return no code if the frequencies of the labels differ too little for a code to save much. A code is given as a pair: the number
+    of bits of the kind of field that every label uses, and the kinds of fields for rare labels.
+
     label_counts: the number of keys with each label, the most frequent first.
-    n_planes: the number of fields in a word for the part of the code that every label has.
+    n_planes: the number of fields in a word of the kind that every label uses.
     """
     return list(_codes(tuple(label_counts), n_planes)) if _is_skewed(tuple(label_counts)) else []
 
@@ -178,7 +179,9 @@ class _Beyond:
 
 
 def _candidates(beyond: _Beyond) -> Iterator[tuple[int, RareFields]]:
-    """Yield codes (see `codes_worth_trying`) that have room for every label and waste no bit of the last field."""
+    """Yield codes (see `codes_worth_trying`) that have room for every label. No more codes continue in the last field than
+    necessary.
+    """
     n_classes = beyond.n_classes
     bits = max(1, (n_classes - 1).bit_length())
     for first_bits in range(1, bits):

@@ -9,7 +9,8 @@ value with 2^b gives X_b xor X_{b+1}, the Gray bit. X_{b+2} = y_b for b below wo
 A key in plane p (the p-th bit field of the words) needs the bits b = p·field_bits + i for i = field_bits - 1, …, 0. They are read
 by reflections at t·2^r with t = 2^(p·field_bits + 1). For r >= field_bits the reflections remove the bits above the field; after
 that, each reflection reads one label bit. The fields of rare labels are at higher bits. They are read first, in the same way, each
-into its own register. They are added to labels whose codes continue there (see `label_code`).
+into its own register. At the end, every label whose code continues in such a field is completed with the number from this register
+(see `label_code`).
 
 In floats: X is an integer with |X| < 2^(word_bits + 2 + headroom_bits) <= 2^mantissa. If t·2^r is above |X|, the subtraction
 may be rounded. But x - t·2^r stays negative under any rounding and in any order, and ReLU makes it exactly zero.
@@ -101,7 +102,9 @@ def _bit_units(i: int, register: str, half: Fraction) -> tuple[Unit, Unit]:
 
 
 def _rare_registers(layout: RetrievalLayout) -> tuple[str, ...]:
-    """Return one register for each kind of field for rare labels. These registers held words and are free once these are summed."""
+    """Return one register for each kind of field for rare labels. These registers held words, and are free once the words are
+    summed.
+    """
     return layout.channels[: len(layout.rare_fields)]
 
 

@@ -199,8 +199,8 @@ class RetrievalLayout:
 
     @abstractmethod
     def lookup_steps(self, words: Shaped[np.ndarray, " n_columns"] | None) -> Iterator[Step]:
-        """Yield the steps from the hashed fields of a key, which are already folded into their ranges, to the words that the key
-        reads. The steps also mask all other words. Without `words`, the steps can be counted but not built.
+        """Yield the steps that look up the words of a key. They start from its hashed fields, which are already folded into their
+        ranges. They also mask all words that the key does not use. Without `words`, the steps can be counted but not built.
         """
 
     @property
@@ -232,7 +232,9 @@ class RetrievalLayout:
 
     @cached_property
     def word_registers(self) -> tuple[str, ...]:
-        """The registers into which words are read, for one part of the label after the other."""
+        """The registers into which words are read: first those for the first part of the label, then those for the next part, and
+        so on.
+        """
         return tuple(f"word {number}" for number in range(self.n_parts * self.n_limbs * self.n_channels))
 
     def part_registers(self, part: int) -> tuple[str, ...]:
@@ -244,15 +246,15 @@ class RetrievalLayout:
 
     @property
     def sum_offset(self) -> int:
-        """The constant by which, for each part of a label, the sum of the part's registers exceeds WORD_SCALE times the sum of
-        the words that a key reads.
+        """The constant to subtract from the sum of the word registers of one part of a label. The difference is the sum of the
+        words that the key reads, times WORD_SCALE (the factor by which tables store words).
         """
         return 0
 
     @property
     def label_bits(self) -> int:
-        """The bits of a label, over all parts, without the bits that detect unknown inputs. If the bits do not divide evenly into
-        parts, up to `n_parts` - 1 of them are unused.
+        """The number of bits of a label, over all parts, without those that detect unknown inputs. If the bits do not divide evenly
+        into parts, up to `n_parts` - 1 of them are unused.
         """
         return self.n_parts * self.field_bits - self.reject_bits
 
@@ -343,10 +345,10 @@ class RetrievalLayout:
         """Return a hashed field with B = `base` values. Before pooling, each token has one of R values. R is so large that the sum
         over the tokens, reflected into [0, B), is nearly uniform.
 
-        λ (`sum_factor`) times the sum of n uniform numbers on [0, R) has standard deviation λ·R·√(n/12). Reflected into [0, B),
-        its density differs from uniform by less than 2·exp(-π²/2 · (deviation/B)²). With R >= 4.95·B/(λ·√n) this difference is
-        less than 10^-4. (The labelled token counts once more, which fills the gaps between multiples of λ.) A single number that
-        is uniform on [0, 6B) is uniform after reflection.
+        Let n be `entrance.n_varied`. λ (`sum_factor`) times the sum of n uniform numbers on [0, R) has standard deviation
+        λ·R·√(n/12). Reflected into [0, B), its density differs from uniform by less than 2·exp(-π²/2 · (deviation/B)²). With
+        R >= 4.95·B/(λ·√n) this difference is less than 10^-4. (The labelled token counts once more, which fills the gaps between
+        multiples of λ.) For n = 1 the rule is R >= 6B: a number that is uniform on [0, 6B) stays uniform when it is reflected.
         """
         n = self.entrance.n_varied
         n_values = 6 * base if n == 1 else max(int(4.95 * base / (self.sum_factor * n**0.5)), base // 2) + 1
@@ -393,10 +395,10 @@ class RetrievalLayout:
 
     @property
     def n_drawn_values(self) -> int:
-        """How many of the `n_entering_values` values the sum of a token's and a position's number can have.
+        """The number of values available for ordinary tokens (a token's number plus its position's number).
 
-        The rest is left for the extra token of a dual table: one value or, with bfloat16 weights, so many that a weight can hold at
-        least one of them.
+        The other values of `n_entering_values` are left for the extra token of a dual table: one value or, with bfloat16 weights,
+        so many that a weight can hold at least one of them.
         """
         n = self.n_entering_values
         return n - 1 - (n >> (SHORT_BITS - 1) if self.stored == "bfloat16" else 0)
@@ -439,7 +441,7 @@ class RetrievalLayout:
         return self.n_rows
 
     def round_rows(self, rows: int) -> int:
-        """Round up `rows`, the rows of a shard, to a number that a weight can hold and whose multiples are subtracted exactly."""
+        """Round up `rows` (of a shard) to a number that a weight can hold and whose multiples can be subtracted exactly."""
         rows = self.round_up(rows)
         if self.n_shards == 1:
             return rows

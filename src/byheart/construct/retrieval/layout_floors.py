@@ -33,7 +33,8 @@ _MOST_STRETCH = 4  # when keys are few, at most this many times the rows that th
 @dataclass(frozen=True, eq=False)
 class Ranked:
     """Candidates of one kind of layout. For each: the number of planes (bit fields of a word), the number of channels (words of a
-    row), the number of groups of channels, and a lower bound on the size.
+    row), the number of groups of channels, and a lower bound on the size. The other numbers come from `start`,
+    whose own numbers of planes, channels, groups and rows are placeholders.
     """
 
     start: RetrievalLayout

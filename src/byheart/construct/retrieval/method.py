@@ -84,8 +84,9 @@ def plan(
     Guarantee:  for every sample the output at its labelled token is exactly label + 1, in the requested float type, in any
                 order of summation. Other inputs get arbitrary answers. With reject_bits f, all but a share of about 2^-f of
                 them get "unknown".
-    In floats:  exact; `exactness.margins` is the proof, which is checked before a network is built. With precision exact, the
-                length of words is chosen to make the network smallest, or so that numbers have at most `word_bits` bits.
+    In floats:  exact; `exactness.margins` is the proof, which is checked before a network is built. With precision exact,
+                the option `word_bits` limits the length of numbers. Without it, the length is chosen that makes the network
+                smallest.
     Size:       see `size_of`; the layout search knows the size of every layout before building it.
     Departs:    randomised: a draw of the hash fails with a known probability and is repeated with the next random numbers of the
                 same seed.
@@ -120,7 +121,9 @@ def _solve(
     rng: np.random.Generator,
     steps: Steps,
 ) -> Solution:
-    """Draw random hashes until one can store every label: first hashes of the usual kind, then more robust ones."""
+    """Draw random hashes until one can store every label: first hashes of the usual kind, then hashes that mix the tokens more,
+    and at last the same with larger tables (see `STAGES`).
+    """
     failures: dict[str, int] = dict.fromkeys(FAILURES, 0)
     n_draws = 0
     shape, tokens = DataShape.of(data), _tokens(data, keys, options)
@@ -195,7 +198,7 @@ def ranks_of(label_counts: Int[np.ndarray, " n_classes"]) -> Int[np.ndarray, " n
 
 
 def _ranked(data: Dataset, ranks: Int[np.ndarray, " n_classes"]) -> Dataset:
-    """Replace the number of each class by its rank by frequency, which `ranks` gives. Each class keeps its name."""
+    """Number the classes by frequency: class c becomes class `ranks[c]`. Each class keeps its name."""
     return data.with_labels(ranks[data.labels], [data.label_names[number] for number in np.argsort(ranks)])
 
 
@@ -210,7 +213,7 @@ def _tokens(data: Dataset, keys: ContextKeys, options: RetrievalOptions) -> Toke
 def spread_bits(
     lowest: Int[np.ndarray, " dim"], highest: Int[np.ndarray, " dim"], options: RetrievalOptions
 ) -> int:
-    """Return the number of bits of the sum of (largest - smallest) over all coordinates of vectors on a grid.
+    """For vectors on a grid, add up (largest - smallest) over all coordinates. Return the number of bits of this sum.
 
     With bfloat16 weights, the largest coordinates are those of the extra token, which may be far above those of the data.
     """
@@ -259,9 +262,7 @@ def explain(layout: RetrievalLayout) -> str:
     labels = "1 label" if layout.n_planes == 1 else f"{layout.n_planes} labels"
     held = f"{labels} of {layout.field_bits} bit{'s' * (layout.field_bits > 1)}"
     if layout.n_parts > 1:
-        held = (
-            f"a part of {labels} ({layout.field_bits} of {layout.n_parts * layout.field_bits} bits of each)"
-        )
+        held = f"a part of {labels} ({layout.field_bits} of each label's {layout.n_parts * layout.field_bits} bits)"
     for rare in layout.rare_fields:
         held += (
             f", plus {rare.n_bits}-bit extensions ({rare.n_planes} per word) for labels rarer than the "
@@ -276,16 +277,16 @@ def explain(layout: RetrievalLayout) -> str:
 
 def _assumptions(data: Dataset, keys: ContextKeys) -> tuple[Assumption, ...]:
     found = [
-        Assumption("inputs are finite", True, f"{data.n_samples} sequences of at most {data.seq_len} tokens"),
-        Assumption("equal contexts carry equal labels", True, f"{len(keys)} distinct contexts"),
+        Assumption("inputs are finite", True, f"sequences: {data.n_samples}, maximum length: {data.seq_len}"),
+        Assumption("equal contexts carry equal labels", True, f"distinct contexts: {len(keys)}"),
     ]
     if keys.quantiser is not None:
         found.append(
             Assumption(
                 "no token lies near a border of the quantiser",
                 True,
-                f"{keys.quantiser.n_bits} bits in each of {len(keys.quantiser.lowest)} projections; every token at least "
-                f"{2 / keys.quantiser.sharpness:.3g} cells from a border",
+                f"{keys.quantiser.n_bits} bits in each of {len(keys.quantiser.lowest)} projections; every token is at least "
+                f"{2 / keys.quantiser.sharpness:.3g} cells (steps of the quantiser) from a border",
             )
         )
     elif data.dim is not None:

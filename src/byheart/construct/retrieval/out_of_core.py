@@ -1,11 +1,11 @@
 """`retrieval` for data larger than memory: the keys are hashed and sorted into shards on disk, and each shard is solved by itself.
 
-Each draw of the hash takes two rounds of tasks. In the first, each task hashes the keys of one piece of the data and sorts
-them by shard. In the second, each task collects the keys of one shard from all pieces, solves it, and writes the words of its
-rows. Tasks write whole files and are not repeated, so an interrupted compilation continues where it stopped. Tasks share
-nothing else, so any worker can run them.
+Each draw of the hash takes two rounds of tasks. In the first round, each task hashes the keys of one piece of the data and sorts
+them by shard (range of table rows). In the second round, each task collects the keys of one shard from all pieces, solves their
+equations, and writes the words (table entries) of the shard's rows. A task writes a whole file or none, and is skipped if its file
+exists. So an interrupted compilation continues where it stopped. Tasks share nothing but these files, so any worker can run them.
 
-The weights are the same as those of `method.plan` for the same data in memory with the same number of shards.
+The weights are the same as those that `method.plan` computes for the same data in memory, with the same number of shards.
 """
 
 from __future__ import annotations
@@ -146,7 +146,9 @@ def build(
     workers: Workers,
     progress: Progress | None = None,
 ) -> Construction:
-    """Compile data in pieces whose contexts have already been counted. Intermediate results are kept in `folder`."""
+    """Compile a data set that is read in pieces. Its contexts must have been counted before. Intermediate results are kept in
+    `folder`.
+    """
     assert pieces.n_contexts is not None
     n_contexts = pieces.n_contexts
     if options.shards is None:
@@ -216,7 +218,9 @@ def _solve(
     workers: Workers,
     progress: Progress | None,
 ) -> Solution:
-    """Draw random hashes until one can store every label: first hashes of the usual kind, then more robust ones."""
+    """Draw random hashes until one can store every label: first hashes of the usual kind, then hashes that mix the tokens more,
+    and at last the same with larger tables (see `STAGES`).
+    """
     failures: dict[str, int] = dict.fromkeys(FAILURES, 0)
     shape = DataShape(
         pieces.n_samples,
@@ -285,8 +289,8 @@ def _solve_shards(
 
 
 def _hash_piece(task: _Hashing) -> None:
-    """Write the hashed fields of the keys in one piece of the data, sorted by shard (range of table rows). Within a shard, keep
-    the order of the data.
+    """Write the keys of one piece of the data, sorted by shard (range of table rows): for each key, its hashed fields (the numbers
+    that the hash gives), its label, and a fingerprint of its context. Within a shard, keep the order of the data.
     """
     if task.file.exists():
         return
@@ -304,8 +308,8 @@ def _hash_piece(task: _Hashing) -> None:
 
 
 def _solve_one(task: _Solving) -> None:
-    """Collect the keys of one shard, each context once, and solve their equations. Write the words, or why there are none, to the
-    task's file.
+    """Collect the keys of one shard, each context once, and solve their equations. Write the words (table entries) to the task's
+    file, or the reason why there are none.
     """
     if task.file.exists():
         return
@@ -334,9 +338,9 @@ def _read_shard(path: Path) -> SolvedShard | Failure:
 def _assumptions(pieces: DatasetPieces, numbers: WholeNumbers, n_contexts: int) -> tuple[Assumption, ...]:
     found = [
         Assumption(
-            "inputs are finite", True, f"{pieces.n_samples} sequences of at most {pieces.seq_len} tokens"
+            "inputs are finite", True, f"sequences: {pieces.n_samples}, maximum length: {pieces.seq_len}"
         ),
-        Assumption("equal contexts carry equal labels", True, f"{n_contexts} distinct contexts"),
+        Assumption("equal contexts carry equal labels", True, f"distinct contexts: {n_contexts}"),
     ]
     if pieces.dim is not None:
         found.append(Assumption("vectors lie on a grid", True, f"multiples of 2^{-numbers.grid_bits}"))

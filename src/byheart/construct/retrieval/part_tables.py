@@ -1,19 +1,21 @@
 """Tables for labels that are longer than a word: the bits of a label are divided into parts, and each part has its own dual table.
 
 All tables have equally many rows and are read one after the other, with the same addresses. As in `dual_table`, two tokens read
-them: an extra token, which is the same for every input, and the labelled token. The values that the next tables need are kept: the
-digits of the row, their squares, and the channel (place of a word in a row) that each token selects in every group of channels. For
-each part there is a register for its sum. After a table is read, this register holds Γ + V·φ in the extra token, and Γ + the
-selected words of Z in the labelled token. Here V and Z are the words in the table's input and output weights, at the row of the
+them: an extra token, which is the same for every input, and the labelled token. Values that later tables need stay in their
+registers: the digits of the row number, the sum of their squares and, for every group of channels (places of words in a row), the
+number of the channel that the token selects.
+
+Each part has a register for its sum. After the part's table is read, this register holds Γ + V·φ at the extra token, and Γ plus the
+selected words of Z at the labelled token. Here V and Z are the words in the table's input and output weights, at the row of the
 address; φ is 1 for each channel that the extra token selects, else 0; and Γ is a constant. When all tables are read, the second
 attention layer adds the extra token's sums to those of the labelled token.
 
-A channel is selected by ReLU ramps, which do not change the register that holds the channel's number p: for integers p and v,
-ReLU(p - v + 1) - 2·ReLU(p - v) + ReLU(p - v - 1) is 1 if p = v, else 0. Both tokens use the same registers, so the labelled
-token's channels have higher numbers than those of the extra token.
+A token holds the number p of its channel in a register. ReLU ramps find the channel without changing this register: for integers p
+and v, ReLU(p - v + 1) - 2·ReLU(p - v) + ReLU(p - v - 1) is 1 if p = v, else 0. Both tokens hold p in the same register. To tell the
+tokens apart, the numbers of the labelled token's channels are higher than those of the extra token's channels.
 
-Registers: x, the square, y, z and the digits as in a dual table; the number of the selected channel in each group (for the last
-group it is in y); the sum of each part; the words.
+Registers: x, y, z, the sum of squares and the digits are as in a dual table. Others hold the number of the selected channel in each
+group (for the last group, this is y), the sum of each part, and the words.
 """
 
 from __future__ import annotations
@@ -51,8 +53,9 @@ doubled.
 
 
 def n_pattern_fields(least_fields: int) -> int:
-    """Return the number of hashed fields for one token's pattern (the channels that it selects), if there are `least_fields` fields
-    in total.
+    """Return the number of hashed fields for one token's pattern (the channels that it selects).
+
+    `least_fields` is the number of fields in total: those of two patterns, and two others. It is rounded down to an even number.
     """
     return least_fields // 2 - 1
 
@@ -85,8 +88,8 @@ class PartTables(DualTable):
 
     @property
     def n_pattern_fields(self) -> int:
-        """The number of hashed fields for the pattern (the choice of channels) of the extra token, and also for the pattern of the
-        labelled token. With more fields, each needs fewer reflections.
+        """The number of hashed fields for the pattern (the choice of channels) of the extra token. The pattern of the labelled
+        token has equally many. The more fields a hash has, the fewer reflections each field needs.
         """
         return n_pattern_fields(self.entrance.least_fields)
 
@@ -114,9 +117,10 @@ class PartTables(DualTable):
 
     @property
     def shares_window(self) -> bool:
-        """Whether the labelled token's pattern (its choice of channels) shares a hashed field with the step and the plane.
+        """Whether one hashed field holds both the labelled token's pattern (its choice of channels) and the number that encodes the
+        plane (a range of bits of each word) and the step between rows.
 
-        It never does here: the pattern has hashed fields of its own.
+        This is never so here: the pattern has hashed fields of its own.
         """
         return False
 
@@ -171,8 +175,9 @@ class PartTables(DualTable):
 
     @property
     def sum_offset(self) -> int:
-        """The difference between the sum of a part and WORD_SCALE times the words in it. This is a constant: Γ (`gate`) from the
-        labelled token, plus WORD_SCALE·Γ from the extra token (a token that is added to every input).
+        """The constant by which the sum of a part, as the network computes it, exceeds WORD_SCALE times the sum of the words that
+        were read. It is Γ (`gate`) from the labelled token, plus WORD_SCALE·Γ from the extra token (one that is added to every
+        input).
         """
         return (WORD_SCALE + 1) * self.gate
 
@@ -184,8 +189,8 @@ class PartTables(DualTable):
         return self.sum_offset + WORD_SCALE * (2 * self.n_groups << self.word_bits) + WORD_SCALE * self.gate
 
     def lookup_steps(self, words: Shaped[np.ndarray, " n_columns"] | None) -> Iterator[Step]:
-        """Yield the steps that give each token its row and channels, read one table after the other, and fetch what the extra token
-        read.
+        """Yield the steps of the lookup. Each token gets its row and channels, and then reads one table after the other. At the
+        end, the labelled token fetches the sums of the extra token (one that is added to every sequence).
         """
         yield from within_shards(
             self._roles_and_step(), self.n_shards, self.shard_rows, self.digits[0], self.margin_rows
@@ -204,7 +209,8 @@ class PartTables(DualTable):
 
     def _roles_and_step(self) -> Iterator[Block]:
         """Yield blocks that put the patterns (choices of channels) of the labelled token and of the extra token (one that is added
-        to every sequence) into the same registers. Further blocks let the labelled token step to its own table row.
+        to every sequence) into the same registers. Further blocks add a step to the number of the labelled token's table row. Until
+        then, both tokens have the same row.
         """
         units = [Unit({ROLE: 1}, 0, {X: self.half_window})]
         n_fields = self.n_pattern_fields
@@ -277,8 +283,9 @@ class PartTables(DualTable):
         return Unit({self.choice_registers[group]: 1}, bias, self._ramp_writes(group, at, CHOSEN))
 
     def _ramp_writes(self, group: int, at: int, step: int) -> dict[str, Number]:
-        """Return what the ramp ReLU(p - at) of the channel number p writes to the channels `at` + 1, `at` and `at` - 1, if they
-        exist. The first channel of a group has number 1.
+        """Return what the ramp ReLU(p - at) of the channel number p writes, as factors for each channel's register: `step` for the
+        channels `at` + 1 and `at` - 1, and -2·`step` for the channel `at`, if they exist. The first channel of a group has the
+        number 1.
         """
         first, size = sum(self.groups[:group]), self.groups[group]
         factors = {at: step, at - 1: -2 * step, at - 2: step}

@@ -34,8 +34,9 @@ from byheart.program.short_numbers import short_parts, split_column, with_short_
 class Contents:
     """The numbers of a network that its layout does not determine.
 
-    words      the words of the tables
-    centres    for each part of the label, the number c such that c·2^word_bits is about the middle of the sums of its words
+    words      the words (entries) of the tables
+    centres    for each part of the label, the integer c for which c·2^word_bits is closest to the middle of all sums of words that
+               encode this part
     pad        the id that pads short sequences
     grid_bits  vectors are integer multiples of 2^-grid_bits
     quantiser  turns vectors that are not on a grid into integers

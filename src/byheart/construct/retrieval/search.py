@@ -67,8 +67,8 @@ def find_layout(
     n_shards: the number of ranges of rows that are solved separately.
     label_counts: the number of keys with each label, the most frequent first. If given, labels may have codes of different lengths.
 
-    Sizes are computed in the order of the lower bounds, and layouts whose bound exceeds the best size so far are skipped. The
-    result is the same as that of the full search, which `prune=False` performs.
+    Layouts are sized in the order of a lower bound on their size. Those whose lower bound is not below the best size so far are
+    skipped. The result is the same as that of the full search, which `prune=False` performs.
     """
     part_bits = -(-field_bits // n_parts)
     most_planes = _most_planes(n_keys, part_bits, mantissa_bits)
@@ -159,8 +159,8 @@ def _starts(
 
 
 def _smallest(found: _Found, ranked: list[Ranked], prune: bool) -> _Found:
-    """Return the smallest layout among `found` and `ranked`, after its number of parameters; None if there is no layout. Of several
-    equally small ones, return the first.
+    """Return the smallest layout among `found` and `ranked`, as a pair (number of parameters, layout). Return None if there is no
+    layout. Of several equally small ones, return the first.
     """
     least = np.concatenate([each.least for each in ranked])
     kinds = np.concatenate([np.full(len(each.least), kind) for kind, each in enumerate(ranked)])
@@ -192,7 +192,8 @@ def fill(start: SomeLayout, n_planes: int, n_channels: int, n_groups: int) -> So
 
 def _with_rows(layout: SomeLayout) -> SomeLayout | None:
     """Return the layout with the number of rows and the windows (how far a key's next row may be) that it needs. The windows are
-    the smallest that give enough addresses. If there are few keys, extra rows may be added instead.
+    the smallest that give enough addresses. If this fails and there are few keys, two and four times as many rows are tried. Return
+    None if nothing works.
     """
     for stretch in (1, 2, 4) if layout.n_keys <= _FEW else (1,):
         found = _with_windows(layout, stretch)
@@ -226,6 +227,9 @@ def _with_windows(layout: SomeLayout, stretch: int) -> SomeLayout | None:
 def _rows_and_margins(layout: RetrievalLayout, windows: tuple[int, ...], stretch: int) -> tuple[int, int]:
     """Return the number of rows of a shard, and how many rows at each edge are margins (no key starts there). Only dual tables
     have margins, and only if margins save rows.
+
+    windows: for each row of a key after the first, the number of bits of the step to it.
+    stretch: a factor for the number of rows.
     """
     rows = layout.round_rows(stretch * rows_needed(layout, windows))
     if layout.n_shards == 1 or not isinstance(layout, DualTable):

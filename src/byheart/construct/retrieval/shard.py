@@ -41,8 +41,8 @@ class SolvedShard:
 
 @dataclass(frozen=True, eq=False)
 class FilledTables:
-    """The words of the tables, in the order of `SolvedShard.words`. For each part of the label, `centres` has the number c such
-    that c·2^word_bits is about the middle of the sums of words.
+    """The words (entries) of the tables, in the order of `SolvedShard.words`. For each part of the label, `centres` has the
+    integer c for which c·2^word_bits is closest to the middle of all sums of words that encode this part.
     """
 
     words: Shaped[np.ndarray, " n_words"]

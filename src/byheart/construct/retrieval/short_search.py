@@ -3,7 +3,7 @@
 A dual table is a feed-forward layer whose two weight matrices hold the words (table entries); see `dual_table`. A weight holds 8
 bits of a word, whatever the precision of the computation, so a row of the table may have many words, one in each of its channels.
 The search chooses the number of channels in each group, the number of digits of a row number, and the number of weights that form
-a word. For each group, the number of choices that a key (a distinct context) has in it must be a power of two.
+a word. The number of choices that a key (a distinct context) has in each group must be a power of two.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def find_short_layout(
     """Return the layout with the fewest stored bits that the search finds for `n_keys` labels. Each label has `field_bits` bits,
     `reject_bits` of which are always zero.
 
-    Stored bits are counted only for a few layouts with the fewest weights. Raise `AssumptionViolated` if no layout fits.
+    Stored bits are counted only for the few layouts with the fewest weights. Raise `AssumptionViolated` if no layout fits.
 
     n_shards: the number of ranges of rows that are solved separately.
     label_counts: the number of keys with each label, the most frequent first. If given, labels may have codes of different

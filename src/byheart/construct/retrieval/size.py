@@ -210,17 +210,18 @@ def label_bits(n_classes: int) -> int:
 
 
 def _n_folds(has_ids: bool, ordered: bool, is_quantised: bool, reject_bits: int, least_fields: int) -> int:
-    """Return the number of reflections before pooling. It is 0 for ids without order, because the table of their values is already
-    random.
+    """Return the number of reflections before pooling (the sum over the tokens). It is 0 for ids without order, because the table
+    of their values is already random.
 
     Quantised vectors get two more reflections: their hashed fields are weighted sums of only two projections, and these are more
     similar to each other than weighted sums of, for example, four coordinates.
 
-    Each token enters as the sum of a number for the token and one for its position. So without reflections, two sequences that
-    differ by an exchange of two tokens have the same sums. If g is a chain of F reflections at random places, g(a + p) + g(b + q)
-    = g(a + q) + g(b + p) still holds for a share of about 0.35 · 0.73^F of all numbers a, b of tokens and p, q of positions
-    (measured). A hash has H >= 2 fields, so with F = 2 · reject_bits / H + 2 two such sequences agree in all fields with a
-    probability below 2^-reject_bits. `benchmarks/reject_rates.py` counts how often unknown inputs of several kinds are answered.
+    Each token enters as the sum of two numbers: one for the token, and one for its position. So without reflections, a sequence and
+    the same sequence with two tokens exchanged have the same sums. Let g be a chain of F reflections at random places, a and b the
+    numbers of two tokens, and p and q the numbers of two positions. Then g(a + p) + g(b + q) = g(a + q) + g(b + p) still holds for
+    a share of about 0.35 · 0.73^F of all a, b, p and q (measured). A hash has H >= 2 fields. So with F = 2 · reject_bits / H + 2,
+    two such sequences agree in all fields with a probability below 2^-reject_bits, the intended share of unknown inputs that are
+    answered. `benchmarks/reject_rates.py` counts how often unknown inputs of several kinds are answered.
     """
     if has_ids and not ordered:
         return 0

@@ -225,7 +225,7 @@ def _join_limbs(limbs: list[np.ndarray]) -> np.ndarray:
 def _row_ids(
     layout: RetrievalLayout, rows: Int[np.ndarray, "n_keys n_segments"]
 ) -> Int[np.ndarray, "n_keys n_segments"]:
-    """For each key, number the rows that it reads, one in each table: row · n_segments + table. Neighbouring rows get close
+    """Return a number for each row that a key reads, one row in each table: row · n_segments + table. Neighbouring rows get close
     numbers.
     """
     return np.ascontiguousarray(rows * layout.n_segments + np.arange(layout.n_segments))

@@ -93,9 +93,8 @@ def memorise_by_interpolation(
 
     The function has one knot between each pair of neighbouring points.
 
-    Source:     folklore: N ReLU units along a direction that separates N distinct points fit them. Baum (1988) and
-                Bubeck et al. (2020) build on this two-layer bound, and need fewer units for points in general
-                position.
+    Source:     folklore: a direction is chosen that separates N distinct points, and N ReLU units along it fit any labels. Baum
+                (1988) and Bubeck et al. (2020) improve on this: they need fewer units for points in general position.
     Assumes:    one vector per sample; equal samples carry equal labels.
     Guarantee:  the output equals label + 1 exactly on every sample, over the rationals.
     In floats:  with precision float64 or float32, the same network runs natively. It is checked that every sum on these data is

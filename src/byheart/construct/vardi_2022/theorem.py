@@ -71,8 +71,9 @@ def memorise_vectors(
 def size_of(shape: DataShape, options: NoOptions) -> Size:
     """Return the estimated size for data of this shape.
 
-    The bits of values on the line are those expected for random data. The non-zero count assumes that no coordinate of the
-    projection is zero. The bits assume that all packed numbers and all ends of intervals have their full length.
+    The numbers to which vectors are projected are assumed to have as many bits as for random data. The non-zero count assumes that
+    no coordinate of the projection is zero. The number of bits assumes that all packed numbers and all ends of intervals have their
+    full length.
     """
     table = outline_table(NAME, shape)
     key_bits = expected_line_bits(shape)

@@ -94,7 +94,7 @@ class AttentionOnlySpec(ArrayShapes):
 
     def to_json(self) -> dict[str, Any]:
         """Return the entries of model.json. `activation` is used only by decoders. It is written because older versions
-        require it.
+        of byheart require it.
         """
         return {
             "family": self.family,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from byheart.network.attention_only.architecture import AttentionOnly
-from byheart.network.balls import Ball, Rounding
+from byheart.network.balls import Ball, Rounding, join
 
 
 def bound_logits(network: AttentionOnly, sequence: np.ndarray) -> Ball:
@@ -15,19 +15,18 @@ def bound_logits(network: AttentionOnly, sequence: np.ndarray) -> Ball:
     """
     arithmetic = Rounding(network.precision)
     x = _vectors(network, arithmetic, sequence)
-    last = Ball(x.value[-1], x.radius[-1])
-    seen = x if network.sees_itself else Ball(x.value[:-1], x.radius[:-1])
-    stream = last if network.skip else arithmetic.exact(np.zeros(network.unembedding.shape[1]))
-    heads = zip(network.query, network.key, network.value, network.output, strict=True)
-    for query, key, value, output in heads:
-        keys = arithmetic.matmul(key, Ball(seen.value.T, seen.radius.T))
-        scores = arithmetic.dot(Ball(keys.value.T, keys.radius.T), arithmetic.matmul(query, last))
+    last, seen = x[-1], x if network.sees_itself else x[:-1]
+    values = []
+    for query, key, value in zip(network.query, network.key, network.value, strict=True):
+        scores = arithmetic.dot(arithmetic.matmul(key, seen.T).T, arithmetic.matmul(query, last))
         if network.zero_token:  # add a token with score and value 0
-            scores = Ball(np.append(scores.value, 0.0), np.append(scores.radius, 0.0))
-        shares = arithmetic.softmax(scores)
-        n_seen = len(seen.value)
-        attended = arithmetic.dot(Ball(shares.value[:n_seen], shares.radius[:n_seen]), seen)
-        stream = arithmetic.add(stream, arithmetic.matmul(output, arithmetic.matmul(value, attended)))
+            scores = scores.map(lambda numbers: np.append(numbers, 0.0))
+        attended = arithmetic.dot(arithmetic.softmax(scores)[: len(seen.value)], seen)
+        values.append(arithmetic.matmul(value, attended))
+    stream = last if network.skip else arithmetic.exact(np.zeros(network.unembedding.shape[1]))
+    if values:  # one sum over all heads, as some programs compute it
+        outputs = np.concatenate(network.output, axis=1)
+        stream = arithmetic.add(stream, arithmetic.matmul(outputs, join(values, np.concatenate)))
     return arithmetic.matmul(network.unembedding, stream)
 
 

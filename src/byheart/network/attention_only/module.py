@@ -1,6 +1,6 @@
 """DPC24's attention-only Transformer as a `torch.nn.Module` with ordinary parameters.
 
-At run time this file imports only torch, numpy and the architecture.
+It imports nothing from the code that constructs networks.
 """
 
 from __future__ import annotations

@@ -33,7 +33,10 @@ SIZES = ("n_tokens", "seq_len", "dim", *HEADS, "hidden_width", "n_outputs")
 
 @dataclass(frozen=True)
 class DecoderSpec(PadsBeyondVocabulary, ArrayShapes):
-    """Describes a decoder without its weights. If `heads` is None, the decoder averages tokens."""
+    """Describes a decoder without its weights.
+
+    `heads` holds the number of heads, the key size and the value size. If it is None, the decoder averages tokens instead.
+    """
 
     precision: Precision
     n_tokens: int
@@ -97,7 +100,7 @@ class DecoderSpec(PadsBeyondVocabulary, ArrayShapes):
         """Return the entries of model.json.
 
         The entries from `skip` to `zero_token` are used only by attention-only networks. Decoders write them because older versions
-        require them.
+        of byheart require them.
 
         `skip_connection` is written only if it is true, so that the digests of decoders without it stay the same.
         """
@@ -168,10 +171,11 @@ Mixing: TypeAlias = SelfAttention | TokenAveraging
 @realises("MFT24-eq2")
 @dataclass(frozen=True, eq=False)
 class Decoder(AnswersWithLogits):
-    """A decoder: Vᵀψ(Wᵀ mixing(z_α + u) + b) are the logits of the token that follows the context α (MFT24 eq. 2).
+    """A decoder with the logits Vᵀψ(Wᵀ mixing(z_α + u) + b) for the token that follows the context α (MFT24 eq. 2).
 
-    The context has 1 to `seq_len` tokens with embeddings z_α. Positions are counted from its start, and u are their embeddings.
-    Mixing is `SelfAttention` or `TokenAveraging`; with `TokenAveraging` there is no u. The activation function is ψ.
+    The context has 1 to `seq_len` tokens with embeddings z_α. The embeddings of their positions, counted from the start of the
+    context, are u. Mixing is `SelfAttention` or `TokenAveraging`; with `TokenAveraging` there is no u. The arrays W, b and V are
+    `hidden`, `bias` and `logits`, and ψ is the activation function.
     Contexts are padded on the left with the id `pad`, which follows the vocabulary and gets no attention.
     """
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from byheart.network.balls import Ball, Rounding
+from byheart.network.balls import Ball, Rounding, join
 from byheart.network.decoder.architecture import Decoder, SelfAttention
 
 
@@ -29,12 +29,12 @@ def _mix(decoder: Decoder, arithmetic: Rounding, context: np.ndarray) -> Ball:
         return arithmetic.dot(arithmetic.exact(mixing.shares[: len(context)]), x)
     assert decoder.positions is not None
     x = arithmetic.add(x, arithmetic.exact(decoder.positions[: len(context)]))
-    last, columns = Ball(x.value[-1], x.radius[-1]), Ball(x.value.T, x.radius.T)
-    total = last if mixing.has_skip else arithmetic.exact(np.zeros(decoder.dim))
-    for key, query, value, output in zip(mixing.key, mixing.query, mixing.value, mixing.output, strict=True):
-        # W_0ᵀ W_3ᵀ X softmax(Xᵀ W_1 W_2ᵀ x_τ); keys (d1, τ), the query (d1,)
-        keys = arithmetic.matmul(key.T, columns)
-        scores = arithmetic.dot(Ball(keys.value.T, keys.radius.T), arithmetic.matmul(query.T, last))
+    last, values = x[-1], []
+    for key, query, value in zip(mixing.key, mixing.query, mixing.value, strict=True):
+        # W_3ᵀ X softmax(Xᵀ W_1 W_2ᵀ x_τ); keys (d1, τ), the query (d1,)
+        scores = arithmetic.dot(arithmetic.matmul(key.T, x.T).T, arithmetic.matmul(query.T, last))
         attended = arithmetic.dot(arithmetic.softmax(scores), x)
-        total = arithmetic.add(total, arithmetic.matmul(output.T, arithmetic.matmul(value.T, attended)))
-    return total
+        values.append(arithmetic.matmul(value.T, attended))
+    # Σ_h W_0ᵀ ..., one sum over all heads, as some programs compute it
+    total = arithmetic.matmul(np.concatenate(mixing.output).T, join(values, np.concatenate))
+    return arithmetic.add(total, last) if mixing.has_skip else total

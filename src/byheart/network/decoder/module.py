@@ -1,6 +1,6 @@
 """MFT24's decoder as a `torch.nn.Module` with ordinary parameters.
 
-At run time this file imports only torch, numpy and the architecture.
+It imports nothing from the code that constructs networks.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class SelfAttentionModule(nn.Module):
         scores = torch.einsum("bhd,bnd->bhn", carried, tokens)
         shares = torch.softmax(scores.masked_fill(~seen.unsqueeze(1), -torch.inf), dim=-1)
         mixed = torch.einsum("bhn,bnd->bhd", shares, tokens)
-        attended = torch.einsum("bhd,hdv,hve->be", mixed, self.value, self.output)
+        values = torch.einsum("bhd,hdv->bhv", mixed, self.value)
+        attended = torch.einsum("bhv,hve->be", values, self.output)
         return attended + tokens[:, -1] if self.has_skip else attended
 
 

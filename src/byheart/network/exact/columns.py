@@ -2,8 +2,8 @@
 values form a group, and each value is stored once per group.
 
 A `Column` is a channel: one exact number for each group of a `Partition` of the tokens. A linear combination uses the coarsest
-partition that refines the partitions of all its terms. It has one number for each group of this partition. Nothing in this module
-rounds or depends on Transformers.
+partition that refines the partitions of all its terms: it has one number for each group of this partition. Nothing in this module
+rounds or depends on the network being a Transformer.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _FACTOR_BITS = 32  # pulling out a common factor pays if the factor is longer th
 class Partition:
     """A division of the tokens into groups.
 
-    `parent` is a finer partition. Its group g is contained in group `index[g]` of this partition. The finest partition has no
-    parent, and each of its groups is a single token.
+    `parent` is a finer partition: group g of the parent is contained in group `index[g]` of this partition. The finest partition
+    has no parent, and each of its groups is a single token.
     """
 
     parent: Partition | None

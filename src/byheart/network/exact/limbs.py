@@ -86,7 +86,9 @@ class Fixed:
         return ranks
 
     def distinct(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return (rows, index). `rows` holds one row for each distinct number, and number i equals number `rows[index[i]]`."""
+        """Return (rows, index). `rows` holds the position of the first copy of each distinct number. Number i equals the number at
+        position `rows[index[i]]`.
+        """
         index = np.empty(len(self), dtype=np.int64)
         rows = np.empty(len(self), dtype=np.int64)
         n_distinct = _distinct_rows(self.limbs, index, rows)
@@ -97,7 +99,7 @@ Term = tuple[Dyadic, Fixed]
 
 
 def linear_combination(n_rows: int, terms: Sequence[Term], bias: Dyadic) -> Fixed:
-    """Return bias + Σ coefficient · number for each of the n_rows rows."""
+    """Return bias + Σ coefficient · number for each of `n_rows` rows. A term is a coefficient and one number for each row."""
     needed = [numbers.frac_bits - coefficient.exponent for coefficient, numbers in terms]
     needed += [-bias.exponent] if bias.mantissa else []
     if not needed:
@@ -144,6 +146,7 @@ def segment_sums(numbers: Fixed, index: np.ndarray, segment: int) -> Fixed:
 
 def divide(numbers: Fixed, divisor: int) -> Fixed | None:
     """Divide all numbers exactly by a positive integer. Return None if a quotient is not a dyadic rational."""
+    assert divisor > 0
     twos = (divisor & -divisor).bit_length() - 1
     odd = divisor >> twos
     quotients = numbers.limbs.copy()
@@ -219,8 +222,8 @@ def _add_multiples(
 ) -> None:
     """Compute total[i] ±= factor · limbs[i] · 2^(32·offset) for a factor of one limb (32 bits) and start <= i < stop.
 
-    Numbers are in two's complement and are sign-extended before they are multiplied. So their product with the factor is correct
-    modulo 2^(32·n_limbs).
+    Numbers are in two's complement and are sign-extended before they are multiplied. So the result is correct modulo 2^(32·n) for
+    the n limbs of a number in `total`.
     """
     n_in, n_out = limbs.shape[1], total.shape[1]
     mask = np.uint64(_FULL)
@@ -292,7 +295,7 @@ def _add_products(
 
 @njit(cache=True, nogil=True)
 def _add_products_wrapping(total: np.ndarray, limbs: np.ndarray, factor: np.ndarray) -> None:
-    """Compute total[i] += factor · limbs[i] modulo 2^(32·n_limbs), where all numbers are unsigned."""
+    """Compute total[i] += factor · limbs[i] modulo 2^(32·n) for unsigned numbers of n limbs (32-bit digits)."""
     n_limbs = limbs.shape[1]
     mask = np.uint64(_FULL)
     half = np.uint64(LIMB)

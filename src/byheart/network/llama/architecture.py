@@ -66,7 +66,10 @@ class Llama(Network):
             yield name, self.weights[name]
 
     def traits(self) -> list[str]:
-        """Return the mode, the special ids and other numbers of the configuration, and the hash of the tokenizer."""
+        """Return the properties in which networks with the same weights may differ, as texts.
+
+        They are the mode (`facts` or `texts`), the special ids and other numbers of the configuration, and the tokenizer's hash.
+        """
         spec = self.spec
         special = [str(value) for value in (spec.bos, spec.eos, spec.sep, spec.rope_theta, spec.norm_eps)]
         return ["llama", spec.mode, *special, str(spec.max_positions), spec.tokenizer_hash]

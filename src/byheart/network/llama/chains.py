@@ -38,9 +38,10 @@ def chain_windows(
 ) -> ChainedTexts:
     """Join windows (contexts of consecutive tokens, padded on the left) into texts.
 
-    If a window is the previous one and one more token, only this token is appended to the text. The first token of the previous
-    window may then be missing if both windows have at least `window` tokens, the number that the network reads (None if this is
-    unknown). Otherwise the window starts a new text. It also starts one if the current text would exceed `max_positions` tokens.
+    If a window is the previous window plus one more token, only this token is appended to the current text. The same is done if the
+    window has also dropped the first token of the previous one, but only if both have at least `window` tokens. `window` is the
+    number of tokens that the network reads, or None if this is unknown. Any other window starts a new text. A window also starts
+    a new text if the current one could exceed `max_positions` tokens.
     """
     is_token = windows != pad
     n_windows, width = len(windows), int(is_token.sum(1).max(initial=1))

@@ -170,7 +170,9 @@ def head_offsets(
 
 
 def flag_column(llama: Llama, pinned: Pinned) -> int | None:
-    """Return the first column on which the keys of a layer depend, apart from the pinned ones; None if there is none.
+    """Return a column that is not pinned and on which the keys of some layer depend; None if there is none.
+
+    If there are several, it is the first one, in the first such layer.
 
     In a compiled Llama, this column marks the first token of a text.
     """
@@ -192,8 +194,8 @@ def evaluate(llama: Llama, texts: ChainedTexts) -> Answers:
 def chunks(texts: ChainedTexts) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Group whole texts into chunks of about CHUNK tokens, and yield three arrays for each chunk.
 
-    They are the ids of its tokens; for each token, the position in the chunk at which its text begins; and a mask of the positions
-    at which to predict.
+    The first array holds the ids of the tokens. The second holds, for each token, the position in the chunk at which its text
+    begins. The third is a mask of the positions at which to predict.
     """
     first, offsets = 0, texts.offsets
     while first < len(offsets) - 1:
@@ -295,7 +297,9 @@ class Machine:
     def _run(
         self, layers: range, stream: np.ndarray, starts: np.ndarray | None, asked: np.ndarray | None
     ) -> np.ndarray:
-        """Run layers one after the other. After the last layer with attention, keep only the positions that `asked` marks."""
+        """Run layers one after the other. After the attention of the last layer that has one, keep only the positions that `asked`
+        marks.
+        """
         for layer in layers:
             stream = self.mix(layer, stream, starts)
             if layer == self.last_gather:
@@ -343,6 +347,8 @@ class Machine:
     def _sum(self, stream: np.ndarray, weight: np.ndarray, where: str, clipped: bool = False) -> np.ndarray:
         """Multiply the normalised stream by a weight matrix. The network is built so that normalisation changes nothing. The pinned
         columns, which always hold the same number, act as one constant.
+
+        `where` names the place in the network, for messages; `_exact` explains `clipped`.
         """
         weight = weight.astype(np.float64)
         constant = (weight[:, self.pinned.columns].sum(1) * self.pinned.value)[:, None]
@@ -352,7 +358,7 @@ class Machine:
         return self._exact(values, weight, where, clipped)
 
     def _exact(self, values: np.ndarray, weight: np.ndarray, where: str, clipped: bool = False) -> np.ndarray:
-        """Return values · weightᵀ, and check that no sum needs rounding in float32.
+        """Return values · weightᵀ, and check that no sum needs rounding in float32. In messages, `where` names the place.
 
         If `clipped` is true, negative results are later set to zero. Then a negative sum of two terms may be rounded, because
         rounding keeps its sign.

@@ -48,11 +48,11 @@ def answer_prompts(
 ) -> Int[np.ndarray, " n_prompts"]:
     """Return, for each prompt, the class whose name the network generates.
 
-    The class is `UNKNOWN` if the generated text is not a class name, or if it does not end within `answer_len` tokens.
+    The class is `UNKNOWN` if the generated text is not a class name, or if it does not end within `spec.answer_len` tokens.
 
-    If the model recites texts, the class is the next token, and the last class means that the text ends. Only `eos` counts as the
-    end, because other programs continue after any other token. Each row of `encoded` is then a context of consecutive tokens.
-    Rows whose contexts overlap are joined and run as one text.
+    If the model recites texts, each row of `encoded` is a context of consecutive tokens. The class is the next token, and the last
+    class means that the text ends. Only the token `spec.eos` counts as the end, because other programs continue after any other
+    token. Rows whose contexts overlap are joined and run as one text.
     """
     spec = llama.spec
     if spec.mode == "texts":

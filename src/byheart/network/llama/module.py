@@ -37,8 +37,9 @@ class LlamaModule(nn.Module):
     def forward(
         self, ids: Int[Tensor, "batch seq"], *, asked: Bool[Tensor, "batch seq"] | None = None
     ) -> Float[Tensor, "*positions n_vocab"]:
-        """Return logits for right-padded `ids`: at every position, (batch, seq, n_vocab), or only where `asked` is true, (n_asked,
-        n_vocab).
+        """Return the logits at every position of right-padded `ids`, with shape (batch, seq, n_vocab).
+
+        If `asked` is given, return only the logits at the positions where it is true, with shape (n_asked, n_vocab).
         """
         spec = self.spec
         stream = functional.embedding(ids, self._weight(EMBEDDING))

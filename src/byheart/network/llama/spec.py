@@ -31,13 +31,16 @@ OPTIONAL = ("max_new_tokens", "window")
 class LlamaSpec(PadsBeyondVocabulary):
     """The numbers that determine what the weights compute.
 
-    There is one key-value head, and the embedding is also the output matrix.
+    There is one key-value head, and the embedding is also the output matrix. In mode `facts`, the model answers a prompt. In mode
+    `texts`, it continues the prompt.
 
-    answer_len      tokens of the longest answer, including the end token (1 if texts are recited, one token at a time)
+    answer_len      in mode `facts`, the number of tokens of the longest answer, including the end token; 1 in mode `texts`
     tokenizer_hash  SHA-256, in hexadecimal, of the tokenizer.json for which the weights were compiled
     unknown         the id of the token to generate after an unknown prompt; None means `eos`
-    max_new_tokens  the limit in generation_config.json; None in older folders, which limit the total length of prompt and answer
-    window          in mode `texts`, how many last tokens determine the next one; None in mode `facts` and in older folders
+    max_new_tokens  the entry `max_new_tokens` of generation_config.json; None for older folders, in which that file limits the
+                    total length of prompt and answer instead
+    window          in mode `texts`, the number of preceding tokens that determine the next token; None in mode `facts` and for
+                    older folders
     """
 
     n_tokens: int
@@ -73,7 +76,9 @@ class LlamaSpec(PadsBeyondVocabulary):
 
     @property
     def seq_len(self) -> int:
-        """The largest number of tokens in a prompt. The other positions are for the begin token, the separator and the answer."""
+        """The largest number of tokens in a prompt. It is smaller than `max_positions`, because the begin token, the separator and
+        the answer need positions too.
+        """
         return self.max_positions - 2 - self.answer_len
 
     @property
@@ -139,7 +144,10 @@ class LlamaSpec(PadsBeyondVocabulary):
         return self.rope_theta ** (-2 * np.arange(self.head_dim // 2) / self.head_dim)
 
     def build(self, weights: Iterator[Weights], files: Mapping[str, bytes]) -> Llama:
-        """Build the network from these weights and the files of its folder, which must agree with this shape."""
+        """Build the network from its weights and from the files of its folder.
+
+        Raises `CorruptModel` if the files do not agree with this shape.
+        """
         from byheart.network.llama.architecture import Llama
         from byheart.network.llama.checkpoint import check_files
 
@@ -186,7 +194,7 @@ class LlamaSpec(PadsBeyondVocabulary):
         return require_possible(spec, fields)
 
     def sections(self) -> list[tuple[str, str, str]]:
-        sizes = f"hidden {self.hidden:,}, inner {self.inner:,}, {self.n_heads} heads of {self.head_dim}"
+        sizes = f"hidden {self.hidden:,}, inner {self.inner:,}, {self.n_heads} heads of size {self.head_dim}"
         return [(f"0 to {self.n_layers - 1}", "stock Llama layers", sizes)]
 
 

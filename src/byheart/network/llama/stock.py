@@ -1,5 +1,6 @@
-"""Run a Llama with Hugging Face transformers: generate greedily in left-padded batches with the cache, or run whole texts without
-it.
+"""Run a Llama with Hugging Face transformers.
+
+There are two ways: generate greedily in left-padded batches with the key-value cache, or read whole texts without the cache.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def transformers_model(llama: Llama, attention: str = GENERATES) -> Any:
 
 
 def generate_batch(model: Any, llama: Llama, prompts: list[list[int]], n_most: int) -> list[list[int]]:
-    """Return the tokens that `generate` produces after each prompt, without the end token."""
+    """Return the tokens that `model.generate` produces after each prompt, at most `n_most`. The end token is left out."""
     import torch
 
     eos, longest, device = llama.spec.eos, max(map(len, prompts)), model.device

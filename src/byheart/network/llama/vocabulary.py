@@ -49,7 +49,9 @@ class TextVocabulary:
 def vocabulary_for(
     tokenizer: Tokenizer, values: Sequence[str], mode: Mode, unknown: str | None = None
 ) -> TextVocabulary:
-    """Return `tokenizer` with added tokens: those of `values`, special tokens, and `unknown`. Existing ids do not change."""
+    """Return the vocabulary of `tokenizer` with added tokens: those that occur only in `values` (the answers), the special tokens
+    and, if given, `unknown`. Existing ids do not change.
+    """
     vocabulary = _extend(tokenizer, _more_words(tokenizer, values), mode, unknown)
     backend = vocabulary.backend()
     ids = [backend.token_to_id(name) for name in vocabulary.names]
@@ -141,7 +143,10 @@ def _more_words(tokenizer: Tokenizer, values: Sequence[str]) -> list[str]:
 
 
 def _document(tokenizer: Tokenizer, more: Sequence[str]) -> tuple[dict[str, Any], int]:
-    """Return the content of a tokenizer.json without special tokens, and its number of ids."""
+    """Return the content of a tokenizer.json without special tokens, and the number of its ids.
+
+    For a `char` or `word` tokenizer, `more` holds words to add to its vocabulary.
+    """
     document: dict[str, Any] = {"version": "1.0", "added_tokens": [], "normalizer": None}
     if isinstance(tokenizer, BytesTokenizer):
         rules = dict.fromkeys(("add_prefix_space", "trim_offsets", "use_regex"), False)

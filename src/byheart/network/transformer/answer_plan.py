@@ -205,7 +205,8 @@ def _mixing(layer: torch.nn.Module) -> Mixing:
 def _channels_touched(weights: torch.Tensor, *, dim: int) -> list[int]:
     """Return the indices of the rows (dim=1) or columns (dim=0) of `weights` that have a non-zero entry.
 
-    If all entries are zero, return index 0, so that infinite numbers are still noticed.
+    If all entries are zero, return [0]. The layer then still computes one product. If the other factor is infinite, the product is
+    NaN, and `AnswerPlan` notices it.
     """
     found: list[int] = (weights != 0).any(dim=dim).nonzero().flatten().tolist()
     return found or [0]

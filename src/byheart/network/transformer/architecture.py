@@ -252,7 +252,10 @@ class Transformer(Network):
             self.encoded()
 
     def encoded(self) -> dict[str, tuple[np.ndarray, np.ndarray | None]]:
-        """Return every array as it is stored: its numbers and, for integers, their exponents. The network must have a `storage`."""
+        """Return every array as it is stored: its numbers and, if they are stored as integers, their exponents.
+
+        The network must have a `storage`.
+        """
         assert self.storage is not None
         return {
             name: each.encode(name, np.asarray(weights))

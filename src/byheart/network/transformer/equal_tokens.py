@@ -29,8 +29,9 @@ def on_equal_tokens(network: Transformer) -> EqualTokenNetwork:
     Assumes:    tokens that are equal at the input: no positions, no extra token, no pooling.
     Guarantee:  x ↦ W_O W_V x is written as W_O ReLU(W_V x) - W_O ReLU(-W_V x), so the result is a ReLU network. It has no more
                 independent parameters than `network`.
-    Size:       each entry of W_V and W_O occurs twice, with opposite signs. Goldberg & Jerrum's bound counts independent
-                parameters. These are the parameters of the Transformer without its keys and queries.
+    Size:       each entry of W_V and W_O occurs twice, with opposite signs. Goldberg & Jerrum's bound counts only independent
+                parameters, so it counts such an entry once. The independent parameters are those of the Transformer, without
+                its keys and queries.
     """
     if network.extra is not None or (
         network.embedding is not None and network.embedding.positions is not None

@@ -5,7 +5,7 @@
 
 The interpreter computes the same outputs faster, because it skips everything that no later layer reads. It is tested against this
 file, and the batch evaluator and the module are tested against the interpreter. None of them computes with the functions of this
-file.
+file, with one exception: if the batch evaluator cannot compute a network with hard attention, it calls `exact_outputs`.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ def exact_outputs(network: Transformer, sequence: np.ndarray) -> list[list[Fract
 
 
 def first_outputs(network: Transformer, encoded: np.ndarray, *, last_only: bool) -> np.ndarray:
-    """Return the first entry of the output vectors, in floats: for every token (n_samples, n_tokens), or only for the last one
-    (n_samples, 1).
+    """Return the first entry of each token's output vector, computed in floats, with shape (n_samples, n_tokens).
+
+    With `last_only`, return it only for the last token, with shape (n_samples, 1).
 
     Sums are added in a different order than in the PyTorch module. So if rounding errors decide an answer, this function and the
     module can give different results, and a comparison detects it.

@@ -1,11 +1,12 @@
 """Exact evaluation of a network on many sequences at once.
 
-It computes the same numbers as `interpreter`. Two optimisations change no value:
+It computes the same numbers as `equations`. Two optimisations change no value:
 
 - *Numbers in columns.* A channel over all tokens is one array of exact fixed-point numbers (`limbs`).
-- *Equal tokens once.* Tokens on which a channel is known to have equal values form a group of its `Partition`, and the
-  channel is computed once per group. In KS25's bit extraction, keys are looked up in groups, and the long numbers depend only
-  on the group of a key. So ten thousand samples in a few hundred groups cost hardly more than a few hundred samples.
+- *Equal tokens once.* Each channel has a `Partition`, which puts tokens into one group if the channel is known to have the same
+  value at all of them. The channel is computed once per group. KS25's construction also divides its keys into groups, and the
+  long numbers depend only on the group of a key. So ten thousand samples in a few hundred groups cost hardly more than a few
+  hundred samples.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from byheart.network.exact.columns import ONE, Column, Partition, distinct, line
 from byheart.network.exact.dyadic import ZERO, Weights, as_sparse
 from byheart.network.exact.limbs import Fixed, divide, segment_sums
 from byheart.network.transformer.architecture import Attention, Embedding, FeedForward, Layer, Transformer
-from byheart.network.transformer.equations import NotExact
+from byheart.network.transformer.equations import NotExact, exact_outputs
 from byheart.network.transformer.interpreter import Interpreter
 from byheart.network.transformer.needed_tokens import Mixing, Needed, needed_tokens, positions_of
 from byheart.process.progress import Progress, report
@@ -48,7 +49,7 @@ def evaluate(
 
     `encoded` holds token ids (n_samples, seq_len) or vectors (n_samples, seq_len, dim). Raises `NotExact` for softmax of unequal
     scores. Also raises `NotExact` for a mean that is not a dyadic rational (an integer divided by a power of two), unless the
-    network must be evaluated by the interpreter, which computes with fractions.
+    sequences must be evaluated one by one, with fractions.
     """
     n_samples, seq_len = encoded.shape[:2]
     if n_samples == 0:
@@ -106,9 +107,10 @@ def _feed_forward(layer: FeedForward, stream: Sequence[Column], rows: Partition)
 def _uniform_attention(
     layer: Attention, stream: Sequence[Column], rows: Partition, n_tokens: int
 ) -> list[Column]:
-    """Return Z + Σ_h W_O W_V (1/n) Σ_k Z_k, where Z_k is token k of n. Every token of a sequence receives the same sum.
+    """Add Σ_h W_O W_V (1/n) Σ_k Z_k to every token of the residual stream Z, where Z_k is token k of n. Return the new stream.
 
-    With the pattern `scatter`, every token receives Σ_h W_O W_V Z_1 instead. With `gather`, every token except the first does.
+    With the pattern `scatter`, Σ_h W_O W_V Z_1 is added to every token instead. With `gather`, it is added to every token except
+    the first, which still receives the mean.
     """
     sequences = Partition(rows, np.arange(rows.n_groups) // n_tokens, rows.n_groups // n_tokens)
     updated = list(stream)
@@ -181,8 +183,8 @@ def _hard_attention(
 
     The score of token l for token k is key_l · query_k, so only the order of keys and the query's sign matter.
 
-    Return None if tied tokens have different values. Their mean may not be a dyadic rational, so the interpreter must compute
-    it.
+    Return None if tied tokens have different values. Their mean may not be a dyadic rational, so it must be computed with
+    fractions.
     """
     updated = list(stream)
     for head in layer.heads:
@@ -290,13 +292,17 @@ def _table(weights: Weights) -> list[dict[int, Fraction]]:
 
 
 def _one_by_one(network: Transformer, encoded: np.ndarray, last_only: bool) -> ExactValues:
-    """Evaluate the network with the interpreter, sequence by sequence.
+    """Evaluate the network with fractions, sequence by sequence.
 
     This is used for networks with softmax attention whose scores may differ, with hardmax heads of a size above 1, or with hardmax
-    ties between tokens of different values.
+    ties between tokens of different values. It uses the equations or the interpreter: the one that `second_backend` does not use.
     """
-    interpreter = Interpreter(network, last_only=last_only)
-    outputs = [interpreter.outputs(sequence) for sequence in encoded]
+    if network.second_backend == "interpreter":
+        every = [[vector[0] for vector in exact_outputs(network, sequence)] for sequence in encoded]
+        outputs = [row[-1:] for row in every] if last_only else every
+    else:
+        interpreter = Interpreter(network, last_only=last_only)
+        outputs = [interpreter.outputs(sequence) for sequence in encoded]
     numbers: dict[Fraction, int] = {}
     index = np.array([[numbers.setdefault(value, len(numbers)) for value in row] for row in outputs])
     return ExactValues(list(numbers), index[:, 0] if last_only else index)

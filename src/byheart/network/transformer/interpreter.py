@@ -1,7 +1,8 @@
 """The exact interpreter: a faster implementation of `equations.exact_outputs`, in rational numbers, one sequence at a time.
 
-It is tested against the equations, and it uses no code of the batch evaluator in `evaluator.py`. (That evaluator passes networks
-that it cannot compute itself to this interpreter.) Two optimisations change no value:
+It is tested against the equations, and it uses no code of the batch evaluator in `evaluator.py`. (For networks with
+softmax of computed scores, that evaluator calls this interpreter, which is then not the second evaluator.) Two optimisations change
+no value:
 
 - It computes only what the answer depends on. Starting from the labelled tokens, it walks back through the layers and notes
   which channels of which tokens are read later. Tokens form three groups (the first token, the last token, and all between),
@@ -168,7 +169,7 @@ class _Layer:
         return len(_members(group, self.n_tokens))
 
     def needs_before(self, needs: Needs) -> Needs:
-        """Return the channels that must be known before this layer to compute `needs` after it."""
+        """Return the channels that must be known before this layer so that the channels in `needs` can be computed after it."""
         raise NotImplementedError
 
     def apply(self, stream: Stream, needs: Needs) -> Stream:
@@ -302,7 +303,7 @@ class _Head:
         return {row for channel in channels for row, _ in self.output[channel]}
 
     def channels(self, rows: Iterable[int]) -> set[int]:
-        """Return the channels of every token that W_K and these rows of W_V read."""
+        """Return the channels that W_K and these rows of W_V read. They are the same for every token."""
         return {channel for row in (*(self.value[row] for row in rows), *self.key) for channel, _ in row}
 
 

@@ -161,8 +161,8 @@ class TransformerModule(nn.Module):
     def forward(self, inputs: torch.Tensor, last_only: bool = False) -> torch.Tensor:
         """Map token ids (batch, seq) or vectors (batch, seq, d) to outputs (batch, seq, n_outputs).
 
-        With `last_only`, use only the output of the last token, `[:, -1]`. The feed-forward layers after the last layer that mixes
-        tokens are then computed for this token only.
+        With `last_only`, only the output of the last token is needed: the caller must read only `[:, -1]` of the result.
+        The feed-forward layers after the last layer that mixes tokens are then computed for the last token only.
         """
         mixing = [
             number for number, layer in enumerate(self.layers) if not isinstance(layer, FeedForwardModule)

@@ -84,9 +84,10 @@ class Cell:
 class LayerCount:
     """Counts for one layer. `kind` is the name of its class.
 
-    n_polynomials    the number of polynomials whose signs decide hardmax or ReLU, in each cell before the layer
+    n_polynomials    in each cell before the layer, the number of polynomials whose signs decide which tokens hardmax selects, or
+                     which ReLU units are active
     n_cells          the number of parts of the line on which the outputs of the layer are polynomials
-    decision_degree  the largest degree of the polynomials whose signs decide
+    decision_degree  the largest degree of the polynomials that `n_polynomials` counts
     degree           the largest degree of the outputs of the layer
     """
 

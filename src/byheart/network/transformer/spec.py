@@ -91,7 +91,7 @@ class LayerRun:
     def from_json(fields: Fields, has_formats: bool) -> LayerRun:
         """Read a run (consecutive layers of one kind and shape) from model.json.
 
-        Each pooling layer is a run of its own, because no weights in the file would confirm how many there are.
+        Pooling layers have no weights, so nothing in the file would confirm their number. Therefore each is a run of its own.
         """
         found = LayerRun._shape_from_json(fields)
         if not has_formats:
@@ -118,7 +118,7 @@ class LayerRun:
             raise fields.refuse("head_sizes", "a list of at least one head size")
         pattern: Any = fields.text("pattern", get_args(Pattern)) if fields.has("pattern") else "full"
         if pattern != "full" and attention != "uniform":
-            raise fields.refuse("pattern", '"full", because the attention is not uniform')
+            raise fields.refuse("pattern", '"full", because only uniform attention may have another pattern')
         return LayerRun("attention", n_layers, sizes, attention, pattern)
 
 
@@ -284,7 +284,10 @@ class TransformerSpec:
         n_vocab = fields.integer("n_vocab", 1, MAX_ROWS) if fields.has("n_vocab") else None
         has_positions = fields.boolean("positions")
         if n_vocab is None and (has_positions or fields.has("pad")):
-            raise fields.refuse("n_vocab", "a number, because the network has positions or padding")
+            raise fields.refuse(
+                "n_vocab",
+                "the number of token ids, because only networks on token ids have positions or padding",
+            )
         pad = fields.integer("pad", 0, (n_vocab or 1) - 1) if fields.has("pad") else None
         return TransformerSpec(
             precision,

@@ -19,7 +19,7 @@ from byheart.network.weight_format import WeightFormat
 
 
 class _Dequantise(nn.Module):
-    """Converts stored numbers to float32. Integers are then multiplied by the power of two of the array, the row or the column."""
+    """Converts stored numbers to float32. Integers are also multiplied by a power of two: that of their array, row or column."""
 
     def __init__(self, form: WeightFormat, exponents: np.ndarray | None) -> None:
         super().__init__()
@@ -42,8 +42,8 @@ def to_stored_module(network: Transformer) -> TransformerModule:
     """
     if network.storage is None:
         raise UsageError(
-            f"a network of precision {network.precision} is not stored in a shorter format, so there is nothing "
-            "to convert; use model.module.",
+            f"a network of precision {network.precision} has no compact storage format; only bfloat16 and int8 "
+            "networks have one. Use model.module.",
             precision=network.precision,
         )
     module = to_module(network)

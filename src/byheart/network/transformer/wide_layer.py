@@ -9,9 +9,9 @@ test for all units: it has a column for each strong channel, one for b1, one for
 rounding errors. The rounding error of a sum of n terms whose magnitudes add up to M is at most 2n·ε·M, where ε is the machine
 epsilon.
 
-In the layout `dual table` of the construction `retrieval`, the strong channels are the digits of the row number, and one unit per
-token remains. In the layout `chain`, all channels are strong. Row numbers repeat, so the units that remain for given values of the
-strong channels are cached.
+In the layout `dual table` of the construction `retrieval`, the strong channels are the digits of the row number, and for each token
+only one unit remains after the test. In the layout `chain`, all channels are strong. The same row numbers occur again and again.
+Therefore a cache stores which units remain for which values of the strong channels.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class WideLayer:
         stream[self.writes] += (self._change(read) if change is None else change).T
 
     def strongest_units(self, stream: torch.Tensor) -> torch.Tensor:
-        """For each column x of `stream`, return the unit with the largest W1·x + b1, or any unit if none is positive."""
+        """For each column x of `stream`, return the unit with the largest value in W1·x + b1; any unit if no value is positive."""
         read = stream[self._reads]
         n_strong = self._n_strong or self._choose_strong(read[:, :: max(1, read.shape[1] // _N_TRIED)])
         found = self._units_left(read, n_strong) if n_strong else None
@@ -174,10 +174,10 @@ class WideLayer:
         return units, columns
 
     def _units_known(self, bounds: torch.Tensor, n_strong: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return from the cache the units that may fire, and how many there are for each column (token) of the stream. Columns that
-        the cache does not have are added to it first.
+        """Return from the cache the units that may fire, token by token, and how many there are for each token.
 
-        Return None if caching does not save time, or if two columns with different values have the same hash.
+        `bounds` is the result of `_bounds`, with one row per token. Tokens whose values in the strong channels are not in the cache
+        are added to it first. Return None if caching does not save time, or if different values have the same hash.
         """
         limits, strong = bounds[:, n_strong + 1 :].amax(dim=0), bounds[:, :n_strong].numpy()
         known = self._known.get(n_strong)
@@ -222,12 +222,13 @@ class _KnownColumns:
 
     @property
     def n_columns(self) -> int:
-        """The number of columns in the cache."""
+        """The number of entries of the cache: one for each known combination of values of the strong channels."""
         return len(self.hashes)
 
     def find_missing(self, strong: np.ndarray) -> np.ndarray:
-        """For each combination of values that is not in the cache, return the index of one column (token) that has it. A row of
-        `strong` holds the values of one column in the strong channels (those with the largest weights).
+        """For each combination of values that is not in the cache, return the index of one row of `strong` that has it.
+
+        Each row holds the values of one token in the strong channels (those with the largest weights).
         """
         hashes = _hashes(strong)
         at = np.searchsorted(self.hashes, hashes)
@@ -237,8 +238,10 @@ class _KnownColumns:
         return missing[np.unique(hashes[missing], return_index=True)[1]]
 
     def with_columns(self, strong: np.ndarray, units: np.ndarray, counts: np.ndarray) -> _KnownColumns:
-        """Return a cache with additional columns. `strong` holds the values of their strong channels. `units` lists the units that
-        may fire, column by column, and `counts` how many there are in each column.
+        """Return a cache with additional entries, one for each row of `strong`.
+
+        A row holds the values of one token in the strong channels (those with the largest weights). `units` lists the units that
+        may fire, entry by entry, and `counts` how many each entry has.
         """
         hashes = np.concatenate([self.hashes, _hashes(strong)])
         firsts = np.concatenate([self.firsts, len(self.units) + np.cumsum(counts) - counts])
@@ -253,10 +256,10 @@ class _KnownColumns:
         )
 
     def units_of(self, strong: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return the cached units of the given columns, column by column, and how many units each column has.
+        """Return the cached units for the rows of `strong`, row by row, and how many units each row has.
 
-        Each row of `strong` stands for one column. It holds the values of this column in the strong channels (those with the
-        largest weights). Return None if two different rows have the same hash.
+        Each row holds the values of one token in the strong channels (those with the largest weights), and the cache must have an
+        entry for it. Return None if a row differs from the entry with the same hash.
         """
         at = np.searchsorted(self.hashes, _hashes(strong))
         if not (self.strong[at] == strong).all():
@@ -277,8 +280,9 @@ def _hashes(strong: np.ndarray) -> np.ndarray:
 
 
 def _units_of(bounds: torch.Tensor, test: torch.Tensor) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the units that may fire, ordered by column, and how many there are for each column. Return None if too many may
-    fire.
+    """Return the units that may fire, token by token, and how many there are for each token. Return None if too many may fire.
+
+    `bounds` is the result of `WideLayer._bounds`, with one row per token, and `test` that of `WideLayer._test`.
     """
     n_columns, n_units = len(bounds), test.shape[1]
     height = max(1, _ENTRIES_AT_ONCE // n_units)
