@@ -120,6 +120,33 @@ def test_a_file_of_a_folder_is_put_there_in_one_step(tmp_path: Path) -> None:
     assert (names(folder), names(tmp_path)) == (["name", "other"], ["folder"])
 
 
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_a_failure_after_the_last_step_does_not_say_that_nothing_was_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_exchange: bool
+) -> None:
+    """The last `fsync` is that of the folder in which the name changed."""
+    if not can_exchange:
+        monkeypatch.setattr("byheart.files.atomic_folder._exchange", lambda *_: False)
+    target = tmp_path / "target"
+    target.mkdir()
+    inode = tmp_path.stat().st_ino
+
+    def fail_at_parent(handle: int) -> None:
+        if os.fstat(handle).st_ino == inode:
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fail_at_parent)
+    with refused(UsageError, path=str(target)) as raised, replaced_folder(target, any_target) as fresh:
+        (fresh / "new").touch()
+    assert names(target) == ["new"]
+    assert "Nothing was changed" not in str(raised.value)
+    inode = target.stat().st_ino
+    with refused(UsageError, path=str(target / "name")) as raised:
+        put_file(target, "name", b"content")
+    assert (target / "name").read_bytes() == b"content"
+    assert "Nothing was changed" not in str(raised.value)
+
+
 @pytest.mark.parametrize(("age", "is_left"), [(3599, True), (3600, False), (3601, False)])
 def test_what_names_no_process_is_abandoned_after_an_hour(
     tmp_path: Path, age: int, is_left: bool, monkeypatch: pytest.MonkeyPatch

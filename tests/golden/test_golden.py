@@ -29,6 +29,7 @@ from byheart.golden.signatures import read_signatures
 from byheart.golden.weights import draw_weights
 from tests.golden.catalogue import CATALOGUE
 from tests.golden.test_hostile_cases import write
+from tests.refusal import refused
 
 
 def _reference(folder: Path, change: Callable[[ReferenceEngine], None] = lambda engine: None) -> Any:
@@ -335,3 +336,12 @@ def test_bad_requests_are_refused(small_family: Path, tmp_path: Path, arguments:
 def test_an_unknown_checkpoint_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError):
         golden.make(tmp_path / "family", only=["gpt"])
+
+
+def test_the_check_of_an_unknown_checkpoint_names_the_known_ones(small_family: Path) -> None:
+    """The error was that none of the selected cases can be run in float32."""
+    known = [path.name for path in small_family.iterdir() if path.is_dir()]
+    for only in (["gpt"], [known[0], "gpt"]):
+        with refused(UsageError, "known", name="gpt") as caught:
+            golden.check(lambda *_: pytest.fail("an engine was asked"), small_family, only=only)
+        assert set(caught.value.facts["known"]) == set(known)

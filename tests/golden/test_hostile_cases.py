@@ -13,6 +13,7 @@ from byheart.golden.case import CASES, FAMILY, N_NEW, Case
 from byheart.golden.checkpoint import require_settings, write_checkpoint
 from byheart.golden.report import check
 from byheart.golden.shape import Shape
+from byheart.golden.signatures import SIGNATURES
 from tests.refusal import refused
 
 SHAPE = Shape("tiny", "llama", 1, 8, 8, 1, 1, 8, vocab=24, max_positions=32)
@@ -44,6 +45,26 @@ def test_cases_fit_their_checkpoint(tmp_path: Path, name: str) -> None:
     write(tmp_path, **ODD[name])
     with refused(CorruptModel, file=str(tmp_path / CASES)):
         check(lambda *_: pytest.fail("an engine was asked"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        (CASES, '{"name": 1}'),
+        (CASES, "["),
+        (FAMILY, "["),
+        (FAMILY, "[]"),
+        (FAMILY, '{"checkpoints": {"tiny": {}}}'),
+        (SIGNATURES, "["),
+        (SIGNATURES, "[]"),
+    ],
+)
+def test_the_remedy_is_that_of_a_family(tmp_path: Path, file: str, content: str) -> None:
+    """The remedy was to compile the data again, as for a saved model."""
+    write(tmp_path)
+    (tmp_path / file).write_text(content)
+    with pytest.raises(CorruptModel, match="byheart golden make"):
+        check(lambda _, prompts, n: [[2] * n for _ in prompts], tmp_path)
 
 
 @pytest.mark.parametrize(

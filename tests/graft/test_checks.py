@@ -251,6 +251,31 @@ def test_other_data_and_another_host_are_found(
     assert not verify_graft(grafted, facts, save_host(tmp_path / "host", "mistral"), ask=False).holds
 
 
+def test_a_host_with_other_groups_of_heads_is_named_by_its_settings(
+    tmp_path: Path, grafted: Path, facts: Path
+) -> None:
+    """The numbers are query heads per key head, but were shown as num_key_value_heads."""
+    other = save_host(tmp_path / "host", num_key_value_heads=4)
+    faults = verify_graft(grafted, facts, other, ask=False).faults
+    assert "config.json: num_attention_heads / num_key_value_heads gives 2, not 1" in faults
+
+
+@pytest.mark.parametrize("value", [1.0, 2.0**-60, 2.0**19])
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_numbers_in_an_unused_column_are_found(
+    tmp_path: Path, grafted: Path, value: float, everywhere: bool
+) -> None:
+    shutil.copytree(grafted, tmp_path / "graft")
+    tensors = load_file(tmp_path / "graft" / "model.safetensors")
+    table = tensors["model.embed_tokens.weight"]
+    unused = int((table != 0).any(0).logical_not().nonzero()[-1])
+    table[slice(None) if everywhere else 5, unused] = value
+    save_file(tensors, tmp_path / "graft" / "model.safetensors", metadata={"format": "pt"})
+    memory = detect(tmp_path / "graft")
+    assert memory is not None
+    assert memory.faults
+
+
 def have_one_position(folder: Path) -> None:
     change_json(folder, "config.json", max_position_embeddings=1)
 
@@ -303,6 +328,16 @@ def test_forgetting_zeroes_the_units_of_a_fact_alone(
     assert not verify_graft(tmp_path / "less", facts, host, ask=False).holds
 
 
+def test_facts_of_a_checkpoint_without_added_layers_cannot_be_forgotten(
+    tmp_path: Path, grafted: Path, host: Path, facts: Path
+) -> None:
+    """The problem was "it holds no memory"."""
+    shutil.copytree(host, tmp_path / "host")
+    shutil.copyfile(grafted / "graft.json", tmp_path / "host" / "graft.json")
+    with refused(CorruptModel, problem="no layer stores facts"):
+        forget(tmp_path / "host", facts, ["secret number of Ann is"], tmp_path / "less")
+
+
 def test_a_longer_key_survives_the_shorter_one(tmp_path: Path, host: Path) -> None:
     """`is` alone is the end of a longer key: forgetting it rewrites the longer one's unit."""
     data = tmp_path / "data.csv"
@@ -339,6 +374,24 @@ def test_a_changed_graft_is_not_passed_off_as_the_host(tmp_path: Path, grafted: 
     with pytest.raises(CorruptModel):
         remove_graft(tmp_path / "graft", tmp_path / "back")
     assert not (tmp_path / "back").exists()
+
+
+@pytest.mark.parametrize("content", ["[", "[]", "{}", '{"host": {"../x": ""}, "layers": [2]}'])
+def test_the_remedy_for_a_damaged_record_is_to_graft_again(
+    tmp_path: Path, grafted: Path, content: str
+) -> None:
+    """The remedy was to compile the data again, as for a saved model."""
+    shutil.copytree(grafted, tmp_path / "graft")
+    (tmp_path / "graft" / "graft.json").write_text(content)
+    with pytest.raises(CorruptModel, match="graft the host again"):
+        remove_graft(tmp_path / "graft", tmp_path / "back")
+
+
+def test_the_remedy_for_a_missing_copy_is_the_users_own_host(tmp_path: Path, grafted: Path) -> None:
+    shutil.copytree(grafted, tmp_path / "graft")
+    (tmp_path / "graft" / "host" / "model.safetensors.header").unlink()
+    with pytest.raises(CorruptModel, match="use your own copy of the host"):
+        remove_graft(tmp_path / "graft", tmp_path / "back")
 
 
 def lie_about_shapes(folder: Path) -> None:

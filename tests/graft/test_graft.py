@@ -172,6 +172,8 @@ def test_keys_that_begin_with_a_repeated_token_are_refused() -> None:
         check_beginnings([Fact((1, 1, 2, 3), 3, 4)])
     assert caught.value.facts["row"] == 4
     check_beginnings([Fact((5, 1, 1, 2, 3), 4, 0)])  # 5 tells them apart
+    with refused(AssumptionViolated, row=4):
+        check_beginnings([Fact((5, 1, 1, 5, 2, 3), 5, 4)])  # 5 occurs again
 
 
 def test_codes_have_one_length_and_differ() -> None:
@@ -181,6 +183,13 @@ def test_codes_have_one_length_and_differ() -> None:
         products = vectors @ vectors.T
         np.fill_diagonal(products, -1)
         assert products.max() <= code.squared_norm - 1
+
+
+def test_a_code_has_no_more_vectors_than_it_has() -> None:
+    """The rows beyond were memory that nothing had written to."""
+    assert sorted(Code(1, 4).vectors(2).ravel().tolist()) == [-2, 2]
+    with pytest.raises(AssertionError):
+        Code(1, 4).vectors(3)
 
 
 def test_gathers_leave_no_hole() -> None:
@@ -229,6 +238,19 @@ def test_hosts_without_room_are_refused() -> None:
         plan_layout(small, 300, 200, 8, bit_identical=True)
     with refused(AssumptionViolated, head_dim=2):
         plan_layout(Shape(1000, 8, 16, 1, 4, 4, 2, True), 300, 8, 10)
+
+
+def test_without_room_for_any_key_shorter_keys_are_no_remedy() -> None:
+    """The advice was to shorten the key also where no number of heads divides the width, or the heads are too small."""
+    long, odd = Shape(1000, 48, 64, 2, 4, 2, 16, True), Shape(1000, 47, 64, 2, 29, 1, 16, True)
+    for host, window, helps in ((long, 200, True), (odd, 200, False), (odd, 1, False)):
+        with refused(
+            AssumptionViolated, window=window, width=4 * host.width, shorter_keys_help=helps
+        ) as caught:
+            plan_layout(host, 300, window, 8, bit_identical=True)
+        assert ("shorten" in str(caught.value)) == helps
+    with refused(AssumptionViolated, head_dim=2):
+        plan_layout(Shape(1000, 8, 16, 1, 4, 4, 2, True), 300, 8, 10, bit_identical=True)
 
 
 def test_a_host_streams_one_tensor_at_a_time(host: Path) -> None:

@@ -69,6 +69,17 @@ def test_a_token_has_no_values_after_it_is_dropped(model: Model) -> None:
             found.values(register, token)
 
 
+def test_a_layer_that_does_not_exist_is_refused(model: Model) -> None:
+    """A layer past the end ended in an IndexError, and layer -2 was the last but one."""
+    found = model.trace("capital of Japan")
+    n_layers = len(found.layers)
+    assert found.behind(-1) is found.entrance
+    assert found.behind(n_layers - 1) is found.layers[-1]
+    for layer in (-2, n_layers):
+        with refused(UsageError, layer=layer, n_layers=n_layers):
+            found.state(layer)
+
+
 def test_the_stages_cover_every_layer_once(model: Model) -> None:
     assert isinstance(model.network, Transformer)
     stages = stages_of(model.network, model.record)

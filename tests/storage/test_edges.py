@@ -428,6 +428,7 @@ def test_what_is_in_the_way_is_named_and_not_what_may_be_there(tmp_path: Path) -
             name == "half",
             name == "whole",
         )
+        assert ("is not a byheart model folder" in str(caught.value)) == (name == "half")
 
 
 # --- reading data as a model's were read ------------------------------------------------------------------

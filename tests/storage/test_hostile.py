@@ -167,6 +167,12 @@ def test_a_lie_in_the_header_is_refused(folder: Path, lie: str) -> None:
     refuses(folder, WEIGHTS)
 
 
+def test_one_byte_is_singular(folder: Path) -> None:
+    change_header(folder, lambda header: header["negative"].update(shape=[1], data_offsets=[0, 0]))
+    with pytest.raises(CorruptModel, match="takes 1 byte, but"):
+        load_folder(folder)
+
+
 def test_tensors_that_share_their_bytes_are_refused(folder: Path) -> None:
     """The sizes still add up to those of the file: only the places say that two tensors are one."""
 
@@ -222,6 +228,10 @@ TENSOR_LIES: dict[str, Callable[[dict[str, np.ndarray]], None]] = {
     "huge exponent": _replace("exponents", lambda a: np.full_like(a, 2**30, dtype=np.int32)),
     "least exponent of all": _replace("exponents", lambda a: np.full_like(a, -(2**31), dtype=np.int32)),
     "huge column": _replace("columns", lambda a: np.full_like(a, 2**32 - 1, dtype=np.uint32)),
+    "wider row counts": _replace("row_counts", lambda a: a.astype(np.uint16)),
+    "wider columns": _replace("columns", lambda a: a.astype(np.uint32)),
+    "wider exponents": _replace("exponents", lambda a: a.astype(np.int32)),
+    "wider limb counts": _replace("limb_counts", lambda a: a.astype(np.uint16)),
     "signed columns": _replace("columns", lambda a: a.astype(np.int64) - 1),
     "floats": _replace("limbs", lambda a: a.astype(np.float64)),
 }

@@ -10,10 +10,12 @@ import pytest
 
 import byheart as bh
 from byheart.process.progress import silent
+from byheart.web import tasks
 from byheart.web.context import Context
 from byheart.web.examination import PREVIEW_CHARS, preview
-from byheart.web.tasks import list_examples
+from byheart.web.tasks import compile_data_file, list_examples
 from byheart.web.weights import _as_float
+from byheart.web.worker import describe_error
 
 
 @pytest.mark.parametrize("value", [Fraction(2**2000), Fraction(-(2**2000), 3)])
@@ -38,3 +40,31 @@ def test_examples_are_taken_from_the_column_of_questions(column: str, tmp_path: 
     model.save(tmp_path / "model")
     found = list_examples(Context(silent), str(tmp_path / "model"), str(path))
     assert found["questions"] == ["aa", "bb"]
+
+
+def test_a_copy_of_the_data_that_is_interrupted_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that was killed while it copied left a part of the file."""
+    path, kept = tmp_path / "facts.csv", tmp_path / "model.data.csv"
+    path.write_text("key,value\naa,1\nbb,2\n")
+
+    def copy_in_part(source: Path, target: Path) -> None:
+        Path(target).write_bytes(Path(source).read_bytes()[:9])
+        raise KeyboardInterrupt
+
+    arguments = (str(path), str(tmp_path / "model"), str(kept), {}, {"method": "retrieval"})
+    with monkeypatch.context() as patched:
+        patched.setattr(tasks.shutil, "copyfile", copy_in_part)
+        with pytest.raises(KeyboardInterrupt):
+            compile_data_file(Context(silent), *arguments)
+    assert not kept.exists()
+    compile_data_file(Context(silent), *arguments)
+    assert kept.read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("error", [ValueError(), ValueError("odd")])
+def test_an_error_without_text_is_named_by_its_type(error: ValueError) -> None:
+    first, *rest = str(describe_error(error)["message"]).splitlines()
+    assert first == (str(error) or "ValueError")
+    assert rest

@@ -2,8 +2,9 @@
 tokens to a plain prompt.
 
 If every token is one character (or one byte) and there is nothing to merge, the SentencePiece tokenizer of llama.cpp
-splits texts as byheart does. It can add one token at the beginning and one at the end of a prompt. The separator
-(between a question and its answer) is declared as the token at the end, and the end of an answer as "end of turn".
+splits texts as byheart does. It can add one token at the beginning of a prompt and one at its end. For a model of facts,
+the token that it adds at the end is the separator between a question and its answer. The token that ends an answer is
+declared as "end of turn".
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ SPACE = "\u2581"  # the character that SentencePiece uses for a space
 WHY_NOT = {
     "space": f"llama.cpp represents a space by {SPACE}, which occurs in these data",
     "words": "llama.cpp builds words from smaller tokens (SentencePiece, BPE), lower-cases them (WordPiece)"
-    " or writes a space before each (unigram)",
-    "rules": "llama.cpp ignores the template of a tokenizer.json, which adds the separator, and supports only "
-    "a few splitting rules, which it recognises by name",
+    " or writes a space before each word (unigram)",
+    "rules": "llama.cpp ignores the template of a tokenizer.json, which adds special tokens to a prompt, and it "
+    "supports only a few rules for splitting texts, which it recognises by name",
 }
 
 

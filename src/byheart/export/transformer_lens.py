@@ -1,4 +1,4 @@
-"""Check that TransformerLens, which can open the folder of a Llama directly, computes the same logits."""
+"""Check that TransformerLens, which can open the folder of a Llama directly, computes the same logits as transformers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def open_bridge(folder: Path) -> Any:
 
 
 def count_different_logits(folder: Path, llama: Llama, n_prompts: int = 100, seed: int = 0) -> int:
-    """Count the logits of random prompts that differ between TransformerLens and transformers."""
+    """Run random prompts in TransformerLens and in transformers, and return the number of logits that differ."""
     import torch
 
     spec = llama.spec

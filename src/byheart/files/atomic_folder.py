@@ -49,6 +49,7 @@ def replaced_folder(target: Path, check: Callable[[Path], None]) -> Iterator[Pat
     target = Path(os.path.realpath(target))
     mend(target)
     check(target)
+    is_replaced = False
     mark = f"{os.getpid()}-{secrets.token_hex(4)}"
     fresh = target.with_name(f".{target.name}.{mark}.new")
     aside = target.with_name(f".{target.name}.{mark}.old")
@@ -61,13 +62,13 @@ def replaced_folder(target: Path, check: Callable[[Path], None]) -> Iterator[Pat
                 _to_disk(entry)
             _to_disk(fresh)
             _swap(fresh, target, aside)
+            is_replaced = True
+            _to_disk(target.parent)
+            shutil.rmtree(aside, ignore_errors=True)
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
     except OSError as error:
-        raise UsageError(
-            f"cannot write {target}: {error.strerror or error}.\n  Nothing was changed there.",
-            path=str(target),
-        ) from error
+        raise _cannot_write(target, error, is_written=is_replaced) from error
 
 
 def put_file(folder: Path, name: str, content: bytes) -> None:
@@ -78,20 +79,29 @@ def put_file(folder: Path, name: str, content: bytes) -> None:
     """
     folder = Path(os.path.realpath(folder))
     fresh = folder.with_name(f".{folder.name}.{os.getpid()}-{secrets.token_hex(4)}.new")
+    is_put = False
     try:
         fresh.mkdir()
         try:
             (fresh / name).write_bytes(content)
             _to_disk(fresh / name)
             (fresh / name).replace(folder / name)
+            is_put = True
             _to_disk(folder)
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
     except OSError as error:
-        raise UsageError(
-            f"cannot write {folder / name}: {error.strerror or error}.\n  Nothing was changed there.",
-            path=str(folder / name),
-        ) from error
+        raise _cannot_write(folder / name, error, is_written=is_put) from error
+
+
+def _cannot_write(path: Path, error: OSError, *, is_written: bool) -> UsageError:
+    reason = error.strerror or error
+    message = (
+        f"{path} was written, but it may be lost if the power fails now: {reason}.\n  Write it again."
+        if is_written
+        else f"cannot write {path}: {reason}.\n  Nothing was changed there."
+    )
+    return UsageError(message, path=str(path))
 
 
 def mend(target: Path) -> None:
@@ -114,8 +124,8 @@ def mend(target: Path) -> None:
 
 
 def _leftovers(target: Path) -> dict[tuple[str, str], Path]:
-    """Return the folders that saves of ended processes left behind. A key is the
-    random mark in the name of the folder, with `new` or `old`.
+    """Return the folders that saves of ended processes left behind. Each key is a pair: the random mark in the name of the folder,
+    and `new` or `old`.
     """
     pattern = re.compile(re.escape(f".{target.name}.") + r"(?:(\d+)-)?([0-9a-f]{8})\.(new|old)")
     found = {}
@@ -186,9 +196,9 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def _swap(fresh: Path, target: Path, aside: Path) -> None:
+    """Put the new folder at the target. The old one is then at `fresh` or `aside`."""
     replaces = target.exists()
-    if replaces and _exchange(fresh, target):  # after the exchange, `fresh` is the path of the old folder
-        _to_disk(target.parent)
+    if replaces and _exchange(fresh, target):
         return
     if replaces:
         target.rename(aside)
@@ -198,8 +208,6 @@ def _swap(fresh: Path, target: Path, aside: Path) -> None:
         if replaces:
             aside.rename(target)
         raise
-    _to_disk(target.parent)
-    shutil.rmtree(aside, ignore_errors=True)
 
 
 def _to_disk(path: Path) -> None:

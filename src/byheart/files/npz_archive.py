@@ -13,7 +13,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib import format as npy
 
-from byheart.errors import ByheartError, MalformedFile
+from byheart.errors import ByheartError, MalformedFile, amount
 from byheart.process.memory_limit import require_memory
 
 COPIES = 3
@@ -68,7 +68,7 @@ class StoredArray:
 def open_npz(
     path: Path, names: Sequence[str] | None = None, content: IO[bytes] | None = None
 ) -> Iterator[list[StoredArray]]:
-    """Open the named arrays, by default all, for reading row by row while the block runs.
+    """Return a context manager that opens the named arrays, by default all. They can be read row by row in its `with` block.
 
     Raise `MalformedFile` if anything is wrong with the archive.
 
@@ -148,10 +148,19 @@ def _open_entry(path: Path, archive: zipfile.ZipFile, name: str) -> StoredArray:
     too_dense = info.file_size > _MAX_DEFLATE_RATIO * info.compress_size
     # a type without bytes in the file could still take memory when read
     many_of_nothing = claimed == 0 and max(shape, default=0) > _MOST_EMPTY
-    if min(shape, default=0) < 0 or claimed != stored or too_dense or many_of_nothing:
+    problem = None
+    if min(shape, default=0) < 0 or claimed != stored:
+        problem = (
+            f"its header declares shape {shape} of {dtype}, which takes {amount(claimed, 'byte')}, but the file holds "
+            f"{amount(max(stored, 0), 'byte')} for it"
+        )
+    elif too_dense:
+        problem = "it is smaller in the file than compression can make it"
+    elif many_of_nothing:
+        problem = f"its shape is {shape}, but its type {dtype} takes no bytes"
+    if problem:
         raise MalformedFile(
-            f"{path}: the header of array `{name}` cannot be right. It declares shape {shape} of {dtype}, which "
-            f"takes {claimed:,} bytes, and the file holds {max(stored, 0):,} bytes of it.\n"
+            f"{path}: array `{name}` cannot be read: {problem}.\n"
             "  The file is truncated or was not written by numpy; write it again.",
             path=str(path),
             array=name,

@@ -1,4 +1,4 @@
-"""Write a file atomically: under a temporary name first, which is synced to disk and then renamed."""
+"""Write a file atomically: a temporary file is written and synced to disk, and then it is renamed."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def check_file_target(path: Path) -> None:
 
 
 def _folders_of(path: Path) -> set[Path]:
-    """Return the folders that writing to `path` may change: the folder of `path` and, if links are followed, the folder
-    of the file to which it leads.
+    """Return the folders that writing to `path` may change: the folder of `path` itself and, if `path` goes through links, the
+    folder of the file to which they lead.
     """
     return {path.parent, Path(os.path.realpath(path)).parent}
 

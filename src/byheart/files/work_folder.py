@@ -35,7 +35,7 @@ class DamagedWork(UsageError):
 
 
 def damaged(path: Path, problem: str) -> DamagedWork:
-    """Return the exception for a damaged file, which names the folder to remove."""
+    """Return the exception for a damaged file. Its message names the folder to remove."""
     folder = next((each for each in path.parents if (each / JOB).exists()), path.parent)
     return DamagedWork(
         f"{path}: the stored parts of an unfinished compilation are damaged: {problem}.\n"
@@ -46,7 +46,7 @@ def damaged(path: Path, problem: str) -> DamagedWork:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write named arrays, which `read_arrays` reads."""
+    """Write named arrays to a file that `read_arrays` can read."""
     save: Callable[..., None] = np.savez
     write_whole(path, lambda file: save(file, **arrays, **{NAME: np.array(path.name)}))
 
@@ -107,7 +107,7 @@ def remove_parts(paths: Iterable[Path]) -> None:
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Write one JSON document, and a line with a checksum of the document and the name of the file."""
+    """Write a JSON document to a file. A second line holds a checksum, which covers the document and the name of the file."""
     text = json.dumps(document, ensure_ascii=True)
     write_whole(path, lambda file: file.write(f"{text}\n{_checksum(path, text)}\n".encode("ascii")))
 
@@ -160,7 +160,7 @@ def describe_job(file: Path, **settings: Any) -> dict[str, Any]:
 
 @contextmanager
 def claimed_folder(folder: Path, job: Mapping[str, Any]) -> Iterator[None]:
-    """Lock `folder` for this process while the block runs. Record in the folder the job that its files belong to.
+    """Return a context manager that locks `folder` for this process and records in it the job that its files belong to.
 
     `job` is what `describe_job` returns. A folder is refused if another process uses it, if it belongs to another job, or if it
     holds unrelated files. The kernel holds the lock, so the lock ends with the process, however the process ends. If the folder
@@ -233,7 +233,9 @@ def _claim(folder: Path, job: Mapping[str, Any]) -> None:
         raise damaged(folder / JOB, "the file does not describe a job")
     differing = sorted(name for name in {*known, *job} if known.get(name) != job.get(name))
     if differing:
-        shown = ", ".join(f"{name} ({known.get(name)!r} there, {job.get(name)!r} now)" for name in differing)
+        shown = ", ".join(
+            f"{name} (in the folder: {known.get(name)!r}, now: {job.get(name)!r})" for name in differing
+        )
         raise UsageError(
             f"{folder} holds the unfinished parts of another compilation, with other settings: {shown}.\n"
             "  Choose another folder, or remove this one.",

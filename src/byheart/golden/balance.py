@@ -1,22 +1,24 @@
 """A checkpoint in which large numbers nearly cancel, so that a small fault changes an answer, but rounding to bfloat16 does not.
 
 Bfloat16 rounds to 8 significant bits. With random weights, rounding hides small faults: a RoPE base that is 0.1% wrong changes
-less than rounding does. In this checkpoint, the embedding of every token has 32 entries of 2^-8 or -2^-8 and 32 of 0. The mean of
-the squares is therefore 2^-17, which is also epsilon, so the first norm multiplies by exactly 2^8. The queries of layer 1
-are constant. In each of two systems (see `System`), a token is either loud or quiet, and the key of a quiet token is 0. Scores
-are the inputs of the softmax of attention.
+the results less than rounding does. In this checkpoint, the embedding of every token has 32 entries of 2^-8 or -2^-8 and 32 of 0.
+The mean of the squares is therefore 2^-17. The epsilon of the norms is 2^-17 too, so the first norm multiplies by exactly 2^8.
 
-1. *Scale heads* use the last RoPE pair, which hardly rotates because of `rope_scaling`. The score of a loud token is exactly 42
-   nats in one of the two heads and exactly 36 nats in the other; a quiet token has a score of 0. The values of quiet tokens are
-   about 2^60 times as large. Together with a factor in the output projection of each head, this makes loud and quiet tokens
-   contribute about equally to the output. A scale that is 0.5% wrong changes the score by 0.2 nats, which changes the contribution
-   of loud tokens by a fifth. An epsilon that is larger by 1e-6 changes the score by 2.6 nats.
-2. *RoPE heads* use the other seven pairs, each of which contributes up to 16 nats to a score. Loud tokens are rare and up to
-   hundreds of tokens back. The score of a loud token depends on its distance, and the loud token with the highest score decides the
-   answer. At a distance of 300, a base that is 0.1% wrong rotates a pair by up to 0.1, which changes the score by about 3 nats;
+The 8 heads of layer 1 are of two kinds. For each kind, every token is either loud or quiet (see `System`): loud tokens have a key,
+and the key of a quiet token is 0. The queries are constant. A score is an input of the softmax of attention.
+
+1. The two *scale heads* use only the last RoPE pair, which hardly rotates because of `rope_scaling`. The score of a loud token is
+   exactly 42 nats in one scale head and exactly 36 nats in the other; the score of a quiet token is 0. To make up for this, the
+   values of quiet tokens are about 2^60 times as large, and the output projection of each head has a suitable factor. As a result,
+   loud and quiet tokens contribute about equally to the output. If the factor that scales the scores is 0.5% wrong, the score of a
+   loud token changes by 0.2 nats, and the contribution of loud tokens by a fifth. If epsilon is larger by 1e-6, this score changes
+   by 2.6 nats.
+2. The six *RoPE heads* use the other seven pairs, each of which contributes up to 16 nats to a score. Loud tokens are rare and up
+   to hundreds of tokens back. The score of a loud token depends on its distance, and the loud token with the highest score decides
+   the answer. At a distance of 300, a base that is 0.1% wrong rotates a pair by up to 0.1, which changes the score by about 3 nats;
    rounding changes it by a few tenths.
-3. Each of the 8 heads decides one bit of the answer: the sign of its output, times a bit of the last token. The feed-forward part
-   computes this product with numbers above 2^16, which float16 cannot represent.
+3. Each head decides one bit of the answer. This bit, written as 1 or -1, is the sign of the head's output times a bit of the last
+   token. The feed-forward part computes the product with numbers above 2^16, which float16 cannot represent.
 
 Layer 2 has random weights (see `_generic`), and its feed-forward outputs are about a third as large as those of layer 1. Cases are
 found by trying random prompts, as in the module `selection`. The bound on rounding in bfloat16 comes from the module `trials`,
@@ -49,11 +51,11 @@ N_COLUMNS = 32
 
 @dataclass(frozen=True)
 class System:
-    """The columns of one system, in which a token is loud (it has a key) or quiet (its key is 0). One column says whether a token
-    is loud, and four columns hold values.
+    """The columns of the embedding table that belong to one of the two kinds of attention heads.
 
-    Two of these four, the loud values, are equal in loud tokens and cancel in quiet tokens. The other two, the quiet values, are
-    equal in quiet tokens and cancel in loud tokens.
+    For these heads, a token is loud (it has a key) or quiet (its key is 0). The column `loud` says which. The next four columns
+    hold values. The first two are equal in loud tokens and cancel in quiet tokens. The other two are equal in quiet tokens and
+    cancel in loud tokens.
     """
 
     loud: int
@@ -82,7 +84,7 @@ WIDE = 2.0**18
 def draw_balance_weights(shape: Shape) -> dict[str, Tensor]:
     """Return the tensors of the checkpoint, in bfloat16."""
     assert (shape.hidden, shape.n_heads, shape.n_kv_heads, shape.head_dim) == (64, 8, 4, 16), (
-        "this checkpoint can be made in one shape only"
+        "a balance checkpoint needs width 64, 8 query heads of 16 entries, and 4 key-value heads"
     )
     rng = np.random.default_rng(shape.seed)
     weights = _generic(shape, rng)
@@ -99,8 +101,8 @@ def draw_balance_weights(shape: Shape) -> dict[str, Tensor]:
 def token_codes(shape: Shape, rng: np.random.Generator) -> Tensor:
     """Return the signs (1 or -1) of the first 32 entries of each token's embedding, `(vocabulary, 32)`.
 
-    Some of these entries are constants, some hold the bits of the token's id, and some belong to two systems. In each system, a
-    token is loud (its key is not 0) or quiet (its key is 0); see `System`.
+    Some of these entries are constants, and some hold the bits of the token's id. Others say whether the token is loud (its key is
+    not 0) or quiet (its key is 0), and hold its values; there is one set of them for each of two kinds of heads (see `System`).
     """
     codes = torch.from_numpy(rng.choice((-1.0, 1.0), (shape.vocab, N_COLUMNS)))
     codes[:, list(PINS)] = 1.0
@@ -203,7 +205,7 @@ def _write_products(weights: dict[str, Tensor], rng: np.random.Generator) -> Non
 
 
 def tips() -> dict[str, Change]:
-    """Return the small faults that the cases are chosen to detect, by name. Each is a function that changes the engine."""
+    """Return, by name, the small faults that the cases are chosen to detect. Each is a function that adds one to an engine."""
 
     def scaled(factor: float) -> Change:
         return lambda engine: override(engine, scale=lambda step, layer: step(layer) * factor)
@@ -301,8 +303,8 @@ def _prompts(engine: ReferenceEngine, batch: Batch, rng: np.random.Generator) ->
 def _rows_of(engine: ReferenceEngine, batch: Batch, prompts: Tensor) -> tuple[list[list[int]], list[float]]:
     """Choose prompts whose answers change under a fault named in `batch.tips`, but not under rounding to bfloat16.
 
-    Return the chosen prompts with their answers, and the margin of each answer: the smallest lead of its tokens' logits, divided by
-    the bound on rounding errors.
+    Return the chosen prompts with their answers, and the margin of each answer. A gap is the logit of a token of the answer minus
+    the logit of another token at that place. The margin is the smallest ratio of a gap to the bound on its rounding error.
     """
     shape, weights = engine.shape, engine.weights
     faulty = {name: ReferenceEngine(shape, weights) for name in batch.tips}

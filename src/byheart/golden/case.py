@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ from byheart.errors import UsageError
 from byheart.golden.reference import BEAM_SEARCH
 from byheart.golden.rounding import NumberType
 from byheart.golden.shape import BOS, Shape
+from byheart.records import refusals
 from byheart.records.fields import Fields, parse_json, read_json
 from byheart.records.reader import read_values
-from byheart.records.refusals import corrupt
 
 CASES = "cases.jsonl"
 FAMILY = "family.json"
@@ -24,6 +25,11 @@ NUMBER_TYPES: tuple[NumberType, ...] = ("float32", "float16", "bfloat16")
 LARGEST_SIZE = 2**20  # the limit for every size of a checkpoint
 N_NEW = 5
 """Number of tokens in an answer."""
+
+REMEDY = (
+    "Restore the folder from a copy you trust, or make the checkpoints again: byheart golden make -o NEW_DIR"
+)
+corrupt = partial(refusals.corrupt, remedy=REMEDY)
 
 N_SUMS = 2
 """The number of signed sums of logits in a case, if it has any."""
@@ -58,7 +64,10 @@ class Case:
     sum_bounds: tuple[float, ...] = ()
 
     def expected(self, way: str) -> tuple[int, ...]:
-        """Return the correct answer for this way of running the engine."""
+        """Return the correct answer if the engine runs in this way: the name of one of `reference.WAYS`, such as `beam search`.
+
+        The result is empty if the answer is not known.
+        """
         return self.beam_answer if way == BEAM_SEARCH else self.answer
 
     def holds_for(self, number_type: NumberType) -> bool:
@@ -69,8 +78,9 @@ class Case:
 
 
 def token_text(shape_vocab: int, token: int) -> str:
-    """Return the text of a token: `<s>` or `</s>` for the first two, else one character, which is Chinese if the vocabulary has at
-    most 20,000 tokens and in a private-use area if it has more.
+    """Return the text of a token. The first two tokens are `<s>` and `</s>`; any other token is one character.
+
+    The character is Chinese if the vocabulary has at most 20,000 tokens. Otherwise, it is in a private-use area of Unicode.
     """
     if token < 2:
         return ("<s>", "</s>")[token]
@@ -107,7 +117,7 @@ def cases(folder: str | Path) -> list[Case]:
 
 
 def _read_case(line: bytes, where: str) -> Case:
-    fields = Fields(parse_json(line, where), where)
+    fields = Fields(parse_json(line, where, REMEDY), where, remedy=REMEDY)
     margins = fields.child("margins")
     return Case(
         fields.text("name"),
@@ -147,7 +157,7 @@ def shapes(folder: str | Path) -> dict[str, Shape]:
             f"  Make a family of checkpoints with: byheart golden make -o {folder}",
             path=str(path),
         )
-    found = Fields(read_json(path), path).child("checkpoints")
+    found = Fields(read_json(path, REMEDY), path, remedy=REMEDY).child("checkpoints")
     return {name: _read_shape(found.child(name), name, path) for name in found.values}
 
 

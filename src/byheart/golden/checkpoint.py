@@ -9,9 +9,8 @@ from typing import Any
 from torch import Tensor
 
 from byheart.export.gguf_file import ROTARY_FACTORS, GgufSizes, rotary_factors, write_gguf
-from byheart.golden.case import token_text
+from byheart.golden.case import corrupt, token_text
 from byheart.golden.shape import BOS, EOS, HEAD, Shape
-from byheart.records.refusals import corrupt
 
 WEIGHTS = "model.safetensors"
 GGUF = "model.gguf"

@@ -53,7 +53,8 @@ Holds = Callable[[list[list[int]]], list[bool]]
 def covering_rows(
     blocks: Sequence[Candidates], vocab: int, kept: Sequence[Sequence[int]], holds: Holds
 ) -> list[list[int]]:
-    """Choose texts of `blocks` to add to those in `kept`, and return them.
+    """Choose texts of `blocks` to add to those in `kept`, and return them. Texts are left out if `holds` finds that rounding could
+    change their answers.
 
     A close decision is the choice of a token with a small lead. As far as possible, each token id except the special ones is the
     right token or the closest rival in `N_TIMES` close decisions. Texts with the closest decisions are tried first.

@@ -48,7 +48,8 @@ LEAST_LIKENESS = 0.12
 class Outcome:
     """The answer of an engine to one case, in one way of running it.
 
-    `wrong_logits` are the token ids with inexact logits, or the indices of the wrong sums of logits.
+    `wrong_logits` holds the ids of the tokens whose logits are not exactly right. If sums of logits were compared instead, it holds
+    the indices of the wrong sums.
     """
 
     case: Case

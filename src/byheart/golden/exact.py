@@ -1,5 +1,5 @@
-"""Make a checkpoint in which every number is an integer that bfloat16 can represent, so that its logits are known to
-the last bit.
+"""Make a checkpoint whose logits are known to the last bit. They are computed from small integers times powers of two, which
+bfloat16 represents exactly. Only the queries, keys and scores are rounded, and the attention weights are one-hot nevertheless.
 
 The code of a token is 8 numbers, each +1 or -1, in 8 columns of the residual stream. Four other columns hold the constant 2^40.
 Their squares add up to 4 * 2^80, and all other squares are too small to change this sum. The root mean square over 64 columns is
@@ -7,14 +7,14 @@ therefore 2^38, and RMSNorm is a multiplication by a power of two.
 
 1. The heads of layer 1 copy the codes of earlier tokens, each from one distance (`DISTANCES`). Their queries and keys
    are constant. Each of five RoPE pairs contributes up to 256 to a score. The score at the right distance exceeds that at any other
-   distance up to 512 by more than 120, so the softmax is one-hot in float32 and bfloat16. The copied entries are added up to sums y
-   and z. Each of these sums has nine terms of +1 or -1, so it is odd.
+   distance up to 512 by more than 120, so the softmax is one-hot in float32 and bfloat16. The copied entries are added up, which
+   gives 8 sums y and 8 sums z. Each of these sums has nine terms of +1 or -1, so it is odd.
 2. The feed-forward part of layer 1 computes products max(n, 0) c. Each n is y, -y, z or -z, and each c is an entry of the code.
    The product is silu(128 n) c / 128, because silu(128 n) is 128 n for n > 0 and 0 otherwise. R is the difference of two such
    products, an integer from -18 to 18.
-3. Layer 2 reads R from seven other distances. It computes T, which is one entry of a code plus twice the sum of these seven
-   numbers. T is odd and at most 253 in magnitude, so it is never 0. If T is 1 or -1, a change by one unit towards 0 changes the
-   result.
+3. The heads of layer 2 copy the R of seven earlier tokens, each with its own sign. T is one entry of a code, with a sign, plus
+   twice the sum of these seven numbers. T is odd and at most 253 in magnitude, so it is never 0. If T is 1 or -1, a change by one
+   unit towards 0 changes the result.
 4. The feed-forward part of layer 2 computes the sign of T as max(T + 1, 0) - max(T - 1, 0) - 1. The output head
    selects the token whose code has these 8 signs. The logit of a token is 8 minus twice the number of signs in which
    its code differs.
@@ -49,7 +49,7 @@ EXACT_MARGIN = 1e6
 def draw_exact_weights(shape: Shape) -> dict[str, Tensor]:
     """Return the tensors of the checkpoint, in bfloat16."""
     assert (shape.hidden, shape.n_heads, shape.head_dim, shape.n_layers) == (64, 8, 16, 2), (
-        "this checkpoint can be made in one shape only"
+        "an exact checkpoint needs width 64, 8 heads of 16 entries, and 2 layers"
     )
     rng = np.random.default_rng(shape.seed)
     weights = {name: torch.zeros(size, dtype=torch.float64) for name, size in _sizes(shape).items()}
@@ -98,8 +98,8 @@ def _columns(part: slice) -> list[int]:
 def _write_attention(shape: Shape, weights: dict[str, Tensor], layer: int, rng: np.random.Generator) -> None:
     """Write heads whose attention is one-hot.
 
-    Apart from two weights that cancel, each entry of a head's value vector reads at most one column of the residual stream, with a
-    random sign. The column depends on the key-value head.
+    Each entry of a head's value vector copies at most one column of the residual stream, with a random sign. The column depends on
+    the key-value head. The entry also reads two constant columns, with the weights 512 and -512, which cancel.
     """
     at, size, half = f"model.layers.{layer}.self_attn", shape.head_dim, shape.head_dim // 2
     angles = shape.frequencies()[:N_PAIRS]
@@ -171,7 +171,7 @@ def _write_signs(weights: dict[str, Tensor]) -> None:
 
 
 def _drop_unread_norms(weights: dict[str, Tensor]) -> None:
-    """Set the norm weights of columns that no matrix reads to zero, because they affect no answer."""
+    """Set a norm weight to zero if no matrix reads its column, because it then affects no answer."""
     readers = {FINAL_NORM: [HEAD]}
     for layer in range(2):
         at = f"model.layers.{layer}"

@@ -142,7 +142,7 @@ PART = "part.json"
 
 @dataclass(frozen=True)
 class Task:
-    """The task of making one checkpoint in `folder`."""
+    """The task of making one checkpoint in `folder`. `counts` and `lengths` are those of `make`."""
 
     shape: Shape
     folder: Path

@@ -333,7 +333,7 @@ def _general() -> Iterator[Fault]:
     yield Fault("window", "one too wide", _windowed(1), applies=_has("window"))
     yield Fault("window", "one too narrow", _windowed(-1), applies=_has("window"))
     yield Fault("window", "ignored", _windowed(10**8), applies=_has("window"))
-    yield Fault("softmax", "one more in the sum", _with(softmax=_softmax_plus_one))
+    yield Fault("softmax", "1 added to the sum of exponentials", _with(softmax=_softmax_plus_one))
     yield Fault("softmax", "11 significant bits", _with(softmax=lambda step, *a: to_bits(step(*a), 11)))
     yield Fault("lost keys", "the first token", _drop_keys(0, 1))
     yield Fault("lost keys", "a block of four", _drop_keys(4, 8))
@@ -341,11 +341,11 @@ def _general() -> Iterator[Fault]:
     yield Fault("epsilon", "ten times", _with(epsilon=lambda step, name: step(name) * 10))
     yield Fault("epsilon", "a tenth", _with(epsilon=lambda step, name: step(name) / 10))
     yield Fault("epsilon", "left out", _with(epsilon=lambda step, name: 0.0))
-    yield Fault("norm", "one added to the weights", lambda engine: _weightless(engine, True))
+    yield Fault("norm", "1 added to the weights", lambda engine: _weightless(engine, True))
     yield Fault("norm", "weights left out", lambda engine: _weightless(engine, False))
     yield Fault("norm", "the mean subtracted", _with(norm=_layer_norm))
     yield Fault("norm", "final norm left out", _skip_norm(FINAL_NORM))
-    yield Fault("norm", "queries and keys not normed", _skip_norm("q_norm"), applies=_has("has_qk_norm"))
+    yield Fault("norm", "queries not normed", _skip_norm("q_norm"), applies=_has("has_qk_norm"))
     yield Fault(
         "activation",
         "tanh GELU",
@@ -357,8 +357,12 @@ def _general() -> Iterator[Fault]:
     yield Fault("activation", "fast SiLU", _silu_fast)
     yield Fault("activation", "ReLU", _with(activation=lambda step, x: x.relu()))
     yield Fault("activation", "gate and up exchanged", _with(gate=lambda step, x, up: step(up, x)))
-    yield Fault("residual", "both parts read the old stream", _parallel)
-    yield Fault("embedding", "times the root of the width", _with(embed=lambda step, ids: step(ids) * 7.0))
+    yield Fault("residual", "the feed-forward part reads the stream before attention", _parallel)
+    yield Fault(
+        "embedding",
+        "multiplied by about the root of the width",
+        _with(embed=lambda step, ids: step(ids) * 7.0),
+    )
     yield Fault("biases", "left out", change_weights(_drop_biases), applies=_has("has_bias"))
     yield Fault("cache", "last slot overwritten", _store_decoded(_overwrite), needs_cache=True)
     yield Fault(
@@ -385,7 +389,7 @@ def _general() -> Iterator[Fault]:
     yield Fault("tensor-parallel shards", "feed-forward exchanged", _swap_shards(("down_proj",), 1))
     yield Fault("tensor-parallel shards", "attention added twice", change_weights(_twice("o_proj")))
     yield Fault("tensor-parallel shards", "feed-forward added twice", change_weights(_twice("down_proj")))
-    yield Fault("tied head", "a head of its own", _other_head, applies=_has("is_tied"))
+    yield Fault("tied head", "another matrix than the embedding", _other_head, applies=_has("is_tied"))
     yield Fault("weights", "keys and values exchanged", _exchange("k_proj", "v_proj"))
     yield Fault("weights", "layers exchanged", _layers_exchanged, applies=lambda shape: shape.n_layers > 1)
     yield Fault(
@@ -395,16 +399,21 @@ def _general() -> Iterator[Fault]:
     )
     yield Fault(
         "tokenizer",
-        "no beginning",
+        "beginning-of-text token left out",
         _with(generate_block=lambda step, prompts, n, way: step([p[1:] for p in prompts], n, way)),
     )
     yield Fault(
         "tokenizer",
-        "two beginnings",
+        "two beginning-of-text tokens",
         _with(generate_block=lambda step, prompts, n, way: step([[0, *p] for p in prompts], n, way)),
     )
     yield Fault("padding mask", "padding is seen", _with(visible=_visible_padding), ways=_PADDED)
-    yield Fault("padding mask", "read behind the text", _wrong_last, ways=("one by one", "right padding"))
+    yield Fault(
+        "padding mask",
+        "answer read after the end of the text",
+        _wrong_last,
+        ways=("one by one", "right padding"),
+    )
     yield Fault("batching", "rows mixed", _rows_mixed, ways=_PADDED, needs_cache=True)
     yield Fault(
         "chunked prefill", "positions start again", _restart_positions, ways=("one by one", "chunked prefill")
@@ -430,7 +439,7 @@ def _general() -> Iterator[Fault]:
 
     yield Fault(
         BEAM_SEARCH,
-        "the cache does not follow",
+        "the cache does not follow the beams",
         _with(follow_beams=lambda step, cache, rows: step(cache, torch.arange(len(rows)) % _n_rows(cache))),
         ways=("one by one", BEAM_SEARCH),
     )
@@ -504,11 +513,19 @@ def _kv_groups(shape: Shape) -> Iterator[Fault]:
     n = shape.n_kv_heads
     if n > 1:
         yield Fault(
-            "key-value groups", "by turns", _with(kv_heads=lambda step: [h % n for h in range(shape.n_heads)])
+            "key-value groups",
+            "assigned by turns",
+            _with(kv_heads=lambda step: [h % n for h in range(shape.n_heads)]),
         )
-        yield Fault("key-value groups", "all the first", _with(kv_heads=lambda step: [0] * shape.n_heads))
         yield Fault(
-            "key-value groups", "one further", _with(kv_heads=lambda step: [(k + 1) % n for k in step()])
+            "key-value groups",
+            "all query heads use the first",
+            _with(kv_heads=lambda step: [0] * shape.n_heads),
+        )
+        yield Fault(
+            "key-value groups",
+            "each query head uses the next",
+            _with(kv_heads=lambda step: [(k + 1) % n for k in step()]),
         )
 
 

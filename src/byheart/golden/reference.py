@@ -316,9 +316,8 @@ class ReferenceEngine:
         return [(a, min(a + size, end)) for a in range(first, end, size)]
 
     def prefill(self, prompts: Sequence[Sequence[int]], ids: Tensor, way: Way) -> tuple[Cache, int]:
-        """Return a cache as an earlier request left it, and how many tokens at the beginning of each prompt are in it.
-
-        This number is `way.reused`, or less for short prompts.
+        """Return the cache that an earlier request left, and the number of tokens in it. This number is `way.reused`, or less for
+        short prompts. The tokens in the cache are those at the beginning of each prompt.
         """
         cache = self.empty_cache(len(prompts))
         n_reused = min(way.reused, ids.shape[1] - 1)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from byheart.errors import UsageError
+from byheart.errors import UsageError, did_you_mean
 from byheart.golden.case import N_NEW, Case, cases, require_fit, shapes
 from byheart.golden.diagnosis import EXACT_LOGITS, LOGIT_SUMS, Outcome, Suspicion, diagnose
 from byheart.golden.engines.engine import LONG_TEXT, Engine, FunctionEngine, Generate, ShowsLogits
@@ -25,7 +25,8 @@ N_ASKED = 32
 class Report:
     """The result of checking an engine: its answers (`outcomes`) and its likely faults (`suspicions`), the likeliest first.
 
-    `left_out` maps each reason for leaving out cases to the number of cases to which it applied in at least one way of running.
+    `left_out` maps each reason for leaving out cases to the number of cases that were left out for it. A case counts once, even if
+    it was left out in several ways of running.
     """
 
     engine: str
@@ -100,6 +101,14 @@ def check(
     driver = engine if isinstance(engine, Engine) else FunctionEngine(engine, number_type)
     root = Path(folder)
     known, found = shapes(root), cases(root)
+    for name in only:
+        if name not in known:
+            raise UsageError(
+                f"{folder} has no checkpoint {name!r}.{did_you_mean(name, known)}\n"
+                f"  Choose from: {', '.join(known)}",
+                name=name,
+                known=list(known),
+            )
     outcomes: list[Outcome] = []
     left_out: dict[str, set[str]] = {}
     for name, shape in known.items():

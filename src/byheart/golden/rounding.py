@@ -73,7 +73,9 @@ class RoundingEngine(ReferenceEngine):
         self.tokens = torch.zeros(0, dtype=torch.long)
 
     def _err(self, z: Tensor, size: Tensor, *, is_biased: bool = False) -> Tensor:
-        """Return `z` plus an error variable, which represents an error of at most `size`."""
+        """Return `z` plus an error variable, which represents an error of at most `size`. With `is_biased`, the errors can have
+        the same sign everywhere.
+        """
         error = torch.zeros_like(z, requires_grad=True)
         self.errors.append((error, size.detach().abs(), is_biased))
         return z + error

@@ -63,10 +63,10 @@ def find_cases(
 
 @torch.no_grad()
 def with_beams(engine: ReferenceEngine, found: list[Case]) -> list[Case]:
-    """Return the cases, some of them with the answer of beam search in float32.
+    """Return the cases. Some of them get a second answer, which beam search must give in float32.
 
-    In these cases, every kept beam leads the dropped ones by at least `SAFE` times the error bound of the greedy decisions, and the
-    answer differs from the greedy one.
+    In these cases, every kept beam leads the dropped ones by more than `SAFE` times the error bound of the greedy decisions, and
+    the second answer differs from the greedy one.
     """
     made, n_found = [], 0
     for case in found:
@@ -184,7 +184,8 @@ def _keep(
     A candidate is suitable if all its gaps are larger than their error bounds, so that rounding cannot close them. The function
     keeps the suitable candidates with the smallest ratios of gap to bound.
 
-    The error bound differs between texts, so the first gaps to be tried are about as large as the typical bound of the block.
+    The error bound differs between texts. Candidates are tried if their smallest gap is just above the typical bound of their block
+    or, for float32, just above half of it.
     """
     kept: list[tuple[float, list[int]]] = []
     per_block = -(-count // len(blocks)) + 1

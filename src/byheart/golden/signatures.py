@@ -10,14 +10,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from byheart.golden.case import N_NEW, Case
+from byheart.golden.case import N_NEW, REMEDY, Case, corrupt
 from byheart.golden.engines.engine import LONG_TEXT
 from byheart.golden.faults import Fault, faults_of
 from byheart.golden.reference import WAYS
 from byheart.golden.shape import Shape
 from byheart.records.fields import read_json
 from byheart.records.reader import read_value
-from byheart.records.refusals import corrupt
 
 SIGNATURES = "signatures.json"
 N_PADDED = 12
@@ -90,6 +89,6 @@ def read_signatures(folder: Path) -> dict[str, dict[str, Signature]]:
         return {}
     kind = dict[str, dict[str, Signature]]
     found: dict[str, dict[str, Signature]] = read_value(
-        read_json(path), kind, str(path), "faults", refuse=corrupt
+        read_json(path, REMEDY), kind, str(path), "faults", refuse=corrupt
     )
     return found

@@ -92,7 +92,7 @@ def margins_by_trials(
     valid = torch.ones_like(texts, dtype=torch.bool)
 
     def gaps(engine: ReferenceEngine) -> Tensor:
-        """For every other token, return how much larger the logit of the right token is."""
+        """Return how much the logit of the right token exceeds that of each other token."""
         logits = engine.forward(texts, valid, engine.empty_cache(len(ids)), n_last=n_new)
         return (logits.gather(2, answer) - logits).scatter(2, answer, torch.inf)
 

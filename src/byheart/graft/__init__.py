@@ -1,8 +1,8 @@
 """Add facts to an existing checkpoint (the host) exactly and without training, as standard layers before the host's own.
 
-    writing:   texts -> contexts -> layout -> emission -> folder
+`byheart.graft(host, data, output)` writes a grafted checkpoint. It uses these modules of the package, in this order:
 
-`byheart.graft(host, data, output)` writes a grafted checkpoint. The modules of this package are its parts.
+    texts -> contexts -> layout -> emission -> folder
 """
 
 import sys

@@ -1,7 +1,7 @@
 """Codes for tokens: integer vectors of equal norm. The dot product of two codes is therefore largest if the codes are equal.
 
 Let a and x be integer vectors with |a|² = |x|² = ρ. Then 2·a·x = 2ρ - |a - x|², so a·x = ρ if x = a, and a·x <= ρ - 1
-otherwise. The sum of the dot products of m pairs of tokens is mρ if all pairs are equal, and at most mρ - 1
+otherwise. For m pairs of codes, the sum of the m dot products is mρ if the two codes of every pair are equal, and at most mρ - 1
 otherwise. Every entry is a small whole number, which is exact in bfloat16.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, islice
 from math import isqrt
 
 import numpy as np
@@ -32,10 +32,9 @@ class Code:
     squared_norm: int
 
     def vectors(self, n_codes: int) -> np.ndarray:
-        """Return the first `n_codes` vectors, in a fixed order, as rows of an array."""
-        rows = np.empty((n_codes, self.dimension), np.int64)
-        for row, vector in zip(rows, _vectors(self.dimension, self.squared_norm), strict=False):
-            row[:] = vector
+        """Return the first `n_codes` vectors, in a fixed order, as rows of an array. The code must have this many vectors."""
+        rows = np.array(list(islice(_vectors(self.dimension, self.squared_norm), n_codes)), np.int64)
+        assert len(rows) == n_codes
         return rows
 
 

@@ -69,7 +69,7 @@ def twin_contexts(
 
     `following` maps each context to its next token, and `before` to its inherited token (see `inherited`). The contexts of a group
     differ only in their first token, and have the same next token and the same inherited token. They belong to the same rows of the
-    data, so that they are forgotten together. Contexts with two equal tokens in a row are left out: at the beginning of a text,
+    data, so that they are forgotten together. Contexts with two equal neighbouring tokens are left out: at the beginning of a text,
     a head may read a mixture of tokens (see `check_beginnings`), and a unit for two contexts might accept this mixture.
     """
     rows: dict[Context, set[int]] = {}
@@ -126,23 +126,26 @@ def shared_units(
 def check_beginnings(facts: Iterable[Fact]) -> None:
     """Refuse facts whose answer could also follow a part of the key at the beginning of a prompt.
 
-    Each head reads a token at a fixed distance. If that token would lie before the text, the head reads a token of the text
-    instead. Let the text be the tokens i, i + 1, ... of a fact, with i >= 1 and nothing before them. The missing token next to the
-    text is token i - 1. Because the blocks of `heads.plan_gathers` begin with offset 0, some head is meant to read this token
-    directly. If the distance of this head is j, it should do so at position j - 1 of the text. Among the tokens that this position
-    can read, the score is highest at distance j - 1 (see `heads.choose_kernel`), so the head reads the first token of the text,
-    which is token i. The context can therefore match only if tokens i - 1 and i are equal. If they are equal, each token before
-    token i - 1 is compared with a token of the text or with a mixture of its tokens. The context still does not match if one of the
-    tokens before token i - 1 does not occur in the text.
+    Suppose that a prompt begins with the tokens i, i + 1, ... of a fact, with i >= 1. The tokens before them are missing. Each head
+    reads a token at a fixed distance. If that token would lie before the prompt, the head reads a token of the prompt instead.
+
+    What is read in place of token i - 1? Some head is meant to read this token directly, because the blocks of `heads.plan_gathers`
+    begin with offset 0. Let j be the distance of this head. The head would have to read token i - 1 from position j - 1 of the
+    prompt, where it can read only distances from 0 to j - 1. The score is highest at distance j - 1 (see `heads.choose_kernel`), so
+    the head reads the first token of the prompt, which is token i. The context can therefore match only if tokens i - 1 and i are
+    equal.
+
+    If they are equal, each token before token i - 1 is compared with a token of the prompt or with a mixture of its tokens. The
+    context still does not match if one of the tokens before token i - 1 does not occur in the prompt.
     """
     for fact in facts:
         tokens = fact.tokens[:-1]
         for i in range(1, len(tokens)):
             if tokens[i - 1] == tokens[i] and set(tokens[: i - 1]) <= set(tokens[i:]):
                 raise AssumptionViolated(
-                    f"row {fact.row:,} has the same token twice in a row, at or near its beginning. At the "
+                    f"in row {fact.row:,}, two neighbouring tokens at or near the beginning are equal. At the "
                     "beginning of a prompt, a Transformer cannot count repetitions, so the answer could also "
-                    "follow this text without its first tokens.\n"
+                    "follow the text of this row without its first tokens.\n"
                     '  Put other text before the key, for example with --template "Q: {input}\\nA:".',
                     row=fact.row,
                     tokens=list(fact.tokens[: i + 1]),

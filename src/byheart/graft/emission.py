@@ -9,7 +9,8 @@ have the squared norm ρ. SCALE, TINY and LEAD are powers of two.
    pins, SCALE for codes and 0 for the host's columns, so the layers read pins/SCALE and the unchanged codes. No row of a memory
    layer writes to the host's columns.
 2. *Gather.* The softmax of each head is one-hot (see `heads`), so it copies codes exactly.
-3. *Move.* silu(128) = 128 and x·128/128 = x, so layer 0 moves the code of the token to the columns `got 0` exactly.
+3. *Move.* silu(128) = 128 and x·128/128 = x, so layer 0 moves the code of the current token exactly. It moves from the columns of
+   the embedding to the columns `got 0`, the first of those for gathered codes.
 4. *Match.* Let a_j be the codes of a context of m tokens, and x_j those of the last m tokens of the text. The gate of the context
    is 256·Σ a_j·x_j - 128·(2mρ - 1): 128 if all m codes agree, and at most -128 otherwise (see `codes`). silu(-128) = 0 in float32
    and bfloat16. There is no hashing: a unit is active exactly where the text ends in its tokens. It then adds TINY times (code of
@@ -63,7 +64,7 @@ class Growth:
 
     `width` is the width d of the host, and `group` is the number of query heads per key-value head. A state after RMSNorm with
     weights w has length at most √d·max|w|. Attention averages values, so it adds at most |O|·√group·|V| times this length, where O
-    and V are the matrices of outputs and values. If n is the input of the feed-forward part after RMSNorm, this part adds at most
+    and V are the matrices of outputs and values. The feed-forward part gets a state n after RMSNorm and adds at most
     |down|·|gate|·|up|·|n|², since |silu(x)| <= |x|. The norms of matrices are Frobenius norms, which are upper bounds of operator
     norms.
     """
@@ -71,7 +72,6 @@ class Growth:
     width: int
     group: int
     state: float = 0.0
-    largest: float = 0.0
     layer: dict[str, float] = field(default_factory=dict)
 
     def embedding(self, weight: torch.Tensor) -> None:

@@ -23,9 +23,11 @@ from byheart.graft.grafting import GraftPlan
 from byheart.graft.host import CONFIG, INDEX, WEIGHTS, FolderHost, Host, digest_of
 from byheart.graft.texts import Asking
 from byheart.process.progress import Progress
+from byheart.records.fields import Fields, read_json
 from byheart.records.refusals import corrupt
 
 RECORD, CARD, KEPT, NORMS = "graft.json", "README.md", "host", "kept.safetensors"
+REMEDY = "Restore the folder from a copy you trust, or graft the host again."
 SCHEMA = 1
 SHARD_BYTES = 2**30
 TOKENIZER_FILES = (
@@ -201,23 +203,21 @@ def check_target(path: Path) -> None:
         )
 
 
-def read_record(folder: Path) -> dict[str, Any]:
-    """Return the content of graft.json in a grafted folder."""
-    from byheart.records.fields import Fields, read_json
-
+def read_record(folder: Path) -> Fields:
+    """Read graft.json in a grafted folder."""
     if not (folder / RECORD).is_file():
         raise UsageError(
             f"{folder} is not a folder that `byheart graft` wrote: it has no {RECORD}.\n"
             "  Give a folder that was made with: byheart graft HOST DATA -o DIR",
             path=str(folder),
         )
-    return Fields(read_json(folder / RECORD), folder / RECORD).values
+    return Fields(read_json(folder / RECORD, REMEDY), folder / RECORD, remedy=REMEDY)
 
 
 def require_plain_name(name: str, folder: Path) -> None:
     """Refuse a record in which a file name of the host contains a path."""
     if Path(name).name != name:
-        raise corrupt(folder / RECORD, f"it names a file outside the folder: {name}")
+        raise corrupt(folder / RECORD, f"it names a file outside the folder: {name}", REMEDY)
 
 
 def is_graft(folder: Path) -> bool:

@@ -1,9 +1,9 @@
-"""Remove single facts from a graft: set the weights of the hidden units that match the contexts of these facts to zero.
+"""Remove single facts from a graft. Each context of these facts is matched by a hidden unit, whose weights are set to zero.
 
-A context is a key, possibly followed by the first tokens of its answer. The unit of a context adds the token that follows the
-context, and subtracts the token that follows the longest other stored context that is a suffix of this one. If that other context
-is forgotten, the unit's weights for these two tokens are rewritten. A context that a remaining fact also needs is kept. All other
-weights stay the same, bit for bit.
+A context is a key, possibly followed by the first tokens of its answer. Its unit adds the code (a vector) of the token that follows
+the context. If shorter stored contexts are suffixes of this one, the unit also subtracts the code of the token that follows the
+longest of them. If that shorter context is forgotten, the unit's output weights, which hold these codes, are rewritten. A context
+that a remaining fact also needs is kept. All other weights stay the same, bit for bit.
 """
 
 from __future__ import annotations

@@ -12,19 +12,18 @@ import numpy as np
 from byheart.errors import UsageError
 from byheart.export.gguf_file import ROTARY_FACTORS, GgufSizes, rotary_factors, write_gguf
 from byheart.files.whole_file import check_file_target
-from byheart.graft.folder import KEPT, RECORD, read_record, require_plain_name
+from byheart.graft.folder import KEPT, read_record, require_plain_name
 from byheart.graft.gguf_tokenizer import write_tokenizer_of_folder, write_tokenizer_of_gguf
 from byheart.graft.host import CONFIG, FolderHost, rotary, tensor_shapes
 from byheart.graft.texts import load_tokenizer
 from byheart.process.progress import Progress, silent
-from byheart.records.fields import Fields
 
 ARCHITECTURES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
 
 
 def export_gguf(folder: Path, path: Path, progress: Progress = silent) -> None:
     """Write the graft in `folder` as a GGUF file, atomically."""
-    names = Fields(read_record(folder), folder / RECORD).child("host").values
+    names = read_record(folder).child("host").values
     for name in names:
         require_plain_name(name, folder)
     # a host without a configuration is a single GGUF file; a folder may hold such a file too, but is not made from it
@@ -49,8 +48,8 @@ def save_gguf(
         )
     if config["model_type"] == "qwen2" and shape.n_heads * shape.head_dim != shape.width:
         raise UsageError(
-            "this graft cannot be exported to GGUF: llama.cpp requires that the heads of a Qwen2 add up to its "
-            f"width, but {shape.n_heads} heads of {shape.head_dim} do not add up to {shape.width}.\n"
+            "this graft cannot be exported to GGUF: in llama.cpp, the heads of a Qwen2 model must together "
+            f"be as wide as the model, but {shape.n_heads} heads of width {shape.head_dim} do not add up to {shape.width}.\n"
             "  Run the graft with transformers.",
             n_heads=shape.n_heads,
             head_dim=shape.head_dim,

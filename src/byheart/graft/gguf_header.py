@@ -114,8 +114,8 @@ class _Header:
             self.n_small += n_items if WIDTHS.get(inner, 8) < 4 else 0
             if self.n_items > MOST_ITEMS or self.n_small > MOST_SMALL_ITEMS:
                 raise ValueError(
-                    f"its lists have {self.n_items:,} items, {self.n_small:,} of them of one or two bytes; at most "
-                    f"{MOST_ITEMS:,} items and {MOST_SMALL_ITEMS:,} of one or two bytes are accepted"
+                    f"its lists have {self.n_items:,} items, of which {self.n_small:,} are only one or two bytes long. "
+                    f"At most {MOST_ITEMS:,} items, and at most {MOST_SMALL_ITEMS:,} such short items, are accepted"
                 )
             if inner == TEXT:
                 for _ in range(n_items):

@@ -82,8 +82,10 @@ def hugging_face_name(name: str) -> str:
 
 
 def to_halves(weight: np.ndarray, n_heads: int) -> np.ndarray:
-    """Reorder the rows of each head: the two rows of a rotary pair are neighbours in GGUF, but in different halves in
-    transformers.
+    """Change the order of the rows of each head from that in GGUF to that in transformers.
+
+    In GGUF, the two rows of a rotary pair are neighbours. In transformers, one is in the first half of the head and the other at
+    the same place of the second half.
     """
     parted = weight.reshape(n_heads, -1, 2, weight.shape[1])
     return np.ascontiguousarray(parted.swapaxes(1, 2).reshape(weight.shape))
@@ -108,7 +110,8 @@ def _config(reader: Any) -> Mapping[str, Any]:
     names = {tensor.name for tensor in reader.tensors}
     if "rope_freqs.weight" in names:
         raise UsageError(
-            "a GGUF host with its own rotary factors cannot be grafted: give its Hugging Face folder instead."
+            "a GGUF host that stores factors of its rotary frequencies (in the tensor rope_freqs.weight) cannot be grafted: "
+            "give its Hugging Face folder instead."
         )
     width, n_heads = get("embedding_length"), get("attention.head_count")
     classes = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}

@@ -1,4 +1,6 @@
-"""Plan a graft: for a host and rows of text, compute the contexts to store, the codes (integer vectors) of tokens and the sizes."""
+"""Plan a graft for a host and rows of text: compute the contexts to store, the code (an integer vector) of each token, and the
+sizes of the grafted network.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +120,8 @@ def _assigned(
 ) -> np.ndarray:
     """Return the code (a row of `vectors`) of each token in `used`.
 
-    The two tokens of `pairs[i]` get the two rows `rows[i]`. All other tokens get the remaining rows, in order.
+    The two tokens of `pairs[i]` get the two rows of `vectors` whose numbers are in `rows[i]`. All other tokens get the remaining
+    rows, in order.
     """
     row_of = {
         token: row

@@ -1,11 +1,14 @@
 """Design heads that read the token at a fixed distance, using the host's own rotary frequencies. Design layers of such heads, which
 gather the last tokens of a text.
 
-Rotary positions turn pairs of entries of queries and keys, each pair with its own frequency f. The head for distance j uses the
-n_pairs fastest frequencies. In their pairs, its query is A·e^(-i·f·j), where A is its amplitude, and its key is 1. Its score at
-distance D is A·Σ_f cos(f·(D - j)). The score at D = j exceeds that at every other distance by at least `Kernel.margin`·n_pairs·A,
-and the score at D = j - 1 exceeds those at all smaller distances by at least as much. The second property matters at the beginning
-of a text (see `contexts.check_beginnings`).
+Rotary position encoding takes the entries of queries and keys in pairs, as complex numbers, and turns each pair with its own
+frequency f. All heads use the n_pairs fastest frequencies; the other pairs are 0. In the pair of frequency f, the head for
+distance j has the query A·e^(-i·f·j), where the number A is its amplitude, and the key 1. So its score at distance D is
+A·Σ_f cos(f·(D - j)).
+
+Let m be `Kernel.margin`·n_pairs·A. The score at D = j is larger by at least m than at any other distance. The score at D = j - 1 is
+larger by at least m than at any distance below j - 1. The second property matters at the beginning of a text (see
+`contexts.check_beginnings`).
 """
 
 from __future__ import annotations
@@ -18,12 +21,12 @@ import numpy as np
 from byheart.errors import AssumptionViolated
 
 NATS = 1000.0
-"""How much the attention score of the right position exceeds every other score, before rounding. A lead of 104 would be enough in a
-softmax, because exp(-104) is 0 in float32.
+"""How much, at least, the attention score of the right position exceeds every other score, before rounding. A lead of 104 would be
+enough in a softmax, because exp(-104) is 0 in float32.
 """
 
 LEAST_MARGIN = 0.04
-"""The smallest margin allowed. A margin is how much the highest score of a head exceeds every other, as a fraction of the highest.
+"""The smallest margin allowed (see `Kernel`).
 
 Rounding to bfloat16 changes a score by less than 0.02 of the highest (cosines, queries and keys by 2^-9 each, in either direction).
 """
@@ -33,16 +36,16 @@ MOST_PAIRS = 24
 
 @dataclass(frozen=True)
 class Kernel:
-    """The rotary frequencies that heads use, and their margin: the lead of the highest score over every other, as a fraction of the
-    highest.
+    """The rotary frequencies that heads use, and their margin. The highest score of a head exceeds each of its other scores by at
+    least this fraction of the highest score.
     """
 
     frequencies: tuple[float, ...]
     margin: float
 
     def amplitude(self, head_dim: int, scaling: float) -> float:
-        """Return the factor by which all queries are multiplied, so that the score of the right position exceeds every other score
-        by `NATS`.
+        """Return the factor by which all queries are multiplied. With it, the score of the right position exceeds every other score
+        by at least `NATS`.
 
         Attention divides scores by √head_dim, and YaRN, a method of rotary scaling, multiplies both queries and keys by `scaling`.
         """
@@ -55,11 +58,11 @@ class Kernel:
 
 
 def choose_kernel(frequencies: np.ndarray, max_positions: int, longest: int) -> Kernel:
-    """Choose how many of the rotary `frequencies` (fastest first) the heads use, so that the score of the position that a head must
-    read exceeds every other score by as much as possible.
+    """Choose how many of the rotary `frequencies` (fastest first) the heads use, so that their margin is as large as possible.
 
-    Texts have up to `max_positions` tokens, and heads read up to `longest` tokens back. Raise an error if no choice has the margin
-    `LEAST_MARGIN`.
+    The score of the position that a head must read exceeds every other score by at least the margin, which is a fraction of this
+    highest score. Texts have up to `max_positions` tokens, and heads read up to `longest` tokens back. Raise an error if the
+    largest possible margin is below `LEAST_MARGIN`.
     """
     distances = np.arange(max(max_positions, longest + 2))
     total = np.zeros(len(distances))
@@ -99,9 +102,9 @@ def plan_gathers(window: int, n_heads: int, most_copied: int) -> tuple[Gather, .
     Each head copies at most `most_copied` tokens.
 
     Suppose that every position has gathered the tokens at the offsets 0 to n - 1 (offset j is j tokens back). The next layer
-    chooses some k <= n. From each of the positions n, n + k, n + 2k, ... tokens back, it copies what was gathered there at the
-    offsets 0 to k - 1. Each of these positions gives one block, and together the blocks give the offsets n, n + 1, ... without
-    gaps. The first token of each block is the token at that position itself.
+    chooses some k <= n. It reads the positions that are n, n + k, n + 2k, ... tokens back. From each of them, it copies a block:
+    the tokens that this position has gathered at the offsets 0 to k - 1. The first of these is the position's own token.
+    Together, the blocks are the tokens at the offsets n, n + 1, ... without gaps.
     """
     gathers, known = [], 1
     while known < window:

@@ -36,8 +36,8 @@ WHY_NOT = {
     "gemma": "it multiplies embeddings by the square root of the width, and the graft would change the width",
     "gemma2": "it multiplies embeddings by the square root of the width, and has norms after its layers",
     "gemma3_text": "it multiplies embeddings by the square root of the width, and has norms after its layers",
-    "gpt2": "its LayerNorm subtracts the mean of all columns, so the memory would change the host's columns",
-    "gpt_neox": "its LayerNorm subtracts the mean of all columns, so the memory would change the host's columns",
+    "gpt2": "its LayerNorm subtracts the mean of all columns, so columns added by a graft would change the host's own",
+    "gpt_neox": "its LayerNorm subtracts the mean of all columns, so columns added by a graft would change the host's own",
     "phi3": "it stores queries, keys and values in one matrix, which is not supported",
     "mixtral": "its layers are mixtures of experts",
     "qwen2_moe": "its layers are mixtures of experts",
@@ -57,7 +57,7 @@ class Host(Protocol):
         ...
 
     def files(self) -> list[Path]:
-        """Return every file of the host, for `byheart graft --remove`."""
+        """Return every file of the host. A graft stores what `byheart graft --remove` needs to write these files again."""
         ...
 
     @property
@@ -148,7 +148,7 @@ def read_config(path: Path) -> Mapping[str, Any]:
             f"  Give a folder with {CONFIG} and safetensors files.",
             path=str(path),
         )
-    values: dict[str, Any] = Fields(read_json(path / CONFIG), path / CONFIG).values
+    values: dict[str, Any] = Fields(read_json(path / CONFIG, REMEDY), path / CONFIG, remedy=REMEDY).values
     if values.get("auto_map"):
         raise UsageError(
             f"{path / CONFIG} refers to code in the checkpoint (auto_map), which is never run.\n"
@@ -160,7 +160,7 @@ def read_config(path: Path) -> Mapping[str, Any]:
 
 def shape_of(config: Mapping[str, Any], where: Path) -> Shape:
     """Return the sizes in a configuration. Raise an error if hosts of this kind cannot be grafted."""
-    fields = Fields(dict(config), where)
+    fields = Fields(dict(config), where, remedy=REMEDY)
     family = fields.text("model_type")
     if family not in FAMILIES:
         why = WHY_NOT.get(family, "its layers are not supported")
@@ -310,7 +310,7 @@ def _places(path: Path) -> dict[str, Place]:
     from safetensors import SafetensorError, safe_open
 
     if (path / INDEX).exists():
-        fields = Fields(read_json(path / INDEX), path / INDEX).child("weight_map")
+        fields = Fields(read_json(path / INDEX, REMEDY), path / INDEX, remedy=REMEDY).child("weight_map")
         names = sorted({fields.text(name) for name in fields.values})
         if any(Path(name).name != name or not name.endswith(".safetensors") for name in names):
             raise corrupt(

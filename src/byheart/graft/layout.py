@@ -12,14 +12,14 @@ spare           zero everywhere
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
 
 import numpy as np
 
-from byheart.errors import AssumptionViolated
+from byheart.errors import AssumptionViolated, amount
 from byheart.graft.codes import Code, possible_codes
 from byheart.graft.heads import Gather, plan_gathers
 
@@ -121,13 +121,15 @@ class Layout:
 
     @property
     def n_clearing(self) -> int:
-        """The number of units in the last memory layer that clear columns of the stream: the constants, and the codes (integer
-        vectors) of the tokens in the window.
+        """How many units of the last memory layer set a column of the stream to zero. These columns hold the constants and the
+        codes (integer vectors) of the tokens in the window.
         """
         return len(self.pins) + self.window * self.code.dimension
 
     def units_of_layer(self, layer: int) -> range:
-        """Return which of the `n_units` units that match contexts are in this layer of the memory."""
+        """Return the numbers of the context-matching units in this layer of the memory. Such units are numbered from 0 to
+        `n_units` - 1 through all layers.
+        """
         first = (layer - self.first_match_layer) * self.grafted.inner
         return range(max(0, min(first, self.n_units)), max(0, min(first + self.grafted.inner, self.n_units)))
 
@@ -151,10 +153,11 @@ def plan_layout(
     """Find the smallest network with `n_units` units that match contexts of up to `window` tokens. It must have a code (an integer
     vector) for each of `n_codes` tokens.
 
-    The search tries all possible codes, one to six additional key-value heads, and several numbers of memory layers. With
-    `bit_identical`, the grafted network is four times as wide as the host. As its width must be a multiple of the number of heads,
-    the search then tries more additional key-value heads: up to the host's number, if this is above six. Raise an error if there is
-    no such network.
+    The search tries all possible codes, several numbers of memory layers, and one to six additional key-value heads.
+
+    With `bit_identical`, the grafted network is exactly four times as wide as the host. This width must be a multiple of the number
+    of heads, which excludes some numbers of heads. If the host has more than six key-value heads, the search therefore tries up to
+    as many additional ones as the host has. Raise an error if there is no suitable network.
     """
     if window > MOST_WINDOW:
         raise AssumptionViolated(
@@ -163,33 +166,37 @@ def plan_layout(
             "  Shorten it, or store the rest of a long answer as a separate fact.",
             window=window,
         )
-    best = min(
-        _layouts(host, n_codes, window, n_units, bit_identical),
-        key=lambda layout: (layout.grafted.parameters, layout.code.squared_norm),
-        default=None,
-    )
-    if best is None and bit_identical:
-        raise AssumptionViolated(
-            f"no graft for keys and answers of {window:,} tokens has exactly {4 * host.width:,} columns, "
-            "four times the host's width, as --bit-identical requires.\n"
-            "  Leave out --bit-identical, or shorten the longest key and its answer.",
-            window=window,
-            width=4 * host.width,
-        )
-    if best is None:
+    codes = [code for code in possible_codes(n_codes) if code.dimension <= host.head_dim]
+    if not codes:
         raise AssumptionViolated(
             f"the heads of this host have {host.head_dim} entries, too few to distinguish {n_codes:,} tokens.\n"
             "  Choose a host whose heads have at least 16 entries. No option changes this.",
             head_dim=host.head_dim,
         )
+    best = min(
+        _layouts(host, codes, window, n_units, bit_identical),
+        key=lambda layout: (layout.grafted.parameters, layout.code.squared_norm),
+        default=None,
+    )
+    if best is None:  # without `bit_identical`, some width is always suitable
+        helps = any(_layouts(host, codes, 1, n_units, bit_identical))
+        which = f"for keys and answers of {amount(window, 'token')}" if helps else "of this host"
+        also = ", or shorten the longest key and its answer" if helps else ""
+        raise AssumptionViolated(
+            f"--bit-identical requires a graft of exactly {4 * host.width:,} columns, four times the host's width, "
+            f"but no graft {which} has this width.\n  Leave out --bit-identical{also}.",
+            window=window,
+            width=4 * host.width,
+            shorter_keys_help=helps,
+        )
     return best
 
 
-def _layouts(host: Shape, n_codes: int, window: int, n_units: int, bit_identical: bool) -> Iterator[Layout]:
+def _layouts(
+    host: Shape, codes: Iterable[Code], window: int, n_units: int, bit_identical: bool
+) -> Iterator[Layout]:
     most = max(MOST_KV_HEADS, host.n_kv_heads) if bit_identical else MOST_KV_HEADS
-    for code in possible_codes(n_codes):
-        if code.dimension > host.head_dim:
-            break
+    for code in codes:
         for n_more in range(1, most + 1):
             n_heads = n_more * host.group
             gathers = plan_gathers(window, n_heads, host.head_dim // code.dimension)
@@ -238,7 +245,8 @@ def _width(used: int, n_heads: int) -> int:
     """Return the smallest suitable width of the residual stream.
 
     It must hold `used` columns and the pins (constant columns). It must be a multiple of 8 and, as transformers requires, of the
-    number of heads. In float32, the mean of squares, computed as sum·(1/width), must be exactly the square of the pins' scale.
+    number of heads. In float32, width·(1/width) must be exactly 1. Then RMSNorm, which computes the mean of the pins' squares as
+    sum·(1/width), gets it exactly.
     """
     step = np.lcm(n_heads, 8)
     width = int(-(-used // step) * step)

@@ -1,9 +1,9 @@
-"""Compute the correct value of every entry in the queries of a graft's memory (the layers that it adds), from the other weights
-that were read.
+"""Compute what every entry in the queries of a graft's memory must be. The memory is the layers that the graft adds. The values
+follow from the host's rotary frequencies and from the distance at which each head reads.
 
 Each head must read the token at one distance. It does so if its attention score at this distance is much larger than at any other.
 If the query of a head also equals the one computed here, no entry of the query was changed. All queries have the same amplitude (a
-factor). It is chosen so that, before rounding, the score at the right distance is larger by `NATS` than at any other distance. This
+factor). It is chosen so that, before rounding, the score at the right distance exceeds every other score by at least `NATS`. This
 module shares no code with the module that writes the queries.
 """
 
@@ -90,9 +90,10 @@ def amplitude_of(
 
 
 def differing(found: np.ndarray, wanted: np.ndarray, largest: float, dtype: torch.dtype) -> list[int]:
-    """Return the indices at which the stored number is not the wanted number rounded to `dtype`.
+    """Return the indices at which the stored number (in `found`) is not the correct one (in `wanted`), rounded to `dtype`.
 
-    Before rounding, the wanted number may be off by `ROUNDING * largest`, where `largest` is the scale of the wanted numbers.
+    Non-zero numbers in `wanted` are computed, so each may have an error of up to `ROUNDING * largest` before rounding. `largest` is
+    the scale of these numbers.
     """
     low, high = (
         torch.from_numpy(wanted + sign * ROUNDING * largest).float().to(dtype).double().numpy()

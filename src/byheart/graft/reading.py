@@ -130,8 +130,6 @@ def _find_columns(checkpoint: FolderHost, embedding: np.ndarray) -> Reading | No
         faults.append(
             "model.embed_tokens.weight: the codes (the vectors that identify tokens) are not integer vectors of equal norm"
         )
-    if (embedding[:, mine & ~constant & ~coded] != 0).any():
-        faults.append("model.embed_tokens.weight: a column that the graft does not use is not zero")
     n_layers = 0
     while n_layers < checkpoint.shape.n_layers and not _reads_host(checkpoint, n_layers, ~mine):
         n_layers += 1
@@ -262,11 +260,11 @@ class _Follower:
             self.offset[column], self.coordinate[column] = offset, coordinate
 
     def _distance(self, query: np.ndarray, key: np.ndarray, head: int) -> int:
-        """Return how many tokens back a head reads. Let d be this distance.
+        """Return how many tokens back a head reads. This is the distance d at which its attention score is largest.
 
-        Record a fault if d is 0, or if the score at d exceeds the score at another distance by less than `LEAST_NATS`. Do the same
-        if the score at d - 1 exceeds the score at a distance below d - 1 by less than this, or if the score depends on more than
-        the distance.
+        Record a fault if d is 0, or if the score depends on more than the distance. The score at d must exceed the scores at all
+        other distances by at least `LEAST_NATS`, and the score at d - 1 must exceed the scores at all smaller distances by at least
+        as much. Otherwise, also record a fault.
         """
         if not (self._only_first_pin(query).all() and self._only_first_pin(key).all()):
             self.fault(
@@ -330,8 +328,8 @@ class _Follower:
                 for place in differing(found, meant, largest, self._dtype(name))[:3]:
                     self.fault(
                         name,
-                        f"row {row + place} gives {found[place]}; a head that reads at distance "
-                        f"{head.distance} needs {meant[place]}",
+                        f"row {row + place} gives the value {found[place]}; a head that reads at distance "
+                        f"{head.distance} needs the value {meant[place]}",
                     )
         if self.shape.qk_norm:
             for layer in range(self.reading.n_memory_layers):
@@ -471,7 +469,8 @@ class _Follower:
         """Record the stored contexts, and check that the memory passes nothing to the host's layers except the answer. Also check
         the queries of all heads.
 
-        The unit of the shortest context subtracts no other answer, so the factor with which all units write is read from it.
+        All units multiply what they add by the same factor, which is read from the unit of the shortest context. This unit adds the
+        code of one token; units of longer contexts may add the difference of two codes.
         """
         told = [item for item in self.found if item[1].any()]
         if told:

@@ -70,7 +70,7 @@ def host_network(host: Host, dtype: torch.dtype, device: str) -> Any:
 
 @torch.no_grad()
 def wrong_facts(network: Any, facts: Sequence[Fact], before: Sequence[int], progress: Progress) -> list[int]:
-    """Return the rows of the facts that are answered wrongly by greedy decoding, when each key follows the tokens `before`.
+    """Return the numbers of the rows that greedy decoding answers wrongly, if each key follows the tokens `before`.
 
     Batches are padded on the left.
     """
@@ -104,8 +104,8 @@ def compare_text(
     """Compare the logits of a graft (`network`) and of its `host` on a text, block by block. `wide` is the host in float32.
 
     The text has at least two tokens. If it is longer than a block, the tokens after the last whole block are left out.
-    `beyond_noise` counts the positions at which the most likely token differs although the host's most likely token leads the next
-    one by more than twice the host's own noise (see `TextComparison`).
+    `beyond_noise` counts positions at which graft and host have different most likely tokens. A position counts only if the host's
+    largest logit exceeds its second largest by more than twice the host's own noise (see `TextComparison`).
     """
     usable = len(tokens) // BLOCK * BLOCK or len(tokens)
     blocks = torch.tensor(tokens[:usable]).view(-1, min(BLOCK, usable)).to(network.device)

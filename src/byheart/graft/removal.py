@@ -1,4 +1,4 @@
-"""Remove a graft: restore the host's files, byte for byte, from the grafted weights and the kept copies."""
+"""Remove a graft: restore the host's files, byte for byte, from the grafted weights and from the copies that the graft keeps."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from byheart.records.fields import Fields, parse_json
 from byheart.records.refusals import corrupt
 
 HEADER = ".header"
+REMEDY = "Restore the folder from a copy you trust, or use your own copy of the host."
 
 
 def remove_graft(folder: Path, target: Path) -> list[str]:
@@ -25,9 +26,9 @@ def remove_graft(folder: Path, target: Path) -> list[str]:
     Raise `CorruptModel` unless each file has its original digest.
     """
     record = read_record(folder)
-    digests = Fields(record, folder / "graft.json").child("host").values
+    digests = record.child("host").values
     grafted = FolderHost(folder)
-    layers = Fields(record, folder / "graft.json").integers("layers", 0, 2**16)
+    layers = record.integers("layers", 0, 2**16)
     n_added = grafted.shape.n_layers - (layers or (0,))[0]
     with replaced_folder(target, check_empty) as fresh:
         for name, digest in digests.items():
@@ -43,14 +44,14 @@ def remove_graft(folder: Path, target: Path) -> list[str]:
                         "the stored parts of the host do not match the graft "
                         f"({error or type(error).__name__})"
                     )
-                    raise corrupt(header, problem) from error
+                    raise corrupt(header, problem, REMEDY) from error
             elif (folder / KEPT / name).is_file():
                 shutil.copyfile(folder / KEPT / name, fresh / name)
             else:
-                raise corrupt(folder / KEPT / name, "the stored copy of this host file is missing")
+                raise corrupt(folder / KEPT / name, "the stored copy of this host file is missing", REMEDY)
             if digest_of(fresh / name) != digest:
                 raise CorruptModel(
-                    f"{name} cannot be restored: what the graft stores of this file was changed.\n"
+                    f"{name} cannot be restored: the graft's data for this file were changed.\n"
                     "  Nothing was written. Use your own copy of the host.",
                     file=name,
                 )
@@ -67,14 +68,15 @@ def check_empty(path: Path) -> None:
 
 
 def _rebuild(grafted: FolderHost, n_added: int, folder: Path, header: Path, target: Path) -> None:
-    """Rebuild a safetensors file of the host: write its original header, then each tensor.
+    """Rebuild a safetensors file of the host in `target`: write its original header, then each tensor.
 
-    A tensor is copied from the kept tensors if it is among them. Otherwise it is a slice of the grafted tensor.
+    If `folder`, which holds the graft, keeps a copy of the host's tensor, this copy is written. Otherwise, the tensor is a slice of
+    the grafted one. `n_added` is the number of layers that the graft adds.
     """
     from safetensors import safe_open
 
     raw = header.read_bytes()
-    entries: Mapping[str, Any] = Fields(parse_json(raw[8:], header), header).values
+    entries: Mapping[str, Any] = Fields(parse_json(raw[8:], header, REMEDY), header, remedy=REMEDY).values
     places = sorted(
         ((name, entry) for name, entry in entries.items() if name != "__metadata__"),
         key=lambda item: item[1]["data_offsets"][0],

@@ -37,7 +37,7 @@ UNREAD = ("torch_dtype", "dtype", "layer_types", "_name_or_path", "byheart_graft
 def structural_faults(
     grafted: FolderHost, host: Host, reading: Reading, wanted: Mapping[Tokens, int], progress: Progress
 ) -> list[str]:
-    """Return every difference between `grafted` and what it should be: `host` with the contexts `wanted`.
+    """Compare `grafted` with what it should be: `host` with the contexts `wanted`. Return the differences.
 
     Each difference is described by a text that names the tensor or setting.
     """
@@ -68,7 +68,7 @@ def _config_faults(grafted: FolderHost, host: Host, reading: Reading) -> Iterato
         "rms_norm_eps": (new.get("rms_norm_eps"), float(old["rms_norm_eps"]) * d / width),
         "num_hidden_layers": (grafted.shape.n_layers, host.shape.n_layers + reading.n_memory_layers),
         "head_dim": (grafted.shape.head_dim, host.shape.head_dim),
-        "num_key_value_heads": (grafted.shape.group, host.shape.group),
+        "num_attention_heads / num_key_value_heads": (grafted.shape.group, host.shape.group),
     }
     for key, (found, meant) in sizes.items():
         if found != meant:
@@ -94,7 +94,9 @@ def _context_faults(reading: Reading, wanted: Mapping[Tokens, int]) -> Iterator[
 
 
 class _Comparison:
-    """Compares host and graft one tensor at a time, and collects norms of the host's weights. They bound the host's logits."""
+    """Compares host and graft one tensor at a time. It also collects norms of the host's weights; the norms bound the host's
+    logits.
+    """
 
     def __init__(self, grafted: FolderHost, host: Host, reading: Reading) -> None:
         self.grafted, self.host, self.reading = grafted, host, reading
@@ -107,7 +109,8 @@ class _Comparison:
     def _host_name(self, name: str) -> str | None:
         """Return the name of the host's tensor to which a tensor of the graft corresponds.
 
-        Return None for tensors of the memory and for unused copies.
+        Return None for tensors of the memory (the added layers), for stored rotary frequencies, and for the output head if it is
+        only a second copy of the embedding.
         """
         if name.endswith("rotary_emb.inv_freq") or (self.host.shape.tied and name == "lm_head.weight"):
             return None

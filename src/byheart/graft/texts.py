@@ -26,8 +26,8 @@ HISTORIES: tuple[list[dict[str, str]], ...] = (
 class KeyFormat:
     """How a key becomes a prompt, and which token `end`, if any, follows the answer.
 
-    `before` and `after` are the texts around the key. With `spaced`, a space is put between the prompt and the answer. The prompt
-    is then also stored with a space before it, because inside a text it may be split into other tokens.
+    `before` and `after` are the texts around the key. With `spaced`, a space is put between the prompt and the answer. The fact is
+    then also stored with a space before the prompt, because a tokenizer may split the prompt differently inside a text.
     """
 
     before: str = ""
@@ -83,11 +83,11 @@ def plain_format(tokenizer: Any, template: str | None, end: bool) -> KeyFormat:
 
 
 def chat_format(tokenizer: Any, end: bool) -> KeyFormat:
-    """Return the format in which a key is a user's turn in the host's own chat template, whatever turns came before.
+    """Return the format in which a key is a user's turn in the host's own chat template. It does not depend on earlier turns.
 
-    The turn is rendered after several histories (lists of earlier turns). Histories that the template refuses are skipped. The
-    format is the common end of all renderings. If this end still contains the end of the previous turn, it is cut at the special
-    token that opens the user's turn.
+    The turn is rendered after several histories (lists of earlier turns). Histories that the template refuses are skipped. The text
+    before the key is what all renderings have in common directly before it. If this text still contains the end of the previous
+    turn, it is cut at the special token that opens the user's turn. The text after the key must be the same in all renderings.
     """
     if not getattr(tokenizer, "chat_template", None):
         raise UsageError(

@@ -166,9 +166,7 @@ def verify_graft(
 
 def asking_of(folder: Path) -> Asking:
     """Return the prompt format of the rows, from the record of a graft."""
-    from byheart.records.fields import Fields
-
-    return Fields(read_record(folder), folder / "graft.json").child("asking").record(Asking)
+    return read_record(folder).child("asking").record(Asking)
 
 
 def tokenizer_faults(folder: Path, host: Path, tokenizer: Any) -> list[str]:
@@ -224,7 +222,7 @@ def forget(
     facts = facts_of(tokenizer, rows)
     memory = read_memory(checkpoint, progress)
     if memory is None or memory.faults:
-        problem = "it holds no memory" if memory is None else memory.faults[0]
+        problem = "no layer stores facts" if memory is None else memory.faults[0]
         raise CorruptModel(
             f"{folder}: facts cannot be removed from this graft: {problem}.\n"
             "  Graft the host again, without these facts.",

@@ -63,8 +63,9 @@ def value_at(weights: Weights, row: int, column: int) -> Fraction:
 def bits_of(value: Fraction) -> dict[str, Any]:
     """Return the sign and the bits of a number whose denominator is a power of two.
 
-    `powers` lists the exponents of its 1-bits, the highest first, but at most `MOST_BITS_SHOWN`. `top` is the exponent of the
-    highest 1-bit, or None for 0. `lowest` is the exponent of the last binary digit, which is 0 for whole numbers.
+    `powers` lists the exponents of its 1-bits, the highest first. If there are more than `MOST_BITS_SHOWN`, the rest is left out.
+    `top` is the exponent of the highest 1-bit, or None for the number 0. `lowest` is the exponent of the last binary digit; for
+    whole numbers, this exponent is 0.
     """
     mantissa, exponent = abs(value.numerator), -(value.denominator.bit_length() - 1)
     text = bin(mantissa)[2:] if mantissa else ""

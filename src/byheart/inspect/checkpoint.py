@@ -1,9 +1,9 @@
 """Find the weights that hold the facts of a `llama` model, with the tensor names of its checkpoint.
 
 The tables are layers with many hidden units. At each token of an answer, a few of these units are active. An active unit multiplies
-its gate by the dot product of its up-projection and the residual stream. So a weight of the up-projection matters only if the
-channel of the stream that it multiplies is not zero; such a weight is called a word. When the words are known, the layers after the
-tables run again, each time with one word set to zero. The words whose absence changes the next token hold the fact.
+its gate by the dot product of its up-projection and the residual stream. So a weight of its up-projection matters only if the
+weight multiplies a channel of the stream that is not zero. Such weights are called words. For each word, the layers after the
+tables run again with only this word set to zero. The words for which the next token then changes hold the fact.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ def locate_in_checkpoint(
     """For each token of each answer, find the words (weights of the table layers) that hold it. If the model stores facts, and
     not texts to recite, the end token is part of the answer.
 
-    `encoded` holds the inputs as token ids, and `names` their names. Raise `UsageError` if one of the first `n_asked` is unknown.
+    `encoded` holds the inputs as token ids, and `names` their names. Raise `UsageError` if the model does not know one of the first
+    `n_asked` inputs.
     """
     layers = table_layers(llama, notes)
     prompts = [full_prompt(llama, row[row != llama.spec.pad].tolist()) for row in encoded]
@@ -72,7 +73,9 @@ def locate_in_checkpoint(
 
 
 def table_layers(llama: Llama, notes: Mapping[str, Any]) -> range:
-    """Return the layers that hold the tables, from the notes in the model's record. Raise `UsageError` if they are not there."""
+    """Return the layers that hold the tables. They are read from the `notes` in the model's record. Raise `UsageError` if the notes
+    do not name such layers, or name layers that the model does not have.
+    """
     if "pick layer" in notes:
         raise UsageError(
             "an older version of byheart compiled this model, and its tables cannot be found.\n  Compile it again."
@@ -95,8 +98,9 @@ def _words_read(
 ) -> tuple[np.ndarray, ...]:
     """Run the model on some texts and find the words (weights of the table layers) that decide the next tokens.
 
-    Return four arrays with one item for each of these words: the number of the position among those that `asked` marks, the layer,
-    the cell (unit and column), and the value. The fifth array holds the next tokens at all these positions.
+    `asked` marks the positions whose next tokens are examined. Return five arrays. The first four have one item for each word: the
+    number of its position among those marked, its layer, its cell (unit and column), and its value. The fifth array holds the next
+    token at each marked position.
     """
     llama = machine.llama
     stream = machine.stream_before(tables.start, ids, starts, asked)

@@ -27,7 +27,7 @@ PINNED = "pinned"
 
 
 def trace_checkpoint(memoriser: Memoriser, record: Mapping[str, Any], text: str) -> Trace:
-    """Run the model on `text`, generate the answer, and record the residual stream at the tokens of both."""
+    """Generate the model's answer to `text`. Record the residual stream at every token of the prompt and of the answer."""
     llama = memoriser.network
     assert isinstance(llama, Llama)
     encoded = encode_question(memoriser, text)

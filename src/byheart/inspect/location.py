@@ -89,8 +89,8 @@ class Locations(Sequence[Location]):
     places    the distinct places; for each location, `place` is an index into them
     cells     index of each weight in its tensor; -1 if there is none
     values    values of the weights
-    fields    for each location and each kind of field (bits of a weight that hold a label), the range of exponents of the
-              weight's bits that belong to the fact (upper end exclusive); an empty range if there are none
+    fields    for each location, the bits of its weight that belong to the fact. A field is a run of bits, given as the first
+              exponent and the one after the last. There is one field of each kind; it is empty if it has no bits in this weight
     zeros     for each fact, whether zeros encode its answer (see `Location`)
     """
 
@@ -152,8 +152,8 @@ class Locations(Sequence[Location]):
 
     @cached_property
     def _groups(self) -> tuple[np.ndarray, list[tuple[int, ...]]]:
-        """Number the distinct locations. Return the number of each item's location and, for each number, the facts at this
-        location, in order.
+        """Give each distinct location a number. Return two things: for each item of the arrays (such as `cells`), the number of its
+        location; for each number, the facts at this location, in order.
         """
         key = self.place.copy()
         for axis in self.cells.T:

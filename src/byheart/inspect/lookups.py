@@ -1,9 +1,10 @@
 """Find the weights that hold facts in the models of KS25: the packed words of a group, and the layers that unpack them.
 
 In these models, a context is a number x on a line. The contexts are divided into groups. Each group has a bump function, which adds
-two long words to the stream. These words pack the keys and the labels of the whole group (Lemma G.3). Each context has an entry in
-its group. The layers of this entry then extract its key and its label from these words (Lemma G.6). A fact therefore shares every
-weight with its group, and only the bits of the words distinguish the facts.
+two long words to the stream. These words pack the keys and the labels of the whole group (Lemma G.3). The key and the label of one
+context are an entry of the words. For the first entry, for the second and so on, there are layers that extract this entry from the
+words (Lemma G.6). A fact therefore shares every weight with other facts, and only the bits of the words distinguish the facts of a
+group.
 """
 
 from __future__ import annotations
@@ -102,9 +103,9 @@ def _values_before(
 
 
 def bump_interval(network: Transformer, layer: int) -> tuple[Fraction, Fraction]:
-    """Return the interval (low, high) in which the bump function that this layer computes is 1.
+    """Return the ends (low, high) of the interval on which a bump function is 1. This function is computed by `layer`.
 
-    Its units are ReLU(2x - 2·low + 1), ReLU(2x - 2·low), ReLU(2x - 2·high), …
+    The units of the layer are ReLU(2x - 2·low + 1), ReLU(2x - 2·low), ReLU(2x - 2·high), …
     """
     bump = network.layers[layer]
     assert isinstance(bump, FeedForward)

@@ -48,7 +48,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Register:
-    """One channel of the residual stream, with its name in the compiled program."""
+    """One channel of the residual stream, with its name in the compiled program. `others` are its names in other layers."""
 
     name: str
     meaning: str
@@ -119,8 +119,9 @@ def registers_of(network: Transformer, record: Mapping[str, Any]) -> tuple[Regis
 
 
 def _slots(network: Transformer, notes: Mapping[str, Any]) -> tuple[str, tuple[str, ...]] | None:
-    """Return the name of the layout of a `retrieval` network, and the names of the registers before the word registers. Return None
-    if the notes do not fit the network.
+    """Return how a `retrieval` network arranges its registers: the name of this layout, and the names of the registers that come
+    before the word registers (which hold words of the tables). Return None if `notes`, the notes in the record, do not fit the
+    network.
     """
     n_channels, n_parts = notes.get("channels"), notes.get("parts", 1)
     if type(n_channels) is not int or type(n_parts) is not int:
@@ -146,8 +147,10 @@ def _slots(network: Transformer, notes: Mapping[str, Any]) -> tuple[str, tuple[s
 def _slots_of_parts(
     network: Transformer, notes: Mapping[str, Any], n_parts: int
 ) -> tuple[str, tuple[str, ...]] | None:
-    """Return the name of the layout and the names of the registers before the word registers, for a `retrieval` network in which
-    each part of a label has its own table. Return None if the notes do not fit the network.
+    """Do the same as `_slots` for a `retrieval` network in which each part of a label has its own table.
+
+    Return the name of the layout and the names of the registers that come before the word registers. Return None if `notes` do
+    not fit the network.
     """
     constant = (ONE,) if network.precision == "bfloat16" else ()
     choices = tuple(f"choice {group}" for group in range(notes["groups"] - 1))
@@ -162,7 +165,8 @@ def _slots_of_parts(
 def _is_read_by_table(network: Transformer, notes: Mapping[str, Any], channel: int) -> bool:
     """Return whether the hidden units of the table read this channel. Also return True if the notes name no table.
 
-    The last channel before the words holds a digit of the row number if the units read it, and otherwise a pattern.
+    `_slots` asks this for the last channel before the words and the constant. If the units read that channel, it holds a digit of
+    the row number. Otherwise, it holds the pattern that chooses which words are summed.
     """
     tables = notes.get("tables")
     at = tables[0] if isinstance(tables, list) and tables and type(tables[0]) is int else -1
@@ -241,10 +245,12 @@ def _kajitsuka_sato(network: Transformer, notes: Mapping[str, Any]) -> list[Stag
 
 
 def _lookup(n_groups: int, size: int, start: int, stop: int, what: str, stages: list[Stage]) -> bool:
-    """Append the stages of one lookup to `stages`. Return False if layers `start` to `stop` do not fit these sizes.
+    """Append the stages of one lookup, which takes the layers from `start` to before `stop`, to `stages`. Return False if a lookup
+    in `n_groups` groups of `size` entries cannot have this number of layers.
 
-    A lookup first finds the group of the input and copies the group's words (numbers that pack keys and labels). Then, for each
-    entry, it extracts the key and the label, compares the key with the input, and adds the label if they are equal.
+    `what` names the input of the lookup: `token` or `question`. A lookup first finds the group of the input and copies the group's
+    words (numbers that pack keys and labels). Then, for each entry, it extracts the key and the label, and compares the key with
+    the input. If they are equal, it adds the label to the answer.
     """
     if n_groups == 0:
         return start == stop

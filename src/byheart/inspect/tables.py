@@ -1,13 +1,15 @@
 """Find the weights that hold the facts of a `retrieval` model: the words of its tables.
 
 A row of a table has one word in each channel, and each word has several bit fields (planes), which can hold labels. Only the shape
-of the tables is taken from the model's record. Everything else is read from the residual stream while the network runs. The active
-unit of a table shows which row is read. Before the words are summed, the word registers of all channels that are not read are
-masked. The number that is then left in the register z encodes which planes hold the label. Then the layers that read the label run
-again, each time with one word set to zero. The words whose absence changes the answer hold the fact.
+of the tables is taken from the model's record. Everything else is found by running the network.
 
-During the first run, all words are set to zero. Nothing before the sum of the words depends on them, and every number is then exact
-in float64, even if the words of an exact model are long.
+The first run shows what a token reads. The active unit of a table tells which row is read. Then the network masks all channels that
+are not read, so the channels without a mask are the ones that are read. At this point, just before the words are summed, the
+register z holds a number that tells which planes hold the label. All words are set to zero during this run. What a token reads
+does not depend on them, and without them every number is exact in float64, even if the words of an exact model are long.
+
+After that, the layers that read the label from the words run several times, each time with one word set to zero. If the answer
+changes, this word holds a part of the fact.
 """
 
 from __future__ import annotations
@@ -53,12 +55,17 @@ Zeroed = Mapping[int, Bool[np.ndarray, "n_tokens n_words"]]
 class TableShape:
     """The place and shape of the tables of a network, from the notes of its construction.
 
-    tables   the layer of each segment (table); in a dual table, both segments are in the same layer
-    sums     for each part of the label, in order, the layer that sums its words
+    A segment is one table. A dual table is one layer that holds two segments: one in its input weights, one in its output weights.
+
+    tables   the layer of each segment; in a dual table, both segments have the same layer
+    sums     the layers that sum words: one layer for each part of a label, in the order of the parts
+    n_channels
+             number of words that a row has for each part of a label
+    n_slots  number of registers before those of the words
     fields   the kinds of bit fields in a word: first the field that every label has, then the fields in which rare labels continue
     rare     which labels continue in further fields
     gate     output of an active unit of a dual table; 1 if the tables are not dual
-    n_limbs  number of registers that hold a word; more than one only if weights are stored in few bits
+    n_limbs  number of registers for each word; more than one only if weights are stored in few bits
     parts    the layers of the tables if each part of a label has its own table; all these tables have the same rows and channels
     n_constants
              number of registers that hold a constant; they come before the registers of the words
@@ -123,7 +130,7 @@ class TableReads:
     positions  the position of the token in its input
     rows      the row that the token reads in each segment
     channels  whether the token reads each channel of that row
-    planes    for each kind of field, the number of the bit field (plane) that holds the token's label in the words that it reads
+    planes    for each kind of bit field, which of the fields of this kind (planes) holds the token's label, counted from 0
     stream    the residual stream of the token before the words are summed, with all words set to zero
     """
 
@@ -170,11 +177,11 @@ class TableReads:
     def bits(
         self, tokens: Int[np.ndarray, " n"], registers: Int[np.ndarray, " n"], classes: Int[np.ndarray, " n"]
     ) -> Int[np.ndarray, "n n_kinds 2"]:
-        """For each token, return the ranges of bits (upper ends exclusive) that hold its label in one word. `registers` tells which
-        word.
+        """For each token, return which bits of a word hold the token's label, as ranges (upper ends exclusive).
 
-        A label may use fields (ranges of bits) of several kinds. For each kind, the result is the range of those bits of the field
-        that the register holds. It may be empty.
+        For tokens[i], registers[i] is the register of the word, and classes[i] the class of the label. A label may use bit fields
+        of several kinds, so there is one range for each kind. It is empty if the label does not use this kind. If a word takes
+        several registers, the ranges are cut to the bits that are in this register.
         """
         shape = self.shape
         reached = np.array([each for _, each in split_labels(classes, shape.rare)])
@@ -195,9 +202,10 @@ class TableReads:
         registers: Int[np.ndarray, " n"],
         classes: Int[np.ndarray, " n"],
     ) -> Int[np.ndarray, "n n_kinds 2"]:
-        """Return the ranges of `bits`, which hold each token's label, as exponents of 2 in the weights of a segment (table).
+        """Return the same ranges as the method `bits`, but as exponents of 2 in the weights of a segment (table).
 
-        In these weights, bit b of a word has the value 2^b / scale. All ranges are empty if scale is not a power of two.
+        A weight is a word divided by the `scale` of the segment, so bit b of the word has the value 2^b / scale in the weight. If
+        the scale is not a power of two, all ranges are empty.
         """
         scale = self.shape.scale(segment)
         shift = scale.numerator.bit_length() - scale.denominator.bit_length()
@@ -206,9 +214,10 @@ class TableReads:
         return self.bits(tokens, registers, classes) - shift
 
     def cells(self) -> Iterator[tuple[int, Int[np.ndarray, " n"], Int[np.ndarray, " n"]]]:
-        """Yield the weights that tokens may read, in batches (segment, tokens, registers). A batch belongs to one segment (table).
-        In its row of this table, tokens[i] may read the weight that belongs to the word register registers[i]. Batches are ordered
-        by segment and by part of the label.
+        """Yield the weights that tokens may read, in batches (segment, tokens, registers).
+
+        A batch belongs to one segment (table). In this table, tokens[i] reads one row, and the weight that it may read is the one
+        in this row that feeds the word register registers[i]. Batches are ordered by segment and by part of the label.
         """
         n_runs = self.shape.n_limbs * len(self.shape.sums)
         for segment in range(len(self.shape.tables)):
@@ -247,9 +256,10 @@ class TableReads:
     def answers_without_all(
         self, cells: Mapping[int, tuple[np.ndarray, np.ndarray]], label_names: Sequence[str]
     ) -> Int[np.ndarray, " n_tokens"]:
-        """Return the class that each token would get if all words in `cells` that belong to its input were zero.
+        """Return the class that each token would get if all words that `cells` lists for tokens of the same input were zero.
 
-        For each segment (table), `cells` lists words as two arrays: tokens that read the words, and the registers of the words.
+        For each segment (table), `cells` has two arrays (tokens, registers). They list the words that tokens[i] reads in the
+        register registers[i].
         """
         every, zeroed = np.arange(len(self.rows)), {}
         for segment, (tokens, registers) in cells.items():
@@ -264,7 +274,9 @@ class TableReads:
         )
 
     def _cell_numbers(self, segment: int, tokens: np.ndarray, registers: np.ndarray) -> np.ndarray:
-        """Return a number for each pair of an input and a word. Different pairs get different numbers."""
+        """For each i, return a number that stands for two things: the input of tokens[i], and the word that this token reads in
+        registers[i]. Different pairs of an input and a word get different numbers.
+        """
         table = self.words(segment)
         words = self.rows[tokens, segment] * table.shape[1] + registers
         return np.asarray(self.samples[tokens] * table.size + words)
@@ -445,7 +457,7 @@ def table_shape(network: Transformer, notes: Mapping[str, object]) -> TableShape
     assert isinstance(layer, FeedForward)
     gate = -Fraction(in_full(layer.b2).ravel().tolist()[SLOTS.index(LABEL)]) if is_dual else Fraction(1)
     if gate <= 0:
-        raise _another_network("the units that the labelled token selects have no positive output")
+        raise _another_network("the table units have no positive output even for the row that a token reads")
     return TableShape(
         tuple(read.tables) * (2 if is_dual else 1),
         tuple(sums),
@@ -477,7 +489,7 @@ def _shape_of_parts(network: Transformer, read: _Notes) -> TableShape:
     assert isinstance(layer, FeedForward)
     gate = -Fraction(in_full(layer.w1)[0, SLOTS.index(T)].item()) / 2  # the weight of the square of a row
     if gate <= 0:
-        raise _another_network("the units that the labelled token selects have no positive output")
+        raise _another_network("the table units have no positive output even for the row that a token reads")
     return TableShape(
         (read.tables[0], read.tables[0]),
         tuple(sums),
@@ -519,8 +531,8 @@ def _count_limbs(network: Transformer, read: _Notes) -> int:
 def _sum_width(read: _Notes, fields: Sequence[LabelField], n_limbs: int) -> int:
     """Return the number of units of the layer that sums the words.
 
-    There is one unit for each register that holds a word (or a piece of one) and one for each kind of rare label. If labels are not
-    divided into parts, there are further units, which choose among the planes (bit fields) of the last kind of field.
+    One unit is needed for each register that holds a word or a piece of one, and one unit for each kind of rare label. If labels
+    are not divided into parts, further units choose among the planes (bit fields of the same kind) of the last kind.
 
     If weights are stored in few bits, the layer has one more unit, which is not counted here.
     """

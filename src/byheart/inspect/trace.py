@@ -72,12 +72,20 @@ class Trace:
 
     def behind(self, layer: int) -> Snapshot:
         """Return the stream after a layer, or before the first layer if `layer` is -1."""
+        if not ENTRANCE <= layer < len(self.layers):
+            raise UsageError(
+                f"there is no layer {layer}; the number of layers in this trace is {len(self.layers)}. "
+                "Layers are counted from 0, and -1 stands for the stream before the first layer.",
+                layer=layer,
+                n_layers=len(self.layers),
+            )
         return self.entrance if layer == ENTRANCE else self.layers[layer]
 
     def values(self, register: str, token: int = -1) -> list[Any]:
         """Return the values that one register of one token has before the first layer and after each layer.
 
-        Once no later layer reads any other token, only the last one (-1) is kept. For any other token, the list ends there.
+        The last token (-1) is always kept. The network may drop the other tokens once no later layer reads them. The list of such a
+        token ends where it is dropped.
         """
         if register not in self.channels:
             raise UsageError(

@@ -34,8 +34,8 @@ def source_of(model: Checkable) -> DataSource:
 def read_like(
     model: Checkable, path: str | Path, *, progress: Progress | None = None, **changed: Any
 ) -> Dataset:
-    """Read a data file in the same way as the data of `model`: with the same columns, task and kind of tokenizer, and with
-    positions that matter if they did there.
+    """Read a data file in the same way as the data of `model`: with the same columns, task and kind of tokenizer. The order of
+    tokens matters if it mattered in the data of `model`.
 
     Rows are left out only according to rules given in `changed`. The rules in the model's record are ignored, because they could
     leave out just those rows that the model gets wrong.

@@ -78,7 +78,9 @@ def save_folder(
     if certificate is not None:
         texts[CERTIFICATE] = _as_text(certificate.to_json())
     files = {**network.files(), **texts}
-    assert set(network.files()) <= set(family.files), "the family wrote a file that its entry does not list"
+    assert set(network.files()) <= set(family.files), (
+        "the network wrote a file that its family's list of files lacks"
+    )
     tensors = _tensors(network)
     with replaced_folder(as_path(path), check_target) as folder:
         write_tensors(folder / WEIGHTS, tensors, family.tensor_note)
@@ -206,7 +208,7 @@ def _label_type(fields: Fields, labels: Sequence[str]) -> LabelType:
             reader_of(kind)(name)
     except ValueError:
         raise fields.refuse(
-            "label_type", f"the type of every label, but the label {name!r} does not have it"
+            "label_type", f"the type of every label, but the label {name!r} is not of this type"
         ) from None
     return kind
 
@@ -251,10 +253,10 @@ def _network(spec: NetworkSpec, folder: Path, family: NetworkFamily) -> Network:
 
 
 def _refuse_other_files(folder: Path, family: NetworkFamily) -> None:
-    """Refuse a folder that holds files of other programs. Files that operating systems put into folders are allowed.
+    """Refuse a folder that holds files which byheart did not write, except files that operating systems put into folders.
 
-    A program that loads the model may use such a file. For example, an adapter changes the weights, a chat template changes the
-    question, and some files contain code.
+    A program that loads the model might use an unknown file. For example, an adapter changes the weights, a chat template changes
+    the question, and some files contain code.
     """
     others = {path.name for path in folder.iterdir()} - own_files(family) - LEFT_BY_SYSTEMS
     if others:

@@ -100,9 +100,9 @@ def canonical(document: object) -> bytes:
 def require_signed(path: str | Path, key: str | Path) -> Signature:
     """Return the signature in the folder at `path`.
 
-    Raise `CorruptModel` unless it signs the certificate in the folder with the private key that belongs to `key`, and the verdict
-    of this certificate is "holds" or "fitted". This function reads only the certificate and the signature. `load` and `verify`
-    check that weights and labels match the certificate.
+    Raise `CorruptModel` unless the signature was made from the certificate in the folder with the private key belonging to `key`.
+    Also raise it if the verdict of this certificate is neither "holds" nor "fitted". This function reads only the certificate and
+    the signature. `load` and `verify` check that weights and labels match the certificate.
 
     key: a public key, as the path of a file or as 64 hexadecimal digits.
     """

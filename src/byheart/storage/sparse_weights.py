@@ -102,12 +102,18 @@ def decode_sparse(
 ) -> Iterator[SparseMatrix]:
     """Return the matrices of these shapes that the six tensors store.
 
-    Raise `CorruptModel` unless `encode_sparse` would write these tensors, except that wider integer types are accepted.
+    Raise `CorruptModel` unless `encode_sparse` would write these tensors.
 
     Everything is checked before the first matrix is built.
     """
     wide = {name: tensors[name].astype(np.int64) for name in DTYPES if name != "limbs"}
     limbs = tensors["limbs"]
+    for name in ("row_counts", "columns", "exponents", "limb_counts"):
+        dtype = tensors[name].dtype
+        if _narrowest(wide[name], dtype.kind).dtype.itemsize < dtype.itemsize:
+            raise corrupt(
+                where, f"{name} has {8 * dtype.itemsize} bits per number, more than its numbers need"
+            )
     _check(wide, limbs, shapes, where)
     columns, negative = wide["columns"].tolist(), wide["negative"].tolist()
     exponents, limb_ends = wide["exponents"].tolist(), (8 * np.cumsum(wide["limb_counts"])).tolist()

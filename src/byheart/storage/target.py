@@ -43,7 +43,7 @@ def check_target(path: Path) -> None:
     """Raise `UsageError` unless a model folder may be written at `path`. Nothing is changed.
 
     A path is allowed if nothing exists there, if it is an empty folder, or if it is a model folder without other files, which will
-    be replaced. The files in `LEFT_BY_SYSTEMS` do not count.
+    be replaced. Files that operating systems put into folders (`LEFT_BY_SYSTEMS`) are ignored.
     """
     if not path.exists() and not path.is_symlink():
         return
@@ -56,9 +56,13 @@ def check_target(path: Path) -> None:
     foreign = [name for name in names if name not in own]
     if foreign or (names and MODEL not in names):
         shown = ", ".join((foreign or names)[:3])
+        problem = (
+            f"{path} is a model folder with files that do not belong to the model: {shown}"
+            if MODEL in names
+            else f"{path} exists and is not a byheart model folder: it holds {shown}"
+        )
         raise UsageError(
-            f"{path} exists and is not a byheart model folder: it holds {shown}.\n"
-            "  Nothing was written. Choose another folder, or empty this one.",
+            f"{problem}.\n  Nothing was written. Choose another folder, or empty this one.",
             path=str(path),
             holds=(foreign or names)[:20],
         )

@@ -18,6 +18,7 @@ from typing import IO
 import numpy as np
 from safetensors.numpy import save
 
+from byheart.errors import amount
 from byheart.records.fields import LARGEST, Fields, parse_json
 from byheart.records.refusals import corrupt
 
@@ -131,14 +132,16 @@ def _read_entry(fields: Fields, name: str, first: int, path: Path) -> StoredTens
     if len(place) != 2 or place[1] - place[0] != n_bytes:
         raise corrupt(
             path,
-            f"tensor {name} of shape {list(shape)} ({dtype}) takes {n_bytes:,} bytes, but its "
+            f"tensor {name} of shape {list(shape)} ({dtype}) takes {amount(n_bytes, 'byte')}, but its "
             f"data_offsets (the first byte and the end) are {list(place)[:4]}",
         )
     return StoredTensor(dtype, shape, first + place[0], n_bytes)
 
 
 def _check_no_holes(tensors: Mapping[str, StoredTensor], first: int, n_file: int, path: Path) -> None:
-    """Check that the tensors fill the rest of the file without gaps, so that no tensor is larger than the file."""
+    """Check that the tensors fill the file from byte `first`, where the header ends, to the end of the file, without gaps or
+    overlaps. No tensor can then be larger than the file.
+    """
     end = first
     for name, tensor in sorted(tensors.items(), key=lambda item: (item[1].start, item[1].n_bytes)):
         if tensor.start != end:

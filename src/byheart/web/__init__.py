@@ -1,1 +1,1 @@
-"""The local web page of `byheart serve`, to compile, query, inspect and damage models, plan sizes and view figures."""
+"""The local web page of `byheart serve`, to compile, query and inspect models, change weights, plan sizes and view figures."""

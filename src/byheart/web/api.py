@@ -1,4 +1,7 @@
-"""The HTTP API that the page uses. Where a command does the same, it returns the document that the command prints with --json."""
+"""The HTTP API that the page uses.
+
+If a command does the same as an endpoint, the endpoint returns the document that the command prints with --json.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,9 @@ def make_router(
 
     @api.get("/state", tags=["server"])
     def state() -> Document:
-        """Return the version, the limits, whether models are kept when the server ends, and whether runs and figures exist."""
+        """Return the version, the limits, whether models are kept when the server ends, whether there is a store of training
+        runs, and the number of figures.
+        """
         return {
             "schema": 1,
             "version": version,
@@ -195,7 +200,7 @@ def make_router(
 
     @api.post("/models/{name}/fact", tags=["models"], openapi_extra=body_schema(TraceRequest))
     def fact(name: str, body: JsonBody) -> Document:
-        """Return the document of `byheart inspect --fact --json`, with the bits of every weight in it."""
+        """Return the document of `byheart inspect --fact --json`, and the bits of every weight that it lists."""
         return ask("fact", name, text=read_body(body, TraceRequest).text, data=kept_data(name))
 
     @api.get("/models/{name}/weights", tags=["models"])
@@ -252,7 +257,7 @@ def make_router(
 
     @api.get("/figures/{name}", tags=["figures"])
     def figure(name: str) -> Document:
-        """Return one reproduction of a figure: every number in it, and the verdict."""
+        """Return the record of one reproduced figure: all its numbers, and the verdict on the paper's claim."""
         record = _figure(folders, name)
         if record is None:
             raise DoesNotHold(f"{name}.json is not a record of a figure.", name=name)

@@ -1,4 +1,7 @@
-"""Find which facts a weight holds: change the weight and check every fact again, or compile without a fact."""
+"""Find which facts a weight holds, or which weights hold a fact.
+
+For the first, change the weight and check every fact again. For the second, compile again without the fact and compare the weights.
+"""
 
 from __future__ import annotations
 

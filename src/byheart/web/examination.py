@@ -59,9 +59,9 @@ def examine(context: Context, path: str, reading: dict[str, Any]) -> Document:
 def _estimate(name: str, shape: DataShape) -> Document:
     """Estimate the size of a construction on data of this shape, or return the reason why it does not accept such data.
 
-    In the result, `refusal` is this reason, or None. `size` is the size of the model that `compile` builds with the `options` that
-    it chooses by default. `plain_size` is the size without these options, for example without the bits that reject unknown inputs;
-    None if it is the same model.
+    In the result, `refusal` is this reason, or None. `options` are those that `compile` chooses by default, for example the number
+    of bits that reject unknown inputs, and `size` is the size of the model with these options. `plain_size` is the size with the
+    plainest options, for example without these bits. It is None if `options` are already the plainest.
     """
     method = get_method(name)
     row: Document = {
@@ -86,7 +86,7 @@ def _estimate(name: str, shape: DataShape) -> Document:
 
 
 def preview(path: Path) -> Document:
-    """Return the columns and first rows of a text file, with long lines cut. For other kinds of files, both are empty."""
+    """Return the columns and first rows of a text file, with long lines cut. For other kinds of files, both lists are empty."""
     kind = path.suffix.lower()
     if kind not in TEXTS:
         return {"columns": [], "rows": []}

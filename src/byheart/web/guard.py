@@ -138,8 +138,8 @@ class Guard:
         )
 
     def _token_in_address(self, scope: Scope, headers: dict[str, str]) -> str | None:
-        """If the address of the request contains the right token, return the path and query of the same page without the
-        token; otherwise return None. The caller redirects the browser there and sets the token as a cookie.
+        """If the address of the request contains the right token, return the path and query of this address without the
+        token; otherwise return None. The caller redirects the browser to the result and sets the token as a cookie.
         """
         if self.token is None or scope["method"] != "GET" or not self._knows_host(headers.get("host", "")):
             return None
@@ -158,7 +158,9 @@ class Guard:
         return any(secrets.compare_digest(each.encode(), self.token.encode()) for each in candidates)
 
     def _count_bytes(self, scope: Scope, receive: Receive) -> Receive:
-        """Wrap `receive`. If the body is too long or arrives too slowly, behave as if the client had disconnected."""
+        """Return a function to call instead of `receive`. If the request body is too long or arrives too slowly, it returns the
+        message that the client has disconnected.
+        """
         most, seen, is_whole, start = self._most_bytes(scope), 0, False, time.monotonic()
 
         async def receive_counted() -> MutableMapping[str, Any]:

@@ -50,8 +50,8 @@ class Janitor:
 
 
 def clean_up() -> None:
-    """Read a folder, and process ids with their start times, from standard input. When it closes, end the processes and remove the
-    folder.
+    """Read the path of a folder, and process ids with their start times, from standard input. When standard input closes, end
+    these processes and remove the folder.
     """
     folder, *lines = sys.stdin.read().splitlines() or [""]
     if not folder:  # the server ended before it sent the name of a folder

@@ -1,4 +1,4 @@
-"""Tasks that return overviews for the page: size plans with their curves, and the runs of the store."""
+"""Tasks that return overviews for the page: size plans with their curves, and the stored training runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ def _plan(n_facts: int, value_bits: int, vocab: int, seq_len: int) -> SizePlan:
 
 
 def list_runs(context: Context, store: str, where: list[str], most: int) -> Document:
-    """Return the newest runs of a store that meet all conditions, in the format of `byheart runs list --json`."""
+    """Return those runs in the file `store` that meet all conditions in `where`, at most `most`, the newest first.
+
+    The format is that of `byheart runs list --json`.
+    """
     with Store(store, create=False) as opened:
         rows = [row_of(record) for record in opened.records()]
     kept = filter_rows(rows, where)

@@ -82,7 +82,7 @@ class AskFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Edit:
-    """A change of one weight: flip the bit of value 2^power, or set another value."""
+    """A change of one weight: flip the bit that stands for 2^`power`, or set the weight to `value`."""
 
     matrix: Name
     row: Index
@@ -183,7 +183,9 @@ def describe_bodies() -> dict[str, Any]:
 
 
 def body_schema(*kinds: type) -> dict[str, Any]:
-    """Return the OpenAPI description of an endpoint whose body has one of these types, or any object if none are given."""
+    """Return the OpenAPI description of a request body. The body has one of the types `kinds`; without `kinds`, it is any JSON
+    object.
+    """
     references: list[dict[str, Any]] = [{"$ref": REFERENCE.format(name=kind.__name__)} for kind in kinds]
     schema = {"oneOf": references} if len(references) > 1 else (references or [{"type": "object"}])[0]
     return {"requestBody": {"content": {"application/json": {"schema": schema}}, "required": True}}

@@ -93,7 +93,10 @@ def make_token(settings: Settings) -> str | None:
 
 
 def make_app(settings: Settings, token: str | None) -> Guard:
-    """Return the whole application. This also starts the workers and creates a temporary folder; both last until it stops."""
+    """Return the whole application. This also starts the workers and creates a temporary folder.
+
+    When the application stops, the workers are ended and the folder is removed.
+    """
     scratch = Path(tempfile.mkdtemp(prefix="byheart-"))
     folders = _folders(settings, scratch)
     janitor = Janitor(scratch)

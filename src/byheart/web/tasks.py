@@ -1,6 +1,6 @@
 """The tasks of a worker process. Every task takes and returns JSON values.
 
-The documents are made by the same functions as those that the command line prints with --json.
+If the command line prints the same document with --json, the same function makes both.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from byheart.documents.compilation import compile_file
 from byheart.documents.exports import Format, export_model
 from byheart.documents.model_summary import summarise
 from byheart.documents.predictions import ask, questions_in
+from byheart.files.whole_file import whole_file
 from byheart.pipeline import compile as compile_data
 from byheart.storage.data_source import source_of
 from byheart.web import damage, examination, overview, weights
@@ -37,7 +38,8 @@ def compile_data_file(
     The data file is copied to `keep_data`, so that the model can be verified again.
     """
     found = compile_file(Path(path), Path(model), reading=reading, progress=context.progress, **options)
-    shutil.copyfile(path, keep_data)
+    with whole_file(Path(keep_data)) as fresh:
+        shutil.copyfile(path, fresh)
     return {"schema": 1, **found.to_json(), "model": Path(model).name}
 
 

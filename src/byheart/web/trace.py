@@ -1,6 +1,6 @@
 """Convert a trace (all that a network computes on one question) to JSON for the page.
 
-A stage is a range of layers with one purpose. The page draws a picture of each stage; its numbers are included.
+A stage is a range of layers with one purpose. The page draws a picture of each stage; the result contains the numbers for it.
 """
 
 from __future__ import annotations
@@ -64,8 +64,9 @@ def draw_trace(model: Model, text: str) -> dict[str, Any]:
 
 
 def _number(value: Any) -> float | str | None:
-    """Convert a number to a JSON value: None if the number is not finite, and a text with its approximate value if it is a fraction
-    that no float equals.
+    """Convert a number to a JSON value.
+
+    A number that is not finite becomes None. A fraction that no float equals becomes a text with its approximate value.
     """
     if isinstance(value, Fraction):
         try:
@@ -101,9 +102,10 @@ def _details(model: Model, found: Trace, stage: Stage) -> dict[str, Any]:
 
 
 def _lookup(model: Model, found: Trace, stage: Stage) -> dict[str, Any]:
-    """Return x, the number that the network computed from the question, and the bump functions of the layers of this stage.
+    """Return x, which is the number that the network computed from the question, and describe the bump functions of this stage.
 
-    For each bump function, return the interval where it is 1. Also return the index of the bump function that is active at x.
+    Each layer of the stage has one bump function. For each, the interval where it is 1 is returned. The index of the one that is
+    active at x is returned too.
     """
     network, layers = model.network, range(stage.first, stage.last + 1)
     assert isinstance(network, Transformer)

@@ -50,7 +50,7 @@ def show_weight(context: Context, model: str, matrix: str, row: int, column: int
 
 
 def show_fact(context: Context, model: str, text: str, data: str | None) -> Document:
-    """Return the document of `byheart inspect --fact --json` for a fact, with the bits of each weight in it.
+    """Return the document of `byheart inspect --fact --json` for a fact, and the bits of each weight that it lists.
 
     If the data file `data` is given, `sharing` lists the other facts that share some of these weights.
     """

@@ -73,7 +73,7 @@ def describe_error(error: Exception, arguments: Mapping[str, Any] | None = None)
         return {**document, "status": int(known.exit_status), **({"faults": faults} if faults else {})}
     traceback.print_exc()
     message = (
-        f"{error}\n"
+        f"{str(error) or type(error).__name__}\n"
         "  This is a bug in byheart. The terminal that runs `byheart serve` shows where it "
         "happened."
     )

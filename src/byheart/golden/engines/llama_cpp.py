@@ -1,4 +1,4 @@
-"""The engine llama.cpp on this machine: its own server is started for each checkpoint and used over HTTP."""
+"""The engine llama.cpp on this machine. For each checkpoint, a separate llama.cpp server is started and used over HTTP."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class LlamaCppEngine:
             raise UsageError(
                 "llama.cpp cannot be checked in bfloat16, because the GGUF files have float32 "
                 "weights.\n"
-                "  Use --number-type float32, or float16, which applies to the cache alone."
+                "  Use --number-type float32 or float16. With float16, only the cache is in float16."
             )
         require_extra("xllamacpp", "llama-cpp", "the engine llama.cpp")
         self.number_type: NumberType = "float16" if flash else cache
@@ -68,7 +68,7 @@ class Server:
         self.close()
         raise UsageError(
             "llama.cpp could not open the checkpoint.\n"
-            "  Make the family again with: byheart golden make -o DIR",
+            "  Make the checkpoints again with: byheart golden make -o DIR",
             command=command,
         )
 
@@ -78,7 +78,7 @@ class Server:
 
 
 class LlamaCppSession(ServerSession):
-    """A checkpoint in its own server."""
+    """A checkpoint that is open in a llama.cpp server of its own."""
 
     def __init__(self, server: Server, shape: Shape) -> None:
         super().__init__(server.address, shape, shape.name)

@@ -1,7 +1,8 @@
 """Run the server of llama.cpp in its own process: python -m byheart.golden.engines.llama_server FILE NAME N_CONTEXT CACHE FLASH
 
 CACHE is float32 or float16. FLASH is "flash" for flash attention or "plain" without it. The process prints its address, and ends
-when its standard input closes. It is separate because the thread pools of llama.cpp and PyTorch can deadlock in one process.
+when its standard input closes. The server needs its own process because the thread pools of llama.cpp and PyTorch can deadlock in
+one process.
 """
 
 from __future__ import annotations
