@@ -67,6 +67,7 @@ def test_the_tokenizer_of_ids_is_kept_whole_or_refused() -> None:
     assert Tokenizer.from_json(tokenizer.to_json()) == tokenizer
     assert tokenizer.decode(tokenizer.encode("17 3")) == "17 3"
     assert tokenizer.positions_of(np.array([3, 4, 2**40, 2**50])).tolist() == [0, -1, 2, -1]
+    assert IdTokenizer(()).positions_of(np.array([0, 3])).tolist() == [-1, -1]
     for broken in (("3", "03"), ("5", "4"), ("3", "3"), ("-1",), ("x",), (str(2**63),)):
         with refused(UsageError, name="ids"):
             IdTokenizer(broken)

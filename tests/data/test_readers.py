@@ -159,6 +159,7 @@ BROKEN: dict[str, tuple[bytes, dict[str, object]]] = {
     "list.jsonl": (b"[1, 2]\n", {"line": 1}),
     "digits.jsonl": (b'{"key": ' + b"9" * 5000 + b"}", {"line": 1}),
     "deep.jsonl": (b'{"key": ' + b"[" * 100_000, {"line": 1}),
+    "nothing.jsonl": (b'{}\n{"key": "a", "value": "x"}', {"line": 1}),
     "missing.jsonl": (b'{"key": "a", "value": "x"}\n\n{"key": "b"}', {"line": 3}),
     "null.jsonl": (b'{"key": "a", "value": null}', {"row": 1}),
     "object.jsonl": (b'{"key": {"a": 1}, "value": "x"}', {"row": 1}),
@@ -187,6 +188,20 @@ def test_broken_files_are_refused_with_file_place_and_reason(tmp_path: Path, nam
     assert raised.value.exit_status == ExitStatus.OUTSIDE
     assert raised.value.__cause__ is None
     assert raised.value.__suppress_context__ or raised.value.__context__ is None
+
+
+def test_a_malformed_row_names_the_file_once(tmp_path: Path) -> None:
+    path = tmp_path / "b.csv"
+    path.write_text("key,value\na,b\nc\n", encoding="utf-8")
+    with refused(MalformedFile, path=str(path), line=3) as raised:
+        Dataset.read(path)
+    assert str(raised.value).count(str(path)) == 1
+
+
+def test_an_empty_object_is_a_malformed_row_wherever_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text('{}\n{"key": "a", "value": "x"}\n{}\n', encoding="utf-8")
+    assert labels_of(Dataset.read(path, malformed_rows="drop")) == ["x"]
 
 
 def test_a_missing_key_in_the_first_line_lists_the_keys(tmp_path: Path) -> None:
@@ -237,6 +252,10 @@ def test_parquet_columns_nulls_numbers_and_lists(tmp_path: Path) -> None:
     assert labels_of(data) == ["10", "9"]
     with refused(UsageError, "path", "columns", column="text"):
         Dataset.read(path, input="text")
+    parquet.write_table(pyarrow.table({}), path)
+    with refused(UsageError, "path", column="key", columns=[]) as raised:
+        Dataset.read(path)
+    assert "it has no columns" in str(raised.value)
     parquet.write_table(pyarrow.table({"key": ["a", None], "value": ["x", "y"]}), path)
     with refused(DataError, "path", row=2):
         Dataset.read(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,24 @@ def test_a_search_that_leaves_its_range_says_why(threshold: float, end: str) -> 
     assert found.capacity.n_open == 2
     assert f"`{end}`" in why
     assert {row["sizes.dim"] for row in measured} == {1, 2}
+
+
+def test_a_search_whose_ends_are_reversed_says_so() -> None:
+    """Only the smallest model passes, so a larger or a smaller range would not help."""
+    spec = specification(training={"steps": 1}, search={"axis": "model.dim", "low": 1, "high": 3})
+
+    def trainer(runs: Sequence[Run]) -> list[Record]:
+        with Store(":memory:") as store:
+            return [
+                replace(record, measured={"accuracy": float(record.config["sizes"]["dim"] == 1)})
+                for record in train_here(runs, store, device="cpu")
+            ]
+
+    (found,) = carry_out(spec, trainer).capacities
+    assert [(one.passes, one.fails, one.n_runs) for one in found.capacity.brackets] == [(1, None, 2)] * 2
+    assert found.capacity.n_open == 2
+    (why,) = found.why_open
+    assert "2 of 2 seeds passed with model.dim = 1, but not with model.dim = 3" in why
 
 
 def test_tuning_asks_whole_rounds_and_resumes(tmp_path: Path) -> None:

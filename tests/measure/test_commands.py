@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 from pyarrow import parquet
 
+import byheart as bh
 from byheart.cli.measure import Interrupted
 from byheart.cli.measure import command as measure
 from byheart.cli.progress import watch
@@ -133,6 +134,12 @@ def test_a_spent_budget_says_how_to_go_on(folder: Path) -> None:
     with pytest.raises(BudgetSpent) as caught:
         call(measure, "spec.toml", "--device", "cpu")
     assert caught.value.exit_status == 5
+    assert "Run the same command again" in str(caught.value)
+    # without a store, the runs are lost
+    with pytest.raises(BudgetSpent) as caught:
+        bh.measure("spec.toml", device="cpu")
+    assert "store" in str(caught.value)
+    assert "again" not in str(caught.value)
 
 
 def test_the_rounds_of_a_search_share_one_time_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,6 +87,16 @@ def test_devices() -> None:
             choose_device("cuda")
 
 
+def test_a_gpu_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert choose_device("cuda").index is None
+    assert choose_device("cuda:1").index == 1
+    for name in ("cuda:2", "cuda:7"):
+        with refused(UsageError, device=name, n_devices=2):
+            choose_device(name)
+
+
 @pytest.mark.slow
 def test_compiled_steps_are_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a GPU compiles is traced here without a compiler: one graph, and the same weights after it."""

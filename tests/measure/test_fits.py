@@ -124,7 +124,11 @@ def test_the_right_law_wins() -> None:
 def test_cut_offs_are_named_and_counted() -> None:
     x, y = np.arange(1.0, 8), np.array([0.1, 0.3, 0.5, 0.7, 0.96, 0.99, 1.0])
     found = fit(x, y, "linear", cut_off=up_to_first_above(0.95))
-    assert (found.n_points, found.n_left_out, found.cut_off) == (5, 2, "up to the first above 0.95")
+    assert (found.n_points, found.n_left_out, found.cut_off) == (
+        5,
+        2,
+        "up to the first x with a mean y above 0.95",
+    )
     assert fit(x, y, "linear", cut_off=between(2, 4)).n_points == 3
     assert fit(x, [*y[:-1], np.nan], "linear").n_left_out == 1
     with refused(UsageError, law="linear"):
@@ -187,3 +191,4 @@ def test_points_of_a_store_are_in_the_order_of_seeds() -> None:
     assert [y for x, y in zip(xs, ys, strict=True) if x == 1] == [1, 11]
     assert [y for x, y in zip(xs, ys, strict=True) if x == 2] == [2, 12]
     assert fit(xs, ys, "linear").coefficients["slope"].low == pytest.approx(1)  # the slope of both seeds
+    assert points([], "sizes.x", "y") == ([], [])

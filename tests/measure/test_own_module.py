@@ -10,9 +10,11 @@ import torch
 from torch import Tensor, nn
 
 import byheart as bh
+from byheart.cli.measure import _show_forecast
 from byheart.errors import UsageError
 from byheart.measure.families import add_family
 from byheart.measure.families.own_module import OwnModuleFamily
+from byheart.measure.forecast import forecast
 from byheart.measure.sources import training_set_of
 from byheart.measure.specification import Specification
 from byheart.measure.workflow import load_factory, read
@@ -165,6 +167,27 @@ def test_a_file_that_is_no_family_is_refused(tmp_path: Path, program: str) -> No
     (tmp_path / "own.py").write_text(program)
     with refused(UsageError, path=str(tmp_path / "own.py")):
         load_factory(f"{tmp_path / 'own.py'}:f")
+
+
+def test_only_stacks_of_the_own_module_hold_one_model(capsys: pytest.CaptureFixture[str]) -> None:
+    """One family of your own made all stacks "groups of one model each"."""
+
+    def make(n_vocab: int, n_classes: int, hidden_width: int, dim: int) -> nn.Module:
+        return nn.Sequential(nn.Embedding(n_vocab, dim), nn.Linear(dim, n_classes))
+
+    own = add_family(make).name
+    sizes = {"hidden_width": 4, "dim": 4}
+    for families, told in (
+        ([own], "(groups of one model each)"),
+        (["one-layer-decoder"], "(groups of models that are trained together)"),
+        (
+            [own, "one-layer-decoder"],
+            f"(groups of models that are trained together; one model each for {own})",
+        ),
+    ):
+        specification = read(table() | {"model": {"family": families, **sizes}})
+        _show_forecast(specification, forecast(specification, None, device="cpu"), as_json=False)
+        assert "".join(told.split()) in "".join(capsys.readouterr().out.split())
 
 
 def test_other_processes_do_not_have_the_function() -> None:

@@ -17,6 +17,7 @@ import byheart as bh
 from byheart.errors import DataError, MalformedFile, UsageError
 from byheart.measure.draws import draw_places, draw_rows
 from byheart.measure.sources import SOURCES, complete_description, training_set_of
+from byheart.measure.text_samples import text_rows
 from byheart.measure.training_set import (
     TrainingSet,
     training_set_of_documents,
@@ -151,6 +152,9 @@ def test_sources_read_files_by_content(texts: Path, tmp_path: Path) -> None:
         training_set_of(complete_description(data, 0, tmp_path) | {"sha256": "0" * 64})
     with refused(MalformedFile, "path", line=41):
         training_set_of(complete_description(data, 0, tmp_path))
+    for line in ("[]", '[["text", "a"]]', "1", "null"):
+        with refused(MalformedFile, path="t.jsonl", line=2):
+            text_rows(b'{"text": "a"}\n' + line.encode(), "t.jsonl")
 
 
 def test_sentences_that_cannot_be_told_apart_are_left_out(tmp_path: Path) -> None:
@@ -174,6 +178,13 @@ def test_a_data_file_can_be_trained_on(tmp_path: Path) -> None:
     path.write_text("key,value\ncapital of France,Paris\ncapital of Chad,N'Djamena\nsymbol of iron,Fe\n")
     training_set = training_set_of(complete_description({"kind": "file", "path": str(path)}, 0, tmp_path))
     assert (training_set.n_rows, training_set.n_classes, training_set.seq_len) == (3, 3, 3)
+
+
+def test_only_kinds_that_a_specification_may_name_are_offered() -> None:
+    with refused(UsageError, "kind") as raised:
+        complete_description({"kind": "docs"}, 0, Path())
+    assert "documents" in str(raised.value)
+    assert "prepared" not in str(raised.value)
 
 
 def test_every_source_is_described() -> None:

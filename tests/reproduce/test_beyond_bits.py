@@ -27,3 +27,12 @@ def test_the_verdict_compares_training_with_compiling(loss: float, outcome: str)
     assert verdict.outcome == outcome
     row = next(row for row in computed.tables[0].rows if row[0] == "compiled: retrieval")
     assert float(row[1]) == pytest.approx(float(row[2]) / 64, rel=0.01)  # per stored bit, per parameter
+
+
+@pytest.mark.parametrize(("optimiser", "weights"), [("adam", "float32"), ("lbfgs", "float64")])
+def test_the_counterargument_names_the_weights_of_the_best_model(optimiser: str, weights: str) -> None:
+    found = observations_of(
+        "beyond-bits", lambda run: {"loss": 0.0 if run.training.optimiser == optimiser else 3.0}
+    )
+    _, computed = compute("beyond-bits", found, gather_facts("paper", found, None))
+    assert computed.counter.endswith(f"per bit of its {weights} weights.")

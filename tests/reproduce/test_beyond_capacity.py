@@ -68,7 +68,7 @@ def test_the_search_recovers_a_planted_capacity(density: float) -> None:
     assert recalled.y == pytest.approx((density,) * 3, rel=0.01)
     heads = computed.numbers["attention-only, as-coded"]
     assert heads["fewest heads, by seed"] == [26, 26, 26]
-    assert heads["most heads seen to fail, by seed"] == [21, 21, 21]
+    assert heads["most heads at which training failed, by seed"] == [21, 21, 21]
     assert verdict.outcome == "holds"
 
 

@@ -42,7 +42,7 @@ def test_a_figure_is_trained_drawn_and_gathered_into_a_page(tmp_path: Path) -> N
     names = sorted(path.name for path in (tmp_path / "figures").iterdir())
     drawn = [f"dana-2024-fig4.{suffix}" for suffix in ("json", "png", "svg", "verdict.txt")]
     assert names == [*drawn, "passes.jsonl"]
-    assert "(one session, " in said["passes"]
+    assert "(one session; " in said["passes"]
     assert (
         json.loads(run(reproduce, *common, "--draw-only"))["figures"][0]["runs"] == said["figures"][0]["runs"]
     )

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from byheart.measure.records import Run
-from byheart.reproduce.dana_2024 import curves, mlp_comparison, slope_law
+from byheart.reproduce.dana_2024 import curves, mlp_comparison, size_sweeps, slope_law
+from byheart.reproduce.dana_2024.judgements import LEAD
 from byheart.reproduce.dana_2024.runs import accuracy, thin
 from byheart.reproduce.figure import Scale, Verdict
 from byheart.reproduce.published import dana_2024
@@ -172,7 +173,9 @@ def test_fig4_counts_associations_per_head() -> None:
     verdict, computed = compute("dana-2024-fig4", observations_of("dana-2024-fig4", law))
     assert verdict.outcome == "holds"
     # the paper's rule keeps the first point above 0.95, which is cut off at 1, so the slope is a little low
-    assert computed.numbers[SEPTEMBER]["associations per head, in d_h"][0] == pytest.approx(1.7, abs=0.25)
+    assert computed.numbers[SEPTEMBER]["associations per head, in units of d_h"][0] == pytest.approx(
+        1.7, abs=0.25
+    )
     assert outcome("dana-2024-fig4", lambda run: {"accuracy_tail": 0.1 + wiggle(run)}) == FAILS
 
 
@@ -255,3 +258,16 @@ def test_smaller_scales_keep_the_ends_of_a_grid(scale: Scale, count: int) -> Non
     found = thin(range(1, 11), scale)
     assert (found[0], found[-1], len(found)) == (1, 10, count)
     assert thin(range(1, 11), "paper") == tuple(range(1, 11))
+
+
+@pytest.mark.parametrize(
+    ("lead", "words"),
+    [
+        (-29.0, "do not bend: there, a parabola's AICc is 29 higher"),
+        (1.0, "do not bend: there, a parabola's AICc is 1 lower"),
+        (5.0, "bend too: there, a parabola's AICc is 5 lower"),
+    ],
+)
+def test_the_counterargument_of_fig1a_follows_the_authors_points(lead: float, words: str) -> None:
+    numbers = {"the authors' points": {LEAD: lead}, AUGUST: {LEAD: 3.0, "line": {"r_squared": 0.98}}}
+    assert words in size_sweeps._counter_1a(numbers)

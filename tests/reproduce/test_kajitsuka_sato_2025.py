@@ -12,6 +12,7 @@ from byheart.measure.text_samples import Samples
 from byheart.reproduce.figure import Computed, Verdict
 from byheart.reproduce.kajitsuka_sato_2025 import block_search
 from byheart.reproduce.kajitsuka_sato_2025.runs import best_trials, fewest_blocks, likely_up_to, n_blocks
+from byheart.reproduce.registry import figure_of
 from byheart.reproduce.seed_values import SeedValues
 from byheart.theorems import checks
 from tests.reproduce.planted import compute, observations_of, planted, runs_of
@@ -68,8 +69,8 @@ def test_larger_rates_have_no_say_in_the_papers_own_range(samples: Samples) -> N
     name = "kajitsuka-sato-2025-fig1"
     verdict = compute(name, observations_of(name, only_large, samples))[0]
     assert verdict.outcome == FAILS
-    assert claims(verdict, OWN)["more blocks bring it near one"] is False
-    assert claims(verdict, FAR)["more blocks bring it near one"] is True
+    assert claims(verdict, OWN)["more blocks bring the accuracy near one"] is False
+    assert claims(verdict, FAR)["more blocks bring the accuracy near one"] is True
 
 
 @pytest.fixture(scope="module")
@@ -208,3 +209,21 @@ def test_with_sizes_or_lengths_missing_nothing_is_settled(search_runs: list[Run]
     found = [planted(run, {"loss": 0.5}) for run in search_runs]
     some = [one for one in found if one.config["data"]["n_samples"] < 1000]
     assert compute("kajitsuka-sato-2025-fig3", some)[0].outcome == "not settled"
+
+
+def test_the_learning_rates_of_the_length_study_are_those_of_its_runs() -> None:
+    """At the paper's scale, three conditions at n = 10 have four rates, and one at n = 10,000 has one."""
+    figure = figure_of("kajitsuka-sato-2025-length")
+    assert "Learning rates: 0.01, 0.03." in figure.compute("laptop", [], {}).choices
+    (said,) = (text for text in figure.compute("paper", [], {}).choices if "Learning rates" in text)
+    usual, *others = said.removesuffix(".").split("; for ")
+    assert usual == "Learning rates: 0.01, 0.03"
+    assert [one.count("n = ") for one in others] == [3, 1]
+    assert [one.rpartition(": ")[2] for one in others] == ["0.001, 0.003, 0.01, 0.03", "0.01"]
+    assert "10,000 epochs" not in said
+    assert "m = 6, 1,000 epochs)" not in said
+
+
+def test_without_models_no_attention_suffices() -> None:
+    trial = figure_of("kajitsuka-sato-2025-fig1").compute("paper", [], {}).trials[-1]
+    assert (trial.holds, trial.found) == (None, "no model was trained")

@@ -9,12 +9,13 @@ import pytest
 from byheart.measure.records import Run
 from byheart.measure.sources import training_set_of
 from byheart.measure.text_samples import Samples
-from byheart.reproduce.figure import Computed, Facts
+from byheart.reproduce.figure import Computed, Facts, Scale
 from byheart.reproduce.madden_2024.figure_1 import falls, same_share
 from byheart.reproduce.madden_2024.runs import FROZEN_STORIES, WIDTHS
 from byheart.reproduce.madden_2024.subsets import cells, gather_facts, parameters
 from byheart.reproduce.observation import Observation
 from byheart.reproduce.published import madden_2024, madden_2024_gaps
+from byheart.reproduce.registry import figure_of
 from byheart.theorems import checks
 from tests.reproduce.planted import compute, observations_of, trial_of
 
@@ -130,3 +131,11 @@ def test_contexts_vocabulary_and_entropy_are_those_of_the_subset(samples: Sample
 def test_parameters_are_counted_as_in_the_stored_results() -> None:
     for row in madden_2024():
         assert parameters(row.min_hidden_width, row.vocab) == row.n_parameters
+
+
+@pytest.mark.parametrize(("scale", "steps"), [("smoke", "150"), ("laptop", "2,000"), ("paper", "50,000")])
+def test_the_number_of_steps_is_that_of_the_scale(scale: Scale, steps: str) -> None:
+    nothing: Facts = {"closed form": [], "subsets": []}
+    for name in (LEFT, RIGHT):
+        choices = figure_of(name).compute(scale, [], nothing).choices
+        assert f"Every model is trained for {steps} steps, and its final loss decides." in choices

@@ -112,14 +112,14 @@ def content_of_columns(
 
 
 def content_of_texts(texts: Sequence[Any], tokenizer: str | Path | Tokenizer) -> Content:
-    """Return the content of documents, whose labels are the tokens that follow each prefix."""
+    """Return the content of a data set of documents. The label of each prefix is the token that follows it."""
     require_texts(texts)
     used = make_tokenizer(tokenizer, texts)
     return content_of_documents(used.encode_all(texts), used)
 
 
 def content_of_documents(documents: TokenSequences, tokenizer: Tokenizer | None = None) -> Content:
-    """Return the content of tokenized documents, whose labels are the tokens that follow each prefix."""
+    """Return the content of a data set of tokenized documents. The label of each prefix is the token that follows it."""
     names = tuple(map(str, range(documents.n_vocab))) if tokenizer is None else tokenizer.vocabulary
     later = documents.ids[documents.positions > 0]
     return Content(documents, later, "distribution", names, tokenizer, True)

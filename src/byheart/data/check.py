@@ -70,8 +70,8 @@ class DataReport:
 
     @cached_property
     def separation(self) -> Separation | None:
-        """The largest norm of a token and the smallest distance of two tokens, computed at the first access; None if a value is
-        not finite.
+        """The largest norm of a token and the smallest distance between two distinct tokens (see `separation_of` for token ids).
+        They are computed at the first access. None if a value is not finite.
         """
         return None if len(self.non_finite) else separation_of(self.inputs, self.data.ordered)
 

@@ -1,7 +1,7 @@
 """Convert two columns of a table to the content of a data set, leaving out the rows that cannot be memorised.
 
-Until all rows are encoded, a faulty row is replaced by a row with an empty input, so that messages use the row numbers of the
-table.
+Faulty rows are removed only after all rows are encoded. Until then, a row with an empty input stands in for each of them, so that
+the row numbers in messages are those of the table.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ Labels = Int[np.ndarray, " n_labels"]
 class Conflicts:
     """Pairs of labels that disagree although their contexts are equal.
 
-    If a context has several labels, there is one pair for each label except the first: the place where the context first occurs,
-    and the first place where it has the other label. A place is (sample, position), with the position of the token that carries
+    If a context has several labels, there is one pair of places for each label except the first: the place where the context first
+    occurs, and the first place where it has this label. A place is (sample, position), with the position of the token that carries
     the label.
     """
 

@@ -126,8 +126,10 @@ class Contexts:
 
     @cached_property
     def _surprisals(self) -> Float[np.ndarray, " n_successors"]:
-        """Return -log π̂ for every entry of `next_tokens`, where π̂ is its probability, accurate to about the last digit. It is
-        computed as log1p((total - count) / count), where the difference is exact.
+        """Return -log π̂ for every entry of `next_tokens`, where π̂ is the entry's probability given its context.
+
+        The result is accurate to about the last digit, because it is computed as log1p((total - count) / count) and the difference
+        is exact. Here `count` says how often the entry follows its context, and `total` how often any token does.
         """
         totals = self.counts[self.successor_contexts]
         return np.asarray(np.log1p((totals - self.next_counts) / self.next_counts))
@@ -246,8 +248,9 @@ def _node_numbers(
 ) -> Int[np.ndarray, " n_tokens"]:
     """For each token, return the number of the prefix that ends there.
 
-    A prefix that is not new equals the prefix of the same length in the previous document (in dictionary order). It has the same
-    number as the latest new prefix of this length.
+    The documents are in dictionary order. `positions` holds the position of each token in its document, and `is_new` says whether
+    the prefix that ends there is new. A prefix that is not new equals the prefix of the same length in the previous document. Its
+    number is that of the latest new prefix of this length.
     """
     number = np.where(is_new, np.cumsum(is_new) - 1, -1)
     by_position = np.argsort(positions, kind="stable")

@@ -163,7 +163,7 @@ class Dataset(Content):
 
     @property
     def label_bits(self) -> float:
-        """Bits of information if labels are arbitrary: the number of distinct contexts times log2(n_classes).
+        """Bits of information in the labels if they are arbitrary: the number of distinct contexts times log2(n_classes).
 
         A repeated sample adds no bits.
         """
@@ -227,8 +227,8 @@ class Dataset(Content):
         `error` raises `ConflictingLabels` if there are any.
         `first`, `last` and `majority` choose one label for each context and drop the samples with another label.
         Among equally frequent labels, `majority` chooses the first. `drop` drops every sample whose context has
-        conflicting labels. `keep` changes nothing, so that `check` can report them. Classes and tokens that only
-        dropped samples have are removed too, except those that the caller gave (`known`).
+        conflicting labels. `keep` changes nothing, so that `check` can report the conflicts. Classes and tokens
+        that only dropped samples have are removed too, except those that the caller gave (`known`).
         """
         if on_conflict not in get_args(OnConflict):
             raise UsageError(
@@ -304,8 +304,8 @@ class Dataset(Content):
         return " ".join(shown.split())
 
     def multiset(self, sample: int) -> Multiset[int]:
-        """Return how often each token occurs in one input. A network without positions sees only this and, except for the task
-        `set`, which token carries the label.
+        """Return how often each token occurs in one input. A network without positions sees only these counts and the token that
+        carries the label. For the task `set`, it sees only the counts.
 
         A vector is represented by its number in `VectorSequences.token_ids`.
         """
@@ -366,7 +366,7 @@ class Dataset(Content):
             of a class.
         task: by default, seq-to-seq if `labels` has two dimensions, and next-token otherwise.
         n_vocab: the vocabulary size; by default, the largest id plus one.
-        rules: how to treat rows that cannot be memorised, as for `read`.
+        rules: how to treat rows that cannot be memorised (see `TableOptions`).
         """
         content = content_of_arrays(
             inputs, labels, task=task, ordered=ordered, n_vocab=n_vocab, label_names=label_names
@@ -392,8 +392,8 @@ class Dataset(Content):
         An input is a text or a sequence of token ids. A label is a text or a whole number; for `seq-to-seq`, it is a sequence of
         these, one per token.
 
-        rules: how to treat rows that cannot be memorised, as for `read`. An empty text is a valid label unless `empty_labels` is
-            given.
+        rules: how to treat rows that cannot be memorised (see `TableOptions`). An empty text is a valid label unless
+            `empty_labels` is given.
         """
         listed = list(pairs)
         columns = [pair[0] for pair in listed], [pair[1] for pair in listed]

@@ -87,7 +87,7 @@ class DatasetPieces:
 
     @property
     def label_bits(self) -> float:
-        """Bits of information if labels are arbitrary: the number of distinct contexts times log2(n_classes).
+        """Bits of information in the labels if they are arbitrary: the number of distinct contexts times log2(n_classes).
 
         If contexts were not counted, all are assumed to be distinct.
         """
@@ -129,7 +129,7 @@ class DatasetPieces:
         return TokensInPlace(cells // self.seq_len, cells % self.seq_len, last.size)
 
     def _offsets(self) -> Iterator[np.ndarray]:
-        """Yield the offsets of all sequences in the whole data set: first 0, then one array per piece."""
+        """Yield the offsets of all sequences in the whole data set: first the array [0], then one array per piece."""
         last = np.zeros(1, dtype=np.int64)
         yield last
         for piece in self.pieces():
@@ -141,7 +141,7 @@ class DatasetPieces:
         return map(self.piece, range(len(self.sizes)))
 
     def piece(self, number: int) -> Dataset:
-        """Return one piece. Its samples keep their row numbers in the file."""
+        """Return one piece; pieces are numbered from 0. Its samples have the row numbers of the whole file."""
         about, arrays = _about(self.folder, number), read_arrays(_arrays(self.folder, number))
         tokens, classes = self._numbers
         inputs: Sequences
@@ -175,7 +175,7 @@ def spool(path: Path, folder: Path, **options: Unpack[TableOptions]) -> DatasetP
         if rule not in ("error", "keep"):
             raise UsageError(
                 f"{name}={rule} is not available for data that are read in pieces (--shards).\n"
-                "  Leave it out, and correct or remove in the file the rows that it is about.",
+                "  Leave out this option. In the file, correct or remove the rows that it was meant for.",
                 name=name,
                 rule=rule,
             )
@@ -256,7 +256,10 @@ def _narrow(numbers: np.ndarray) -> np.ndarray:
 
 
 def _merge(folder: Path, n_pieces: int, source: DataSource, given: Tokenizer | None) -> DatasetPieces:
-    """Merge the vocabularies and the labels of all pieces, as if the pieces had been read together."""
+    """Merge the vocabularies and the labels of all pieces, as if the pieces had been read together.
+
+    `given` is the tokenizer, if it was known before the file was read.
+    """
     found = [_about(folder, number) for number in range(n_pieces)]
     counts: dict[str, int] = {}
     for piece in found:
@@ -290,7 +293,10 @@ def _merge(folder: Path, n_pieces: int, source: DataSource, given: Tokenizer | N
 
 
 def _are_numbers(found: list[dict[str, Any]]) -> bool:
-    """Return whether all labels were whole numbers, so that they must be sorted by value and not as texts."""
+    """Return whether the labels of all pieces were whole numbers. They must then be sorted by value and not as texts.
+
+    `found` describes the pieces, as they were stored.
+    """
     return all(
         all(name.lstrip("-").isdigit() for name in piece["label_names"])
         and piece["label_names"] == sorted(piece["label_names"], key=int)

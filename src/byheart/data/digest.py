@@ -20,11 +20,12 @@ def digest_of(
     label_names: Sequence[str],
     parts: Iterable[tuple[int, Iterable[np.ndarray]]],
 ) -> str:
-    """Return the SHA-256 (hex) of task, order, inputs, vocabulary, labels and label names; `n_vocab` is None for vectors.
+    """Return the SHA-256 (hex) of a data set: its task, `ordered`, inputs, vocabulary, labels and label names.
 
     The canonical form is a JSON header, followed by the parts: first offsets and ids (or vectors), then labels. Each part is
-    written as its length in bytes, followed by little-endian 64-bit numbers, so that different contents have different forms. Each
-    item of `parts` is a pair: the number of values of the part, and the arrays that hold these values, in order.
+    written as its length in bytes, followed by its values as little-endian 64-bit numbers. Different contents therefore have
+    different forms. Each item of `parts` is a pair: the number of values of the part, and the arrays that hold these values, in
+    order. `n_vocab` is None for vectors.
     """
     header = {
         "task": task,

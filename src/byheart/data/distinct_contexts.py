@@ -172,8 +172,10 @@ def _sort_piece(task: _Piece) -> None:
 
 
 def _count_partition(task: _Partition) -> None:
-    """Count the distinct contexts whose fingerprints are in one partition, and all further labels of these contexts. Write both
-    counts to disk.
+    """Count the distinct contexts whose fingerprints are in one partition, in total and for each label.
+
+    A context with several labels counts for its first label, and every further distinct label counts as one conflict. Write the
+    counts and the first conflict to disk.
     """
     if task.file.exists():
         return

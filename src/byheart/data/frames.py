@@ -1,4 +1,4 @@
-"""Read and make columns of pandas and polars data frames and pyarrow tables."""
+"""Read columns of pandas and polars data frames and of pyarrow tables. Make pandas and polars columns from lists."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def cells_or_none(column: Any) -> list[Any]:
 
 def column_like(column: Any, cells: list[Any], name: str | None) -> Any:
     """Return `cells` as a column of the same library as `column`. In pandas, the result has the index of `column`. For pyarrow,
-    return the list itself.
+    return the list `cells` unchanged.
     """
     library = type(column).__module__.split(".")[0]
     if library == "pandas":

@@ -35,8 +35,8 @@ NOTHING = Known()
 def keep_rows(content: C, keep: Bool[np.ndarray, " n_samples"], known: Known = NOTHING) -> C:
     """Return the rows that `keep` marks, with their original row numbers.
 
-    Classes that only other rows had are removed, except those in `known`. So are tokens, if the vocabulary was derived from the
-    data.
+    A class that occurs only in the other rows is removed, unless it is named in `known`. If the vocabulary was derived from the
+    data, tokens that no longer occur are removed from it (see `_without_lost_tokens`).
     """
     if keep.all():
         return content
@@ -58,8 +58,10 @@ def keep_rows(content: C, keep: Bool[np.ndarray, " n_samples"], known: Known = N
 def _without_lost_tokens(
     inputs: Sequences, before: Sequences, tokenizer: Tokenizer | None
 ) -> tuple[Sequences, Tokenizer | None]:
-    """Remove from the vocabulary of `inputs` and `tokenizer` the tokens that no longer occur. A vocabulary that was not derived
-    from the data stays unchanged. `before` holds the inputs before rows were removed.
+    """Return `inputs` and `tokenizer` with a vocabulary from which the tokens that no longer occur have been removed.
+
+    If there is no tokenizer, only ids above the largest remaining id are removed. A vocabulary that was not derived from the data
+    stays unchanged. `before` holds the inputs before rows were removed.
     """
     if not isinstance(inputs, TokenSequences) or not isinstance(before, TokenSequences):
         return inputs, tokenizer

@@ -97,7 +97,10 @@ class DataSource(JsonRecord):
         return self.input or USUAL_COLUMNS[0], self.label or USUAL_COLUMNS[1]
 
     def text_options(self, kind: str) -> dict[str, str | None]:
-        """Return the delimiter and encoding for reading another file of this kind, if such files have them."""
+        """Return the delimiter and the encoding for reading another file, whose kind is `kind`, in the same way.
+
+        An option that files of this kind do not have is None.
+        """
         return {
             "delimiter": self.delimiter if kind in ("csv", "tsv") else None,
             "encoding": self.encoding if kind not in ("npz", "parquet") else None,

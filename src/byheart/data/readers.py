@@ -195,10 +195,16 @@ def _require_rows(path: Path, rows: Sequence[Any]) -> None:
 
 @contextmanager
 def naming(path: Path, *kinds: type[UsageError] | type[DataError]) -> Iterator[None]:
-    """Add the file name to errors of the types `kinds` that are raised in the block. A `UsageError` becomes a `MalformedFile`."""
+    """Add the file name to errors of the types `kinds` that are raised in the `with` block. A `UsageError` becomes a
+    `MalformedFile`.
+
+    Errors that name the file already are left as they are.
+    """
     try:
         yield
     except kinds as error:
+        if error.facts.get("path") == str(path):
+            raise
         kind = MalformedFile if isinstance(error, UsageError) else type(error)
         raise kind(f"{path}: {error}", **{**error.facts, "path": str(path)}) from None
 

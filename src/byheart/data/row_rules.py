@@ -84,10 +84,13 @@ class Fault:
 
 
 class RowCheck:
-    """Counts the rows of one data set that rules leave out, and collects the faults that no rule covers."""
+    """Applies the rules that the caller chose to the faulty rows of one data set.
+
+    Rows that a rule leaves out are counted. Rows that remain an error are collected as faults.
+    """
 
     def __init__(self, rules: Mapping[str, Any]) -> None:
-        """Store the options in `rules` that decide what happens to faulty rows. If the option for a fault is missing, rows with
+        """Store those options in `rules` that decide what happens to faulty rows. If the option for a fault is missing, rows with
         this fault are an error.
         """
         self.rules = {name: rules[name] for name in RULES if rules.get(name) is not None}
@@ -151,7 +154,7 @@ class RowCheck:
         if not long.any():
             return np.zeros_like(standing)
         row, remedies = int(np.argmax(lengths)) + 1, [str(n) for n in _next_longest(lengths, most)]
-        what = f"{amount(int(long.sum()), 'row')} with more than {most:,} tokens"
+        what = f"rows with more than {most:,} tokens: {int(long.sum()):,}"
         facts = {"row": row, "n_tokens": longest}
         error: DataError
         leave_out = "".join(f", or leave out long rows with --max-tokens {n}" for n in remedies)
@@ -166,9 +169,9 @@ class RowCheck:
             )
         else:
             error = OverMemoryLimit(
-                f"row {row} has an input of {longest:,} tokens. A network pads all inputs to the length "
+                f"row {row} has an input of {longest:,} tokens ({what}). A network pads all inputs to the length "
                 f"of the longest, and {n_rows:,} rows of that length would take {n_bytes:,} bytes, more "
-                f"than the limit of {limit:,} ({what}).\n"
+                f"than the memory limit of {limit:,} bytes.\n"
                 f"  Shorten the row{leave_out}.",
                 **facts,
                 n_bytes=n_bytes,

@@ -148,7 +148,7 @@ def _nearest_distances(scaled: Points) -> Float[np.ndarray, " n_points"]:
 
 
 def _closest_among_tiny(points: Points, scaled: Points) -> Fraction:
-    """Return the smallest squared distance, exactly, if it is so much smaller than the largest coordinate that it underflows.
+    """Return the smallest squared distance exactly, for points so close together that this square may underflow after scaling.
 
     `scaled` are the points after `_scale`, and the sizes below are those of scaled coordinates. `_FLOOR` is a distance whose square
     does not underflow, and the points of the closest pair are less than _FLOOR apart. Floats near x differ by more than 2^-54·x.

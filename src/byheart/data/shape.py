@@ -166,7 +166,7 @@ class DataShape:
 
     @property
     def label_bits(self) -> float:
-        """Bits of information if labels are arbitrary: the number of distinct contexts times log2(n_classes)."""
+        """Bits of information in the labels if they are arbitrary: the number of distinct contexts times log2(n_classes)."""
         return self.context_count * log2(self.n_classes)
 
     def require_possible(self) -> None:

@@ -67,7 +67,7 @@ def read_jsonl(
     for line, text in _json_lines(path, written):
         try:
             row = _json_object(path, line, text)
-            if not are_known:
+            if row and not are_known:
                 require_columns(path, wanted, list(row))
                 are_known = True
             for name in wanted:
@@ -115,7 +115,10 @@ def _json_object(path: Path, line: int, text: str) -> dict[str, Any]:
 
 @contextmanager
 def open_parquet(path: Path) -> Iterator[Any]:
-    """Open a Parquet file with pyarrow while the block runs. If reading it fails, raise `MalformedFile`, which names the file."""
+    """Open a Parquet file with pyarrow for the length of a `with` block.
+
+    If opening or reading it fails, raise `MalformedFile`, which names the file.
+    """
     pyarrow = import_extra("pyarrow", "parquet", "reading Parquet files")
     from pyarrow import parquet
 
@@ -276,14 +279,14 @@ def require_columns(
     path: Path,
     wanted: Sequence[str],
     found: list[str],
-    fix: str = "Name the columns to use with input=... and label=... (--input and --label).",
+    fix: str = "Use input=... and label=... (--input and --label) to name the columns.",
 ) -> None:
     """Raise `UsageError`, listing all columns, unless each wanted column occurs exactly once."""
     for name in wanted:
         if found.count(name) != 1:
             problem = f"{found.count(name)} columns" if name in found else "no column"
             hint = did_you_mean(name, found) if name not in found else ""
-            listed = ", ".join(map(repr, found))
+            known = f"its columns are {', '.join(map(repr, found))}" if found else "it has no columns"
             if len(found) == len(wanted) == 2 and not {*wanted} & {*found}:
                 names = (
                     f"input={found[0]!r}, label={found[1]!r} (--input {quote(found[0])} --label "
@@ -294,8 +297,7 @@ def require_columns(
                     "  The first line of the file must hold the names of the columns."
                 )
             raise UsageError(
-                _other_delimiter(path, found)
-                or f"{path} has {problem} `{name}`; its columns are {listed}.{hint}\n  {fix}",
+                _other_delimiter(path, found) or f"{path} has {problem} `{name}`; {known}.{hint}\n  {fix}",
                 path=str(path),
                 column=name,
                 columns=found,

@@ -52,9 +52,10 @@ def used_part(document: str) -> str:
 
 
 def _growth(part: object) -> int:
-    """Return the largest number of characters into which one character may grow by the Replace rules of a part.
+    """Return the largest number of characters that the Replace rules of a part may make from one character.
 
-    A part is a value in a tokenizer.json, such as its normalizer. For a sequence of rules, the numbers are multiplied.
+    A part is a value in a tokenizer.json, such as its normalizer. If a part has several rules, each works on the result of the one
+    before, so their numbers are multiplied.
     """
     if isinstance(part, list):
         return math.prod(map(_growth, part))

@@ -1,8 +1,8 @@
 """Run the package `tokenizers` in a separate process, because a `tokenizer.json` can make the Rust code of the package abort,
 hang or use up memory.
 
-The separate process imports `tokenizers` and nothing from byheart. It is started at the first request. It is started again after
-this process has forked, or if it has ended.
+The separate process imports `tokenizers` and nothing from byheart. It is started at the first request. If it has ended, or if it
+belongs to another process because of a fork, the next request starts a new one.
 """
 
 from __future__ import annotations
@@ -113,7 +113,11 @@ class TokenizerProcess:
             how = f"exit status {error.status}"
             if error.status < 0:
                 how = signal.Signals(-error.status).name
-                how += f", after {SECONDS:g} s, or for lack of memory" if how == "SIGKILL" else ""
+                how += (
+                    f", probably because it took more than {SECONDS:g} s or too much memory"
+                    if how == "SIGKILL"
+                    else ""
+                )
             raise MalformedFile(
                 f"the process of the package tokenizers ended ({how}) while it used this "
                 "tokenizer.json.\n"

@@ -93,12 +93,16 @@ class _TableTokenizer(Tokenizer):
 
     def __post_init__(self) -> None:
         """Check that tokens are distinct, and that splitting a token again yields just that token."""
-        if len(set(self.words)) != len(self.words) or any(self.cut(word) != [word] for word in self.words):
-            raise UsageError(
-                f"the vocabulary of a {self.name} tokenizer must hold distinct texts, each a single token; "
-                f"number of entries: {len(self.words)}, of which {len(set(self.words))} distinct.",
-                name=self.name,
-            )
+        seen: set[str] = set()
+        for word in self.words:
+            if word in seen or self.cut(word) != [word]:
+                problem = "occurs twice" if word in seen else "is not a single token"
+                raise UsageError(
+                    f"the vocabulary of a {self.name} tokenizer must hold distinct tokens, but {word!r} {problem}.",
+                    name=self.name,
+                    word=word,
+                )
+            seen.add(word)
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> _TableTokenizer:
@@ -181,10 +185,10 @@ class WordTokenizer(_TableTokenizer):
 
 @dataclass(frozen=True)
 class IdTokenizer(_TableTokenizer):
-    """A tokenizer for data of token ids with large gaps between them. It numbers the ids that occur from 0.
+    """A tokenizer for data that consist of token ids with large gaps between them. It replaces them by new ids without gaps.
 
-    A text lists ids of the data as decimal numbers, separated by spaces. The vocabulary holds the distinct ids in ascending order,
-    and the new id of each is its place there.
+    A text is a list of ids of the data, written as decimal numbers with spaces between them. The vocabulary holds the distinct ids
+    of the data in ascending order. The new id of each is its position in the vocabulary, counted from 0.
     """
 
     name: ClassVar[str] = "ids"
@@ -219,9 +223,11 @@ class IdTokenizer(_TableTokenizer):
         return np.array([int(word) for word in self.words], dtype=np.int64)
 
     def positions_of(self, ids: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
-        """For each id, return its place in the vocabulary, or -1 if it is not there."""
-        slots = np.minimum(np.searchsorted(self.numbers, ids), len(self.numbers) - 1)
-        return np.where(self.numbers[slots] == ids, slots, -1)
+        """For each id, return its position in the vocabulary, or -1 if it is not there."""
+        slots = np.searchsorted(self.numbers, ids)
+        is_known = slots < len(self.numbers)
+        is_known[is_known] = self.numbers[slots[is_known]] == ids[is_known]
+        return np.where(is_known, slots, -1)
 
 
 @dataclass(frozen=True)
@@ -261,7 +267,9 @@ class FileTokenizer(Tokenizer):
     document: str
 
     def __post_init__(self) -> None:
-        """Check the document, keep only the parts that are used, and read the vocabulary, so that invalid ones are refused."""
+        """Check the document, and keep only the parts that are used. Read the vocabulary, which raises an error if the file is
+        invalid.
+        """
         object.__setattr__(self, "document", used_part(self.document))
         self.vocabulary  # noqa: B018 - reading it is the check
 
@@ -292,8 +300,8 @@ class FileTokenizer(Tokenizer):
         n_ids = max(table.values(), default=-1) + 1
         if n_ids > _MOST_IDS_PER_TOKEN * len(table) + _FEW_IDS:
             raise MalformedFile(
-                f"the largest token id of the tokenizer.json is {n_ids - 1}, but its number of tokens is only "
-                f"{len(table)}.\n"
+                f"the largest token id of the tokenizer.json is {n_ids - 1}, but the file has only {len(table)} "
+                "tokens.\n"
                 "  Use a file whose ids have smaller gaps between them.",
                 n_tokens=len(table),
             )

@@ -3,7 +3,7 @@
 A stack is a group of models that train together, as one batched computation. The training engine consists of `families`, `stack`,
 `trainer` and the modules that they import. It needs only torch, numpy and the standard library, so it runs on a bare GPU machine.
 
-`byheart.measure(spec)` carries out a specification. The modules of this package are its parts.
+The package can be called like a function: `byheart.measure(spec)` carries out a specification.
 """
 
 import sys

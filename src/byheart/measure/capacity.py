@@ -23,8 +23,8 @@ Judge = Callable[[Sequence[tuple[int, int]]], Sequence[bool]]  # (search, value)
 class Bracket:
     """The result of one search for a capacity: `passes`, a value that passed, and `fails`, the adjacent value that failed.
 
-    If no value passed, `passes` is None and `fails` is an end of the searched range. If all values passed, `fails` is None and
-    `passes` is an end of the range. `n_runs` counts the values that were tried.
+    If no value passed, `passes` is None and `fails` is the end of the searched range at which passing is hardest. If this end
+    passed, `passes` is this end and `fails` is None, even if the other end failed. `n_runs` counts the values that were tried.
     """
 
     passes: int | None
@@ -41,9 +41,9 @@ class Bracket:
 class CapacityEstimate:
     """The capacity found at one point of the grid, combined over its seeds.
 
-    `brackets` holds the search result of each seed. A seed for which all tried values passed, or none did, is left out and counted
-    in `n_open`. `estimate` is the mean of `Bracket.passes` over the other seeds, or None if there are none. `interval` is the 95%
-    interval of this mean, or None for fewer than two such seeds.
+    `brackets` holds the search result of each seed. A seed whose bracket is not closed is left out and counted in `n_open`.
+    `estimate` is the mean of `Bracket.passes` over the other seeds, or None if there are none. `interval` is the 95% interval of
+    this mean, or None for fewer than two such seeds.
     """
 
     goal: Goal

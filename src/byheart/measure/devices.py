@@ -42,6 +42,12 @@ def choose_device(name: str = "auto") -> torch.device:
         raise UsageError(f"no device `{name}`; use auto, cpu or cuda.", device=name) from error
     if device.type == "cuda" and not torch.cuda.is_available():
         raise UsageError("no CUDA device is available here; use --device cpu or auto.", device=name)
+    if device.type == "cuda" and (device.index or 0) >= (n_devices := torch.cuda.device_count()):
+        raise UsageError(
+            f"no device `{name}`; the number of CUDA devices here is {n_devices}, and they are counted from 0.",
+            device=name,
+            n_devices=n_devices,
+        )
     if device.type not in BEST_STACK:
         raise UsageError(f"no device `{name}`; use auto, cpu or cuda.", device=name)
     return device
@@ -97,8 +103,8 @@ def bytes_per_model(
 def _require_step(stack: Stack, flat: Tensor, reduction: Reduction, n_rows: int) -> None:
     """Raise `OverMemoryLimit` if a forward pass on `n_rows` rows would save more bytes for the backward pass than the memory limit.
 
-    The number of bytes is affine in the number of rows, so it is extrapolated from passes on one row and on two rows. Small steps
-    are not checked, and neither are data from which random batches cannot be drawn.
+    The number of bytes is affine in the number of rows, so it is extrapolated from passes on one row and on two rows. Nothing is
+    checked if the step is small or if random batches cannot be drawn from the data.
     """
     of_a_row = sum(table.numel() for table in stack.tables.values()) // max(
         int(stack.targets.n_rows.max()), 1

@@ -84,7 +84,7 @@ def up_to_first_above(threshold: float) -> CutOff:
                 return np.asarray(x <= value)
         return np.ones(x.size, dtype=bool)
 
-    return CutOff(f"up to the first above {threshold:g}", keeps)
+    return CutOff(f"up to the first x with a mean y above {threshold:g}", keeps)
 
 
 def between(low: float, high: float) -> CutOff:

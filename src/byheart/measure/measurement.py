@@ -127,7 +127,15 @@ def _why_open(
     """Explain why some searches found no answer within their range, using the records at the two ends of the range."""
     easy, hard = (search.high, search.low) if search.goal == "smallest" else (search.low, search.high)
     ending = {search.low: "low", search.high: "high"}
-    failed = [record for record in ends[easy] if not rule.holds(record.measured)]
+    passed = [
+        (rule.holds(at_easy.measured), rule.holds(at_hard.measured))
+        for at_easy, at_hard in zip(ends[easy], ends[hard], strict=True)
+    ]
+    failed = [
+        record
+        for record, (at_easy, at_hard) in zip(ends[easy], passed, strict=True)
+        if not (at_easy or at_hard)
+    ]
     if failed:
         reached = sorted(record.measured[rule.metric] for record in failed)
         span = f"{reached[0]:.4g}" + (f" to {reached[-1]:.4g}" if reached[0] != reached[-1] else "")
@@ -138,10 +146,17 @@ def _why_open(
             f"{max(record.steps for record in failed):,} steps, but passing needs {rule}. "
             f"Set {change} `{ending[easy]}`, train for more steps, or try another learning rate."
         )
-    n_passed = sum(rule.holds(record.measured) for record in ends[hard])
+    n_passed = passed.count((True, True))
     if n_passed:
         change = "a higher" if ending[hard] == "high" else "a lower"
         yield (
             f"{n_passed} of {n_seeds} seeds passed even with {search.axis} = {hard}, the end of the search range. "
             f"Set {change} `{ending[hard]}`."
+        )
+    n_reversed = passed.count((False, True))
+    if n_reversed:
+        yield (
+            f"{n_reversed} of {n_seeds} seeds passed with {search.axis} = {hard}, but not with {search.axis} = {easy}, "
+            "so a search cannot find the capacity. Train for more steps, try another learning rate, or measure every "
+            "value without [search]."
         )

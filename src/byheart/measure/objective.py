@@ -129,7 +129,7 @@ def measure(stack: Stack, flat: Tensor) -> dict[str, Tensor]:
     """Return the metrics of each model over all its samples, each (n_models,), in float64.
 
     loss: mean over samples; gap: summed loss minus the entropy of the data; relative_gap: gap divided by entropy, NaN if the
-    entropy is 0; accuracy: share of samples for which the answer is their label (for squared error: has the right sign).
+    entropy is 0; accuracy: share of samples with the right answer (for squared error: with an output of the right sign).
     """
     outputs, targets = answers(stack, flat, None), stack.targets
     samples = targets.n_samples.double()

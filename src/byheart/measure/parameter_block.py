@@ -19,7 +19,10 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class ParameterBlock:
-    """The layout of a stack's parameters in the flat block (n_models, n_flat)."""
+    """The places of the parameters of a stack (models that train together) in one flat block (n_models, n_flat).
+
+    `shapes` holds the padded shape of each parameter in `names`. `true_shapes` holds the unpadded shapes of each model.
+    """
 
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]  # the padded shape, without the axis of models
@@ -40,7 +43,7 @@ class ParameterBlock:
 
     @property
     def lengths(self) -> list[int]:
-        """Flat length of each padded parameter."""
+        """Number of entries of each parameter in one model's block, including padding."""
         return [math.prod(shape) for shape in self.shapes]
 
     @property
@@ -91,5 +94,5 @@ class ParameterBlock:
         return self.pack(ones)
 
     def take(self, models: Sequence[int]) -> ParameterBlock:
-        """Return the layout of some of the models, with the same padding."""
+        """Return the layout that contains only `models` (positions in this layout), with the same padding."""
         return ParameterBlock(self.names, self.shapes, tuple(self.true_shapes[model] for model in models))

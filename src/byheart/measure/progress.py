@@ -12,7 +12,9 @@ TOTAL = 1000  # number of parts that the work is divided into
 
 
 def report_to(show: Progress) -> Callable[[SweepState], None]:
-    """Return a function that a sweep calls with its state, and that reports to `show`."""
+    """Return a function that a sweep calls with its state. The function passes the share of the work that is done, and a text
+    that describes the progress, to `show`.
+    """
 
     def report(progress: SweepState) -> None:
         text = ", ".join(f"{name} {value}" for name, value in cells(progress))

@@ -21,7 +21,7 @@ METRICS: tuple[Metric, ...] = get_args(Metric)
 
 @dataclass(frozen=True)
 class PassRule:
-    """A model passes if the accuracy is at least `threshold` or, for any other metric, if it is below `threshold`."""
+    """A model passes if its `metric` is good enough: accuracy must be at least `threshold`, any other metric below `threshold`."""
 
     metric: Metric
     threshold: float

@@ -50,9 +50,9 @@ class Run:
 
     @cached_property
     def key(self) -> str:
-        """The SHA-256 of the configuration, which identifies the run in every store.
+        """The SHA-256 of the configuration without file paths. It identifies the run in every store.
 
-        A file is represented by the digest of its content. Its path is not part of the key, because it differs between machines.
+        A data file is represented by the digest of its content, because its path differs between machines.
         """
         data = {name: value for name, value in self.data.items() if name != "path"}
         return hashlib.sha256(canonical(self.config | {"data": data}).encode()).hexdigest()

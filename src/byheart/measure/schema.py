@@ -77,10 +77,10 @@ def migrate(connection: sqlite3.Connection, upto: int = VERSION) -> None:
 
 
 def find_strange(connection: sqlite3.Connection) -> str | None:
-    """Describe the first part of a store that differs from what `migrate` creates, or return None if no part does.
+    """Compare a store with what `migrate` creates. Describe the first difference that is not allowed; None if there is none.
 
-    The tables, triggers and indexes that `migrate` creates must be unchanged, and only indexes may be missing. Further tables are
-    allowed, but no further views, triggers or indexes. A foreign view or trigger may do harm: the query of a view may never end,
+    The tables and triggers that `migrate` creates must be present and unchanged. Its indexes may be missing, but not changed.
+    Other tables are allowed; other views, triggers and indexes are not. They may do harm: the query of a view may never end,
     and a trigger may delete records.
     """
     ours, found = _own_parts(), _parts(connection)
@@ -101,9 +101,9 @@ def _own_parts() -> dict[tuple[str, str], tuple[str, ...]]:
 
 
 def _parts(connection: sqlite3.Connection) -> dict[tuple[str, str], tuple[str, ...]]:
-    """Return the words of the SQL statements that created the tables, views, triggers and indexes, by kind and name.
+    """Return, for each table, view, trigger and index, the SQL statement that created it, split into words.
 
-    A name alone is not enough, because a trigger may have the name of a table.
+    The keys are pairs of kind and name. A name alone is not unique, because a trigger may have the name of a table.
     """
     parts = "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL"
     return {(kind, name): tuple(sql.split()) for kind, name, sql in connection.execute(parts).fetchall()}

@@ -1,7 +1,7 @@
 """Make the training set of a model from a description of data in a specification.
 
 A description consists of JSON values and is a part of the key of every run, so it must contain everything that the
-data depend on. A file is represented by the digest of its content.
+data depend on. In the key, a data file is represented by the digest of its content.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ Maker = Callable[[Description], TrainingSet]
 class Source:
     """A kind of data: the fields of its description with defaults (None: required), and the function that creates such data.
 
-    n_numbers  a function that takes a description and returns about how many numbers will be generated, 0 if data are read from a
-               file; it serves to refuse data that do not fit into memory
+    n_numbers  a function that takes a description and returns about how many numbers will be generated, or 0 if the data are read
+               from a file. This number is used to refuse data that do not fit into memory
     """
 
     fields: Mapping[str, Any]
@@ -81,7 +81,7 @@ def _n_associations(d: Description) -> int:
 
 @_source("associations", _n_associations, n_vocab=50, seq_len=2)
 def _associations(d: Description) -> TrainingSet:
-    """Generate every sequence of tokens, each with a random next token (DPC24)."""
+    """Generate all sequences of `seq_len` tokens that the vocabulary allows, each with a random next token (DPC24)."""
     grid = np.indices((d["n_vocab"],) * d["seq_len"]).reshape(d["seq_len"], -1).T
     labels = _labels(np.random.default_rng(d["seed"]), d["n_vocab"], len(grid))
     return training_set_of_labels(grid, labels, n_classes=d["n_vocab"], n_vocab=d["n_vocab"])
@@ -200,7 +200,10 @@ def _sentences(d: Description) -> TrainingSet:
 
 @_source("file", path=None, n_samples=0, tokenizer="word", read="last")
 def _file(d: Description) -> TrainingSet:
-    """Read `n_samples` random samples (0: all) of a data file in any format of `byheart compile`, with one answer per sequence."""
+    """Read `n_samples` random samples of a data file (0: all samples).
+
+    The file may have any format that `byheart compile` accepts, and must have one answer per sequence.
+    """
     from byheart.data.dataset import Dataset
     from byheart.data.sequences import TokenSequences
 
@@ -242,18 +245,19 @@ _source("prepared", path=None, collection=None, n_samples=None)(training_set_of_
 
 
 def complete_description(data: Description, seed: int, folder: Path) -> dict[str, Any]:
-    """Complete a description of data: fill in the defaults, the argument `seed` if the description has no seed, and the digest of
-    its file. A relative path is relative to `folder`.
+    """Return a description of data with everything filled in: the defaults, the argument `seed` if the description sets no
+    seed, and, for data in a file, the absolute path and the digest of the file. A relative path is relative to `folder`.
 
     Raise `UsageError` if the description is not valid.
     """
     kind = data.get("kind")
-    if kind not in SOURCES:
-        raise UsageError(f"no kind of data `{kind}`; choose from: {', '.join(SOURCES)}.", kind=kind)
     if kind == "prepared":
         raise UsageError(
             "only `byheart reproduce` can use data of kind prepared; set `kind` in [data] to documents or sentences."
         )
+    if kind not in SOURCES:
+        kinds = ", ".join(name for name in SOURCES if name != "prepared")
+        raise UsageError(f"no kind of data `{kind}`; choose from: {kinds}.", kind=kind)
     source = SOURCES[kind]
     full = dict(source.fields) | {"seed": seed} | dict(data)
     for name in data:
@@ -314,7 +318,7 @@ def _rows(path: str, sha256: str) -> list[dict[str, Any]]:
 
 
 def _content(path: str, sha256: str) -> bytes:
-    """Return the content of a file. Raise `DataError` if it is not the content that a description was made for."""
+    """Return the content of a file. Raise `DataError` if the digest of the content is not `sha256`: the file has changed."""
     raw = Path(path).read_bytes()
     if hashlib.sha256(raw).hexdigest() != sha256:
         raise DataError(f"{path} changed after the runs were set up. Run the same command again.", path=path)

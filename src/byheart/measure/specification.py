@@ -32,7 +32,9 @@ MOST = 2**53  # the largest whole number allowed in a specification
 
 @dataclass(frozen=True)
 class Search:
-    """A capacity search: bisection over the values of one field of [model] or [data], between two whole numbers."""
+    """A capacity search: find, by bisection between `low` and `high`, the smallest or largest value of a field with which a model
+    passes. `axis` names the field in [model] or [data], such as `model.n_heads`.
+    """
 
     axis: str  # "model.n_heads", "data.n_samples"
     low: int
@@ -98,7 +100,10 @@ class Budget:
 
 @dataclass(frozen=True)
 class Specification:
-    """A checked specification. `points` are the points of the grid, each of which is trained with every seed."""
+    """A checked specification. `points` are the points of the grid, each of which is trained with every seed.
+
+    With `stops_early`, the training of a model ends as soon as the model passes `rule`.
+    """
 
     name: str
     seeds: tuple[int, ...]
@@ -265,7 +270,7 @@ def resolve_references(point: dict[str, dict[str, Any]], searched: str = "") -> 
             name = value[1:].strip()
             if name not in point["model"] or str(point["model"][name]).startswith("="):
                 raise UsageError(
-                    f"`{value}` refers to `{name}`, which [model] does not set or sets to another reference.",
+                    f"`{value}` refers to `{name}`, but [model] does not set `{name}`, or sets it to another reference.",
                     name=name,
                 )
             return value if name == searched else point["model"][name]

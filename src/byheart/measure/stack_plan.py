@@ -38,14 +38,16 @@ def pack(
     measure: Callable[[Run], int] | None = None,
     overhead: int | None = None,
 ) -> list[Batch]:
-    """Group runs that can train together into stacks of at most `memory` bytes and `most` models.
+    """Divide runs into stacks (runs that train together) of at most `memory` bytes and `most` models.
 
-    Models are padded to the largest of their stack, so similar sizes are grouped: the grouping minimises padded parameters plus
-    overhead. `overhead` is the fixed cost of a stack, in parameters. Pass it if the device's default is far from the real cost, for
-    example for deep models with large frozen tables, whose steps consist of many operations on few trained weights.
+    Models are padded to the size of the largest in their stack, so models of similar size are grouped. The grouping minimises the
+    number of parameters, including padding, plus `overhead` for every stack.
 
-    `measure` returns the bytes that a run takes, by default `bytes_per_model`. A run that needs more than `memory` by itself gets
-    its own stack, so that no other run is affected if its training fails.
+    `overhead` is the fixed cost of a stack, in parameters. Pass it if the device's default is far from the real cost, as for deep
+    models with large frozen tables: their steps consist of many operations on few trained weights.
+
+    `measure` returns the number of bytes that a run takes; the default is `bytes_per_model`. A run that needs more than `memory` by
+    itself gets its own stack, so that no other run is affected if its training fails.
     """
     measure = measure or (
         lambda run: bytes_per_model(run.model, training_set_of(run.data), run.training, device)
@@ -104,10 +106,10 @@ def record_of(run: Run, outcome: Outcome, device: torch.device) -> Record:
 def _segments(
     shapes: list[dict[str, tuple[int, ...]]], counts: list[int], most: int, overhead: int
 ) -> list[slice]:
-    """Split a sorted list of model sizes into groups of neighbours, and return a slice of the list for each group.
+    """Split a list of model sizes (`shapes`, sorted) into groups of neighbours. Return a slice of the list for each group.
 
-    The split minimises the cost: the number of parameters with padding, plus `overhead` for every stack of at most `most` models.
-    `counts` holds the number of models of each size.
+    The split minimises the cost: the number of parameters, including padding, plus `overhead` for every stack. The models of a
+    group train in one or more stacks of at most `most` models. `counts` holds the number of models of each size.
     """
     best = [(0.0, 0)]  # entry k is for the first k sizes: their cost, and where their last group begins
     for end in range(1, len(shapes) + 1):

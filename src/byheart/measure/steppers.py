@@ -142,8 +142,10 @@ class AdamStepper:
     def _capture(self, steps: int) -> int:
         """Capture a CUDA graph of one step and, if a turn has several steps, another graph of one turn.
 
-        A turn consists of the steps that a process makes before another process may use the GPU. Before capturing, make up to three
-        ordinary steps, which capturing needs, but at most `steps`. Return their number, because they are part of the training.
+        A turn consists of the steps that a process makes before another process may use the GPU.
+
+        CUDA needs some ordinary steps before it captures. Make three of them, or `steps` if that is fewer. They are part of the
+        training, so return how many were made.
         """
         ordinary = min(3, steps)
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch states no types here
@@ -189,7 +191,7 @@ class LBFGSStepper:
     is_fixed = False
 
     def __init__(self, stack: Stack, plan: Training) -> None:
-        """Draw the initial weights and evaluate them."""
+        """Draw the initial weights, and compute the loss and its gradient there."""
         self.stack, self.plan = stack, plan
         self.lbfgs = StackedLBFGS(stack.initial(), self._objective, plan.history)
 

@@ -235,8 +235,8 @@ class Store:
     def claim(self, keys: Sequence[str], owner: str | None = None, limit: int | None = None) -> list[str]:
         """Claim up to `limit` of `keys` and return them: the store notes that `owner` (default: this process) trains these runs.
 
-        Keys that have a record or a valid claim are skipped. A claim is valid until its process has ended or, if this cannot be
-        checked, until it expires.
+        Keys that have a record or a valid claim are skipped. A claim is valid until its owner (a process) has ended. If this cannot
+        be checked, the claim is valid until its time of expiry.
         """
         owner = owner or this_process()
         with schema.transaction(self.connection):
@@ -284,7 +284,8 @@ def this_process() -> str:
 def _is_lost(owner: str, expires: float) -> bool:
     """Return whether the claims of an owner (a process that trains runs) may be deleted.
 
-    A process of this machine loses its claims when it ends. Other processes cannot be examined; their claims expire.
+    A process of this machine loses its claims when it ends. Whether a process of another machine has ended cannot be checked, so
+    its claims may be deleted once they have expired.
     """
     host, _, rest = owner.rpartition(":")[0].rpartition(":")
     started = owner.rpartition(":")[2]

@@ -36,7 +36,10 @@ class SweepState:
 
 @dataclass(frozen=True)
 class SweepReport:
-    """The result of a sweep. `is_complete` is true if every run was stored when the sweep ended."""
+    """The result of a sweep. `is_complete` is true if every run was stored when the sweep ended.
+
+    `n_found` runs were already stored when the sweep began, and this process added `n_trained`.
+    """
 
     n_runs: int
     n_found: int  # number of runs already stored at the start
@@ -55,8 +58,9 @@ class Sweep:
 
     Up to `most` runs train together; such a group is called a stack. After `max_seconds`, no new stack begins. With `gives_up`, a
     stack is abandoned as soon as its speed shows that it cannot end in time, and stacks that can end in time are trained instead.
-    With `wait`, `run` returns when every run is stored, by this process or by others that use the same store; it returns earlier
-    if the time is over or a stack was abandoned. `overhead` is the fixed cost of a stack (see `stack_plan.pack`).
+    With `wait`, the method `run` does not return until every run is stored, by this process or by others that use the same store.
+    It returns earlier only if the time is over or a stack was abandoned. `overhead` is the fixed cost of a stack (see
+    `stack_plan.pack`).
     """
 
     runs: Sequence[Run]

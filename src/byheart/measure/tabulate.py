@@ -106,9 +106,10 @@ def _parquet(rows: Sequence[Row], columns: list[str]) -> bytes:
 
 @dataclass(frozen=True)
 class Compared:
-    """The mean of a metric over the records that have the values `setting` in the chosen columns, with its 95% confidence interval.
+    """The mean of a metric over a group of records: those that have the values `setting` in the columns that it names.
 
-    The interval is None for fewer than two finite values.
+    `interval` is the 95% confidence interval of the mean, or None for fewer than two finite values. The mean leaves out the
+    `n_without` records whose metric is missing or not finite.
     """
 
     setting: dict[str, Any]
@@ -121,7 +122,7 @@ class Compared:
 def compare(rows: Sequence[Row], by: Sequence[str], metric: str) -> list[Compared]:
     """Group rows by the columns `by` and average `metric` over each group.
 
-    If `by` is empty, group by all columns of the configuration that differ, except seeds.
+    If `by` is empty, group by all columns of the configuration in which rows differ, except seeds.
     """
     known = columns_of(rows)
     if metric not in known:
@@ -150,7 +151,7 @@ def points(rows: Sequence[Row], x: str, y: str) -> tuple[list[float], list[float
     known = columns_of(rows)
     found: list[tuple[float, float]] = []
     names = [name if name in known else f"measured.{name}" for name in (x, y)]
-    for name in names:
+    for name in names if rows else ():
         _require_column(name, known)
     for row in sorted(rows, key=lambda row: row["seed"]):
         pair = [row.get(name) for name in names]

@@ -52,12 +52,12 @@ class Collection:
 
     @property
     def source(self) -> str:
-        """The name of the collection whose texts are used."""
+        """The name of the collection that the texts come from: this collection itself, or the one that `texts` names."""
         return self.texts or self.name
 
     @property
     def in_sub_words(self) -> Collection:
-        """The same collection, split into sub-words."""
+        """A collection of the same texts, split into sub-words instead of words."""
         return replace(self, name=f"{self.name}-sub-words", texts=self.name, sub_words=True)
 
 
@@ -82,13 +82,21 @@ def text_rows(raw: bytes, path: str | Path) -> list[dict[str, Any]]:
     """Return the objects of a JSON lines file. Raise `MalformedFile`, naming the line, if a line is not an object."""
     rows = []
     for number, line in enumerate(raw.split(b"\n"), start=1):
+        if not line.strip():
+            continue
         try:
-            if line.strip():
-                rows.append(dict(json.loads(line.decode("utf-8"))))
-        except (ValueError, TypeError, RecursionError) as error:
+            row = json.loads(line.decode("utf-8"))
+        except (ValueError, RecursionError) as error:
             raise MalformedFile(
                 f"{path}, line {number} is not a JSON object: {error}.", path=str(path), line=number
             ) from error
+        if not isinstance(row, dict):
+            raise MalformedFile(
+                f"{path}, line {number} is not a JSON object, but {show_value(row)}.",
+                path=str(path),
+                line=number,
+            )
+        rows.append(row)
     return rows
 
 
@@ -136,8 +144,8 @@ def visible_text(words: Sequence[str], place: int, *, ordered: bool = False) -> 
 class DistinctTexts:
     """The texts that can be memorised. `chosen` lists their numbers (indices).
 
-    Of several texts that look the same to the model, only the first is chosen, and the others count as repeated. If their labels
-    differ, none is chosen, and all of them count as conflicting.
+    Several texts may look the same to the model. If they have the same label, the first is chosen, and the others count as
+    repeated. If their labels differ, none is chosen, and all of them count as conflicting.
     """
 
     chosen: list[int]
@@ -148,9 +156,10 @@ class DistinctTexts:
 def distinct_texts(
     order: Sequence[int], visible: Mapping[int, tuple[str, ...]], labels: Sequence[int]
 ) -> DistinctTexts:
-    """Choose texts that can be memorised, in the order of the text numbers in `order`.
+    """Choose texts that can be memorised. `order` lists the numbers of the texts; the chosen ones keep this order.
 
-    Of several texts with the same visible part, choose the first if all have the same label, and none if labels differ.
+    `visible` holds the part of each text that a model can see. Of several texts with the same visible part, choose the first if
+    all have the same label, and none if their labels differ.
     """
     seen: dict[tuple[str, ...], set[int]] = {}
     first: dict[tuple[str, ...], int] = {}

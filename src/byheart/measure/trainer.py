@@ -183,8 +183,10 @@ class _Loop:
             self.on_finish(model, outcome)
 
     def _compact(self) -> None:
-        """Remove finished models from the stack. If steps are captured or compiled, only freeze them until half of the models are
-        finished, because a smaller stack must be captured or compiled again.
+        """Remove finished models from the stack.
+
+        If the steps are captured or compiled, a smaller stack must be captured or compiled again. In this case, finished models are
+        only frozen (no longer trained) until at least half of the stack's models are finished. Then they are removed.
         """
         ended = [slot for slot, model in enumerate(self.members) if model not in self.running]
         if not ended or not self.running:
@@ -216,8 +218,10 @@ def take(stack: Stack, models: Sequence[int]) -> Stack:
 
 
 def _milestones(plan: Training) -> list[int]:
-    """Return the steps after which models are measured: those of the training curve, the last step and, if `plan.tail` is not 0,
-    some of the last `plan.tail` steps. The accuracies after those are averaged to `accuracy_tail`.
+    """Return the steps after which models are measured: the steps of the training curve and the last step.
+
+    If `plan.tail` is not 0, some of the last `plan.tail` steps are added. The mean of all accuracies that are measured during the
+    last `plan.tail` steps becomes `accuracy_tail`.
     """
     points = set(range(plan.record_interval, plan.steps, plan.record_interval)) | {plan.steps}
     if plan.tail:

@@ -17,7 +17,7 @@ from byheart.process.task_runner import helpers
 
 
 class BudgetSpent(ByheartError):
-    """The time limit of the specification passed before all runs were trained. Finished runs are stored."""
+    """The time limit of the specification passed before all runs were trained. Finished runs are in the store."""
 
     exit_status = ExitStatus.STOPPED
 
@@ -31,12 +31,13 @@ def make_trainer(
     n_workers: int = 1,
     cluster: str | None = None,
     on_progress: Callable[[SweepState], None] | None = None,
+    keeps_runs: bool = True,
 ) -> Callable[[Sequence[Run]], list[Record]]:
     """Return a function that trains runs and adds their records to `store`, on this machine or on a cluster.
 
     The function keeps the limits `max_stack` and `max_seconds` of the specification's budget. Time is counted from the call of
     `make_trainer`, so all rounds of a search or a tuning share `max_seconds`. If the time ends before all runs are stored, the
-    function raises `BudgetSpent`.
+    function raises `BudgetSpent`. `keeps_runs` says whether the store outlasts the call, so that another one can continue.
     """
     from byheart.measure.cluster import train_on_cluster
 
@@ -67,10 +68,14 @@ def make_trainer(
                 on_progress=on_progress,
             )
         if budget.max_seconds is not None and len(records) < len({run.key for run in runs}):
+            remedy = (
+                "Run the same command again to continue."
+                if keeps_runs
+                else "They are lost, because there is no `store`. Give one to keep runs and to continue later."
+            )
             raise BudgetSpent(
-                f"the budget of {budget.max_seconds:g} s is spent: {len(records)} of {len(runs)} runs are "
-                "stored.\n"
-                "  Run the same command again to continue.",
+                f"the budget of {budget.max_seconds:g} s is spent: {len(records)} of {len(runs)} runs are done.\n"
+                f"  {remedy}",
                 max_seconds=budget.max_seconds,
                 n_stored=len(records),
                 n_runs=len(runs),
@@ -91,7 +96,7 @@ def train_here(
     max_seconds: float | None = None,
     on_progress: Callable[[SweepState], None] | None = None,
 ) -> list[Record]:
-    """Train the runs that are not in the store with `n_workers` processes, including this one.
+    """Train all runs that have no record in the store yet. `n_workers` processes, including this one, share the work.
 
     Return the records in the order of the runs.
 

@@ -43,7 +43,8 @@ def measure(
     device    "auto", "cpu" or "cuda"
     engine    how training steps run: "auto", "eager", "graph" (a CUDA graph) or "compile" (`torch.compile`)
     workers, cluster
-              number of processes to train with, and the address of a Ray cluster; your own modules train in this process only
+              number of processes to train with, and the address of a Ray cluster. Leave out both for modules that your own
+              functions make: they train in this process only
 
     The result is a sequence of runs as dictionaries; its method `frame()` returns it as a pandas DataFrame.
     """
@@ -64,6 +65,7 @@ def measure(
             n_workers=workers,
             cluster=cluster,
             on_progress=on_progress,
+            keeps_runs=store is not None,
         )
         return carry_out(specification, trainer)
 

@@ -82,11 +82,11 @@ def end_with_parent(parent: int) -> None:
 def children_ignore_interrupts() -> Iterator[None]:
     """Make processes that are started in this block ignore Ctrl-C.
 
-    A terminal sends Ctrl-C to the running command and its child processes. Here, only the parent handles it, and it ends its
-    children.
+    A terminal sends Ctrl-C to the running command and to its child processes. Here, only the parent process handles Ctrl-C. It then
+    ends its children.
 
-    The signal of Ctrl-C is held back until the block ends, and new processes inherit this setting. If the signal reaches this
-    process meanwhile, it is handled when the block ends.
+    During the block, the signal of Ctrl-C is held back, and new processes inherit this setting. If the signal reaches this process
+    meanwhile, it is handled when the block ends.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

@@ -27,8 +27,8 @@ def memory_limit(given: str | None = None) -> int:
     found = re.fullmatch(r"(\d{1,15})\s*([KMGT]?)(?:i?B)?", given, re.IGNORECASE)
     if found is None or int(found[1]) == 0:
         raise UsageError(
-            f"the memory limit (--memory-limit or {VARIABLE}) is {given!r}; give a number of bytes, or a size "
-            "such as 512M or 16G.",
+            f"the memory limit (--memory-limit or {VARIABLE}) cannot be {given!r}; give a number of bytes, or a "
+            "size such as 512M or 16G.",
             value=given,
         )
     return int(found[1]) * _UNITS[found[2].upper()]

@@ -168,7 +168,7 @@ def _help(parent: int, target: Callable[..., None], arguments: tuple[Any, ...]) 
 
 @contextmanager
 def ray_cluster(address: str, purpose: str) -> Iterator[Any]:
-    """Connect to the Ray cluster at `address` while the block runs. The value after `as` is the package ray.
+    """Connect to the Ray cluster at `address` while the block runs. The context manager yields the package `ray`.
 
     The address "local" starts a cluster on this machine. `purpose` is named in the error if ray is not installed.
     """

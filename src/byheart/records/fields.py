@@ -5,7 +5,7 @@
     .child("size")                 a field that is itself an object; `children` for a list of objects
     .record(Certificate)           the whole object as a dataclass
 
-Each error is a `CorruptModel` that names the file and the field.
+Each error is a `CorruptModel` that names the file and the field. Its last line is `remedy`; the default is meant for saved models.
 """
 
 from __future__ import annotations
@@ -19,24 +19,33 @@ from byheart.errors import CorruptModel
 from byheart.records import json_file
 from byheart.records.json_file import show_value
 from byheart.records.reader import LARGEST, describe_type, not_negative, read_known, read_value, within
-from byheart.records.refusals import corrupt
+from byheart.records.refusals import REMEDY, corrupt
 
 T = TypeVar("T")
 
 read_bytes = partial(json_file.read_bytes, refuse=corrupt)
-read_json = partial(json_file.read_json, refuse=corrupt)
-parse_json = partial(json_file.parse_json, refuse=corrupt)
+
+
+def read_json(path: Path, remedy: str = REMEDY) -> object:
+    return json_file.read_json(path, refuse=partial(corrupt, remedy=remedy))
+
+
+def parse_json(raw: bytes, where: str | Path, remedy: str = REMEDY) -> object:
+    return json_file.parse_json(raw, where, refuse=partial(corrupt, remedy=remedy))
 
 
 class Fields:
     """One JSON object. `trail` is the path of the object in the file. Tuples count as lists."""
 
-    def __init__(self, values: object, where: str | Path, trail: str = "") -> None:
+    def __init__(self, values: object, where: str | Path, trail: str = "", remedy: str = REMEDY) -> None:
         """Raise `CorruptModel` unless `values` is a JSON object."""
         self.where = str(where)
         self.trail = trail
+        self.remedy = remedy
+        self._corrupt = partial(corrupt, remedy=remedy)
         if not isinstance(values, dict):
-            raise corrupt(where, f"{trail or 'the document'} is {show_value(values)}; it must be an object")
+            what = f"{trail or 'the document'} is {show_value(values)}"
+            raise self._corrupt(self.where, f"{what}; it must be an object")
         self.values: dict[str, Any] = values
 
     def _at(self, name: str) -> str:
@@ -45,9 +54,9 @@ class Fields:
     def refuse(self, name: str, wanted: str) -> CorruptModel:
         """Return the exception for a field that does not have the wanted type or value."""
         if name not in self.values:
-            return corrupt(self.where, f"{self._at(name)} is missing; it must be {wanted}")
+            return self._corrupt(self.where, f"{self._at(name)} is missing; it must be {wanted}")
         shown = show_value(self.values[name])
-        return corrupt(self.where, f"{self._at(name)} is {shown}; it must be {wanted}")
+        return self._corrupt(self.where, f"{self._at(name)} is {shown}; it must be {wanted}")
 
     def has(self, name: str) -> bool:
         """Return whether the field exists and is not null."""
@@ -56,7 +65,7 @@ class Fields:
     def _read(self, name: str, kind: Any) -> Any:
         if name not in self.values:
             raise self.refuse(name, describe_type(kind))
-        return read_value(self.values[name], kind, self.where, self._at(name), refuse=corrupt)
+        return read_value(self.values[name], kind, self.where, self._at(name), refuse=self._corrupt)
 
     def integer(self, name: str, least: int = 0, most: int = 2**53) -> int:
         """Return the field as a whole number in [least, most]."""
@@ -93,21 +102,21 @@ class Fields:
     def child(self, name: str) -> Fields:
         if not isinstance(self.values.get(name), dict):
             raise self.refuse(name, "an object")
-        return Fields(self.values[name], self.where, self._at(name))
+        return Fields(self.values[name], self.where, self._at(name), self.remedy)
 
     def children(self, name: str) -> Iterator[Fields]:
         value = self.values.get(name)
         if not isinstance(value, list | tuple):
             raise self.refuse(name, "a list of objects")
         for number, item in enumerate(value):
-            yield Fields(item, self.where, f"{self._at(name)}[{number}]")
+            yield Fields(item, self.where, f"{self._at(name)}[{number}]", self.remedy)
 
     def record(self, kind: type[T], **known: Any) -> T:
         """Read the object as the dataclass `kind`, checking each field by its type.
 
         Fields in `known` are used as given, and fields that `kind` does not have are ignored.
         """
-        return read_known(self.values, kind, self.where, known, refuse=corrupt)
+        return read_known(self.values, kind, self.where, known, refuse=self._corrupt)
 
 
 __all__ = ["LARGEST", "Fields", "parse_json", "read_bytes", "read_json"]

@@ -1,5 +1,5 @@
-"""Read JSON files, which may come from anyone. To protect memory, the size and the number of objects and lists are checked before
-parsing. The depth is checked after it.
+"""Read JSON files, which may come from anyone. To protect memory, two things are checked before parsing: the size of the file,
+and how many objects and lists it holds. The depth of nesting is checked after parsing.
 """
 
 from __future__ import annotations

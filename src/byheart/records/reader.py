@@ -85,7 +85,7 @@ def json_schemas(kinds: Iterable[type], reference: str) -> dict[str, Any]:
 def read_value(value: object, kind: Any, where: str, path: str, *, refuse: Refusal = refuse_usage) -> Any:
     """Convert one value to `kind`. If this fails, raise the exception that `refuse` makes.
 
-    It names the document `where` and the `path` of the value in it.
+    The exception names the document `where` and the `path` of the value in it.
     """
     import msgspec
 
@@ -144,11 +144,11 @@ def read_values(
     noun: str = "field",
     ignore_unknown: bool = False,
 ) -> T:
-    """Convert `values`, a mapping or a value from JSON or TOML, to `kind`.
+    """Convert `values`, a mapping or a value from JSON or TOML, to the dataclass `kind`.
 
-    Unless `ignore_unknown` is set, fields that `kind` does not have are refused. The error uses the word
-    `noun`, such as "option", for a field, and suggests the most similar name. Tuples count as lists, so that a document in
-    memory can be read directly. If `kind.__post_init__` raises one of our own errors, that error is passed on.
+    Unless `ignore_unknown` is set, fields that `kind` does not have are refused. The error then suggests the most similar name;
+    `noun` is the word that it uses for a field, such as "option". Tuples count as lists, so that a document in memory can be
+    read directly. If `kind.__post_init__` raises one of our own errors, that error is passed on.
     """
     import msgspec
 

@@ -148,7 +148,7 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
     numbers: dict[str, Any] = {}
     recalled, saved = _gpt_values(gpts, numbers)
     drawn: list[tuple[str, fig.Style, SeedValues]] = [
-        ("GPTs, most samples at 99% right", "measured", recalled),
+        ("GPTs, most samples with 99% of labels right", "measured", recalled),
         ("GPTs, most bits saved (Morris et al.)", "second", saved),
         *_head_values(heads, numbers),
     ]
@@ -157,14 +157,14 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
         (count * math.log2(N_VOCAB), count * math.log2(N_VOCAB) / size) for count, size in facts["retrieval"]
     )
     panel = fig.Panel(
-        "Bits per parameter by bits of the data",
-        "bits of the labels memorised",
+        "Bits per parameter against memorised bits",
+        "memorised bits of the labels",
         "bits per parameter",
         (
             *(series(label, style, found) for label, style, found in drawn if found),
             fig.series_of("compiled: retrieval", "closed-form", compiled),
             fig.series_of(
-                "trained GPTs of 500K to 1.5B (Morris et al.): 3.6",
+                "GPTs of 500K to 1.5B parameters (Morris et al.): 3.6",
                 "bound2",
                 [(end, TRAINED_GPT) for end in (min(sizes), max(sizes))],
             ),
@@ -185,7 +185,7 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
         rate = max(y for _, y in compiled)
         checks.append(
             fig.Check(
-                "`retrieval` stores such data in fewer parameters",
+                "`retrieval` holds more label bits per parameter than our trained GPTs",
                 f"{rate:.2f} bits per parameter; trained models have {recalled.means[-1]:.2f}",
                 "more than training",
                 rate > recalled.means[-1],
@@ -219,11 +219,11 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
 def _gpt_values(
     observations: Sequence[Observation], numbers: dict[str, Any]
 ) -> tuple[SeedValues, SeedValues]:
-    """For each width and seed, return two measures of the bits per parameter. In the first, the bits are those of the labels of
-    the largest data set that passed in the capacity search. In the second, they are the most bits that any run memorised.
+    """For each width and seed, return two measures of the bits per parameter. The first counts the label bits of the largest
+    data set that passed in the capacity search. The second counts the most bits that any run memorised.
 
-    The x coordinate of all values of one width is the mean over seeds of these numbers of bits. Details of each width are added
-    to `numbers`.
+    The y coordinate is the number of bits per parameter. The x coordinate is the number of bits, averaged over the seeds of one
+    width. Details of each width are added to `numbers`.
     """
     recalled: list[tuple[float, float]] = []
     saved: list[tuple[float, float]] = []
@@ -239,9 +239,9 @@ def _gpt_values(
         most = [max(memorised_bits(one) for one in group) for group in by_seed]
         numbers[f"GPT of width {width}"] = {
             "parameters": n_parameters,
-            "most samples at 99%, by seed": [end.passes for end in ends],
-            "fewest samples seen to fail, by seed": [end.fails for end in ends],
-            "most samples at 99%": found.estimate,
+            "most samples with 99% of labels right, by seed": [end.passes for end in ends],
+            "fewest samples at which training failed, by seed": [end.fails for end in ends],
+            "most samples with 99% of labels right": found.estimate,
             "interval": found.interval,
             "most bits saved, by seed": most,
         }
@@ -275,7 +275,7 @@ def _head_values(
         passing = [at[seed, end.passes] for seed, end in ends.items() if end.passes is not None]
         numbers[f"attention-only, {variant}"] = {
             "fewest heads, by seed": [end.passes for end in ends.values()],
-            "most heads seen to fail, by seed": [end.fails for end in ends.values()],
+            "most heads at which training failed, by seed": [end.fails for end in ends.values()],
             "parameters, by seed": [one.n_parameters for one in passing],
         }
         if passing:
@@ -294,8 +294,8 @@ FIGURES = (
         "Trained models of our sizes hold fewer label bits per stored bit, and per parameter, than larger GPTs do.",
         "This is our own claim, for GPTs of width 8 to 32 and DPC24's model, trained by L-BFGS in float64; 99% of the labels must"
         " be right.",
-        f"For every kind of model and search, the most label bits (mean over seeds) are below {TRAINED_GPT} per parameter and below"
-        f" {TRAINED_GPT / GPT_BITS:.4f} per stored bit, the value of larger GPTs in float32.",
+        f"For every kind of model and search, the largest mean over seeds is below {TRAINED_GPT} label bits per parameter and below"
+        f" {TRAINED_GPT / GPT_BITS:.4f} per stored bit. These are the values of larger GPTs in float32.",
         stages,
         compute,
         gather_facts,

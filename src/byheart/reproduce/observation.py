@@ -28,8 +28,9 @@ LEFT_OUT = {"seed", "data.seed", "data.path", "data.sha256", "engine"}
 class Observation:
     """One run: its configuration, its measurements, and its curve if the figure draws it.
 
-    There are two further measurements: `best_accuracy` is the highest accuracy at any time, and `first_within` is the first
-    recorded step at which the loss was within 1% of the entropy of the data, or NaN if it never was.
+    `measured` holds the measurements of the stored run and two more, which `observe` computes from its curve: `best_accuracy` is
+    the highest accuracy at any recorded step, and `first_within` is the first recorded step at which the loss was within 1% of the
+    entropy of the data, or NaN if it never was.
     """
 
     config: Mapping[str, Any]

@@ -26,7 +26,10 @@ class StoredAccuracy:
 
 @dataclass(frozen=True)
 class StoredCapacity:
-    """One point of MFT24's Figure 1, right: the smallest width of 4, 8, ..., 512 whose loss is within 1% of the entropy."""
+    """One point of MFT24's Figure 1, right: the smallest hidden width with which the loss is within 1% of the entropy.
+
+    The widths are the powers of two from 4 to 512.
+    """
 
     n_stories: int
     n_contexts: int
@@ -54,7 +57,7 @@ def dana_2024(figure: str) -> tuple[StoredAccuracy, ...]:
 
 
 def madden_2024() -> tuple[StoredCapacity, ...]:
-    """Return the points of MFT24's Figure 1, right, which its authors stored."""
+    """Return the points of MFT24's Figure 1, right, as its authors stored them."""
     return tuple(StoredCapacity(**row) for row in stored_tables()["madden_2024_capacity"])
 
 

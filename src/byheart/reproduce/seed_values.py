@@ -62,7 +62,9 @@ class SeedValues:
 def gather(
     observations: Iterable[Observation], x: Callable[[Observation], float], y: Callable[[Observation], float]
 ) -> SeedValues:
-    """Group observations by x, with seeds in the same order at every x. Values that are not finite are left out."""
+    """Return the value `y` of every observation, grouped by its `x`. At every x, the values are in the order of their seeds.
+    Values that are not finite are left out.
+    """
     ordered = sorted(observations, key=lambda one: one.seed)
     return SeedValues.of((x(one), value) for one in ordered if math.isfinite(value := y(one)))
 

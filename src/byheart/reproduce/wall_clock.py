@@ -1,4 +1,4 @@
-"""Record how long training took, in a file beside the store with one line per command that trained runs."""
+"""Record how long training took. The record is a file beside the store of runs. Each command that trains runs adds a line to it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Pass:
     def __post_init__(self) -> None:
         datetime.fromisoformat(self.began).timestamp()
         if not 0 <= self.seconds < math.inf:
-            raise ValueError(f"seconds must be finite and not negative, not {self.seconds}")
+            raise ValueError(f"seconds is {self.seconds}; it must be finite and at least 0")
 
 
 def beside(store: Path) -> Path:

@@ -1,13 +1,13 @@
 """The attention-only Transformer of DPC24, as in its equations (1)-(2) or as in its code, with or without an MLP.
 
-Notation: e = embedding of a token, pos = the vector of its position, res = the residual stream at the last token, res_s = the same
-at token s, h = a head, z = the vector of a token that the heads see, C and D = maps that all heads share, U = unembedding, LN =
-layer normalisation, T = the outputs.
+Notation: d = embedding width, d_h = head width, e = embedding of a token, pos = the vector of its position, res = the residual
+stream at the last token, res_s = the residual stream at token s, h = a head, z = what the heads see of a token (a vector), C and D
+= maps that all heads share, U = unembedding, LN = layer normalisation, T = the outputs.
 
 as-written       res = e + pos in R^d;  T = U (res + Σ_h O_h V_h Σ_s softmax_s(resᵀ Q_hᵀ K_h res_s / √d_h) res_s).
-as-coded         res = e, and the position is a vector of R^{d_h}. Every head is d_h x d_h and sees z = C e + pos. The
-                 sum of the heads goes through a second shared map D and is added to e. If d = d_h, there are no
-                 shared maps: z = e + pos, D = 1.
+as-coded         res = e, and the position is a vector of R^{d_h}. The maps of a head are d_h x d_h matrices, and it sees
+                 z = C e + pos. The sum of the heads goes through a second shared map D and is added to e. If d = d_h,
+                 there are no shared maps: z = e + pos, D = 1.
 layer-norm       the code of August 2024, which made Figures 1a and 2b: as-coded, with z = LN(C e) + pos, LN without
                  weight or bias.
 maps-always      the code of September 2024, which made Figures 1b, 2a, 4 and the MLPs of Figure 3: as-coded, but with
@@ -67,7 +67,7 @@ class AttentionOnlyFamily(Family):
         OptionField(
             "form",
             ("auto", "table", "direct"),
-            "how attention is computed. table: for all pairs of tokens at once; direct: sample by sample; "
+            "how attention is computed. table: once for every pair of vocabulary tokens; direct: sample by sample; "
             "auto: the cheaper of the two",
         ),
     )

@@ -23,7 +23,7 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class SizeField:
-    """A size of a model family, such as a width: a whole number of at least `least`."""
+    """A size of a model family, such as a width: a whole number of at least `least`. If it has no default, it must be given."""
 
     name: str
     default: int | None  # None means that it must be given

@@ -5,7 +5,7 @@ It has no residual connection and no normalisation. With width 16, m hidden unit
 
 Only the answer at the last position of a context is needed, so the head is evaluated for one query per distinct context. Scores are
 computed as (Kᵀq)·x instead of q·(Kx), for query q, key map K and token vector x, and the value map is applied after averaging.
-Therefore no key or value is computed for a single token.
+Therefore, the key and the value of an individual token are never computed.
 """
 
 from __future__ import annotations

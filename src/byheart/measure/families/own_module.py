@@ -1,6 +1,7 @@
 """Use a user's own `torch.nn.Module` as a family.
 
-The user gives a function that creates the module. Its integer parameters are the sizes of the family.
+The user gives a function that creates the module. The integer parameters of this function are the sizes of the family, except for
+`n_vocab`, `n_classes`, `seq_len` and `input_dim`, which byheart sets from the data.
 
     def make(n_vocab: int, n_classes: int, seq_len: int, width: int, depth: int = 1) -> nn.Module: ...
 

@@ -167,13 +167,13 @@ def stored_points(figure: str, by: str, **fixed: int) -> SeedValues:
 
 
 def differences(found: SeedValues, published: SeedValues) -> list[tuple[float, float]]:
-    """Return x and our accuracy minus the authors', for every stored point of the authors whose x we also trained."""
+    """For every point that the authors stored, return its x and our accuracy minus theirs, if we also trained at this x."""
     pairs = [(x, found.at(x), mean) for x, mean in zip(published.x, published.means, strict=True)]
     return [(x, ours - theirs) for x, ours, theirs in pairs if ours is not None]
 
 
 def agreement(gaps: Sequence[tuple[str, float]], n_stored: int) -> tuple[fig.Check, fig.Table]:
-    """Return a check that counts the authors' stored points that agree with ours, and a table of the points in `gaps` that do not.
+    """Return a check that counts the authors' stored points that agree with ours, and a table of the others in `gaps`.
 
     `gaps` has the name of each stored point that we trained too, and our accuracy minus the stored one. `n_stored` is the number
     of all stored points; the check fails unless 80% of them agree.
@@ -212,8 +212,8 @@ def agreement_in_words(records: Iterable[fig.FigureRecord]) -> str:
     good, whole = (sum(counts[place] for counts in counted) for place in (0, 1))
     parts = "; ".join(f"{title}: {close} of {stored}" for title, (close, stored) in sorted(found.items()))
     return (
-        f"For each figure of DPC24, models were trained as in the version of the authors' code that made it. Their accuracy agrees"
-        f" with {good} of the authors' {whole} stored points within {TOLERANCE} ({good / whole:.0%}). {parts}."
+        f"For each figure of DPC24, models were trained as in the version of the authors' code that made the figure. The accuracy"
+        f" of our models agrees with {good} of the authors' {whole} stored points within {TOLERANCE} ({good / whole:.0%}). {parts}."
     )
 
 

@@ -80,7 +80,7 @@ def judge_line(sizes: Mapping[str, int], found: SeedValues, n_vocab: int) -> lis
     line = try_fit(found, "linear", dana.cut_off())
     straight = _judge_straight(found, dana.cut_off(), "linear in H", "head")
     if line is None:
-        return [straight, Judgement("faster than the corollary", None, "too few points for a line")]
+        return [straight, Judgement("faster than the corollary", None, "too few points to fit a line")]
     slope = line.coefficients["slope"]
     least = sizes["head_dim"] * (1 - 1 / n_vocab) / n_vocab**2
     said = f"slope {format_estimate(line, 'slope')} per head (the corollary: {least:.4f})"
@@ -92,7 +92,7 @@ def judge_parabola(sizes: Mapping[str, int], found: SeedValues, n_vocab: int) ->
     """Decide the claim of Figure 1b: accuracy grows as a + b·d_h² with the head width d_h, and not as a + b·d_h."""
     parabola, line = (try_fit(found, law, dana.cut_off()) for law in ("quadratic", "linear"))
     if parabola is None or line is None:
-        return [Judgement("", None, "too few points for a law")]
+        return [Judgement("", None, "too few points to fit a line or a parabola")]
     holds = parabola.aicc < line.aicc - EVIDENCE and parabola.r_squared >= R_SQUARED
     said = (
         f"{format_estimate(parabola, 'slope')}·d_h² + {parabola.coefficients['intercept'].value:.4f},"
@@ -131,12 +131,12 @@ def judge_rate(sizes: Mapping[str, int], found: SeedValues, n_vocab: int) -> lis
     """Decide the claim of Figure 4: a head of width d_h memorises more than d_h pairs."""
     line = try_fit(found, "linear", dana.cut_off())
     if line is None:
-        return [Judgement("", None, "too few points for a line")]
+        return [Judgement("", None, "too few points to fit a line")]
     rate, low, high = rates(sizes, line, n_vocab)
-    said = f"{rate:.2f} [{low:.2f}, {high:.2f}] d_h associations per head"
+    said = f"{rate:.2f}·d_h associations per head, interval [{low:.2f}, {high:.2f}]·d_h"
     kept = [x for x, keep in zip(*_kept(found, dana.cut_off()), strict=True) if keep]
     drawn = fitted_line("line", "fit", line, (min(kept), max(kept)))
-    numbers = {"line": fit_numbers(line), "associations per head, in d_h": [rate, low, high]}
+    numbers = {"line": fit_numbers(line), "associations per head, in units of d_h": [rate, low, high]}
     return [Judgement("", low > 1, said, numbers, tuple(drawn))]
 
 

@@ -99,8 +99,8 @@ def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.Trainin
     ]
 
 
-AS_DRAWN = "heads of August and MLPs of September 2024"
-EQUAL = "both with maps, as coded in September 2024"
+AS_DRAWN = "heads as coded in August, MLPs in September 2024"
+EQUAL = "heads and MLPs as coded in September 2024"
 
 
 @realises("DPC24-F3", "DPC24-S4.2.1")
@@ -282,7 +282,7 @@ FIGURES = (
         "dana-2024-fig3",
         "DPC24",
         ("DPC24-F3", "DPC24-S4.2.1"),
-        "DPC24 Figure 3: attention alone against an MLP, by parameters",
+        "DPC24 Figure 3: attention alone against an MLP, at equal numbers of parameters",
         "Attention alone and one head with an MLP reach the same accuracy at the same number of parameters.",
         "As the authors drew it: heads from the code of August 2024 (the points of Figure 2b), and MLPs of the authors' widths from"
         " the code of September 2024; d = d_h = 7, 10, 13.",

@@ -210,12 +210,15 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
                 " footnote says of its models. m = 6: the stream is as wide as the tokens, q = 24."
             ),
             (
-                "The answer is read at the first token; the paper also reads one fixed token. This token is random and bypasses the"
-                " attention through the skip connection, so it distinguishes the samples at every length."
+                "The answer is read at the first token; the paper also reads it at one fixed token. The first token is a random"
+                " vector that bypasses the attention through the skip connection, so it distinguishes the samples at every length."
             ),
             "BERT-style weights: N(0, 0.02²), zero biases, 50 steps of warm-up. Otherwise: PyTorch's default weights, 100 steps.",
-            "Learning rates 0.01 and 0.03 (n = 10: also 0.001 and 0.003; n = 10,000 with BERT-style weights: 0.01 alone).",
-            "Memorised means a mean squared error below 0.01 in some trial, as in the paper's search. The table also lists seeds.",
+            _rates_in_words(scale),
+            (
+                "Memorised means a mean squared error below 0.01 in some trial, as in the paper's search. The table also lists the"
+                " fewest blocks for each seed."
+            ),
         ),
         counter=_counter(numbers),
         missing=f"Not trained at m = 2: {'; '.join(lacking)}." if lacking else "",
@@ -224,6 +227,19 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
 
 def _condition(part: LengthPart) -> Condition:
     return Condition(part.width, part.longer, part.initialisation)
+
+
+def _rates_in_words(scale: fig.Scale) -> str:
+    """Describe the learning rates. Most parts have the rates `FAST`, and the others are named."""
+    others: dict[tuple[float, ...], dict[str, None]] = {}  # the ordered set of the parts with these rates
+    for part in PARTS[scale]:
+        if part.rates != FAST:
+            where = f"n = {part.seq_len:,} ({_condition(part).name})"
+            others.setdefault(part.rates, {})[where] = None
+    said = [", ".join(f"{rate:g}" for rate in FAST)]
+    for rates, places in others.items():
+        said.append(f"for {', '.join(places)}: {', '.join(f'{rate:g}' for rate in rates)}")
+    return f"Learning rates: {'; '.join(said)}."
 
 
 def _memorises(one: Observation) -> bool:

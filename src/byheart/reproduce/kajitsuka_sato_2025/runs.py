@@ -7,7 +7,8 @@ called a reading of the paper.
 The likely reading (our most likely interpretation) has BERT-style weights, and its runs have the initialisation `BERT` in the code:
 - An input is a class token and 7 sub-words of MultiNLI's hypotheses or IMDb's reviews. The answer is read at the class token.
 - A trained table embeds tokens directly into the stream. Weights and table are drawn from N(0, 0.02²), and biases are zero.
-- The warm-up has 50 steps. The learning rates end at 3e-4 in one reading of the paper, and at 1e-3 in another.
+- The warm-up has 50 steps. Two ranges of learning rates are searched and judged separately: one ends at 3e-4, the other at 1e-3.
+  Figure 3 also has ranges that end at 4e-4 and 6e-4.
 
 The variations use the framework's initialisation, four learning rates (Figure 3: two) and a warm-up of 100 steps:
 - Texts are cut to 8 words and the answer is read at the first word, or texts are split into sub-words as above.
@@ -50,8 +51,8 @@ N_SEEDS: dict[Scale, int] = {"smoke": 1, "laptop": 1, "paper": 3}
 CHOICES = (
     (
         "The likely reading of the paper: an input is a class token and 7 sub-words, and the answer is read at the class token."
-        " Tokens are embedded by a trained table V x 2. Weights and table are drawn from N(0, 0.02²), and biases are zero. The"
-        " warm-up has 50 steps. The best learning rate of a range counts."
+        " Tokens are embedded by a trained table with 2 numbers for each token. Weights and table are drawn from N(0, 0.02²), and"
+        " biases are zero. The warm-up has 50 steps. Of the learning rates in a range, the best counts."
     ),
     "Variations: words as tokens and the answer read at the first one; fixed random tables with a trained map to the stream.",
     "The model has no positions, so it sees a text as the token at which the answer is read and a multiset of the others.",
@@ -60,12 +61,18 @@ CHOICES = (
         f" {', '.join(f'{rate:g}' for rate in RATES)}, and a warm-up of 100 steps. Weight decay is 0.01 everywhere."
     ),
     "Memorised means a mean training loss below 0.01. A final loss above 100 times the initial loss counts as diverged.",
-    "Texts are MultiNLI's hypotheses (matched development set, no training split at hand) and IMDb's training reviews.",
+    (
+        "Texts are MultiNLI's hypotheses (of the matched development set, because we do not have the training set) and IMDb's"
+        " training reviews."
+    ),
     (
         "MultiNLI's premises, and pairs of premise and hypothesis, cannot be the inputs: a premise has several labels. If texts are"
         " cut to 8 words, only 44 premises and 765 pairs have no conflicting labels, fewer than the 2,000 of Figure 1."
     ),
-    "Texts whose tokens occur with two labels are left out (414 of 8,078 for MultiNLI, 16 of 12,000 for IMDb). Repeats count once.",
+    (
+        "Texts are left out if the same tokens occur with two different labels (414 of 8,078 for MultiNLI, 16 of 12,000 for IMDb)."
+        " Repeats count once."
+    ),
 )
 CURVE_STYLES: tuple[Style, ...] = (
     "measured",

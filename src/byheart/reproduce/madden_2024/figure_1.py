@@ -12,7 +12,7 @@ from typing import Any
 
 from byheart.measure.fits import mean_interval
 from byheart.reproduce import figure as fig
-from byheart.reproduce.madden_2024.runs import SEEDS, STORIES, WIDTHS, stages
+from byheart.reproduce.madden_2024.runs import SEEDS, STORIES, WIDTHS, stages, training
 from byheart.reproduce.madden_2024.subsets import (
     Subset,
     TrainedCell,
@@ -27,16 +27,6 @@ from byheart.reproduce.published import madden_2024, madden_2024_gaps
 from byheart.reproduce.seed_values import SeedValues, fit_numbers, format_estimate, series, try_fit
 from byheart.theorems import realises
 
-CHOICES = (
-    (
-        "We use whole stories of our copy of TinyStories, some of them from its second release, shuffled with NumPy's default"
-        " generator. Contexts, vocabulary and entropy are those of our subsets, not of the paper's."
-    ),
-    "Every model is trained for 50,000 steps, and its final loss decides.",
-    "Stories and weights are drawn with the seed. A wider model may end in a worse minimum, so passing is not monotone in m.",
-    "Frozen attention: embedding and head keep their initial weights, as in the authors' second experiment.",
-    "The authors' map is read off the colours of their published plot; they stored no numbers for it.",
-)
 CHANCE = 0.05  # the significance level of the sign test
 COMPARED = 0.001  # gaps below this share of the entropy are treated as equal
 R_SQUARED = 0.9  # the authors' points reach 0.955
@@ -66,11 +56,14 @@ def compute_map(scale: fig.Scale, observations: Sequence[Observation], facts: fi
         is_whole = attention == "frozen" or has_grid
         for claim, along in (("wider models", "width"), ("fewer contexts", "stories")):
             n_good, n_all, chance = steps[along]
-            said = f"the gap falls in {n_good} of {n_all} steps; by chance, at least as many fall with probability {chance:.2g}"
+            said = (
+                f"the gap falls in {n_good} of {n_all} pairs of neighbouring cells; by chance, it would fall in at least as many"
+                f" with probability {chance:.2g}"
+            )
             holds = chance < CHANCE if is_whole and n_all else None
             trials.append(fig.ConditionResult(word, said, holds, attention == "trained", claim))
         n_contexts = _mean_contexts(mine)
-        panels.append(_heat_map(mean, n_contexts, f"Final loss less entropy, in nats: {word}"))
+        panels.append(_heat_map(mean, n_contexts, f"Final loss minus entropy, in nats: {word}"))
         for (n, m), group in sorted(_by_cell(mine).items()):
             shares = [cell.relative_gap for cell in group]
             gap, interval = f"{100 * fmean(shares):.3g}%", _percent(mean_interval(shares))
@@ -83,16 +76,33 @@ def compute_map(scale: fig.Scale, observations: Sequence[Observation], facts: fi
         panels.insert(1, _heat_map(theirs, contexts, "The authors' map, read off their plot"))
         checks = _against_the_authors(numbers)
     panels.append(_by_width([cell for cell in found if cell.attention == "trained"], facts))
-    heads = ("training", "stories", "m", "gap, share of the entropy", "interval", "seeds")
+    heads = ("training", "stories", "m", "gap as a share of the entropy", "interval", "seeds")
     return fig.Computed(
         tuple(panels),
         tuple(trials),
         tuple(checks),
         tables=(fig.Table("Gaps", heads, tuple(rows)), _subset_table(facts)),
         numbers=numbers,
-        choices=CHOICES,
+        choices=_choices(scale),
         counter=_map_counter(numbers),
         missing=_lacking(scale, found),
+    )
+
+
+def _choices(scale: fig.Scale) -> tuple[str, ...]:
+    """Describe the choices that the paper does not state, and the number of steps at this scale."""
+    return (
+        (
+            "We use whole stories of our copy of TinyStories, some of them from its second release, shuffled with NumPy's default"
+            " generator. Contexts, vocabulary and entropy are those of our subsets, not of the paper's."
+        ),
+        f"Every model is trained for {training(scale).steps:,} steps, and its final loss decides.",
+        (
+            "The seed determines the stories and the initial weights. A wider model may end in a worse minimum, so a width m can"
+            " miss the entropy by more than 1% although a smaller width does not."
+        ),
+        "Frozen attention: embedding and head keep their initial weights, as in the authors' second experiment.",
+        "The authors' map is read off the colours of their published plot; they stored no numbers for it.",
     )
 
 
@@ -138,7 +148,7 @@ def _against_the_authors(numbers: dict[str, Any]) -> list[fig.Check]:
         value = same_share(ours, theirs)
         checks.append(
             fig.Check(
-                f"as many falling steps along the {'widths' if along == 'width' else 'contexts'} as in the authors' map",
+                f"the gap falls as often along the {'widths' if along == 'width' else 'contexts'} as in the authors' map",
                 f"{ours[0]} of {ours[1]}, the authors' {theirs[0]} of {theirs[1]}; Fisher p = {value:.2g}",
                 f"p of at least {CHANCE}",
                 value >= CHANCE,
@@ -155,9 +165,9 @@ def _map_counter(numbers: dict[str, Any]) -> str:
         numbers[name]["stories"] for name in ("trained throughout", "the authors' map")
     )
     return (
-        f"Along the contexts the trend is weak in both maps ({ours} of {n_ours} and {theirs} of {n_theirs} steps);"
-        " neighbouring cells"
-        " share models and data, so a sign test overstates the evidence."
+        f"Along the contexts the trend is weak: the gap falls in {ours} of {n_ours} pairs of neighbouring cells in our map, and in"
+        f" {theirs} of {n_theirs} in the authors' map. Neighbouring cells share models and data, so a sign test overstates the"
+        " evidence."
     )
 
 
@@ -241,16 +251,18 @@ def compute_capacity(scale: fig.Scale, observations: Sequence[Observation], fact
         tuple(trials),
         tuple(checks),
         (
-            fig.Table("Smallest passing widths, by seed", ("stories", *columns), rows),
             fig.Table(
-                "A line through the subsets of a single seed",
+                "Smallest widths that come within 1% of the entropy, by seed", ("stories", *columns), rows
+            ),
+            fig.Table(
+                "A line fitted to the subsets of each seed alone",
                 ("widths", "seed", "subsets", "R²"),
                 tuple(by_seed),
             ),
             _subset_table(facts),
         ),
         numbers,
-        CHOICES,
+        _choices(scale),
         counter=_line_counter(),
         missing=_open_subsets(scale, columns),
     )
@@ -415,7 +427,7 @@ def _width_check(smallest: dict[Subset, int | None]) -> list[fig.Check]:
     close = sum(0.5 <= ratio <= 2 for ratio in ratios)
     return [
         fig.Check(
-            "smallest width at most one step of the grid from the stored one",
+            "smallest width at most one step of the grid from the authors' smallest width",
             f"{close} of {len(ratios)} subsets",
             "at least 80%",
             bool(ratios) and close >= 0.8 * len(ratios),
@@ -428,7 +440,9 @@ def _bound(subsets: Sequence[Subset]) -> fig.Series:
 
     chosen = [s for s in subsets if s.seed == 0]
     points = [(s.n_contexts, float(theorem_1_parameters(s.n_contexts, s.vocab).value)) for s in chosen]
-    return fig.series_of("fewest for arbitrary next-token laws (Theorem 1)", "bound", points)
+    return fig.series_of(
+        "fewest parameters for arbitrary next-token distributions (Theorem 1)", "bound", points
+    )
 
 
 FIGURES = (
@@ -439,7 +453,7 @@ FIGURES = (
         "MFT24 Figure 1, left: gap to the entropy by width and contexts",
         "As m grows and as contexts become fewer, the gap between training loss and entropy falls.",
         "The authors' training (50,000 steps of Adam at 1e-4, full batch) and widths 4 to 512, on ten subsets of TinyStories; our"
-        " subsets are of another copy.",
+        " subsets come from another copy of it.",
         "Along the widths and along the contexts, the mean final gap in nats falls between neighbouring cells more often than"
         f" chance explains, by a one-sided sign test at {CHANCE:.0%} (the authors' map passes: 24 of 34 along the contexts).",
         stages,
@@ -453,7 +467,8 @@ FIGURES = (
         ("MFT24-F1 right",),
         "MFT24 Figure 1, right: fewest parameters that reach the entropy",
         "The number of parameters needed to reach the entropy grows roughly linearly with the number of contexts.",
-        "Models are trained as for the left panel. The smallest width that passes is taken from the paper's: 4, 8, ..., 512.",
+        "Models are trained as for the left panel. For each subset, we take the smallest of the paper's widths (4, 8, ..., 512)"
+        " whose final loss is within 1% of the entropy.",
         f"A line through the fewest parameters of all ten subsets has R² of at least {R_SQUARED} (the authors' points: 0.955).",
         stages,
         compute_capacity,

@@ -1,10 +1,12 @@
-"""The models and the training of MFT24, which both panels of its Figure 1 share.
+"""The models of MFT24 and their training. Both panels of its Figure 1 use them.
 
 Stories are cut to 10 tokens, and the embedding width is 16. Adam minimises the loss summed over all positions, with learning rate
 1e-4, 50,000 steps and float32. A model passes when its final loss is within 1% of the data's entropy. Models are trained on
-distinct contexts, weighted by how often they occur. This gives the same loss and gradient as training on all contexts.
+distinct contexts, and the loss of each context counts as often as the context occurs. This gives the same loss and gradient as
+training on all contexts.
 
-Every model is trained to the end: its final loss decides. Stories and weights are drawn with the seed; there are three seeds.
+No training is stopped early, because only the final loss decides whether a model passes. There are three seeds. The seed
+determines both the choice of stories and the initial weights of the model.
 """
 
 from __future__ import annotations
@@ -35,7 +37,10 @@ def training(scale: Scale) -> Training:
 def run(
     scale: Scale, samples: Samples, seed: int, n_stories: int, width: int, attention: str = "trained"
 ) -> Run:
-    """Return the run of one model on the first `n_stories` of the sample drawn with `seed`."""
+    """Return the run of one model on the first `n_stories` of the stories shuffled with `seed`.
+
+    If `attention` is "frozen", the embedding and the attention head are not trained.
+    """
     return Run(
         ModelConfig("one-layer-decoder", {"hidden_width": width}, {"attention": attention}),
         samples.describe("tinystories", n_stories, seed),
@@ -45,8 +50,8 @@ def run(
 
 
 def stages(scale: Scale, samples: Samples | None) -> list[TrainingStage]:
-    """Return the groups of training runs: the paper's widths and numbers of stories, the variant with a frozen embedding and head,
-    and a finer list of widths.
+    """Return the groups of training runs: the paper's widths and numbers of stories, the variant in which the embedding and the
+    attention head are not trained ("frozen"), and a finer list of widths.
 
     Models of similar sizes train together. At scales other than `paper`, there is one small group.
     """

@@ -36,10 +36,10 @@ class ClosedForm:
 
 
 def closed_forms(samples: Samples, subsets: Sequence[tuple[int, int]]) -> list[ClosedForm]:
-    """Build the paper's construction on the first, the middle and the last of those `subsets` of the stories that have at most
-    3,000 contexts.
+    """Build the paper's construction on at most three of the `subsets` of the stories. Subsets with more than 3,000 contexts are
+    skipped. Of the others, the first, the middle and the last are used.
 
-    Each subset is given as (number of stories, number of contexts), and its stories are shuffled with seed 0.
+    Each subset is given as (number of stories, number of contexts). It consists of the first stories after shuffling with seed 0.
     """
     chosen = [n_stories for n_stories, n_contexts in subsets if n_contexts <= MOST_CONTEXTS]
     return [closed_form(samples, n_stories, 0) for n_stories in ends_and_middle(chosen)]
@@ -53,7 +53,9 @@ def ends_and_middle(values: Sequence[int]) -> list[int]:
 
 @lru_cache(maxsize=32)
 def closed_form(samples: Samples, n_stories: int, seed: int) -> ClosedForm:
-    """Build a decoder with as many neurons as contexts, run it in float64 on every context, and measure loss minus entropy."""
+    """Build a decoder with as many neurons as contexts, run it in float64 on every context, and compare its loss with the
+    entropy.
+    """
     from byheart.construct.registry import get
     from byheart.data.dataset import Dataset
     from byheart.network.decoder.architecture import Decoder
@@ -91,7 +93,7 @@ class TrainedCell:
     """The result of training a model of hidden width `width` on one subset of the stories.
 
     `gap` is the final loss minus the entropy, both in nats and summed over the subset. `relative_gap` is `gap` divided by the
-    entropy.
+    entropy. If `attention` is "frozen", the embedding and the attention head were not trained.
     """
 
     subset: Subset
@@ -112,8 +114,8 @@ def parameters(width: int, vocab: int) -> int:
 
 
 def gather_facts(scale: Scale, observations: Sequence[Observation], samples: Samples | None) -> Facts:
-    """Compute the number of contexts, the vocabulary size and the entropy of every subset of the stories in `observations`, and
-    build the paper's construction on at most three of the subsets.
+    """Compute the number of contexts, the vocabulary size and the entropy of each subset of the stories on which a run in
+    `observations` was trained. Also build the paper's construction on at most three of these subsets.
     """
     assert samples is not None
     keys = sorted({(int(one.config["data"]["n_samples"]), one.seed) for one in observations})
@@ -144,9 +146,9 @@ def cells(observations: Sequence[Observation], facts: Facts) -> list[TrainedCell
 
 
 def smallest_width(found: Sequence[TrainedCell], subset: Subset, widths: Sequence[int]) -> int | None:
-    """Return the smallest of `widths` whose model comes within 1% of the entropy of `subset`.
+    """Return the smallest of `widths` with which a model trained on `subset` has a final loss within 1% of the entropy.
 
-    Return None if no model does, or if a smaller width was not tried.
+    Return None if there is no such width, or if any smaller one of `widths` was not tried.
     """
     mine = {cell.width: cell for cell in found if cell.subset == subset}
     for width in sorted(widths):
