@@ -192,7 +192,7 @@ def _row(
 
 
 def _theorem_formula(model: Model) -> Formula | None:
-    """Return the number of parameters by the theorem's formula with its constants; None if the model has no such record."""
+    """Return the number of parameters by the theorem's formula with its constants, or None if the model's record has none."""
     sizes = model.record.get("theorem_size")
     if not sizes:
         return None

@@ -83,7 +83,10 @@ class Model:
         return self._answer(inputs, label_of)
 
     def _answer_column(self, given: Any, label_of: Callable[[str], Label]) -> Any:
-        """Answer the inputs in `given`, a data frame or one of its columns. Return the answers as a column with the same index."""
+        """Answer the inputs in `given`, a data frame or one of its columns. Return the answers as a column with the same index.
+
+        `label_of` converts the name of a class to the label to return.
+        """
         reading = self.record.get("reading") or {}
         column = question_column(given, reading.get("input")) if is_frame(given) else given
         cells = cells_or_none(column)
@@ -104,7 +107,10 @@ class Model:
         return array.ndim == 1 if network.seq_len == 1 else array.shape == (network.seq_len, network.dim)
 
     def _answer(self, inputs: Sequence[Any] | np.ndarray, label_of: Callable[[str], Label]) -> list[Answer]:
-        """Return one answer per input. The answer is None if an input cannot be encoded or has no label."""
+        """Return one answer per input. The answer is None if the input cannot be encoded or if the network gives it no label.
+
+        `label_of` converts the name of a class to the label to return.
+        """
         answers: list[Answer] = [None] * len(inputs)
         positions, sequences = self._sequences(inputs)
         if not positions:
@@ -125,7 +131,7 @@ class Model:
     def encode(self, inputs: Sequence[Any] | np.ndarray) -> torch.Tensor:
         """Convert inputs to the form that `module` takes: ids (n_samples, seq_len), padded on the left, or vectors.
 
-        Raise `UsageError`, naming an input that cannot be encoded, such as the first one with an unknown token.
+        Raise `UsageError` if an input cannot be encoded. If inputs have unknown tokens, the message names the first of them.
         """
         import torch
 
@@ -158,8 +164,7 @@ class Model:
         among: further inputs. Those that share a weight with one of `facts` are named in the result.
 
         The result is a sequence of `Location`; its method `frame()` returns it as a pandas DataFrame. This works for
-        models of `retrieval`, `llama` and the methods whose names begin with
-        kajitsuka-sato-2025.
+        models of the methods `retrieval`, `llama`, `kajitsuka-sato-2025` and its variants `kajitsuka-sato-2025-...`.
         """
         from byheart.inspect.locate import locate
 
@@ -178,9 +183,9 @@ class Model:
         """Trace a question through the network: return the residual stream before the first layer and after every layer.
 
         The compiled program has registers (named variables), each of which is stored in a part of the residual stream.
-        `trace.values("x")` and `trace.state(layer)` show the registers by name. This works for models of the
-        families `transformer` (such as those of `retrieval` and `kajitsuka-sato-2025`) and `llama`. For `llama`, the generated
-        answer is traced too.
+        `trace.values("x")` and `trace.state(layer)` show the registers by name. This works for two
+        families of networks: `transformer`, which methods such as `retrieval` and `kajitsuka-sato-2025` compile, and `llama`.
+        For `llama`, the generated answer is traced too.
         """
         from byheart.inspect.trace import trace
 
@@ -275,7 +280,7 @@ class Model:
 
     @property
     def label_bits(self) -> float | None:
-        """Bits of information if labels are arbitrary: the number of distinct contexts times log2(n_classes).
+        """Bits of information in the labels if they are arbitrary: the number of distinct contexts times log2(n_classes).
 
         A context is everything that the network can use to predict one label. None if this number is not recorded.
         """

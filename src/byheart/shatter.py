@@ -14,7 +14,8 @@ import numpy as np
 
 from byheart.bounds.vc_dimension import depth_limited_vc_dimension
 from byheart.construct.registry import get
-from byheart.data.generators import random_tokens
+from byheart.data.dataset import Dataset
+from byheart.data.sequences import TokenSequences
 from byheart.errors import DoesNotHold, UsageError
 from byheart.network.size import Size, size_of_network
 from byheart.network.transformer.architecture import Attention, FeedForward, Transformer
@@ -77,8 +78,10 @@ def shatter(
             method=method,
         )
     began = time.perf_counter()
-    data = random_tokens(n_points, seq_len, 4 * n_points, 2, seed=seed, ordered=seq_len > 1)
-    data = replace(data, label_names=("0", "1"))
+    points = _distinct_sequences(n_points, seq_len, 4 * n_points, seed)
+    data = Dataset(
+        points, np.zeros(n_points, dtype=np.int64), "next-token", ("0", "1"), None, ordered=seq_len > 1
+    )
     options = construction.read_options({}, "exact")
     n_labellings, n_realised = 1 << n_points, 0
     architecture, size, network = None, None, None
@@ -114,12 +117,21 @@ def shatter(
     return Shattering(method, n_points, seq_len, n_labellings, n_realised, size, most, seconds, no_bound)
 
 
-def vc_dimension_at_most(network: Transformer) -> int:
-    """Return an upper bound on the VC dimension of the architecture of `network`, whose weights may all be chosen freely.
+def _distinct_sequences(n_samples: int, seq_len: int, n_vocab: int, seed: int) -> TokenSequences:
+    """Draw random sequences of tokens until all of them are distinct."""
+    rng = np.random.default_rng(seed)
+    while True:
+        ids = rng.integers(0, n_vocab, size=(n_samples, seq_len))
+        if len(np.unique(ids, axis=0)) == n_samples:
+            return TokenSequences.of(ids, n_vocab)
 
-    Raise `UsageError` if the network has attention that is not uniform. The bound depends on the number of linear maps. There are
-    two of them in every feed-forward block and in every attention layer. The embedding E_in and the output map E_out are one linear
-    map each.
+
+def vc_dimension_at_most(network: Transformer) -> int:
+    """Return an upper bound on the VC dimension of the architecture of `network`. All weights of the architecture may be chosen
+    freely.
+
+    The bound depends on the number of linear maps: two in every feed-forward block, two in every attention layer, and one each for
+    the embedding E_in and the output map E_out. Raise `UsageError` if any attention is not uniform, because it is not linear then.
     """
     if any(isinstance(layer, Attention) and layer.kind != "uniform" for layer in network.layers):
         raise UsageError(

@@ -241,7 +241,7 @@ def _module(file: Path, package: Path) -> str:
 
 
 def _node_id(path: str, qualname: str, where: str) -> str:
-    """Return the node id of a test in pytest. Raise an error if pytest would not collect it, because then it checks nothing."""
+    """Return pytest's node id of a test. Raise an error if pytest would not collect the test, because then it checks nothing."""
     parts = qualname.split(".")
     in_test_file = Path(path).name.startswith("test_")
     collected = in_test_file and all(part.startswith(("test", "Test")) for part in parts)

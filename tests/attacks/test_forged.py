@@ -84,7 +84,7 @@ def test_verify_compares_the_labels_with_those_that_were_certified(folder: Path)
     assert model_digest(renamed) != model_digest(model.memoriser)
     found = verify_model(replace(model, memoriser=renamed), data)
     assert not found.holds
-    assert "labels, tokenizer, task, order or architecture" in found.problems[0]
+    assert "labels, tokenizer, task, use of token order, architecture or further files" in found.problems[0]
 
 
 @pytest.mark.parametrize("is_certified", [True, False])
@@ -103,7 +103,7 @@ def test_a_folder_leaves_out_no_row_without_a_word(
     assert run(asked) == ExitStatus.FALSE
     shown = capsys.readouterr().out
     assert "label=value (claimed by the model" in shown
-    assert "2 of the rows, which the record of the model leaves out (on_conflict=drop)" in " ".join(
+    assert "2 of the checked rows would be left out by the model's record (on_conflict=drop)" in " ".join(
         shown.split()
     )
     assert run([*asked, "--json"]) == ExitStatus.FALSE

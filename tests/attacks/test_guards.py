@@ -195,7 +195,7 @@ def test_the_digest_sees_the_last_bit_of_a_weight() -> None:
 def test_an_exponent_just_beyond_the_limit_is_refused(tmp_path: Path) -> None:
     for exponent, is_allowed in ((FEW_BITS, True), (FEW_BITS + 1, False)):
         tensors = encode_sparse([SparseMatrix((1, 1), {(0, 0): Dyadic(1, 1)})])
-        tensors["exponents"] = np.array([exponent], np.int32)
+        tensors["exponents"] = np.array([exponent], np.int16)
         read = partial(list, decode_sparse(tensors, [(1, 1)], tmp_path))
         if is_allowed:
             assert len(read()) == 1

@@ -91,10 +91,10 @@ def test_the_capacity_of_gpt2_by_hand() -> None:
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        (BERT_BASE_UNCASED, "this is an encoder"),
-        (T5_SMALL, "this is an encoder-decoder"),
+        (BERT_BASE_UNCASED, "this model is an encoder"),
+        (T5_SMALL, "this model is an encoder-decoder"),
         (GPT2_SMALL | {"activation_function": "relu"}, "relu is not known to be continuously differentiable"),
-        (MIXTRAL_8X7B, "the choice of experts is not continuous"),
+        (MIXTRAL_8X7B, "the choice of experts is not a continuous function"),
     ],
 )
 def test_why_a_bound_does_not_apply(config: dict[str, object], words: str) -> None:

@@ -284,7 +284,7 @@ def test_inspect_shows_architecture_size_certificate_and_record(byheart: Byheart
     done = byheart("inspect", folder)
     assert done.status == 0
     for words in (
-        "3 tokens of its word tokenizer",
+        "3 tokens of the word tokenizer",
         "5: Chișinău, Lima, Paris, Tbilisi, ...",
         "feed-forward       hidden width",
         "uniform attention  heads: 1 of size 1",

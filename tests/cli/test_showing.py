@@ -6,12 +6,18 @@ import io
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
+import byheart as bh
 from byheart.cli import progress
+from byheart.cli.fact import _bits
+from byheart.cli.inspect import _inputs_and_labels
 from byheart.cli.output import count, ratio
+from byheart.inspect.location import Location
 
 
 class Clock:
@@ -104,6 +110,19 @@ def test_numbers_that_python_does_not_write_out() -> None:
 
 def test_ratios() -> None:
     assert (ratio(0.0628), ratio(None), ratio(12.345)) == ("0.0628", "-", "12.3")
+
+
+def test_one_bit_is_no_range() -> None:
+    place = Location("a", "b", 0, 1, 1, "w", (0, 0), 1, (), None, None, ())
+    powers = {(): "", (5,): "2^5", (2, 3, 4): "2^2 to 2^4", (2, 5, 6): "2^2 and 2^5 to 2^6"}
+    assert {each: _bits(replace(place, powers=each)) for each in powers} == powers
+
+
+@pytest.mark.parametrize(("seq_len", "told"), [(1, "1 vector of"), (2, "2 vectors of")])
+def test_one_vector_is_singular(seq_len: int, told: str) -> None:
+    inputs = np.arange(8.0 * seq_len).reshape(4, seq_len, 2)
+    model = bh.compile(inputs, [0, 1, 0, 1])
+    assert dict(_inputs_and_labels(model, model.network.spec))["input"].startswith(told)
 
 
 def test_help_is_quick_and_loads_nothing_heavy() -> None:

@@ -35,7 +35,8 @@ class DataChecks:
     general_position    no D + 1 samples, read as vectors of dimension D, lie on a hyperplane; if there are at most D samples, they
                         are affinely independent
     independent_tokens  the n tokens of each sample are linearly independent, and so are the last tokens of any n samples. If n is
-                        above the dimension of the tokens, they are always dependent; the reason is then given by `table`
+                        above the dimension of the tokens, this never holds. The reason is empty even then, because
+                        `bounds.table` finds it from the shape of the data
     one_length          all contexts have the same length
     full_support        every token follows every context with positive probability
     """
@@ -110,10 +111,10 @@ def _dependent_tokens(inputs: VectorSequences) -> str:
 
 
 def _dependent_choice(vectors: Sequence[Vector], size: int, what: str) -> str:
-    """Return a message if some `size` vectors are linearly dependent or if there are too many choices to check; otherwise an empty
-    text.
+    """Return a message if `size` of these vectors are linearly dependent, or if there are too many choices to check all of them.
 
-    If there are fewer than `size` vectors, all of them are checked together. `what` ends the message, after the number of vectors.
+    Otherwise return an empty text. If there are fewer than `size` vectors, all of them are checked together. The message about
+    dependent vectors is the number of vectors that were checked together, followed by `what`.
     """
     if _are_too_many(len(vectors), size):
         return _not_checked(comb(len(vectors), size), size)

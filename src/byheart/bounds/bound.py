@@ -127,9 +127,9 @@ class Theorem:
     ) -> Bound:
         """Return the bound for one problem. `more` is added to the source, to give the place in the publication in more detail.
 
-        If `speaks_of` is not given, an upper bound on a size holds for these data, and a lower bound on a size holds for some data
-        (the worst case). For amounts that a model can hold, a lower bound holds for these data, and an upper bound for some data.
-        An exact value also counts as one that holds for some data.
+        If `speaks_of` is not given, an upper bound holds for these data, and a lower bound for some data of this shape (the worst
+        case). For the amounts that a model can hold, listed in `CAPACITIES`, it is the other way round. An exact value also counts
+        as one that holds for some data of this shape.
         """
         source = self.source + more
         promises: Kind = "lower" if quantity in CAPACITIES else "upper"

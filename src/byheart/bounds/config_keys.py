@@ -71,12 +71,15 @@ class ConfigKeys:
         return f"a {self.family} architecture file"
 
     def refuse(self, name: str, value: object, reason: str) -> None:
-        """Raise `MalformedFile` if the key has this value, whose effect on the number of parameters is not known."""
+        """Raise `MalformedFile` if the key has this value, because byheart cannot count the parameters of such a model.
+
+        The error ends with `reason`.
+        """
         if self.config.get(name) == value:
             raise MalformedFile(f"`{name}` is {value!r}: {reason}.", key=name, value=value)
 
     def require(self, name: str, value: object, reason: str) -> None:
-        """Raise `MalformedFile` if the key is present with a different value."""
+        """Raise `MalformedFile` if the key is present with a value other than `value`. The error ends with `reason`."""
         given = self.config.get(name)
         if given is not None and given != value:
             raise MalformedFile(f"`{name}` is {given!r}, not {value!r}: {reason}.", key=name, value=given)

@@ -87,8 +87,8 @@ def theorem_1(shape: AttentionOnlyShape) -> Bound:
     """Return a lower bound on the number of sequences on which this Transformer can imitate any sequence encoder of dimension d.
 
     A sequence encoder of dimension d = `dim` is any function from sequences to vectors of dimension d, followed by a matrix that
-    turns these vectors into logits. On the counted sequences, the logits of the Transformer can be within any given γ > 0 of those
-    of the encoder.
+    turns these vectors into logits. To imitate it means that, on any set of that many sequences, the logits of the Transformer can
+    be within any given γ > 0 of those of the encoder.
     """
     assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, _last_tokens(shape), "distributions of full support")
     sentence = (
@@ -112,7 +112,10 @@ def theorem_1_parameters(
     value = _parameters(n_contexts, n_tokens, seq_len, dim, n_last_tokens)
     exact = dim >= min(n_tokens - 1, n_contexts)
     quantity = "parameters" if exact else f"parameters at embedding dimension {dim}"
-    assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, "distributions of full support, up to any γ > 0")
+    accuracy = (
+        "distributions of full support; the logits match those of the encoder to within any given γ > 0"
+    )
+    assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, accuracy)
     sentence = (
         f"An attention-only Transformer of {spell(value)} parameters comes arbitrarily close to the best sequence encoder of "
         f"dimension {spell(dim)} on any {spell(n_contexts)} sequences"
@@ -134,7 +137,7 @@ def theorem_3_parameters(
     gives no constant for this, so only the size can be computed.
     """
     value = _parameters(n_contexts, n_tokens, seq_len, dim, n_last_tokens)
-    quantity = f"parameters at embedding dimension {dim}, up to O(ε log 1/ε)"
+    quantity = f"parameters at embedding dimension {dim}, with an excess divergence of O(ε log 1/ε)"
     assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, "polynomially approximable (Definition 2)")
     held = (
         f"the {spell(n_contexts)} likeliest sequences; the excess divergence is O(ε log 1/ε) "
@@ -176,11 +179,9 @@ def corollary_2(shape: AttentionOnlyShape, n_contexts: int) -> Bound:
     share = min(Fraction(shape.rank, n_contexts), Fraction(1))
     chance = Fraction(1, shape.n_tokens)
     value = chance + (1 - chance) * share
-    random = "in expectation over random labels of the remaining sequences"
+    random = "in expectation over random labels of the sequences that are not memorised"
     assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, _last_tokens(shape), random)
-    sentence = (
-        f"Some Transformer of this shape has an accuracy of at least {float(value):.4g} on the sequences."
-    )
+    sentence = f"Some Transformer of this shape has an accuracy of at least {float(value):.4g} on the labelled sequences."
     return COROLLARY_2.bound("accuracy", "lower", value, assumptions, sentence)
 
 
@@ -190,7 +191,7 @@ def proposition_1(encoder_divergence: Real) -> Bound:
     """No Transformer of embedding dimension d has a smaller divergence than the best sequence encoder of dimension d.
 
     A sequence encoder is any function from sequences to vectors of dimension d, followed by a matrix that turns them into logits.
-    `encoder_divergence` is a certified lower bound on the divergence of the best encoder, in nats. It is the value of the bound.
+    The value of the returned bound is `encoder_divergence`, a certified lower bound on the divergence of the best encoder, in nats.
     """
     value = Fraction(encoder_divergence)
     assumptions = ("logits are a fixed matrix times a sequence embedding of dimension d",)
@@ -226,7 +227,7 @@ def proposition_2(n_tokens: int, n_contexts: int | None = None) -> Bound:
 def proposition_3() -> Bound:
     """To memorise associations, an embedding of dimension 2 suffices for any vocabulary: place the tokens on a circle."""
     assumptions = ("each sequence has one next token (Assumption 1)", REAL)
-    sentence = "Any association of sequences with single next tokens fits in an embedding of dimension 2."
+    sentence = "Any assignment of one next token to each sequence fits in an embedding of dimension 2."
     return PROPOSITION_3.bound("embedding dimension for associations", "upper", 2, assumptions, sentence)
 
 

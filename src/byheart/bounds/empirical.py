@@ -18,8 +18,10 @@ from byheart.errors import ImpossibleSize
 class EmpiricalLaw:
     """A law by which memorised bits are proportional to parameters, as measured between two model sizes.
 
-    stored_bits  bits per stored parameter, at the shortest precision at which this capacity was measured
-    precision    the name of this precision
+    bits_per_parameter   memorised bits per parameter
+    stored_bits          bits in which one parameter is stored, at the shortest precision at which this capacity was measured
+    precision            the name of this precision
+    smallest_parameters  parameters of the smallest model that was measured; `largest_parameters` are those of the largest
     """
 
     name: str

@@ -70,8 +70,8 @@ def log2(value: Rational, bits: int = DEFAULT_BITS) -> Interval:
 
     Write value = 2**k m with m in [1, 2). The binary digits of log2(m) are computed one by one: m is squared. If the square is at
     least 2, the digit is 1 and the square is halved; otherwise the digit is 0. The result is the next m. Since m is not known
-    exactly, it is enclosed between two integers divided by 2**guard. At the first digit on which the ends disagree, the computation
-    stops, and the interval is wider.
+    exactly, two fractions enclose it, whose denominator is 2**guard with guard = 2 bits + 16. At the first digit on which the two
+    disagree, the computation stops, and the interval is wider.
     """
     value = Fraction(value)
     whole = floor_log2(value)
@@ -160,8 +160,8 @@ def settle(
     """Round a real number, of which only enclosures are known, to an integer.
 
     `enclose(bits)` returns an interval around the number, which must become smaller as `bits` grows. `rounded` is a monotone step
-    function. `bits` is doubled until both ends of the interval round to the same integer. This ends because callers pass only
-    irrational numbers, at which `rounded` does not jump, or intervals whose two ends are equal.
+    function. `bits` is doubled until both ends of the interval round to the same integer. This ends for all numbers that callers
+    pass: either the number is irrational, and `rounded` does not jump there, or both ends of its interval are equal.
     """
     bits = start_bits
     while True:
@@ -191,7 +191,7 @@ def ln(value: Rational, bits: int = DEFAULT_BITS) -> Interval:
 
 
 def exp2(exponent: Rational, bits: int = DEFAULT_BITS) -> Interval:
-    """Enclose 2**exponent for a rational exponent, as a product of roots of 2, one for each binary digit 1."""
+    """Enclose 2**exponent for a rational exponent. Each digit 1 after its binary point contributes a root of 2 to the product."""
     exponent = Fraction(exponent)
     whole = exponent.__floor__()
     fraction = exponent - whole
@@ -208,7 +208,7 @@ def exp2(exponent: Rational, bits: int = DEFAULT_BITS) -> Interval:
 
 @cache
 def _root_of_two(place: int, guard: int) -> Interval:
-    """Enclose 2**(2**-place)."""
+    """Enclose 2**(2**-place) by repeated square roots, to about guard + 8 binary digits."""
     if place == 0:
         return Interval(Fraction(2), Fraction(2))
     return sqrt(_root_of_two(place - 1, guard), guard + 8)

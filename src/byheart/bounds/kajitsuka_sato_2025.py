@@ -177,11 +177,12 @@ def theorem_d_1(
 def theorem_e_1(n_samples: int, seq_len: int, n_classes: int, vocab: int) -> TheoremSize:
     """Return the size that Theorem E.1 guarantees for token ids. The embedding has 3ω parameters, where ω = `vocab`.
 
-    After it come one attention head and one lookup, a ReLU network of width 12 that turns each context into its label. The
-    embedding of token x is (f(x), x, 0), where attention combines the numbers f(x) into the sequence id. So contexts have norm at
-    most 2⌈4N²√π min(ω, N)⌉ + ω and differ by at least 1/n, where N = `n_samples` and n = `seq_len`. Departs: the theorem expresses
-    R, the range of the projected contexts, in terms of r and δ, which are not defined for token ids. Here R is taken from the
-    proof.
+    After the embedding come one attention head and one lookup, a ReLU network of width 12 that turns each context into its label.
+    The embedding of token x is (f(x), x, 0). Attention combines the numbers f(x) into the sequence id. So contexts have norm at
+    most 2⌈4N²√π min(ω, N)⌉ + ω and differ by at least 1/n, where N = `n_samples` and n = `seq_len`.
+
+    Departs: the theorem expresses R, the range of the projected contexts, in terms of r and δ, which are not defined for token ids.
+    Here R is taken from the proof.
     """
     _check(n_samples=n_samples, seq_len=seq_len, n_classes=n_classes, vocab=vocab)
     n_weights = RootOfPi(Fraction(16 * n_samples**4 * min(vocab, n_samples) ** 2), 1).ceil()
@@ -222,7 +223,8 @@ def _size_of_two_lookups(
 ) -> TheoremSize:
     """Return the size of the network of Theorem B.1, of width 14.
 
-    It looks up a number for each token, adds these numbers by attention, and looks up the resulting contexts.
+    The network looks up a number for each token, adds these numbers by attention, and looks up the resulting contexts. `points` are
+    the tokens and the contexts. In each lookup, `n_stored` points have a value, and the others get 0.
     """
     tokens, contexts = points
     first = lookup_size(tokens, n_stored, _id_count(n_stored))

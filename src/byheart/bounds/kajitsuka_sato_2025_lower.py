@@ -21,7 +21,7 @@ from byheart.theorems import realises
 
 SHATTERED = "one architecture memorises every labelling with two classes, by choice of its parameters alone"
 REAL = "parameters are real numbers of any precision, none shared between layers; hidden units have biases"
-CONSTANT = "the inputs may include the stated number of sequences of n equal tokens, and there is no positional encoding"
+CONSTANT = "only sequences of n equal tokens are counted, and all of them may be inputs; there is no positional encoding"
 HARD = "attention is hardmax or uniform, not softmax"
 _SUMMED_LAYERS = 16
 REMARK_4_3 = KS25.theorem("Remark 4.3", "KS25-R4.3", "Remark 4.3 and eq. (4)")
@@ -196,9 +196,10 @@ class BlockShape:
 def log2_hard_attention_patterns(shape: BlockShape, depth: int, n_samples: int, seq_len: int) -> Fraction:
     """Return an upper bound on log2 K, where K is the number of sign patterns that nN outputs take as the parameters vary.
 
-    N = `n_samples`, n = `seq_len` and L = `depth`. Equation (90) of the paper bounds K. Its third line is computed in closed form,
-    with sum (8l - 4) = 4L² and sum 4l = 2L(L + 1). For L <= 16, the product in its second line is also computed, and the smaller
-    result is returned. If there are more parameters than outputs, the result is nN·log2(3), which gives no lower bound.
+    N = `n_samples`, n = `seq_len` and L = `depth`. Equation (90) of the paper bounds K. Its third line is computed in closed form:
+    over the layers l = 1, ..., L, the sum of 8l - 4 is 4L², and the sum of 4l is 2L(L + 1). For L <= 16, the product in the second
+    line is also computed, and the smaller result is returned. If there are more parameters than outputs, (90) does not
+    apply. The result is then nN·log2(3), because each sign is -1, 0 or 1; it gives no lower bound on the size.
     """
     n_outputs, total = n_samples * seq_len, shape.parameters(depth)
     if n_outputs < total:

@@ -1,4 +1,4 @@
-"""The size of one feed-forward lookup: a ReLU network that returns the right values for N points and 0 for the other points.
+"""The size of one feed-forward lookup: a ReLU network that returns the right values for N of V points and 0 for the others.
 
 Vardi, Yehudai & Shamir (2022) constructed this network. Lemma C.1 of Kajitsuka & Sato (2025) adds the requirement that it
 returns 0 for the other points, and Lemma F.1 splits it so that weights stay short. The papers state only orders of growth.
@@ -54,8 +54,8 @@ class RootOfPi:
     def floor_log2(self) -> int:
         """Return ⌊log2⌋ of this number, exactly.
 
-        An interval around the number is refined until both ends give the same result. This ends, because π^p is irrational for p >=
-        1.
+        An interval around the number is refined until both ends give the same result. This ends: for `pi_power` >= 1 the square of
+        the number is irrational, and for `pi_power` = 0 both ends are equal.
         """
         return settle(self._square, floor_log2) // 2
 

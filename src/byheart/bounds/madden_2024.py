@@ -33,7 +33,7 @@ BY_THEOREM_1 = (
     SMOOTH,
     DEFINABLE,
     REAL,
-    "the model must reach the entropy of every corpus with that many contexts",
+    "the model must reach the entropy of every corpus with a given number of contexts",
 )
 
 
@@ -213,7 +213,10 @@ def lemma_2(context_counts: Iterable[int], next_token_counts: Iterable[int]) -> 
 
 def _sufficient(theorem: Theorem, n_contexts: int, value: int, form: str) -> Bound:
     where = theorem.name.removeprefix("MFT24 ")
-    sentence = f"By {where} of MFT24, {spell(value)} parameters suffice for any {spell(n_contexts)} contexts."
+    paper = "Madden, Fox & Thrampoulidis (2024)"
+    sentence = (
+        f"By {where} of {paper}, {spell(value)} parameters suffice for any {spell(n_contexts)} contexts."
+    )
     return theorem.bound(
         "parameters", "upper", value, (ANALYTIC, REAL, f"{form}, {n_contexts} neurons"), sentence
     )

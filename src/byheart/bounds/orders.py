@@ -104,7 +104,7 @@ def robust_memorisation(n_samples: int, dim: int, ratio: Fraction) -> tuple[Orde
             ratio=ratio,
         )
     source = "Kim, Moon & Yun 2025, The cost of robustness"
-    setting = f"one vector per sample, balls of ratio ρ = {float(ratio):g}"
+    setting = f"one vector per sample, balls of radius ρ·separation/2 with ρ = {float(ratio):g}"
     inner = (ratio**2 * min(n_samples, dim) + 1) * dim
     # min(1/√(1 - ρ²), √d)·√N = √(min(1/(1 - ρ²), d)·N), rounded down
     root = isqrt((min(1 / (1 - ratio**2), Fraction(dim)) * n_samples).__floor__())
@@ -140,7 +140,7 @@ def section_6(n_sequences: int, n_tokens: int, seq_len: int, dim: int) -> tuple[
     """Return the number of parameters for each construction that Dana, Pydi & Chevaleyre 2024 compare in section 6.
 
     The networks memorise T₀ = `n_sequences` associations of S = `seq_len` tokens from a dictionary of N = `n_tokens`. For
-    Corollary 1, the number is 2S + 4N + 8T₀ up to a constant. The others are only orders of growth.
+    Corollary 1, the number is 2S + 4N + 8T₀ up to an added constant. The others are only orders of growth.
     """
     t, n, s, d = n_sequences, n_tokens, seq_len, dim
     deep = s + n + isqrt(t * max(1, floor_log2(max(t, 2))))
@@ -148,7 +148,7 @@ def section_6(n_sequences: int, n_tokens: int, seq_len: int, dim: int) -> tuple[
         ("DPC24", "attention only, d = 2", "1", "upper", "2S + 4N + 8T₀", 2 * s + 4 * n + 8 * t, "Corollary 1"),
         ("KKM23", "deep, with MLPs", "√(T₀ log T₀)", "upper", "S + N + √(T₀ log T₀)", deep, "Kim et al. 2023"),
         ("HM23", "heads as neurons", "1", "upper", "(d + S)(S + N + T₀)", (d + s) * (s + n + t), "Huben & Morris 2023"),
-        ("MLT23", "S <= d", "1", "upper", "d T₀", d * t, "Mahdavi et al. 2023: H(d_h - 1) + 1 sequences"),
-        ("CDB24", "one token, d = T₀", "1", "upper", "d²", d * d, "Cabannes et al. 2024: d associations by d² entries"),
+        ("MLT23", "S <= d", "1", "upper", "d T₀", d * t, "Mahdavi et al. 2023: H heads store H(d_h - 1) + 1 sequences"),
+        ("CDB24", "sequences of one token, d = T₀", "1", "upper", "d²", d * d, "Cabannes et al. 2024: d² entries hold d pairs"),
     )  # fmt: skip
     return tuple(Order(*row) for row in rows)

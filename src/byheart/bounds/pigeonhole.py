@@ -38,10 +38,10 @@ def _counting(remark: str, n_labels: int, n_classes: int, setting: str) -> Bound
     bits = label_bits(n_labels, n_classes)
     labellings = f"{spell(n_classes)}^{spell(n_labels)} labellings"
     theorem = KS25.theorem(f"Remark {remark} (counting)", f"KS25-R{remark}", f"Remark {remark}")
-    assumptions = (f"every one of the {labellings} must be storable in the same format", setting)
+    assumptions = (f"one fixed format must be able to store each of the {labellings}", setting)
     sentence = (
-        f"{spell(n_labels)} labels from {spell(n_classes)} classes allow {labellings}, so any model that can "
-        f"hold each of them stores at least {spell(bits)} bits."
+        f"{spell(n_labels)} labels from {spell(n_classes)} classes allow {labellings}, so a model that may have to "
+        f"hold any one of them needs at least {spell(bits)} bits."
     )
     return theorem.bound("bits", "lower", bits, assumptions, sentence)
 

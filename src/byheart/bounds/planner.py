@@ -1,8 +1,8 @@
 """The capacity planner: what an architecture could hold, and the size of a model for a given number of facts.
 
-There are four kinds of rows, which are kept apart: estimates for our constructions (`estimate`), sizes that theorems prove
-(`theorem`), sizes by laws that were measured on trained models (`trained`), and lower bounds for every model (`floor`). Models of
-different precisions are compared by the bits of facts that they hold per stored bit.
+Each row of a plan is a size of one of four kinds, which are kept apart: estimates for our constructions (`estimate`), sizes that
+theorems prove to suffice (`theorem`), sizes computed from laws that were measured on trained models (`trained`), and lower bounds
+for every model (`floor`). Models of different precisions are compared by the bits of facts that they hold per stored bit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MOST_FACTS = 10**18
 
 @dataclass(frozen=True)
 class PlanRow(JsonRecord):
-    """One size: `parameters` and, if known, `bits`, with the source of these numbers.
+    """One row of a plan: the size of a model for `n_facts` facts, in parameters and, if known, in bits, and the source of it.
 
     bits                 size of the model in bits; in `Capacity.trained`, the bits of facts that the model would hold
     precision            how a parameter is stored, as text for display, such as "16 bits" or "float64"
@@ -56,7 +56,7 @@ class PlanRow(JsonRecord):
 
 @dataclass(frozen=True)
 class SizePlan:
-    """The sizes of a model for one number of facts, and the constructions that do not accept such facts."""
+    """The sizes of a model for `n_facts` facts, one in each row, and the constructions that do not accept facts of this shape."""
 
     n_facts: int
     value_bits: int
@@ -108,8 +108,9 @@ def plan(
     """Return the sizes of a model for `n_facts` facts of `value_bits` bits each, according to every available estimate, theorem,
     law and bound.
 
-    A fact is a token sequence of length `seq_len` over `vocab` tokens, whose order matters, with one of 2^value_bits values.
-    `estimates` returns the estimated sizes of byheart's own constructions for data of a given shape.
+    A fact is a sequence of `seq_len` tokens from a vocabulary of size `vocab`, with one of 2^value_bits values. The order of the
+    tokens matters. `estimates` returns the estimated sizes of byheart's own constructions for data of a given shape. `laws` are
+    laws of size that were measured on trained models.
     """
     if n_facts < 1 or value_bits < 1:
         raise UsageError(
@@ -173,9 +174,9 @@ def capacity_of(
     bounds = [_storage_bound(architecture, value_bits, bits_per_parameter)]
     refused = [
         ks25_lower.THEOREM_4_2.refuse("normalisation layers are not piecewise polynomial"),
-        ks25_lower.THEOREM_4_3.refuse("it is about hard attention without normalisation layers"),
-        madden_2024.THEOREM_5.refuse("it is about one layer without residuals or normalisation"),
-        dana_2024.THEOREM_1.refuse("it is about attention without feed-forward parts"),
+        ks25_lower.THEOREM_4_3.refuse("this bound is about hard attention without normalisation layers"),
+        madden_2024.THEOREM_5.refuse("this bound is about one layer without residuals or normalisation"),
+        dana_2024.THEOREM_1.refuse("this bound is about attention without feed-forward parts"),
     ]
     size, reason = architecture.parameters, _not_smooth(architecture)
     if reason:
@@ -203,12 +204,12 @@ def _storage_bound(architecture: Architecture, value_bits: int, word: int) -> Bo
 
 def _not_smooth(architecture: Architecture) -> str:
     if architecture.kind != "decoder":
-        return f"it is about decoders that predict the next token, but this is an {architecture.kind}"
+        return f"this bound is about decoders that predict the next token, but this model is an {architecture.kind}"
     if architecture.vocab < 2:
         return "over a vocabulary of one token there is only one distribution"
     if not architecture.activation.startswith(SMOOTH_ACTIVATIONS):
         return f"the activation {architecture.activation} is not known to be continuously differentiable"
-    return "the choice of experts is not continuous" if architecture.n_experts > 1 else ""
+    return "the choice of experts is not a continuous function" if architecture.n_experts > 1 else ""
 
 
 def _estimate_row(entry: Estimate, n_facts: int, bits: int) -> PlanRow:

@@ -1,7 +1,8 @@
 """Earlier results, to which the papers compare their own. Only results from which numbers can be computed are here.
 
-Sontag 1997 and Siegel 2024 give necessary sizes. Baum 1988, Bubeck et al. 2020, Vardi et al. 2022,
-Mahdavi et al. 2023 and linear memories give sufficient sizes. Results stated only as orders are in `orders`.
+Sontag 1997 and Siegel 2024 give necessary sizes. Baum 1988, Bubeck et al. 2020, Vardi et al. 2022, Mahdavi et al. 2023,
+Kajitsuka & Sato 2023 and linear memories give sufficient sizes. Results that are stated only as orders of growth, without
+constants, are in the module `orders`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ SONTAG = Theorem(
 SIEGEL = Theorem(
     "Siegel 2024",
     "",
-    "after Siegel 2024, Sharp lower bounds on interpolation by deep ReLU networks, with constants",
+    "after Siegel 2024, Sharp lower bounds on interpolation by deep ReLU networks; constants by byheart",
 )
 BAUM = Theorem("Baum 1988", "", "Baum 1988, On the capabilities of multilayer perceptrons")
 BUBECK = Theorem("Bubeck et al. 2020", "", "Bubeck, Eldan, Lee & Mikulincer 2020, Proposition 4")
@@ -42,7 +43,7 @@ LINEAR_MEMORY = Theorem(
     "Cabannes, Dohmatob & Bietti 2024, as restated in DPC24 section 6",
 )
 REAL = "parameters are real numbers of any precision"
-GENERAL_POSITION = "general position: no D + 1 points on a hyperplane"
+GENERAL_POSITION = "general position: no D + 1 of the D-dimensional points lie on one hyperplane"
 FLAT = "the network reads each sample as one vector"
 
 
@@ -63,14 +64,17 @@ def sontag_1997(n_samples: int) -> Bound:
 def siegel_2024(n_samples: int, radius: Real, separation: Real) -> Bound:
     """Return a lower bound (at most N / 2) on the number of parameters that a ReLU network needs to memorise any N samples.
 
-    The samples lie in a ball of radius r, and samples that differ are at least δ apart. This follows Siegel (2024), with constants.
-    Let N = `n_samples`, r = `radius` and δ = `separation`. Place M = floor(2r/δ) + 1 points on a diameter, δ apart. Choose b <=
-    N / 2 blocks of p + 1 neighbouring points each. To make a data set, choose two neighbouring points in each block and label them
-    1 and 0. There are p^b such data sets, of 2b points each. A ReLU network with U units is linear on at most 2^U pieces of the
-    line, and on each piece it falls below 1/2 at most once. Therefore one pattern of outputs on the M points is right for at most
-    (2^U / b)^b of these data sets. All data sets together need at least (p b / 2^U)^b patterns. A network with W parameters has at
-    most (16 e M 2^U)^W patterns, by Goldberg & Jerrum's Corollary 2.1 (see `smallest_relu_parameters`). Since U <= W / 2, it
-    follows that
+    Here N is `n_samples`. The samples lie in a ball of radius r = `radius`, and samples that differ are at least δ = `separation`
+    apart. The argument is that of Siegel (2024), with explicit constants.
+
+    Place M = floor(2r/δ) + 1 points on a diameter, δ apart. Choose b <= N / 2 blocks of p + 1 neighbouring points each. To make a
+    data set, choose two neighbouring points in each block, and label the first 1 and the second 0. There are p^b such data sets, of
+    2b points each. A ReLU network with U units is linear on at most 2^U pieces of the line. On each piece, its output falls below
+    1/2 at most once, so this happens at most 2^U times in total. For a network that is right for a data set, the output falls below
+    1/2 between the two points of every block. Therefore one pattern of outputs on the M points is right for at most (2^U / b)^b of
+    these data sets, and all data sets together need at least (p b / 2^U)^b patterns. A network with W parameters has at most
+    (16 e M 2^U)^W patterns, by Goldberg & Jerrum's Corollary 2.1 (see `smallest_relu_parameters`). Since U <= W / 2, it follows
+    that
 
         b (log2(p b) - W / 2) <= W (W / 2 + log2(16 e M)).
 
@@ -137,9 +141,9 @@ def bubeck_2020(n_samples: int, input_dim: int) -> Bound:
 
 @takes_numbers
 def two_layer_relu_size(n_samples: int, input_dim: int) -> TheoremSize:
-    """Return the size of a two-layer network that can fit any labels of N = `n_samples` distinct points, with N ReLU units.
+    """Return the size of a two-layer network with N ReLU units that can fit any labels of N = `n_samples` distinct points.
 
-    Each unit reads the whole vector, projected onto a direction that separates the points.
+    The points have dimension `input_dim`. Each unit reads the projection of a point onto one direction that separates all points.
     """
     return TheoremSize(
         TWO_LAYERS,
@@ -157,8 +161,8 @@ def vardi_2022_size(
 ) -> TheoremSize:
     """A ReLU network of width 12 with Õ(√N) parameters suffices for N samples.
 
-    The constants are those of Lemma C.1 of Kajitsuka & Sato 2025, with no points besides the samples. `radius_square` is an
-    upper bound on the squared norm of a sample, taken as one vector.
+    The constants are those of Lemma C.1 of Kajitsuka & Sato 2025. The lemma also allows points for which the network must return
+    0; here there are none. A sample is taken as one vector, and `radius_square` is an upper bound on its squared norm.
     """
     r2 = max(Fraction(radius_square), Fraction(1))
     _, delta = normalise(1, separation)
@@ -231,7 +235,10 @@ def mahdavi_2023_parameters(n_samples: int, seq_len: int, dim: int) -> Bound:
 @realises("DPC24-S6")
 @takes_numbers
 def linear_memory(dim: int) -> Bound:
-    """A linear memory, a d x d matrix, stores d associations between embeddings that are fixed and linearly independent."""
+    """A linear memory, a d x d matrix with d = `dim`, stores d pairs of a key and a value.
+
+    The embeddings of keys and values are fixed, and those of the keys are linearly independent.
+    """
     assumptions = ("embeddings are fixed, and those of the keys are linearly independent", REAL)
     sentence = f"A {spell(dim)} x {spell(dim)} matrix stores {spell(dim)} associations."
     return LINEAR_MEMORY.bound("samples", "lower", dim, assumptions, sentence)

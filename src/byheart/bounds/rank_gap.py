@@ -39,8 +39,8 @@ def excess_loss(counts: Sequence[Sequence[int]], totals: Sequence[int]) -> Bound
     Loss and entropy are summed over the corpus.
 
     `counts[i][j]` is how often the j-th of m + 2 tokens follows the i-th of m + 2 contexts, and `totals[i]` is how often any
-    token follows the i-th context. The bound is zero if the matrix of the logarithms of these frequencies does not have full
-    rank, or if interval arithmetic is not precise enough to prove that it has.
+    token follows the i-th context. The bound is zero if the matrix of all log(counts[i][j] / totals[i]) does not have full rank, or
+    if interval arithmetic is not precise enough to prove that the rank is full.
     """
     size = len(counts)
     if size < 2 or any(len(row) != size for row in counts) or len(totals) != size:

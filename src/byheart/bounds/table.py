@@ -26,9 +26,7 @@ _SUFFICIENT = (
     (upper.COROLLARY_4_1, "seq-to-seq", upper.corollary_4_1),
     (upper.THEOREM_D_1, "set", upper.theorem_d_1),
 )
-_POSITIONS = (
-    "it needs attention that is linear on sequences of equal tokens, but positions make equal tokens differ"
-)
+_POSITIONS = "this bound is proved with sequences of equal tokens, but positions make equal tokens differ"
 _INCONSISTENT = "equal contexts carry different labels"
 
 
@@ -92,8 +90,8 @@ def table(dataset: Dataset | DatasetPieces, estimates: Iterable[Estimate | NotAp
     """Return every bound whose assumptions about the data hold for a data set, and the reason why each other bound does not apply.
     Such assumptions are that equal inputs have equal labels, or that vectors are in general position.
 
-    For documents, the table also contains their entropy. No model has a smaller loss on these documents (Madden et al. 2024,
-    Lemma 2).
+    If the task is `distribution` and the data set is not in pieces, the table also contains the entropy of the data. No model has a
+    smaller loss on these data (Madden et al. 2024, Lemma 2).
     """
     if not isinstance(dataset, Dataset | DatasetPieces):
         raise UsageError(
@@ -125,11 +123,13 @@ def _counting(shape: DataShape) -> Iterator[Entry]:
 def _kajitsuka_sato_upper(shape: DataShape) -> Iterator[Entry]:
     for theorem, task, size in _SUFFICIENT:
         if shape.task != task:
-            yield theorem.refuse(f"it is about the task {task}, but the task of these data is {shape.task}")
+            yield theorem.refuse(
+                f"this bound is about the task {task}, but the task of these data is {shape.task}"
+            )
         elif not shape.is_consistent:
             yield theorem.refuse(_INCONSISTENT)
         elif task == "set" and shape.ragged:
-            yield theorem.refuse("it is about sets of equal size, but these sets differ in size")
+            yield theorem.refuse("this bound is about sets of equal size, but these sets differ in size")
         elif (vectors := tokens_as_vectors(shape)) is None:
             yield theorem.refuse("the separation of the token vectors is not known")
         else:
@@ -141,7 +141,7 @@ def _kajitsuka_sato_upper(shape: DataShape) -> Iterator[Entry]:
         )
     elif shape.task != "next-token":
         yield upper.THEOREM_E_1.refuse(
-            f"it is about the task next-token, but the task of these data is {shape.task}"
+            f"this bound is about the task next-token, but the task of these data is {shape.task}"
         )
     elif not shape.is_consistent:
         yield upper.THEOREM_E_1.refuse(_INCONSISTENT)
@@ -169,14 +169,14 @@ def _kajitsuka_sato_lower(shape: DataShape) -> Iterator[Entry]:
 
 def _no_shattering(shape: DataShape) -> str:
     if shape.task == "distribution":
-        return "it counts labellings, but the task is about distributions"
+        return "this bound counts labellings, but the task is about distributions"
     return "with one class there is nothing to distinguish" if shape.n_classes < 2 else ""
 
 
 def _constant_sequences(shape: DataShape) -> int:
-    """Return how many different tokens can each be repeated to form a sequence of data of this shape.
+    """Return how many constant sequences (one token, repeated) data of this shape can contain.
 
-    For vectors, the number may be smaller than the largest possible one.
+    If tokens are vectors, the result may be smaller than the largest possible number.
     """
     contexts = min(shape.n_samples, shape.context_count)
     if shape.vocab is not None:
@@ -197,7 +197,7 @@ def _madden(shape: DataShape) -> Iterator[Entry]:
         )
         return
     if shape.task != "distribution":
-        reason = "it is about distributions; single labels need far fewer parameters"
+        reason = "this bound is about distributions; single labels need far fewer parameters"
         yield from (each.refuse(reason) for each in necessary)
     elif shape.n_classes >= 2:
         yield madden_2024.lemma_1_parameters(shape.context_count, shape.n_classes)
@@ -216,7 +216,7 @@ def _unmet_by_single_labels(shape: DataShape, also: str) -> str:
     Return an empty string if it applies.
     """
     if shape.task not in ("next-token", also):
-        return f"it is about next-token prediction, but the task is {shape.task}"
+        return f"this bound is about next-token prediction, but the task is {shape.task}"
     return "" if shape.is_consistent else _INCONSISTENT
 
 
@@ -245,7 +245,7 @@ def _dana(shape: DataShape, checks: DataChecks) -> Iterator[Entry]:
         return
     yield dana_2024.proposition_3()
     if shape.ragged:
-        yield corollary.refuse("it is about sequences of equal length, but these differ in length")
+        yield corollary.refuse("this bound is about sequences of equal length, but these differ in length")
     else:
         yield dana_2024.corollary_1_parameters(*sizes, shape.n_last_tokens)
 
@@ -256,7 +256,7 @@ def _flat_networks(shape: DataShape, checks: DataChecks) -> Iterator[Entry]:
     """
     reason = ""
     if shape.task != "next-token":
-        reason = f"it gives one label to one vector, but the task is {shape.task}"
+        reason = f"this bound is about one label for each vector, but the task is {shape.task}"
     elif not shape.is_consistent:
         reason = _INCONSISTENT
     elif shape.ragged:
@@ -277,7 +277,7 @@ def _flat_networks(shape: DataShape, checks: DataChecks) -> Iterator[Entry]:
         sizes = (n_samples, shape.n_classes, input_dim, shape.seq_len * vectors.radius**2)
         yield known.vardi_2022_size(*sizes, vectors.separation).parameter_bound()
     if shape.dim is None or not 2 <= shape.seq_len <= shape.dim:
-        yield known.MAHDAVI.refuse("it needs vectors with 2 <= seq_len <= dim")
+        yield known.MAHDAVI.refuse("this bound needs tokens that are vectors, with 2 <= seq_len <= dim")
     elif checks.independent_tokens:
         yield known.MAHDAVI.refuse(checks.independent_tokens)
     else:
@@ -289,14 +289,16 @@ def _in_general_position(shape: DataShape, checks: DataChecks) -> Iterator[Entry
     sizes = (shape.n_samples, shape.seq_len * (shape.dim or 1))
     yield known.BUBECK.refuse(reason) if reason else known.bubeck_2020(*sizes)
     if shape.n_classes > 2:
-        reason = f"it is about two classes, not {spell(shape.n_classes)}"
+        reason = f"this bound is about two classes, not {spell(shape.n_classes)}"
     yield known.BAUM.refuse(reason) if reason else known.baum_1988(*sizes)
 
 
 def _without_separation(shape: DataShape) -> Iterator[Entry]:
     reason = _no_shattering(shape) or (_POSITIONS if shape.has_positions else "")
     if shape.dim is None:
-        reason = reason or "it is about all points of a ball, but token ids are a finite set of inputs"
+        reason = (
+            reason or "this bound is about all points of a ball, but token ids are a finite set of inputs"
+        )
     if reason:
         yield from (theorem.refuse(reason) for theorem in (known.SONTAG, known.SIEGEL))
     elif (vectors := tokens_as_vectors(shape)) is None:
@@ -304,7 +306,7 @@ def _without_separation(shape: DataShape) -> Iterator[Entry]:
         yield known.SIEGEL.refuse("the separation of the tokens is not known")
     else:
         yield known.SONTAG.refuse(
-            "the tokens are separated, but this bound is about points without separation"
+            "the tokens are separated, but this bound is about points that may be arbitrarily close"
         )
         contexts = min(shape.n_samples, shape.context_count)
         yield known.siegel_2024(contexts, vectors.radius, vectors.separation)

@@ -38,8 +38,9 @@ class VectorView:
 def tokens_as_vectors(shape: DataShape) -> VectorView | None:
     """Return the tokens as vectors, or None if the tokens are vectors whose dimension, radius or separation is unknown.
 
-    Token ids are the numbers 0 to vocab - 1, at least 1 apart unless `shape` gives their separation. Padding is the number
-    vocab. If positions matter, another coordinate holds the position, starting at 0.
+    A token id is a vector with one coordinate, a number from 0 to vocab - 1. Different ids are at least 1 apart, unless `shape`
+    gives another separation. A padding token is the number vocab. If positions matter, one more coordinate holds the position,
+    starting at 0.
     """
     last = shape.context_len - 1 if shape.has_positions else 0
     if shape.vocab is not None:

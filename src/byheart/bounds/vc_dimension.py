@@ -16,7 +16,7 @@ from byheart.theorems import realises
 
 
 def log2_e_times(factor: int | Fraction, bits: int = DEFAULT_BITS) -> Interval:
-    """Enclose log2(e * factor) for a positive rational factor."""
+    """Return an interval that contains log2(e * factor), for a positive rational factor."""
     euler = e(bits)
     return Interval(log2(euler.low * factor, bits).low, log2(euler.high * factor, bits).high)
 

@@ -133,7 +133,7 @@ def _show_capacity(capacity: Capacity, path: Path) -> None:
 
 
 def _show_bounds(bounds: tuple[Bound, ...]) -> None:
-    """Print the bounds on each quantity together: lower bounds first, then by value."""
+    """Print the bounds, grouped by quantity. In each group, lower bounds come before all others; each part is sorted by value."""
     from byheart.bounds.bound import CAPACITIES
 
     rows = []

@@ -45,8 +45,8 @@ def _show(found: LocatedFact, names_sharing: bool) -> None:
         show_table(("answer", "weight", "value", "its bits"), cells, numbers=(2,))
     if any(location.zeros for location in found.locations):
         say(
-            "\nZeros happen to encode this answer: setting one of these weights to zero changes it, "
-            "but setting all of them to zero does not."
+            "\nIf all of these weights are set to zero, the answer happens to stay the same. "
+            "If only one of them is set to zero, the answer changes."
         )
     if names_sharing:
         sharing = found.sharing
@@ -74,11 +74,11 @@ def _value(location: Location) -> str:
 
 
 def _bits(location: Location) -> str:
-    """Describe which bits of the weight belong to the fact, as ranges of powers of two."""
+    """Describe which bits of the weight belong to the fact, as powers of two and ranges of them."""
     runs: list[list[int]] = []
     for power in location.powers:
         if runs and power == runs[-1][-1] + 1:
             runs[-1].append(power)
         else:
             runs.append([power])
-    return " and ".join(f"2^{run[0]} to 2^{run[-1]}" for run in runs)
+    return " and ".join(f"2^{run[0]}" if len(run) == 1 else f"2^{run[0]} to 2^{run[-1]}" for run in runs)

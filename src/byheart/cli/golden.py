@@ -92,8 +92,9 @@ def check_engine(
     junit: Path | None,
     as_json: bool,
 ) -> int:
-    """Run an inference engine on the cases of DIR whose answers do not change when its number type rounds. If an answer is wrong,
-    name the likely fault.
+    """Run an inference engine on the cases of DIR, and name the likely fault if an answer is wrong.
+
+    A case is skipped if the rounding of the engine's number type might change its answer.
     """
     import torch
 
@@ -196,7 +197,7 @@ def _show(report: Report) -> None:
         word = "Likely fault" if place == 0 else "  or"
         say(
             f"{word}: {suspicion.kind} ({suspicion.detail}); "
-            f"likeness {suspicion.likeness:.2f} (1: the wrong answers are exactly those of this fault)"
+            f"likeness {suspicion.likeness:.2f} (1 means: the wrong answers are exactly those that this fault gives)"
         )
     for outcome in report.wrong[:MOST_SHOWN]:
         expected, answer = list(outcome.case.expected(outcome.way)), list(outcome.answer)

@@ -40,7 +40,8 @@ from byheart.errors import UsageError, amount
 @click.option(
     "--bit-identical",
     is_flag=True,
-    help="Make the new model four times as wide as HOST, so that its normalisation layers scale by exactly 1/2, without rounding.",
+    help="Make the new model four times as wide as HOST. The weights of HOST's normalisation layers are then "
+    "multiplied by exactly 1/2, which needs no rounding.",
 )
 @click.option(
     "--precision",

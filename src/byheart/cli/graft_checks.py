@@ -47,7 +47,7 @@ def verify_graft_folder(
         ),
         (
             "heads",
-            f"the attention score of the token to read exceeds every other by at least {found.least_nats:,.0f} nats",
+            f"the attention score of the token that a head must read exceeds all others by at least {found.least_nats:,.0f} nats",
         ),
         ("asked", f"{amount(found.rows, 'fact')}, alone and after other text; {count(n_wrong)} wrong"),
     ]
@@ -61,13 +61,16 @@ def verify_graft_folder(
             ),
             (
                 "",
-                f"positions with another most likely token: {differing}; not explained by the host's own noise: {beyond}",
+                (
+                    f"at {differing} positions, the most likely token differs from the host's; "
+                    f"at {beyond} of these, the host's own noise does not explain it"
+                ),
             ),
             (
                 "",
                 (
                     f"logits differ by up to {seen.largest_difference:.2g}; the host's own noise is {seen.host_noise:.2g} "
-                    "(the difference with and without a cache, and between bfloat16 and float32)"
+                    "(how much its logits change without a cache or in float32)"
                 ),
             ),
         ]
@@ -110,7 +113,7 @@ def inspect_graft(folder: Path, facts: Sequence[str], as_json: bool) -> None:
     from byheart.graft.locations import steps_of
     from byheart.graft.texts import load_tokenizer
 
-    record = read_record(folder)
+    record = read_record(folder).values
     if not facts:
         if as_json:
             echo_json({"path": str(folder), "record": record})

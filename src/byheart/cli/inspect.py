@@ -17,6 +17,7 @@ from byheart.cli.summary import (
     entropy_lines,
     show_sizes,
 )
+from byheart.errors import amount
 
 if TYPE_CHECKING:
     from byheart.inspect.stages import Stage
@@ -93,14 +94,14 @@ def _stage_row(stage: Stage) -> tuple[str, ...]:
 def _inputs_and_labels(model: Model, spec: NetworkSpec) -> list[tuple[str, str]]:
     tokenizer = model.memoriser.tokenizer
     if spec.n_vocab is None:
-        takes = f"{spec.seq_len:,} vectors of dimension {spec.dim:,}"
+        takes = f"{amount(spec.seq_len, 'vector')} of dimension {spec.dim:,}"
     else:
         most = "" if spec.pad is None else "up to "
-        kind = "token ids" if tokenizer is None else f"tokens of its {tokenizer.name} tokenizer"
+        kind = "token ids" if tokenizer is None else f"tokens of the {tokenizer.name} tokenizer"
         positions = ", with positions" if spec.has_positions else ""
         takes = f"{most}{spec.seq_len:,} {kind}, embedded in dimension {spec.dim:,}{positions}"
     names = model.memoriser.label_names
-    except_last = ", except which token is last" if model.memoriser.task == "next-token" else ""
+    except_last = ", but it matters which token is last" if model.memoriser.task == "next-token" else ""
     few = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
     return [
         ("input", takes),

@@ -42,12 +42,12 @@ COMMANDS = {
     "reproduce": "Reproduce a figure of the papers from new runs, and judge whether it agrees with the paper.",
     "report": "Collect stored figures on one HTML page.",
     "methods": "List the constructions, each with the data that it accepts and the paper that describes it.",
-    "serve": "Open a local web page to compile, query, inspect and damage models.",
+    "serve": "Open a local web page to compile, query and inspect models and to change weights.",
     "theorems": "List every statement of the papers with its functions and tests.",
     "version": "Show the versions of byheart, Python and the packages it uses.",
 }
 EXIT_STATUSES = (
-    "Exit status: 0 it holds; 1 crash; 2 wrong usage; 3 checked and false; 4 data outside the assumptions; "
+    "Exit status: 0 success; 1 crash; 2 wrong usage; 3 a check failed; 4 data outside the assumptions; "
     "5 stopped early; 130 interrupted by Ctrl-C."
 )
 STOPS_BY_ITSELF = ("measure", "reproduce", "serve")  # these commands finish their current piece of work first
@@ -152,7 +152,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _drop_output(*streams: TextIO | None) -> None:
-    """Discard output that is still buffered, so that closing the streams at the end does not fail again."""
+    """Discard output that is still buffered. Otherwise, closing the streams at exit would try to write it, and fail again."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in streams:
         if stream is not None and not stream.closed:

@@ -38,14 +38,16 @@ class Interrupted(ByheartError):
     "--engine",
     type=click.Choice(["auto", "eager", "graph", "compile"]),
     default="auto",
-    help="How to run training steps; graph is for GPUs.",
+    help="How to run training steps: eager, graph (as a CUDA graph, for GPUs) or compile (with torch.compile). "
+    "The default, auto, chooses one of them.",
 )
 @click.option(
     "--family",
     "families",
     multiple=True,
     metavar="FILE.py:FUNCTION",
-    help="A function that builds your own PyTorch module; SPEC names it as FILE:FUNCTION. The file is executed. May be repeated.",
+    help="A function that builds your own PyTorch module, and the file that defines it. The file is executed. "
+    "SPEC then names the family, such as towers:Tower for towers.py:Tower. May be repeated.",
 )
 @click.option("--workers", type=WholeNumber(), default=1, help="Number of processes that train.")
 @click.option(
@@ -110,12 +112,16 @@ def _show_forecast(specification: Specification, expected: Forecast, as_json: bo
     if as_json:
         echo_json({"name": specification.name, **asdict(expected)})
         return
-    members = "one model each" if _own_families(specification) else "models that are trained together"
+    members, alone = "models that are trained together", _own_families(specification)
+    if alone:
+        is_mixed = any(point["model"]["family"] not in alone for point in specification.points)
+        members = f"{members}; one model each for {', '.join(alone)}" if is_mixed else "one model each"
     pairs = [
         ("name", specification.name),
         ("runs", f"{count(expected.n_runs)}, of which {count(expected.n_stored)} are stored"),
         ("stacks", f"{count(expected.n_stacks)} (groups of {members})"),
-        ("memory", f"{_gib(expected.largest_stack_bytes)} for the largest stack; {_gib(expected.available_bytes)} available"),
+        ("memory", (f"{_gib(expected.largest_stack_bytes)} for the largest group of models; "
+                    f"{_gib(expected.available_bytes)} available")),
         ("time", f"at most {duration(expected.seconds)} on {expected.device}; less if models reach the target early"),
     ]  # fmt: skip
     if expected.n_search_runs is not None:

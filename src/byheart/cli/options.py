@@ -165,7 +165,7 @@ threads_option = click.option(
 
 
 def figure_option(what: str) -> Callable[[Command], Command]:
-    """Return the option --figure FILE. Before any work starts, it checks that figures can be drawn in the format of FILE."""
+    """Return the option --figure FILE. Before work starts, the option checks that figures can be drawn in the format of FILE."""
     return click.option(
         "--figure",
         metavar="FILE",
@@ -259,8 +259,9 @@ reading_options = together(
 
 
 def reading_choices(given: dict[str, Any]) -> dict[str, Any]:
-    """Return `given` without the options that are None because the user did not give them, and for which `Dataset.read` does not
-    accept None.
+    """Return the options in `given` as arguments for `Dataset.read`.
+
+    An option that the user did not give is None. It is left out if `Dataset.read` does not accept None for it.
     """
     left = ("tokenizer", "empty_labels", "empty_inputs", "malformed_rows", "non_finite", "max_tokens")
     return {name: value for name, value in given.items() if name not in left or value is not None}

@@ -111,7 +111,10 @@ def _escaped(character: str) -> str:
 
 
 def printable(text: str, keep: str = "\t", escaped: Callable[[str], str] = _escaped) -> str:
-    """Escape control characters and text-direction characters, so that a label cannot affect the terminal."""
+    """Escape control characters and text-direction characters, so that a label cannot affect the terminal.
+
+    The characters in `keep` are left as they are. `escaped` returns the text that replaces one character.
+    """
     if text.isprintable():
         return text
     return "".join(
@@ -135,8 +138,9 @@ def _show(renderable: Any, margin: int = MARGIN) -> None:
 def count(value: int | Fraction | float) -> str:
     """Format a number for display.
 
-    An integer is written with commas. If it has more than fifteen digits, it is written like 1.2e16, and if it is too long even for
-    that, as a power of two, rounded down. Any other number is rounded to an integer or, below 1,000, to four significant digits.
+    An integer is written with commas or, if it has more than fifteen digits, like 1.2e16. An integer of 10,000 bits or more is
+    rounded down to a power of two and written like 2^12000. Any other number is rounded: to an integer or, below 1,000, to four
+    significant digits.
     """
     if isinstance(value, Fraction) and value.denominator == 1:
         value = value.numerator

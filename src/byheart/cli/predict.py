@@ -47,7 +47,7 @@ ANSWER = "answer"
 )
 @output_option(
     "FILE",
-    "Write the rows that --data or --jsonl reads to FILE (.csv, .tsv or .jsonl), with an added column `answer`.",
+    "File to write (.csv, .tsv or .jsonl): the rows read by --data or --jsonl, with an added column `answer`.",
 )
 @click.option(
     "--jsonl",

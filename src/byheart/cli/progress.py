@@ -29,11 +29,11 @@ TICK_SECONDS = 1.0
 def watch(stream: TextIO | None = None, *, whole: str = "") -> Iterator[Progress]:
     """Return a context manager that gives a `Progress` to report to. With -q, reports are ignored.
 
-    The text after a comma in the name of a stage may change while the stage runs.
+    Every report names its stage. If the name has a comma, the text after it may change while the stage runs.
 
-    stream: where the progress is shown while the block runs; by default, standard error.
-    whole: a name for the whole work, if all stages report their progress as a share of the whole. All stages are then shown as
-    one bar. By default, each stage has its own bar.
+    stream: where the progress is shown; by default, standard error.
+    whole: a name for the whole work. If it is given, all stages share one bar, and every report must count the progress of the
+    whole work rather than of its stage. By default, each stage has its own bar.
     """
     if is_quiet():
         yield silent
@@ -121,7 +121,7 @@ class _Lines:
 
 
 class _Bars:
-    """Progress as a live bar for each stage, which disappears when the work is done."""
+    """Progress as live bars, one for each stage or one for the whole work. They disappear when the work is done."""
 
     def __init__(self, stream: TextIO, whole: str) -> None:
         self.stream, self.whole = stream, whole

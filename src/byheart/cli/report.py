@@ -14,7 +14,7 @@ MOST_SHOWN = 10
 
 
 class NotReproduced(ByheartError):
-    """A stored figure differs from the figure computed again from the stored results of each seed."""
+    """A stored figure differs from the same figure computed again from the stored results of each seed."""
 
     exit_status = ExitStatus.FALSE
 

@@ -1,4 +1,4 @@
-"""`byheart reproduce`: draw a figure of the papers from new runs, beside the published points, and judge whether it agrees."""
+"""`byheart reproduce`: draw a figure of the papers from new runs, beside the published points, and compare the two."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ class StoppedEarly(ByheartError):
     "--scale",
     type=click.Choice(["smoke", "laptop", "paper"]),
     default="smoke",
-    help="smoke takes less than a minute, with synthetic texts; laptop takes minutes; "
-    "paper trains all variants at all sizes, on a GPU.",
+    help="Amount of training: `smoke` (less than a minute, with synthetic texts), `laptop` (minutes), "
+    "or `paper` (all variants at all sizes, on a GPU).",
 )
 @store_option
 @click.option("-o", "--output", default="reproductions", type=PATH, help="Folder to write.")
 @click.option(
     "--texts",
     metavar="FOLDER",
-    help="Folder of JSONL files with the texts of the papers, or `hub` to download them.",
+    help="Folder of JSONL files with the text data sets that the papers use, or `hub` to download these data sets.",
 )
 @click.option("--samples", "folder", default="samples", type=PATH, help="Folder for the tokenized texts.")
 @device_option
@@ -142,9 +142,10 @@ def _list(as_json: bool) -> None:
 
 
 def _samples(folder: Path, texts: str | None, scale: Scale) -> Samples:
-    """Return the tokenized texts in `folder`. If there are none, make them first from `texts`, which is a folder or `hub`.
+    """Return the tokenized texts in `folder`. If there are none, first tokenize the texts in the folder `texts`.
 
-    At smoke scale, if `texts` is not given either, use synthetic texts in a subfolder instead.
+    If `texts` is `hub`, the texts are downloaded. At smoke scale, if `folder` has no tokenized texts and `texts` is None,
+    synthetic texts are used, and kept in a subfolder.
     """
     from byheart.measure.text_samples import FILE, Samples
     from byheart.reproduce.samples import hub_texts, local_texts, made_up_texts, prepare

@@ -136,13 +136,14 @@ def compare_runs(
     "laws",
     multiple=True,
     type=click.Choice(["linear", "quadratic", "square-root", "power", "constant"]),
-    help="Law to fit; may be repeated (default: all that apply, except constant). The best fit is shown first.",
+    help="Formula to fit: y as a function of x. May be repeated. By default, all except `constant` are fitted, and `power` "
+    "only if all values are positive. The best fit is shown first.",
 )
 @click.option(
     "--up-to-first-above",
     "ceiling",
     type=float,
-    help="Leave out points after the first x whose mean y exceeds this value.",
+    help="Leave out all points beyond the first x at which the mean of y exceeds this value.",
 )
 @output_options
 def fit_runs(
@@ -154,7 +155,7 @@ def fit_runs(
     ceiling: float | None,
     as_json: bool,
 ) -> None:
-    """Fit laws to stored runs, with 95% intervals over seeds."""
+    """Fit formulas, such as a line or a power law, to stored runs. Every coefficient gets a 95% interval."""
     from byheart.measure.fits import compare, up_to_first_above
     from byheart.measure.tabulate import points
 

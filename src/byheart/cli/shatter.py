@@ -28,9 +28,9 @@ from byheart.process.progress import in_stage
 @seed_option
 @output_options
 def command(n_points: int, method: str, seq_len: int, seed: int, as_json: bool) -> int:
-    """Build a network for each of the 2^K labellings of K inputs (--points) with two labels, and verify each network.
+    """Build and verify a network for each of the 2^K ways to give K inputs (--points) one of two labels each.
 
-    All networks have the same architecture. If all are right, the VC dimension of the architecture is at least K. An
+    All networks have the same architecture. If all networks are right, the VC dimension of the architecture is at least K. An
     upper bound, from counting sign patterns, is shown too.
     """
     from byheart.shatter import shatter

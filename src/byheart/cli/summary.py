@@ -36,13 +36,13 @@ def describe_check(certificate: Certificate) -> str:
     how = {
         "exact": "in exact arithmetic",
         "interpreter": "by the slow interpreter",
-        "equations": "by NumPy, from the equations",
+        "equations": "computed with NumPy from the equations of the network",
         "module": "natively in PyTorch",
         "transformers": "in Hugging Face transformers",
     }[certificate.backend]
     what = "row" if certificate.distribution is None else "context"
     again = certificate.rechecked_by_interpreter
-    seconds = {"equations": "NumPy, from the equations", "exact": "exact arithmetic"}
+    seconds = {"equations": "NumPy from the equations of the network", "exact": "exact arithmetic"}
     second = seconds.get(certificate.rechecked_by or "", "the slow interpreter")
     twice = f"; {again} checked again by {second}" if again else ""
     n_right, sample = certificate.checked - certificate.wrong, certificate.on_sample
@@ -67,21 +67,21 @@ def describe_files(folder: Path) -> str:
 
 
 def turns_away(model: Model) -> bool:
-    """Return whether the model has reject bits. With F of them, it answers "unknown" to all but about one in 2^F unknown inputs."""
+    """Return whether the model has reject bits. With F reject bits, about one in 2^F unknown inputs gets an answer."""
     return bool((model.record.get("notes") or {}).get("reject_bits"))
 
 
 def density_lines(model: Model) -> list[tuple[str, str]]:
-    """Return lines with the label bits per parameter and per stored bit.
+    """Return one line with the label bits per parameter and one with the label bits per stored bit.
 
-    If the labels follow a rule that makes the model smaller than a list of the labels, a single line says so instead.
+    If the weights take fewer bits than a list of the labels, the labels must follow a rule. A single line then says so instead.
     """
     bits = model.label_bits
     if bits is not None and model.bits_per_stored_bit is None:
         stored, listed = count(model.size.stored_bits), count(bits)
         said = (
-            f"none: the weights take {stored} bits, but a list of the labels would take {listed} bits, so these"
-            " labels follow a rule"
+            "not computed, because these labels follow a rule: the weights take "
+            f"{stored} bits, but a list of the labels would take {listed} bits"
         )
         return [("bits per stored bit", said)]
     return [
@@ -171,7 +171,7 @@ def first_sentence(text: str) -> str:
 
 
 def _floor(theory: BoundTable, quantity: str | None) -> tuple[str, str]:
-    """Return the largest lower bound on a quantity for these data and its theorem. Both are empty texts if there is no bound."""
+    """Return the largest lower bound on a quantity for these data, and the name of its theorem. Without a bound, both are empty."""
     largest = None if quantity is None else _largest(theory, quantity, "these data")
     return ("", "") if largest is None else (count(largest.value), largest.name)
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 @click.option(
     "--on-conflict",
     type=click.Choice(RULES[1:]),
-    help="Which label to check if equal inputs have different labels (default: all, so that some are wrong).",
+    help="Which label to check if equal inputs have different labels. By default every row is checked, so some are wrong.",
 )
 @row_options
 @click.option(
@@ -226,7 +226,12 @@ def _signature_lines(signature: Signature | None, signed_by: str | None) -> list
         return []
     if signed_by is not None:
         return [("signed by", signature.public_key[:32])]
-    return [("signature", f"names the key {signature.public_key[:16]}..., not checked (use --signed-by)")]
+    return [
+        (
+            "signature",
+            f"names the key {signature.public_key[:16]}...; the signature was not checked (use --signed-by)",
+        )
+    ]
 
 
 def _said_of_reading(model: Model, given: Mapping[str, str]) -> dict[str, str | bool]:
@@ -248,7 +253,9 @@ def _reading_lines(model: Model, given: Mapping[str, str], n_unnamed: int) -> li
     lines = [("read with", f"{said} ({SAID})")] if said else []
     if n_unnamed:
         rule = source_of(model).on_conflict
-        left_out = f"{n_unnamed:,} of the rows, which the record of the model leaves out (on_conflict={rule})"
+        left_out = (
+            f"{n_unnamed:,} of the checked rows would be left out by the model's record (on_conflict={rule})"
+        )
         lines.append(
             ("not left out", f"{left_out}: every row is checked unless --on-conflict {rule} is given")
         )

@@ -25,7 +25,7 @@ SEPARATORS = {"csv": ",", "tsv": "\t"}
 def read_rows(
     path: Path, column: str, delimiter: str | None = None, encoding: str | None = None
 ) -> tuple[list[Row], str]:
-    """Read the rows of a data file with all columns.
+    """Read the rows of a data file, with all its columns.
 
     Return the rows and the name of the column that holds the questions: `column` or, for an NPZ file, `inputs`.
 

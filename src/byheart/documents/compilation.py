@@ -87,10 +87,10 @@ def compile_file(
 ) -> CompiledFile:
     """Read a data file, compile it, verify every sample and save the model in the folder `output`.
 
-    reading: how to read the file, as for `Dataset.read`.
+    reading: keyword arguments for `read`, such as the options of `Dataset.read`.
     progress: a function that is called with the progress of the whole work, from reading to saving.
     read: the function that reads the file.
-    options: as for `byheart.compile`.
+    options: the options of `byheart.compile`.
     """
     prepare(output, options.get("method"))
     reader, builder = part_of(progress, 0.0, _READING), part_of(progress, _READING, _BUILT)

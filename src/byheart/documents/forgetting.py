@@ -100,7 +100,7 @@ def _others(dataset: Dataset, data: str | Path, facts: Sequence[str]) -> list[in
         )
     kept = [at for at, text in enumerate(texts) if text not in set(facts)]
     if not kept:
-        raise UsageError("these are all facts of the data; leave at least one in the model.")
+        raise UsageError("these are all the facts of the data; leave at least one in the model.")
     return kept
 
 

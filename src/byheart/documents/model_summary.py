@@ -19,7 +19,11 @@ RATES = (
 
 
 def summarise(model: Model, folder: Path) -> dict[str, Any]:
-    """Return architecture, size, stages, record and certificate as a dictionary that can be written as JSON."""
+    """Return a description of the model as a dictionary that can be written as JSON.
+
+    Among other things, it holds the stages (what each range of layers does), the record of how the model was made, and the
+    certificate.
+    """
     return {
         "path": str(folder),
         "task": model.memoriser.task,
@@ -36,7 +40,7 @@ def summarise(model: Model, folder: Path) -> dict[str, Any]:
 
 
 def known_stages(model: Model) -> tuple[Stage, ...]:
-    """Return, for each range of layers, what it does and which lemma it uses. The result is empty if the record does not say."""
+    """Return, for each range of layers, what it does and which lemma it uses. The result is empty if this is not known."""
     from byheart.inspect.stages import stages_of
     from byheart.network.llama.architecture import Llama
     from byheart.network.transformer.architecture import Transformer

@@ -125,9 +125,9 @@ def draw_plan(curves: Sequence[Curve], title: str, path: Path) -> None:
     """Draw the curves that `bounds.planner.curves` computes, on two logarithmic axes, and save the figure.
 
     The suffix of `path` determines the format. The name of each curve is at its right end. Curves of model sizes are of three
-    kinds: estimates of constructions, promises of theorems, and trained models. For each kind, one curve is thick: of those
-    that reach the largest number of facts, the one that is lowest at its middle point. Lower bounds are a fourth kind; they are
-    never thick.
+    kinds: estimates of constructions, promises of theorems, and trained models. One curve of each kind is thick. It is chosen
+    among the curves that reach the largest number of facts: the one whose middle point has the fewest parameters. Lower bounds
+    are a fourth kind; they are never thick.
     """
     figure = new_figure(path, (9.6, 5.4))
     axes = figure.add_axes((0.07, 0.1, 0.6, 0.83))  # room for the names on the right
@@ -182,9 +182,9 @@ def _middle(curve: Curve) -> float:
 
 @dataclass(frozen=True)
 class ComparedLine:
-    """One line of a comparison: settings that differ only in the column on the x axis.
+    """One line in a figure that compares groups of runs. Its groups differ only in the column that is on the x axis.
 
-    Points are (x, mean, low, high), where low and high are the ends of the interval of the mean.
+    Each group is one point (x, mean, low, high), where low and high are the ends of the interval of the mean.
     """
 
     label: str
@@ -196,7 +196,7 @@ def compared_lines(found: Sequence[Compared]) -> tuple[ComparedLine, ...]:
 
     The first column of each setting is the x axis, and the other columns distinguish the lines.
 
-    Settings whose mean is not finite are left out. If a setting has no interval, both ends of its interval are the mean.
+    Settings whose mean is not finite are left out. If a setting has no interval, both ends are set to the mean.
     """
     lines: dict[str, list[tuple[Any, float, float, float]]] = {}
     for group in found:

@@ -27,9 +27,10 @@ PAPERS = {
     "beyond": "Beyond the papers",
 }
 INTRODUCTION = (
-    "byheart trained all models. A verdict says whether their results support the paper's claim. One rule decides "
-    "each claim, under the paper's own condition. Variations do not affect the verdict. Nor do other checks, such as "
-    "a comparison with the points that the authors stored. Bands are 95% Student's t intervals over seeds. "
+    "byheart trained all models. A verdict says whether their results support the paper's claim. Each claim "
+    "is decided by a rule of its own, applied under the paper's own condition. Variations do not affect the"
+    " verdict. Nor do other checks, such as a comparison with the points that the authors stored. "
+    "Bands are 95% Student's t intervals over seeds. "
     "<code>byheart report --recompute</code> computes every number again from the values of each seed in the "
     "records."
 )
