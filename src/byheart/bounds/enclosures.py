@@ -191,7 +191,10 @@ def ln(value: Rational, bits: int = DEFAULT_BITS) -> Interval:
 
 
 def exp2(exponent: Rational, bits: int = DEFAULT_BITS) -> Interval:
-    """Enclose 2**exponent for a rational exponent. Each digit 1 after its binary point contributes a root of 2 to the product."""
+    """Enclose 2**exponent for a rational exponent.
+
+    The result is 2 to the whole part of the exponent, times 2**(2**-k) for each binary digit 1 at place k after its point.
+    """
     exponent = Fraction(exponent)
     whole = exponent.__floor__()
     fraction = exponent - whole

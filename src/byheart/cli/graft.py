@@ -46,7 +46,7 @@ from byheart.errors import UsageError, amount
 @click.option(
     "--precision",
     type=click.Choice(["float32", "bfloat16"]),
-    help="Kind of weights (default: bfloat16 if the host has it, otherwise float32).",
+    help="Kind of weights (default: bfloat16 if the host is stored in bfloat16, otherwise float32).",
 )
 @click.option("--dry-run", is_flag=True, help="Show the sizes and write nothing.")
 @click.option(

@@ -105,8 +105,10 @@ def first_token_pairs(twins: Iterable[Mapping[int, Context]]) -> list[tuple[int,
 def shared_units(
     following: Iterable[Context], twins: Iterable[Mapping[int, Context]], pairs: Iterable[tuple[int, int]]
 ) -> list[tuple[Context, ...]]:
-    """Return the contexts that each hidden unit stores: two contexts of a group in `twins` if their first tokens are one of
-    `pairs`, otherwise a single context.
+    """Return, for each hidden unit, the contexts that it stores. `following` holds all contexts.
+
+    Two contexts of the same group in `twins` share a unit if their first tokens form one of the `pairs`. Every
+    other context has a unit of its own.
     """
     partner = {first: second for pair in pairs for first, second in (pair, pair[::-1])}
     twin = {

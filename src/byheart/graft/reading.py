@@ -407,7 +407,7 @@ class _Follower:
         held = np.flatnonzero(self.offset >= 0)
         places = set(zip(self.offset[held].tolist(), self.coordinate[held].tolist(), strict=True))
         if len(places) < window * n_coordinates:
-            self.fault("mlp.gate_proj.weight", "a coordinate of a gathered token's code is in no column")
+            self.fault("mlp.gate_proj.weight", "a coordinate of the code of an earlier token is in no column")
             return
         columns = np.empty((window, n_coordinates), np.int64)
         columns[self.offset[held], self.coordinate[held]] = held

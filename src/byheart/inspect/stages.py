@@ -64,8 +64,10 @@ def stage_called(name: str, first: int, last: int, **values: Any) -> Stage:
 
 
 def _extend(stages: list[Stage], name: str, at: int, *, merge: bool = True, **values: Any) -> None:
-    """Add layer `at` to `stages`. If the last stage has the same kind and title and ends just before this layer, extend it.
-    Otherwise, or without `merge`, begin a new stage called `name`.
+    """Add layer `at`, which belongs to the stage `name` of stages.json, to `stages`.
+
+    If the last of `stages` ends just before this layer, and its kind and title are those of `name`, extend it.
+    Otherwise, or without `merge`, begin a new stage.
     """
     here, last = stage_called(name, at, at, **values), stages[-1] if stages else None
     if (
@@ -165,8 +167,9 @@ def _slots_of_parts(
 def _is_read_by_table(network: Transformer, notes: Mapping[str, Any], channel: int) -> bool:
     """Return whether the hidden units of the table read this channel. Also return True if the notes name no table.
 
-    `_slots` asks this for the last channel before the words and the constant. If the units read that channel, it holds a digit of
-    the row number. Otherwise, it holds the pattern that chooses which words are summed.
+    `_slots` asks this for one channel, which comes right before the word registers or, if there is a constant before these, right
+    before the constant. If the units read that channel, it holds a digit of the row number. Otherwise, it holds the pattern that
+    chooses which words are summed.
     """
     tables = notes.get("tables")
     at = tables[0] if isinstance(tables, list) and tables and type(tables[0]) is int else -1

@@ -90,7 +90,7 @@ class TableShape:
         return [(layer, self.matrix(segment)) for segment, each in enumerate(layers) for layer in each]
 
     def place_of(self, segment: int, registers: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
-        """For each register, return the index in `places` of the matrix from which the register's words are read."""
+        """Return the matrix from which the words of each register are read, as an index into `places`."""
         if not self.parts:
             return np.full(len(registers), segment)
         return segment * len(self.parts) + registers // self.n_channels
@@ -144,7 +144,10 @@ class TableReads:
     stream: Shaped[np.ndarray, "n_tokens model_width"]
 
     def weights(self, segment: int) -> Shaped[np.ndarray, "n_rows n_words"]:
-        """Return the weights that hold the words of a segment (table). The words of a row are ordered by part of the label."""
+        """Return the weights that hold the words of a segment (table).
+
+        Each row starts with the words of the first part of a label. The words of the other parts follow in order.
+        """
         return self._weights[segment]
 
     @cached_property
@@ -457,7 +460,7 @@ def table_shape(network: Transformer, notes: Mapping[str, object]) -> TableShape
     assert isinstance(layer, FeedForward)
     gate = -Fraction(in_full(layer.b2).ravel().tolist()[SLOTS.index(LABEL)]) if is_dual else Fraction(1)
     if gate <= 0:
-        raise _another_network("the table units have no positive output even for the row that a token reads")
+        raise _another_network("by the weights, the output of an active table unit is not positive")
     return TableShape(
         tuple(read.tables) * (2 if is_dual else 1),
         tuple(sums),
@@ -489,7 +492,7 @@ def _shape_of_parts(network: Transformer, read: _Notes) -> TableShape:
     assert isinstance(layer, FeedForward)
     gate = -Fraction(in_full(layer.w1)[0, SLOTS.index(T)].item()) / 2  # the weight of the square of a row
     if gate <= 0:
-        raise _another_network("the table units have no positive output even for the row that a token reads")
+        raise _another_network("by the weights, the output of an active table unit is not positive")
     return TableShape(
         (read.tables[0], read.tables[0]),
         tuple(sums),

@@ -37,7 +37,8 @@ def make_trainer(
 
     The function keeps the limits `max_stack` and `max_seconds` of the specification's budget. Time is counted from the call of
     `make_trainer`, so all rounds of a search or a tuning share `max_seconds`. If the time ends before all runs are stored, the
-    function raises `BudgetSpent`. `keeps_runs` says whether the store outlasts the call, so that another one can continue.
+    function raises `BudgetSpent`. The error message says how to continue if `keeps_runs` is true, and otherwise that the finished
+    runs are lost.
     """
     from byheart.measure.cluster import train_on_cluster
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 PATIENCE = 0.7
-"""How many seconds after Ctrl-C Python may take to stop by itself, before the process is ended."""
+"""The number of seconds that Python may take to stop by itself after Ctrl-C. Then the process is ended."""
 
 
 @contextmanager

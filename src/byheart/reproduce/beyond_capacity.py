@@ -149,7 +149,7 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
     recalled, saved = _gpt_values(gpts, numbers)
     drawn: list[tuple[str, fig.Style, SeedValues]] = [
         ("GPTs, most samples with 99% of labels right", "measured", recalled),
-        ("GPTs, most bits saved (Morris et al.)", "second", saved),
+        ("GPTs, most bits memorised (Morris et al.)", "second", saved),
         *_head_values(heads, numbers),
     ]
     sizes = [x for _, _, found in drawn for x in found.x] or [1.0]
@@ -202,7 +202,10 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
                 f"A model passes if {PASSES}. L-BFGS: full batch, float64, {EVALUATIONS[scale]:,} steps for GPTs; with more steps,"
                 " models may memorise more."
             ),
-            "GPTs have one block and untied embeddings. Their data have 0.8 to 3.4 bits per parameter, in steps of 15 to 25%.",
+            (
+                "GPTs have one block and untied embeddings. Their data sets have 0.8 to 3.4 label bits per parameter; each is"
+                " 15 to 25% larger than the one before."
+            ),
             "Attention-only models have d = d_h = 10 and 16 to 36 heads, and are trained on all 2,500 pairs.",
             "`retrieval` memorises as many samples of the same kind. All its parameters count, including zeros, with 64 bits each.",
         ),
@@ -243,7 +246,7 @@ def _gpt_values(
             "fewest samples at which training failed, by seed": [end.fails for end in ends],
             "most samples with 99% of labels right": found.estimate,
             "interval": found.interval,
-            "most bits saved, by seed": most,
+            "most bits memorised, by seed": most,
         }
         passed = [end.passes * bits for end in ends if end.passes is not None]
         recalled += [(fmean(passed), one / n_parameters) for one in passed]

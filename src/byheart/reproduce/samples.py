@@ -1,4 +1,4 @@
-"""Prepare the texts of the papers, from local files or the Hugging Face hub, as a small file of token ids for training runs."""
+"""Turn the texts on which the papers train, from local files or the Hugging Face hub, into a small file of token ids."""
 
 from __future__ import annotations
 

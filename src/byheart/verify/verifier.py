@@ -279,7 +279,8 @@ def _check_pieces(
 def _affordable(network: Network, n_wanted: int, n_asked: int) -> int:
     """Return how many samples the second evaluator can check in reasonable time.
 
-    If the second evaluator is slow, it checks at most one sample in four, so that it does not take longer than the first.
+    If the second evaluator is slow, it checks at most one sample in four (but at least one), so that it does not take longer than
+    the first.
     """
     is_cheap = network.seq_len * network.spec.parameters_dense <= MANY_PRODUCTS
     return n_wanted if is_cheap else min(n_wanted, max(1, n_asked // 4))

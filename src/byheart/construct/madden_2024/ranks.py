@@ -2,9 +2,10 @@
 
 The Kruskal rank is the largest k such that every k columns are linearly independent.
 
-The determinants are far below the range of floats: of the order of 10^-20000 for 200 rows. For polynomials the rank is computed
-modulo a prime, where it is never larger than over the rationals. Analytic functions are evaluated in ball arithmetic (Arb): a
-determinant whose ball excludes zero is not zero.
+The determinants of such matrices are too small for floats: of the order of 10^-20000 for 200 rows. If ψ is a
+polynomial, the rank is computed modulo a prime, where it is never larger than over the rationals. If ψ is
+tanh, GELU or arctan, determinants are computed in ball arithmetic (Arb). A ball is a number with an error
+bound. If the ball of a determinant excludes zero, the determinant is not zero.
 """
 
 from __future__ import annotations

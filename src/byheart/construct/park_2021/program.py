@@ -143,7 +143,7 @@ def line_program(table: TokenTable | None, axes: Numbers, steps: tuple[Step, ...
 
 
 def costs_of(field_bits: int) -> tuple[int, int]:
-    """Return how many parameters one block that moves points has, and how many the blocks that read one field have together.
+    """Return two numbers of parameters: of one block that moves points, and of all the blocks that read one field.
 
     Parameters that are zero are counted too. A field is the room for one label in a packed number.
     """

@@ -81,8 +81,8 @@ class PartTables(DualTable):
 
     @cached_property
     def sums(self) -> tuple[str, ...]:
-        """For each part of a label, the register with the sum of its words. At first, some of these registers hold the labelled
-        token's pattern (its choice of channels).
+        """For each part of a label, the register in which the words of this part are summed. Before the tables are read, some of
+        these registers hold the labelled token's pattern (the channels that this token selects).
         """
         return tuple(f"sum {part}" for part in range(self.n_parts))
 

@@ -252,7 +252,9 @@ class Machine:
         return self._decide(self._run(range(layer, self.llama.spec.n_layers), stream, starts, asked))
 
     def enter(self, ids: np.ndarray) -> Float[np.ndarray, "n_tokens hidden"]:
-        """Return the embeddings of tokens before the first layer, with zeros in the pinned columns."""
+        """Return the residual stream before the first layer: the embeddings of the tokens. The pinned (constant) columns are set to
+        zero.
+        """
         stream: np.ndarray = self.llama.weights[EMBEDDING][ids].astype(np.float64)
         stream[:, self.pinned.columns] = 0
         return stream

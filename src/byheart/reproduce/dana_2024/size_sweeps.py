@@ -301,7 +301,7 @@ _NARROW = SizeSweep(
 )
 AUGUST = (
     "The authors' code of August 2024, which made the stored points: layer norm of the embedding before the position is added, no"
-    " maps shared by all heads, 5,000 batches of 1,024; d = d_h = 10, 50 tokens."
+    " maps d -> d_h and d_h -> d shared by all heads, 5,000 batches of 1,024; d = d_h = 10, 50 tokens."
 )
 SEPTEMBER = (
     "The authors' code of September 2024, which made the stored points: maps d -> d_h and d_h -> d shared by all heads, even if"

@@ -285,21 +285,26 @@ def _loss_is_small(one: Observation) -> bool:
 
 
 def _judge_root(search: Search) -> tuple[bool | None, str]:
-    """Decide whether the fewest blocks grow as √N. Return the decision and a text that gives the reason.
+    """Decide whether the smallest number of blocks that memorises N samples grows as √N.
+
+    Return the decision and a text that gives the reason.
 
     The law holds if every search found a sufficient number of blocks, and if the interval of the fitted exponent contains 0.5 but
     neither 0 nor 1. It does not hold if one block was enough in every search. The decision is None if one block was enough in only
     some searches, or if the interval is missing or too wide.
     """
     n = len(search.found)
-    said = f"{n - search.n_open} of {n} searches memorised"
+    said = f"{n - search.n_open} of {n} searches found a sufficient number of blocks"
     if search.n_open:
-        return False, f"{said}; censored, because {search.n_open} found no sufficient number of blocks"
+        return (
+            False,
+            f"{search.n_open} of {n} searches found no sufficient number of blocks, so no exponent is fitted",
+        )
     if search.n_floors:
         share = search.n_floors / n
         return (
             False if share == 1 else None
-        ), f"{said}, {share:.0%} of them with one block, the smallest number; censored"
+        ), f"{said}; in {share:.0%} of them, one block was already enough, so no exponent is fitted"
     law = search.exponent
     said += f", exponent {format_estimate(law, 'exponent')}"
     if law is None or math.isnan(law.coefficients["exponent"].low):

@@ -206,8 +206,9 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
         numbers=numbers,
         choices=(
             (
-                "m = 2: tokens uniform on [0, 1)^6 enter through a trained map to the two-dimensional stream, q = 8, as the paper's"
-                " footnote says of its models. m = 6: the stream is as wide as the tokens, q = 24."
+                "Tokens are uniform on [0, 1)^6. With m = 2, a trained map brings them into the two-dimensional stream, and the"
+                " hidden width q is 8; a footnote of the paper describes its models in this way. With m = 6, the stream is as wide"
+                " as the tokens, and q is 24."
             ),
             (
                 "The answer is read at the first token; the paper also reads it at one fixed token. The first token is a random"
