@@ -90,8 +90,7 @@ def compile_in_shards(
     The weights equal those of `compile` with the option `shards`. Each worker holds one piece of the file or one shard in memory.
     Finished parts are stored in the folder `work`, so that the same call continues after an interruption.
     sample: check only this many samples; the certificate says so.
-    reading: options of `Dataset.read`.
-    options: other options of `retrieval`.
+    reading, options: options of `Dataset.read`, and the other options of `retrieval`.
     workers: processes of this machine, or a Ray cluster whose machines all see the folder `work`; by default, this process.
     """
     from byheart.construct.retrieval.out_of_core import build as solve
@@ -138,10 +137,7 @@ def _verified(
     sample: int | None = None,
     remedy: str = "",
 ) -> Model:
-    """Verify every sample, or only `sample` of them, and return the model with its certificate.
-
-    If `check` is false, verify nothing and return the model without a certificate.
-    """
+    """Verify every sample, or only `sample` of them, and return the model with its certificate (none without `check`)."""
     record = construction.record(data, {**choice, "versions": versions("numpy")})
     model = Model(construction.memoriser, record, None)
     if not check:
