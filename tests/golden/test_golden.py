@@ -72,6 +72,17 @@ def test_llama_cpp_is_right(small_family: Path, cache: Any, flash: bool) -> None
     assert report.number_type == ("float32" if cache == "float32" and not flash else "float16")
 
 
+@pytest.mark.parametrize("flash", [True, False])
+def test_a_coarser_type_than_asked_is_said(
+    small_family: Path, flash: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("xllamacpp", reason="the package xllamacpp is not installed")
+    command = ["golden", "check", str(small_family), "--engine", "llama.cpp", "--number-type", "float32"]
+    chosen = ["--only", "llama", "--flash" if flash else "--no-flash"]
+    assert run([*command, *chosen]) == ExitStatus.HOLDS
+    assert ("Add --no-flash" in capsys.readouterr().err) == flash
+
+
 def test_a_real_server_is_asked_over_http(small_family: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("xllamacpp", reason="the package xllamacpp is not installed")
     shape = shapes(small_family)["qwen3"]

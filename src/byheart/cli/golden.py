@@ -125,6 +125,13 @@ def check_engine(
         echo_json({"path": str(folder), **found.to_json()})
     else:
         _show(found)
+    if kind not in (None, found.number_type):
+        # the engine judges itself by a coarser type only with flash attention (see `LlamaCppEngine`)
+        click.echo(
+            f"Note: llama.cpp with flash attention is checked as {found.number_type}."
+            f" Add --no-flash to check it as {kind}.",
+            err=True,
+        )
     return ExitStatus.HOLDS if found.holds else ExitStatus.FALSE
 
 
