@@ -108,7 +108,7 @@ def draw_journey(journey: Journey) -> Figure:
         axes.add_patch(Rectangle((1 + 2.35 * at, 38), 2.1, 3.6, facecolor="#eef3fa", edgecolor=BLUE, lw=0.6))
         axes.text(2.05 + 2.35 * at, 39.8, letter, ha="center", va="center", fontsize=9)
     n_tables = len(journey.rows)
-    _box(axes, 28, "Each token and its place become a few\nnumbers, stirred by reflections.")
+    _box(axes, 28, "Each token and its position become\na few numbers, mixed by reflections.")
     _box(axes, 17, "Attention adds them up: the address,\nwhich no other fact has.")
     _box(
         axes,

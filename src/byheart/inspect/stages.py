@@ -218,7 +218,7 @@ def _retrieval(network: Transformer, notes: Mapping[str, Any]) -> list[Stage] | 
         elif at > tables[0]:
             _extend(stages, "choose" if notes.get("layout") == PARTS else "next", at)
         else:
-            _extend(stages, "stir" if at < min(mixing, default=-1) else "address", at)
+            _extend(stages, "fold" if at < min(mixing, default=-1) else "address", at)
     return stages
 
 

@@ -6,7 +6,7 @@ import { exactly } from "./format.js";
 const WIDTH = 860;
 
 export function stagePicture(trace, stage, fact) {
-  const draw = { codes: tokens, stir: tokens, mix: mixing, table: rows, lookup: line, extract: waves, sum: addition, label: bits }[stage.kind] ?? courses;
+  const draw = { codes: tokens, fold: tokens, mix: mixing, table: rows, lookup: line, extract: waves, sum: addition, label: bits }[stage.kind] ?? courses;
   return draw(trace, stage, fact) ?? courses(trace, stage);
 }
 
