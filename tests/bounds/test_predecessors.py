@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.bounds import empirical, orders, predecessors
-from byheart.bounds.empirical import ALLEN_ZHU_2024, MORRIS_2025, EmpiricalLaw, law_from_runs
+from byheart.bounds.empirical import (
+    ALLEN_ZHU_2024,
+    MORRIS_2025,
+    STATIC_FUNCTION_BITS_PER_STORED_BIT,
+    EmpiricalLaw,
+    law_from_runs,
+)
 from byheart.bounds.kajitsuka_sato_2025_lower import feed_forward_input
 from byheart.errors import ImpossibleSize
 from byheart.theorems import checks
@@ -180,3 +186,7 @@ def test_a_law_from_runs_by_hand() -> None:
         law_from_runs("ours", [], "none", "a store")
     with pytest.raises(ImpossibleSize):
         law_from_runs("ours", [(10, 0)], "none", "a store")
+
+
+def test_a_static_function_stores_half_a_per_cent_more_than_its_values() -> None:
+    assert 0 <= 1 / Fraction(1005, 1000) - STATIC_FUNCTION_BITS_PER_STORED_BIT < Fraction(1, 10_000)

@@ -24,6 +24,8 @@ def test_lemma_b_4_by_hand() -> None:
     assert 24.17 < value < 24.18
     # M = 2, D = 9, W = 2: the lemma gives 2 log2(8 e · 9) = 15.2..., more than the 3^2 vectors there are
     assert float(vc.log2_sign_patterns(2, 9, 2)) == pytest.approx(2 * log2(3))
+    # without polynomials or variables there is one sign vector
+    assert vc.log2_sign_patterns(0, 1, 1) == vc.log2_sign_patterns(1, 1, 0) == 0
     # fewer polynomials than variables: the lemma is silent, and 3^M it is
     assert float(vc.log2_sign_patterns(3, 1, 5)) == pytest.approx(3 * log2(3))
 
@@ -108,6 +110,8 @@ def test_smallest_finds_the_threshold() -> None:
     "call",
     [
         lambda: vc.log2_sign_patterns(-1, 1, 1),
+        lambda: vc.log2_sign_patterns(1, 0, 1),
+        lambda: vc.log2_sign_patterns(1, 1, -1),
         lambda: vc.goldberg_jerrum_vc_dimension(0, 1, 1),
         lambda: vc.bartlett_vc_dimension([], []),
         lambda: vc.bartlett_vc_dimension([1], [0]),

@@ -14,7 +14,7 @@ from tests.refusal import refused
 pytest.importorskip("cryptography", reason="the package cryptography is not installed")
 
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ed25519
+from cryptography.hazmat.primitives.asymmetric import ed448, ed25519, x25519
 
 from byheart.storage.keys import read_private_key, read_public_key, write_new_key
 
@@ -103,3 +103,19 @@ def test_a_file_whose_name_is_a_key_is_a_file(tmp_path: Path, monkeypatch: pytes
     assert read_public_key(other) == PUBLIC
     with refused(UsageError, "problem", path="0" * 63):
         read_public_key("0" * 63)
+
+
+def test_keys_of_another_kind_are_not_taken_for_ed25519_keys(tmp_path: Path) -> None:
+    """An X25519 key has 32 bytes too, and an Ed448 key signs too."""
+    spki, pkcs8 = serialization.PublicFormat.SubjectPublicKeyInfo, serialization.PrivateFormat.PKCS8
+    for other in (x25519.X25519PrivateKey.generate(), ed448.Ed448PrivateKey.generate()):
+        public, secret = tmp_path / "other.pub", tmp_path / "other"
+        public.write_bytes(other.public_key().public_bytes(PEM, spki))
+        secret.write_bytes(other.private_bytes(PEM, pkcs8, serialization.NoEncryption()))
+        with refused(UsageError, path=str(public)) as caught:
+            read_public_key(public)
+        assert type(other.public_key()).__name__ in caught.value.facts["problem"]
+        assert "byheart sign --new-key" in str(caught.value)
+        with refused(UsageError, path=str(secret)) as caught:
+            read_private_key(secret)
+        assert type(other).__name__ in caught.value.facts["problem"]
