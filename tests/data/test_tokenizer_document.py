@@ -63,6 +63,7 @@ def test_a_document_without_a_vocabulary_is_refused(found: object) -> None:
         ({"type": "Sequence", "normalizers": [replacing(16), replacing(16)]}, True),
         ({"type": "Sequence", "normalizers": [replacing(16), replacing(17)]}, False),
         ({"type": "Sequence", "normalizers": [replacing(17), {"a": {"b": [replacing(16)]}}]}, False),
+        ({"type": "Sequence", "normalizers": [replacing(0), replacing(257)]}, False),
         ({"type": "Lowercase", "content": "y" * 999}, True),
         ({"type": "Replace", "content": 5}, True),
     ],

@@ -103,6 +103,16 @@ def test_rows_of_nothing_are_refused(path: Path, shape: tuple[int, ...]) -> None
         Dataset.read(path)
 
 
+@pytest.mark.parametrize(("n_rows", "taken"), [(2**16, True), (2**16 + 1, False)])
+def test_rows_of_nothing_are_counted(path: Path, n_rows: int, taken: bool) -> None:
+    write(path, inputs=claiming((n_rows, 0)))
+    if taken:
+        assert read_npz(path, ["inputs"])["inputs"].shape == (n_rows, 0)
+    else:
+        with refused(MalformedFile, array="inputs"):
+            read_npz(path, ["inputs"])
+
+
 def test_the_limit_is_stated(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez(path, inputs=np.zeros((10, 10, 10)))
     monkeypatch.setenv("BYHEART_MEMORY_LIMIT", "23K")

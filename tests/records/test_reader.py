@@ -104,6 +104,15 @@ def test_hostile_json_is_refused(raw: bytes) -> None:
         parse_json(raw, "a file")
 
 
+def test_an_empty_file_is_not_called_truncated() -> None:
+    problems = []
+    for raw in (b"", b"{"):
+        with refused(MalformedFile, file="a file") as caught:
+            parse_json(raw, "a file")
+        problems.append("truncated" in caught.value.facts["problem"])
+    assert problems == [False, True]
+
+
 def test_small_files_that_would_take_much_are_refused_at_once() -> None:
     with at_most_calls(400_000):
         with refused(MalformedFile, "problem", file="a file"):
