@@ -147,9 +147,9 @@ def _open_entry(path: Path, archive: zipfile.ZipFile, name: str) -> StoredArray:
     stored = info.file_size - header_bytes
     too_dense = info.file_size > _MAX_DEFLATE_RATIO * info.compress_size
     # a type without bytes in the file could still take memory when read
-    many_of_nothing = claimed == 0 and max(shape, default=0) > _MOST_EMPTY
+    many_of_nothing = claimed == 0 and any(size > _MOST_EMPTY for size in shape)
     problem = None
-    if min(shape, default=0) < 0 or claimed != stored:
+    if any(size < 0 for size in shape) or claimed != stored:
         problem = (
             f"its header declares shape {shape} of {dtype}, which takes {amount(claimed, 'byte')}, but the file holds "
             f"{amount(max(stored, 0), 'byte')} for it"
