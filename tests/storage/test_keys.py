@@ -76,6 +76,11 @@ def test_a_key_needs_a_name() -> None:
         write_new_key(Path())
 
 
+def test_folders_of_a_new_key_are_made(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b" / "key"
+    assert write_new_key(path) == read_public_key(path.with_name("key.pub"))
+
+
 def test_private_keys_are_read_in_two_forms_and_never_with_a_passphrase(tmp_path: Path) -> None:
     path, problems = tmp_path / "key", []
     for form in (serialization.PrivateFormat.PKCS8, serialization.PrivateFormat.OpenSSH):

@@ -506,3 +506,8 @@ def test_a_key_or_a_new_key(given: list[str], tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
     assert run(["sign", *given]) == 2
     assert not list(tmp_path.iterdir())
+
+
+def test_a_number_that_json_lacks_is_not_signed() -> None:
+    with pytest.raises(ValueError):
+        canonical({"seconds": float("nan")})

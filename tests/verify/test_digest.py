@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from byheart.network import Attention, Head, SparseMatrix, Transformer
 from byheart.network.exact.dyadic import Dyadic
 from byheart.verify import weights_digest
+from byheart.verify.digest import model_digest
 from tests.examples import examples
 
 from .lookup import capitals, lookup
@@ -53,6 +54,19 @@ def test_everything_a_network_is_enters_the_digest() -> None:
         replace(exact, w_in=SparseMatrix.of((1, 1), {(0, 0): -1})),
     ]
     assert len({weights_digest(network) for network in networks}) == len(networks)
+
+
+def test_everything_a_memoriser_is_enters_its_digest() -> None:
+    whole = lookup(capitals())
+    memorisers = [
+        whole,
+        replace(whole, ordered=not whole.ordered),
+        replace(whole, label_names=tuple(reversed(whole.label_names))),
+        replace(whole, label_type="boolean"),
+        replace(whole, tokenizer=None),
+        lookup(capitals(), n_layers=3),
+    ]
+    assert len({model_digest(memoriser) for memoriser in memorisers}) == len(memorisers)
 
 
 def test_the_digest_is_pinned() -> None:
