@@ -24,6 +24,7 @@ class ExitStatus(IntEnum):
     FALSE = 3  # something was checked and is false
     OUTSIDE = 4  # the data fall outside the assumptions
     STOPPED = 5  # stopped early; the same command continues
+    INTERRUPTED = 130  # the exit status that shells give to a program ended by Ctrl-C
 
 
 class ByheartError(Exception):

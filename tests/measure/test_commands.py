@@ -165,8 +165,9 @@ def test_ctrl_c_says_how_to_go_on(folder: Path, monkeypatch: pytest.MonkeyPatch)
         raise KeyboardInterrupt
 
     monkeypatch.setattr("byheart.measure.workers.Sweep", interrupt)
-    with pytest.raises(Interrupted):
+    with refused(Interrupted, "command") as caught:
         call(measure, "spec.toml", "--device", "cpu")
+    assert caught.value.exit_status == 130
 
 
 @pytest.mark.parametrize(
@@ -185,6 +186,58 @@ def test_mistakes_are_named(folder: Path, arguments: list[str]) -> None:
     with pytest.raises(UsageError):
         call(runs, *arguments)
     assert not list(folder.glob(".runs*"))
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("n_heads", "sizes.n_heads"), ("sizes.n_head", "sizes.n_heads"), ("seeds", "seed"), ("beauty", None)],
+)
+def test_the_column_that_is_meant_is_suggested(folder: Path, name: str, meant: str | None) -> None:
+    call(measure, "spec.toml", "--device", "cpu")
+    for arguments in (["list", "--where", f"{name}=1"], ["compare", "--by", name]):
+        with refused(UsageError, column=name, meant=meant):
+            call(runs, *arguments)
+
+
+def test_runs_of_several_settings_are_not_taken_for_seeds(folder: Path) -> None:
+    """The interval of runs with different numbers of steps was shown as one over seeds."""
+    for steps in (20, 30):
+        (folder / "spec.toml").write_text(SPEC.replace("steps = 20", f"steps = {steps}"))
+        call(measure, "spec.toml", "--device", "cpu")
+    by = ["--by", "sizes.n_heads"]
+    for arguments, pooled in (
+        (by, ["training.steps"]),
+        ([*by, "--by", "training.steps"], []),
+        ([*by, "--where", "training.steps=30"], []),
+        ([], []),
+    ):
+        found = json.loads(call(runs, "compare", "--json", *arguments).stdout)["settings"]
+        assert all(group["pooled"] == pooled for group in found)
+        assert all((group["interval"] is None) == bool(pooled) for group in found)
+    assert "training.steps" in call(runs, "compare", *by).stdout
+    for where, pooled in (([], ["training.steps"]), (["--where", "training.steps=30"], [])):
+        fit = ["fit", "--x", "sizes.n_heads", "--y", "loss", "--law", "constant", *where]
+        assert json.loads(call(runs, *fit, "--json").stdout)["pooled"] == pooled
+        assert call(runs, *fit).stdout.count("training.steps") == len(pooled)
+    draw = ["--figure", "heads.svg", "--metric", "loss"]
+    for arguments, n_comments in ((by, 1), ([*by, "--where", "training.steps=30"], 0)):
+        call(runs, "compare", *arguments, *draw)
+        # matplotlib writes each text of a figure in a comment
+        assert (folder / "heads.svg").read_text().count("training.steps -->") == n_comments
+
+
+def test_a_negative_r_squared_is_explained(folder: Path) -> None:
+    """A power law is fitted to logarithms, so it can fit y worse than a constant."""
+    configs = [record(seed).config for seed in range(3)]
+    with Store(folder / "runs.sqlite") as store:
+        for heads, loss, config in zip((1, 2, 3), (1e-6, 10.0, 1.0), configs, strict=True):
+            of_heads = config | {"sizes": config["sizes"] | {"n_heads": heads}}
+            store.add(replace(record(heads), key=f"{heads:064}", config=of_heads, measured={"loss": loss}))
+    fit = ["fit", "--x", "sizes.n_heads", "--y", "loss", "--law"]
+    (fitted,) = json.loads(call(runs, *fit, "power", "--json").stdout)["fits"]
+    assert fitted["r_squared"] < 0
+    texts = [call(runs, *fit, law).stdout for law in ("linear", "power")]
+    assert [text.count("R²") for text in texts] == [1, 2]
 
 
 def test_a_device_that_is_not_there_is_named(folder: Path) -> None:

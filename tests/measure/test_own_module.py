@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -48,6 +49,58 @@ class Tower(nn.Module):
         return out
 
 
+class FixedEmbedding(nn.Module):
+    """An embedding that is not trained, below trained answers."""
+
+    def __init__(self, n_vocab: int, n_classes: int, seq_len: int, width: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(n_vocab, width).requires_grad_(False)
+        self.head = nn.Linear(width, n_classes)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        out: Tensor = self.head(self.embedding(tokens).sum(1))
+        return out
+
+
+class RandomFeatures(nn.Module):
+    """The same, with the fixed embedding in a buffer."""
+
+    features: Tensor
+
+    def __init__(self, n_vocab: int, n_classes: int, seq_len: int, width: int) -> None:
+        super().__init__()
+        self.register_buffer("features", torch.randn(n_vocab, width))
+        self.head = nn.Linear(width, n_classes)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        out: Tensor = self.head(self.features[tokens].sum(1))
+        return out
+
+
+class Misbehaving(nn.Module):
+    """A module whose forward pass does not do what byheart asks for."""
+
+    def __init__(
+        self,
+        n_vocab: int,
+        n_classes: int,
+        width: int,
+        fault: Literal["raises", "one more", "one less", "one token more", "detached"],
+    ) -> None:
+        super().__init__()
+        self.fault = fault
+        n_outputs = n_classes + {"one more": 1, "one less": -1}.get(fault, 0)
+        self.embedding = nn.Embedding(n_vocab, n_outputs)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        if self.fault == "raises":
+            raise ValueError("boo")
+        out: Tensor = self.embedding(tokens)
+        if self.fault == "one token more":
+            return torch.cat([out, out[:, :1]], dim=1)
+        return out.detach() if self.fault == "detached" else out[:, 0]
+
+
 def table(**model: Any) -> dict[str, Any]:
     return {
         "seeds": 2,
@@ -57,13 +110,13 @@ def table(**model: Any) -> dict[str, Any]:
     }
 
 
-def trained_alone(specification: Specification, number: int) -> float:
+def trained_alone(specification: Specification, number: int, kind: Callable[..., nn.Module] = Tower) -> float:
     """The loss that the plain loop of PyTorch reaches with the same seed."""
     run = specification.runs[number]
     data = training_set_of(run.data)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(run.seed)
-        module = Tower(data.n_vocab, data.n_classes, data.seq_len, run.model.sizes["width"])
+        module = kind(data.n_vocab, data.n_classes, data.seq_len, run.model.sizes["width"])
     optimiser = torch.optim.Adam(module.parameters(), lr=run.training.learning_rate)
     inputs, labels = torch.tensor(data.inputs), torch.tensor(data.classes)
     weights = torch.tensor(data.weights)
@@ -86,6 +139,37 @@ def test_each_model_trains_as_it_would_without_byheart() -> None:
     for number, row in enumerate(measured):
         # both are float32; the sums of the loss differ in order
         assert row["measured.loss"] == pytest.approx(trained_alone(specification, number), rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", [FixedEmbedding, RandomFeatures])
+def test_fixed_parts_are_neither_trained_nor_counted(kind: type[nn.Module]) -> None:
+    """Frozen parameters were trained and counted, and buffers were drawn with seed 0 for every run."""
+    spec = table() | {"model": {"family": kind, "width": 6}}
+    measured = bh.measure(spec)
+    for number, row in enumerate(measured):
+        assert row["n_parameters"] == (6 + 1) * 4
+        assert row["measured.loss"] == pytest.approx(trained_alone(read(spec), number, kind), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("fault", "shape"), [("one more", (32, 5)), ("one less", (32, 3)), ("one token more", (32, 4, 4))]
+)
+def test_outputs_of_another_shape_are_refused(fault: str, shape: tuple[int, ...]) -> None:
+    """More outputs than classes gave wrong losses without a word, and fewer ended in an error of torch."""
+    name = add_family(Misbehaving).name
+    with refused(UsageError, family=name, shape=shape, allowed=((32, 4), (32, 3, 4))):
+        bh.measure(table() | {"model": {"family": Misbehaving, "width": 4, "fault": fault}})
+
+
+@pytest.mark.parametrize("fault", ["raises", "detached"])
+def test_a_forward_pass_that_fails_is_refused(fault: str) -> None:
+    """The error said that this is a bug in byheart."""
+    spec = table() | {"model": {"family": Misbehaving, "width": 4, "fault": fault}}
+    name = add_family(Misbehaving).name
+    with refused(UsageError, family=name):
+        forecast(read(spec), None, device="cpu")
+    with refused(UsageError, family=name):
+        bh.measure(spec)
 
 
 def test_answers_for_each_token_are_read_at_the_last_one() -> None:

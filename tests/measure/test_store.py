@@ -279,6 +279,9 @@ def test_missing_places_are_named(tmp_path: Path) -> None:
         Store(tmp_path / "nowhere" / "runs.sqlite")
     with refused(UsageError, "path"):
         Store(tmp_path / "runs.sqlite", create=False)
+    for create in (True, False):  # a folder was reported as a full disk
+        with refused(UsageError, path=str(tmp_path)):
+            Store(tmp_path, create=create)
 
 
 def test_curves_are_compressed() -> None:

@@ -17,7 +17,6 @@ from byheart.errors import UNWRITABLE, ByheartError, ExitStatus, UsageError, as_
 from byheart.process.interrupt import interruptible
 from byheart.process.memory_limit import VARIABLE, memory_limit
 
-INTERRUPTED = 130  # the exit status that shells give to a program ended by Ctrl-C
 STOPPED = "interrupted. No incomplete output was left behind."
 READER_LEFT = 141  # the exit status of a program that wrote to a closed pipe
 
@@ -126,7 +125,7 @@ def run(arguments: Sequence[str]) -> int:
         return int(status or ExitStatus.HOLDS)
     except (KeyboardInterrupt, click.exceptions.Abort):
         echo_error("Stopped", STOPPED, {}, as_json)
-        return INTERRUPTED
+        return ExitStatus.INTERRUPTED
     except (BrokenPipeError, SystemExit):
         # The program that reads our output, such as `head`, has closed the pipe. Outside its standalone
         # mode, click raises SystemExit for this reason only.
@@ -207,4 +206,4 @@ def _open_stream(number: int, mode: int) -> TextIO:
 def _end_now() -> None:
     """End the process at once, without raising an exception. Compiled code may still be running, and exceptions do not end it."""
     os.write(2, f"Stopped: {STOPPED}\n".encode())
-    os._exit(INTERRUPTED)
+    os._exit(ExitStatus.INTERRUPTED)

@@ -25,9 +25,9 @@ MOST_ROWS = 60
 
 
 class Interrupted(ByheartError):
-    """The measurement was stopped; finished runs are stored."""
+    """Ctrl-C ended the measurement; finished runs are stored."""
 
-    exit_status = ExitStatus.STOPPED
+    exit_status = ExitStatus.INTERRUPTED
 
 
 @click.command()
@@ -101,7 +101,8 @@ def command(
     except KeyboardInterrupt:
         again = shlex.join(["byheart", *sys.argv[1:]])
         raise Interrupted(
-            f"stopped; finished runs are stored. Continue with: {again}", command=again
+            f"stopped; finished runs are stored, and the others start again. Continue with: {again}",
+            command=again,
         ) from None
     _show(specification, measurement, as_json)
 

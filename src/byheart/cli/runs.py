@@ -98,8 +98,11 @@ def export_runs(path: Path, where: tuple[str, ...], output: Path, as_json: bool)
 def compare_runs(
     path: Path, where: tuple[str, ...], by: tuple[str, ...], metric: str, figure: Path | None, as_json: bool
 ) -> None:
-    """Average a metric over the seeds of each setting, with a 95% interval."""
-    from byheart.measure.tabulate import compare
+    """Average a metric over the seeds of each setting, with a 95% interval.
+
+    If the runs of a group differ in more than their seeds, their mean has no interval, and these columns are named.
+    """
+    from byheart.measure.tabulate import compare, pooled_columns
 
     found = compare(_rows(path, where), by, metric)
     if figure is not None:
@@ -125,6 +128,12 @@ def compare_runs(
     ]
     headers = (*columns, "runs", f"mean {metric}", "95% interval")
     show_table(headers, rows, numbers=tuple(range(len(columns) + 2)))
+    pooled = pooled_columns(found)
+    if pooled:
+        say(
+            f"\nSome means are over runs that also differ in {', '.join(pooled)}. They have no interval, because intervals are "
+            f"over seeds.\nTo separate these runs, add {' '.join(f'--by {name}' for name in pooled)}, or filter with --where."
+        )
 
 
 @command.command("fit")
@@ -155,17 +164,22 @@ def fit_runs(
     ceiling: float | None,
     as_json: bool,
 ) -> None:
-    """Fit formulas, such as a line or a power law, to stored runs. Every coefficient gets a 95% interval."""
-    from byheart.measure.fits import compare, up_to_first_above
-    from byheart.measure.tabulate import points
+    """Fit formulas, such as a line or a power law, to stored runs. Every coefficient gets a 95% interval.
 
-    xs, ys = points(_rows(path, where), x, y)
+    R² compares the law with the constant that is the mean of y: it is 1 for a perfect fit, and negative if the constant
+    fits better.
+    """
+    from byheart.measure.fits import compare, up_to_first_above
+    from byheart.measure.tabulate import points, pooled_at
+
+    chosen = _rows(path, where)
+    xs, ys = points(chosen, x, y)
     cut_off = None if ceiling is None else up_to_first_above(ceiling)
     if not laws:  # a power law is fitted to logarithms, so its values must be positive
         laws = ("linear", "quadratic", "square-root", *(("power",) if min(xs + ys, default=0) > 0 else ()))
-    found = compare(xs, ys, laws, cut_off=cut_off)
+    found, pooled = compare(xs, ys, laws, cut_off=cut_off), pooled_at(chosen, x)
     if as_json:
-        echo_json({"store": str(path), "x": x, "y": y, "fits": found})
+        echo_json({"store": str(path), "x": x, "y": y, "fits": found, "pooled": pooled})
         return
     say(f"{found[0].n_points} runs at {found[0].n_distinct} values of {x}; {found[0].cut_off}\n")
     rows = [
@@ -181,6 +195,13 @@ def fit_runs(
         for fitted in found
     ]
     show_table(("law", "coefficients, 95% interval", "R²", "AICc"), rows, numbers=(2, 3))
+    if any(fitted.r_squared < 0 for fitted in found):
+        say("\nA negative R² means that the law fits worse than a constant, the mean of y.")
+    if pooled:
+        say(
+            f"\nRuns with the same {x} also differ in {', '.join(pooled)}, and the intervals treat them as seeds.\n"
+            "To fit a single setting, filter with --where."
+        )
 
 
 def _rows(path: Path, where: tuple[str, ...]) -> list[dict[str, Any]]:

@@ -97,7 +97,8 @@ class Fit:
     """A law fitted to points.
 
     `n_left_out` counts the points that were not used: those that the rule `cut_off` removes and those that are not finite.
-    `n_distinct` counts the distinct x of the points used. `r_squared` is computed from the mean of y at each x. `aicc` is the
+    `n_distinct` counts the distinct x of the points used. `r_squared` is computed from the mean of y at each x. It is negative if
+    the law fits these means worse than a constant does, which can happen to a law that is fitted to logarithms. `aicc` is the
     corrected Akaike criterion: of the laws fitted to the same points, the one with the lowest value is best.
     """
 

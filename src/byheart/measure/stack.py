@@ -124,7 +124,7 @@ def make_stack(
             '  Set read = "last" in [data], or choose another family.',
             family=family.name,
         )
-    frozen = family.frozen_names(models[0]) & shapes[0].keys()
+    frozen = family.frozen_names(models[0], first) & shapes[0].keys()
     layout = ParameterBlock.of([{k: v for k, v in model.items() if k not in frozen} for model in shapes])
     device = torch.device(device)
     fixed: dict[str, Tensor] = {}
@@ -132,7 +132,7 @@ def make_stack(
         still = ParameterBlock.of([{k: v for k, v in model.items() if k in frozen} for model in shapes])
         fixed = still.views(_draw_weights(family, models, training_sets, seeds, still).to(device, dtype))
     inputs = _inputs(tuple(training_sets), device, dtype)
-    family = family.for_stack(models, inputs)
+    family = family.for_stack(models, inputs, seeds)
     return Stack(
         family=family,
         models=models,

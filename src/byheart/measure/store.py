@@ -126,6 +126,12 @@ class Store:
                 "  Make the folder first, or give the store another path.",
                 path=str(self.path),
             )
+        if self.path.is_dir():
+            raise UsageError(
+                f"{self.path} is a folder, but a run store is a file.\n"
+                f"  Name a file, such as {self.path / 'runs.sqlite'}.",
+                path=str(self.path),
+            )
         with _explaining(self.path):
             self.connection = _connect(self.path)
             self.connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)

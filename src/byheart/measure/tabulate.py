@@ -8,6 +8,7 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from operator import eq, ge, gt, le, lt, ne
 from pathlib import Path
 from typing import Any
@@ -45,9 +46,25 @@ def columns_of(rows: Iterable[Row]) -> list[str]:
     return list(dict.fromkeys(name for row in rows for name in row))
 
 
+def _full_name(name: str, known: Sequence[str]) -> str:
+    """Return the column called `name`, where the section `measured.` may be left out."""
+    return name if name in known else f"measured.{name}"
+
+
 def _require_column(name: str, known: Sequence[str]) -> None:
     if name not in known:
-        raise UsageError(f"no column `{name}`; choose from: {', '.join(known)}.", column=name)
+        meant = _similar_column(name, known)
+        hint = f" Did you mean `{meant}`?" if meant else ""
+        raise UsageError(
+            f"no column `{name}`.{hint}\n  The columns are: {', '.join(known)}.", column=name, meant=meant
+        )
+
+
+def _similar_column(name: str, known: Sequence[str]) -> str | None:
+    """Return the column that is most similar to `name`, with or without its section, such as `sizes.width` for `width`."""
+    names = {each.rpartition(".")[2]: each for each in known} | {each: each for each in known}
+    near = get_close_matches(name, names, n=1)
+    return names[near[0]] if near else None
 
 
 def filter_rows(rows: Sequence[Row], conditions: Sequence[str]) -> list[Row]:
@@ -108,8 +125,10 @@ def _parquet(rows: Sequence[Row], columns: list[str]) -> bytes:
 class Compared:
     """The mean of a metric over a group of records: those that have the values `setting` in the columns that it names.
 
-    `interval` is the 95% confidence interval of the mean, or None for fewer than two finite values. The mean leaves out the
-    `n_without` records whose metric is missing or not finite.
+    `pooled` names the columns of the configuration, except seeds, in which these records differ. `interval` is the 95% confidence
+    interval of the mean over seeds. It is None for fewer than two finite values, and if `pooled` is not empty, because then the
+    records are not independent samples of one setting. The mean leaves out the `n_without` records whose metric is missing or not
+    finite.
     """
 
     setting: dict[str, Any]
@@ -117,6 +136,7 @@ class Compared:
     mean: float
     interval: tuple[float, float] | None
     n_without: int  # number of records whose metric is missing or not finite
+    pooled: tuple[str, ...]
 
 
 def compare(rows: Sequence[Row], by: Sequence[str], metric: str) -> list[Compared]:
@@ -125,22 +145,34 @@ def compare(rows: Sequence[Row], by: Sequence[str], metric: str) -> list[Compare
     If `by` is empty, group by all columns of the configuration in which rows differ, except seeds.
     """
     known = columns_of(rows)
-    if metric not in known:
-        metric = f"measured.{metric}"
+    metric = _full_name(metric, known)
     for name in (*by, metric) if rows else ():
         _require_column(name, known)
     texts = [row[metric] for row in rows if isinstance(row.get(metric), str)]
     if texts:
         raise UsageError(f"`{metric}` must be a number; got {texts[0]!r}.", metric=metric)
     by = list(by) or differing_columns(rows)
-    groups: dict[tuple[Any, ...], list[float]] = {}
+    groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
-        groups.setdefault(tuple(row.get(name) for name in by), []).append(row.get(metric, math.nan))
+        groups.setdefault(tuple(row.get(name) for name in by), []).append(row)
     ordered = sorted(
         groups.items(),
         key=lambda group: [(isinstance(v, str), str(v) if isinstance(v, str) else v or 0) for v in group[0]],
     )
-    return [_compare(dict(zip(by, setting, strict=True)), values) for setting, values in ordered]
+    return [_compare(dict(zip(by, setting, strict=True)), group, metric) for setting, group in ordered]
+
+
+def pooled_columns(found: Sequence[Compared]) -> list[str]:
+    """Return the columns of the configuration, except seeds, in which records of one group differ."""
+    return list(dict.fromkeys(name for group in found for name in group.pooled))
+
+
+def pooled_at(rows: Sequence[Row], x: str) -> list[str]:
+    """Return the columns of the configuration, except seeds, in which rows with the same value in the column `x` differ."""
+    name, groups = _full_name(x, columns_of(rows)), dict[Any, list[Row]]()
+    for row in rows:
+        groups.setdefault(row.get(name), []).append(row)
+    return list(dict.fromkeys(each for group in groups.values() for each in differing_columns(group)))
 
 
 def points(rows: Sequence[Row], x: str, y: str) -> tuple[list[float], list[float]]:
@@ -150,7 +182,7 @@ def points(rows: Sequence[Row], x: str, y: str) -> tuple[list[float], list[float
     """
     known = columns_of(rows)
     found: list[tuple[float, float]] = []
-    names = [name if name in known else f"measured.{name}" for name in (x, y)]
+    names = [_full_name(name, known) for name in (x, y)]
     for name in names if rows else ():
         _require_column(name, known)
     for row in sorted(rows, key=lambda row: row["seed"]):
@@ -187,8 +219,10 @@ def differing_columns(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def _compare(setting: dict[str, Any], values: list[float]) -> Compared:
+def _compare(setting: dict[str, Any], rows: Sequence[Row], metric: str) -> Compared:
+    values = [row.get(metric) for row in rows]
     numbers = [value for value in values if value is not None and math.isfinite(value)]
     mean = statistics.fmean(numbers) if numbers else math.nan
-    interval = mean_interval(numbers) if len(numbers) > 1 else None
-    return Compared(setting, len(values), mean, interval, len(values) - len(numbers))
+    pooled = tuple(differing_columns(rows))
+    interval = mean_interval(numbers) if len(numbers) > 1 and not pooled else None
+    return Compared(setting, len(values), mean, interval, len(values) - len(numbers), pooled)

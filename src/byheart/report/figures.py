@@ -6,13 +6,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from byheart.bounds import Curve
 from byheart.data.shape import DataShape
 from byheart.errors import UsageError, import_extra
 from byheart.files.whole_file import write_whole
-from byheart.measure.tabulate import Compared
+from byheart.measure.tabulate import Compared, pooled_columns
 from byheart.report.growth import Crossover, Growth, GrowthCurve
 
 _COLOURS = (
@@ -23,6 +24,7 @@ _MARKERS = "osD^v<>Ph*"
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 SUFFIXES = (".png", ".svg", ".pdf")
 _MOST_TICKS = 12
+_TITLE_WIDTH = 90  # characters in a line of a small title
 
 
 def new_figure(path: Path, size: tuple[float, float], **settings: Any) -> Any:
@@ -209,7 +211,10 @@ def compared_lines(found: Sequence[Compared]) -> tuple[ComparedLine, ...]:
 
 
 def draw_comparison(found: Sequence[Compared], metric: str, path: Path) -> None:
-    """Draw means with their intervals over seeds, and save the figure. The suffix of `path` determines the format."""
+    """Draw means with their intervals over seeds, and save the figure. The suffix of `path` determines the format.
+
+    If some means are over runs that differ in more than their seeds, the title names the columns in which they differ.
+    """
     figure = new_figure(path, (6.4, 4.2), layout="constrained")
     if not found:
         raise UsageError("there is nothing to draw, because no run was selected.")
@@ -244,6 +249,10 @@ def draw_comparison(found: Sequence[Compared], metric: str, path: Path) -> None:
     if metric.endswith("accuracy"):  # Student's interval of a share may exceed 0 to 1
         axes.set_ylim(-0.02, 1.05)
     axes.set(xlabel=x_label, ylabel=f"mean {metric}, 95% interval over seeds")
+    pooled = pooled_columns(found)
+    if pooled:
+        text = f"points without an interval are means over runs that differ in {', '.join(pooled)}"
+        axes.set_title(fill(text, _TITLE_WIDTH), fontsize=8)
     axes.grid(alpha=0.2)
     if len(lines) > 1:
         axes.legend(frameon=False, fontsize=8)

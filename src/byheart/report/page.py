@@ -163,13 +163,14 @@ def _section(record: FigureRecord) -> str:
     )
     choices = "".join(f"<li>{escape(choice)}</li>" for choice in record.choices)
     numbers = escape(json.dumps(record.numbers, indent=1, ensure_ascii=False))
+    counter = f"<p>Best counter-argument: {_text(record.counter)}</p>" if record.counter else ""
     return (
         f'<section id="{escape(record.figure)}"><h3>{escape(record.title)} {_badge(record)}</h3>'
         f'<p class="claim">{_text(record.claim)}</p><p>The paper&#x27;s own condition: '
         f"{_text(record.own)}</p>"
         f"<p>Rule: {_text(record.rule)}</p>"
         f'<div class="figure{" wide" if len(record.panels) > 1 else ""}">{drawn}</div>'
-        f"<p>{escape(verdict.summary)}</p><p>Best counter-argument: {_text(record.counter)}</p>"
+        f"<p>{escape(verdict.summary)}</p>{counter}"
         f"{_table(('', 'condition', '', 'found'), trials, 'checks')}{beside}"
         f"<details><summary>Tables</summary>{tables}</details>"
         f"<details><summary>Choices and numbers</summary><ul>{choices}</ul>"

@@ -319,7 +319,7 @@ def verdict_text(record: FigureRecord) -> str:
         f"The paper's own condition: {record.own}",
         f"Rule: {record.rule}",
         f"Verdict at scale {record.scale}: {record.verdict.headline}. {record.verdict.summary}",
-        f"Best counter-argument: {record.counter}",
+        *([f"Best counter-argument: {record.counter}"] if record.counter else []),
         f"Budget: {record.budget}",
         "",
     ]

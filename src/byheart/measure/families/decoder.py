@@ -76,7 +76,7 @@ class OneLayerDecoderFamily(Family):
             weights[f"{name}_bias"] = uniform(generator, shapes[f"{name}_bias"], fan_in)
         return weights
 
-    def frozen_names(self, model: ModelConfig) -> frozenset[str]:
+    def frozen_names(self, model: ModelConfig, training_set: TrainingSet) -> frozenset[str]:
         """Return the names of the weights that are not trained. If the option `attention` is `trained`, there are none.
 
         Otherwise, these are the embedding and the attention head, as in the authors' second experiment.

@@ -37,13 +37,13 @@ class Family(ABC):
     ) -> dict[str, Tensor]:
         """Return the initial weights of one model, in float64 and without padding."""
 
-    def frozen_names(self, model: ModelConfig) -> frozenset[str]:
+    def frozen_names(self, model: ModelConfig, training_set: TrainingSet) -> frozenset[str]:
         """Return the names of the weights that are not trained. Some may be names of weights that this model does not have."""
         return frozenset()
 
-    def for_stack(self, models: Sequence[ModelConfig], inputs: Inputs) -> Family:
-        """Return the family object to use for one stack (models that train together). It is this same object unless the family
-        stores something per stack.
+    def for_stack(self, models: Sequence[ModelConfig], inputs: Inputs, seeds: Sequence[int]) -> Family:
+        """Return the family object to use for one stack (models that train together), with one seed for each model. It is this same
+        object unless the family stores something per stack.
         """
         return self
 

@@ -7,7 +7,9 @@ The user gives a function that creates the module. The integer parameters of thi
 
 The module maps token ids (batch, seq_len), or vectors (batch, seq_len, input_dim), to outputs (batch, n_classes), or
 to outputs per token (batch, seq_len, n_classes). In the second case, the answer is the output at the last token of an input, or at
-the first token if the data say so.
+the first token if the data say so. For the squared loss, `n_classes` is 1.
+
+Parameters whose `requires_grad` is False keep their initial values and are not counted.
 
 Such a module cannot be stacked, so each model trains alone. The key of a run contains the name of the function and a digest of the
 file that defines it. If the file changes, runs are therefore trained again.
@@ -27,7 +29,7 @@ from typing import Literal, get_args, get_origin, get_type_hints
 import torch
 from torch import Tensor, nn
 
-from byheart.errors import UsageError
+from byheart.errors import UsageError, as_byheart_error
 from byheart.measure.families.config import ModelConfig, OptionField, SizeField
 from byheart.measure.families.family import Family
 from byheart.measure.families.inputs import Inputs, Tables, Weights, take_places, take_rows
@@ -50,6 +52,7 @@ class OwnModuleFamily(Family):
     module: nn.Module  # the module of one stack
     takes_lengths: bool
     reads_first: bool
+    n_outputs: int
 
     def __init__(self, factory: Factory) -> None:
         """Read the parameters and the source of `factory`. Raise `UsageError` if this is not possible."""
@@ -65,7 +68,7 @@ class OwnModuleFamily(Family):
         """Make a new module with these sizes for these data."""
         told = {
             "n_vocab": training_set.n_vocab,
-            "n_classes": 1 if training_set.loss == "squared" else training_set.n_classes,
+            "n_classes": _n_outputs(training_set),
             "seq_len": training_set.seq_len,
             "input_dim": training_set.dim,
         }
@@ -94,6 +97,11 @@ class OwnModuleFamily(Family):
         module = self._seeded(model, training_set, 0)
         return {name: tuple(each.shape) for name, each in module.named_parameters()}
 
+    def frozen_names(self, model: ModelConfig, training_set: TrainingSet) -> frozenset[str]:
+        """Return the names of the parameters whose `requires_grad` is False."""
+        module = self._seeded(model, training_set, 0)
+        return frozenset(name for name, each in module.named_parameters() if not each.requires_grad)
+
     def _seeded(self, model: ModelConfig, training_set: TrainingSet, seed: int) -> nn.Module:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -106,16 +114,18 @@ class OwnModuleFamily(Family):
         module = self._seeded(model, training_set, generator.initial_seed())
         return {name: each.detach().to(torch.float64) for name, each in module.named_parameters()}
 
-    def for_stack(self, models: Sequence[ModelConfig], inputs: Inputs) -> Family:
-        """Return a copy of this family that has a module of its own, so that runs do not share buffers.
+    def for_stack(self, models: Sequence[ModelConfig], inputs: Inputs, seeds: Sequence[int]) -> Family:
+        """Return a copy of this family that has a module of its own, made with the seed of the run, so that runs do not share
+        buffers.
 
         Raise `UsageError` if inputs differ in length and the module does not take `lengths`.
         """
-        (model,), (training_set,) = models, inputs.training_sets
+        (model,), (training_set,), (seed,) = models, inputs.training_sets, seeds
         bound = copy(self)
-        bound.module = self._seeded(model, training_set, 0).to(inputs.device)
+        bound.module = self._seeded(model, training_set, seed).to(inputs.device)
         bound.takes_lengths = "lengths" in inspect.signature(bound.module.forward).parameters
         bound.reads_first = training_set.read == "first"
+        bound.n_outputs = _n_outputs(training_set)
         if not bound.takes_lengths and bool((inputs.lengths != training_set.seq_len).any()):
             raise UsageError(
                 f"these inputs differ in length, so {self.name} must know where each ends.\n"
@@ -143,18 +153,46 @@ class OwnModuleFamily(Family):
         }
         self.module.train(torch.is_grad_enabled())
         extra = {"lengths": lengths} if self.takes_lengths else {}
-        found = torch.func.functional_call(self.module, state, (given,), extra)
-        if isinstance(found, Tensor) and found.ndim == 3:
-            ends = torch.zeros_like(lengths) if self.reads_first else lengths - 1
-            found = take_places(found[None], ends[None])[0]
-        if not isinstance(found, Tensor) or found.ndim != 2 or len(found) != len(given):
-            shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        try:
+            found = torch.func.functional_call(self.module, state, (given,), extra)
+        except Exception as error:
+            if as_byheart_error(error) is not None:  # such as a lack of memory
+                raise
             raise UsageError(
-                f"the output of a module of {self.name} has the shape or type {shape}; "
-                "it must be a tensor of shape (batch, n_classes) or (batch, seq_len, n_classes).",
+                f"the forward of a module of {self.name} failed on inputs of shape {tuple(given.shape)}: "
+                f"{type(error).__name__}: {error}",
+                family=self.name,
+            ) from error
+        outputs = self._require_outputs(found, given)
+        if outputs.ndim == 3:
+            ends = torch.zeros_like(lengths) if self.reads_first else lengths - 1
+            outputs = take_places(outputs[None], ends[None])[0]
+        return outputs[None]
+
+    def _require_outputs(self, found: object, given: Tensor) -> Tensor:
+        """Return `found`, the output for the inputs `given`. Raise `UsageError` if its shape is wrong or no weight changes it."""
+        n_rows, seq_len = given.shape[:2]
+        allowed = (n_rows, self.n_outputs), (n_rows, seq_len, self.n_outputs)
+        shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        if not isinstance(found, Tensor) or shape not in allowed:
+            raise UsageError(
+                f"the output of a module of {self.name} has the shape or type {shape}; it must be a tensor of shape "
+                f"{allowed[0]}, that is (batch, n_classes), or {allowed[1]}, that is (batch, seq_len, n_classes).",
+                family=self.name,
+                shape=shape,
+                allowed=allowed,
+            )
+        if torch.is_grad_enabled() and not found.requires_grad:
+            raise UsageError(
+                f"the output of a module of {self.name} does not depend on its trainable parameters, or its forward "
+                "detaches it from them.",
                 family=self.name,
             )
-        return found[None]
+        return found
+
+
+def _n_outputs(training_set: TrainingSet) -> int:
+    return 1 if training_set.loss == "squared" else training_set.n_classes
 
 
 def _module_name(factory: Factory) -> str:

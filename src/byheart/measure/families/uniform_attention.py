@@ -109,7 +109,7 @@ class UniformAttentionFamily(Family):
             for name, shape in shapes.items()
         }
 
-    def frozen_names(self, model: ModelConfig) -> frozenset[str]:
+    def frozen_names(self, model: ModelConfig, training_set: TrainingSet) -> frozenset[str]:
         """Return the name of the embedding if the option `embedding` is `frozen`, otherwise nothing."""
         return frozenset({"embedding"}) if model.options["embedding"] == "frozen" else frozenset()
 
