@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
 from xml.etree import ElementTree
 
 import pytest
@@ -49,6 +50,11 @@ def views(model: str) -> dict[str, tuple[str, str]]:
 
 def seen(page: Page, words: str) -> None:
     page.get_by_text(words, exact=False).first.wait_for()
+
+
+def use_rows(page: Page, rows: str) -> None:
+    page.get_by_label("Paste rows").fill(rows)
+    page.get_by_role("button", name="Use these rows").click()
 
 
 # --- what a person does -----------------------------------------------------------------------------------------
@@ -182,6 +188,26 @@ def test_move_the_sliders(open_page: OpenPage, width: int, theme: str) -> None:
     seen(page, "124,439,808 parameters")
 
 
+def test_sizes_for_short_questions_are_shown_unless_there_are_too_few(open_page: OpenPage) -> None:
+    page = open_page("/fits?facts=500&tokens=1", allowed=(400,))
+    page.locator("figure svg circle").first.wait_for()
+    page.get_by_label("Facts", exact=True).press("End")
+    page.locator(".problem").wait_for()
+    assert page.locator("figure svg").count() == 0  # not the sizes for another number of facts
+    for _ in range(3):
+        page.get_by_label("Tokens in a question").press("ArrowRight")
+    page.locator("figure svg circle").first.wait_for()
+    assert page.locator(".problem").count() == 0
+
+
+@pytest.mark.parametrize("wrong", ["facts=abc", "facts=-5", "facts=1e30", "bits=999", "tokens=0"])
+def test_a_wrong_number_in_the_address_is_reported(open_page: OpenPage, wrong: str) -> None:
+    page = open_page(f"/fits?{wrong}")
+    page.locator("figure svg circle").first.wait_for()
+    assert wrong in page.locator(".view > .note").inner_text()
+    assert dict(parse_qsl(urlsplit(page.url).query)) == {"facts": "1000000", "bits": "10", "tokens": "8"}
+
+
 @both_looks(PHONE)
 def test_filter_runs_and_read_figures(server: Server, open_page: OpenPage, width: int, theme: str) -> None:
     page = open_page("/figures", width, theme, allowed=(400,))
@@ -189,7 +215,7 @@ def test_filter_runs_and_read_figures(server: Server, open_page: OpenPage, width
     page.get_by_label("Filter").fill("sizes.n_heads>=4, seed=0")
     seen(page, "2 of 12 runs")
     page.get_by_label("Filter").fill("nothing=1")
-    seen(page, "choose from:")
+    page.locator(".problem").wait_for()
     page.get_by_label("Filter").fill("")
     page.get_by_role("button", name="MFT24 Figure 1, left").click()
     page.locator(".panel svg").first.wait_for()
@@ -210,7 +236,7 @@ def test_runs_are_seen_while_they_are_stored(server: Server, open_page: OpenPage
 
 
 def test_ask_a_whole_file(open_page: OpenPage, capitals: str, tmp_path: Path) -> None:
-    (tmp_path / "questions.txt").write_text("capital of France\ncapital of Atlantis\n")
+    (tmp_path / "questions.txt").write_text("capital of France\n\ncapital of Atlantis\n")
     page = open_page(f"/ask?model={capitals}")
     page.get_by_label("File", exact=True).set_input_files(tmp_path / "questions.txt")
     seen(page, "2 questions: 1 answered, 1 unknown")
@@ -239,6 +265,82 @@ def test_faulty_rows_are_listed_with_a_choice_for_each(open_page: OpenPage) -> N
     page.locator("#compile-button").click()
     seen(page, "3 of 3 facts checked and correct")
     seen(page, "4 rows left out")
+
+
+@pytest.mark.parametrize("rows", ["a,yes\nb,yes\nc,yes", "only,one"])
+def test_a_table_with_one_answer_can_be_compiled(open_page: OpenPage, rows: str) -> None:
+    page = open_page("/")
+    use_rows(page, rows)
+    page.locator("#compile-button").click()
+    n_rows = rows.count("\n") + 1
+    seen(page, f"{n_rows} of {n_rows} facts checked and correct")
+
+
+@pytest.mark.parametrize(
+    ("rows", "is_header", "n_facts"),
+    [
+        ("key,value\na,1\nb,2", True, 2),
+        ('"key","value"\na,1\nb,2', True, 2),
+        ("key\tvalue\na\t1\nb\t2", True, 2),
+        ("key,value,source\na,1,x\nb,2,y", True, 2),
+        ("question,answer\nwho,me\nwhat,that", False, 3),
+        ("key,a small metal thing\nlock,wood\ndoor,steel", False, 3),
+        ("key;value\na;1,5\nb;2", True, 2),
+        ("Frage;Antwort\nFluss;Rhein, Main", False, 2),
+        ('"a; b",1\n"c; d",2', False, 2),
+        ("a;x,1\nb;y,2", False, 2),  # either separator gives two cells in each row: a comma is assumed
+        ("\n\na,1\n\nb,2\n  \n", False, 2),
+    ],
+)
+def test_the_header_and_the_separator_of_pasted_rows_are_recognised(
+    open_page: OpenPage, rows: str, is_header: bool, n_facts: int
+) -> None:
+    page = open_page("/")
+    page.get_by_label("Paste rows").fill(rows)
+    assert page.get_by_role("checkbox", name="header").is_checked() == is_header
+    page.get_by_role("button", name="Use these rows").click()
+    page.locator("#compile-button").wait_for()
+    assert page.locator(".numbers dd").first.inner_text() == str(n_facts)
+
+
+def test_the_first_pasted_row_is_a_header_if_the_reader_says_so(open_page: OpenPage) -> None:
+    page = open_page("/")
+    page.get_by_label("Paste rows").fill("answer,question\nme,who\nthat,what")
+    page.get_by_role("checkbox", name="header").check()
+    page.get_by_role("button", name="Use these rows").click()
+    page.locator("#settle-button").wait_for()
+    assert page.locator("#settle-button").is_enabled()
+    page.get_by_label("Questions", exact=True).select_option("question")
+    assert page.locator("#settle-button").is_disabled()
+    page.get_by_label("Answers", exact=True).select_option("answer")
+    page.locator("#settle-button").click()
+    page.locator("#compile-button").wait_for()
+    page.reload()  # the address holds the choice
+    page.locator("#compile-button").click()
+    page.locator("#main").get_by_role("link", name="Ask it").click()
+    page.get_by_role("textbox", name="Question", exact=True).fill("who")
+    page.locator(".answer .known", has_text="me").wait_for()
+
+
+def test_two_of_three_pasted_columns_can_be_chosen(open_page: OpenPage) -> None:
+    page = open_page("/")
+    use_rows(page, "a,1,x\nb,2,y\nc,3,z")
+    page.get_by_label("Answers", exact=True).select_option("column 3")
+    page.locator("#settle-button").click()
+    page.locator("#compile-button").click()
+    seen(page, "3 of 3 facts checked and correct")
+
+
+def test_a_file_with_semicolons_and_other_names_can_be_compiled(open_page: OpenPage, tmp_path: Path) -> None:
+    (tmp_path / "質問.csv").write_text("Frage;Antwort\nwho;me\nwhat;that\n", encoding="utf-8")
+    page = open_page("/")
+    page.locator("#data-file").set_input_files(tmp_path / "質問.csv")
+    page.locator(".card h2", has_text="質問.csv").wait_for()
+    page.locator("#settle-button", has_text=";").click()
+    page.locator("select").first.wait_for()
+    page.locator("#settle-button").click()
+    page.locator("#compile-button").click()
+    seen(page, "2 of 2 facts checked and correct")
 
 
 def test_the_first_pasted_line_is_line_1(open_page: OpenPage) -> None:
@@ -342,6 +444,15 @@ def test_every_view_opens_in_the_other_looks_too(
         page.locator(sign).first.wait_for()
         assert page.evaluate("document.documentElement.dataset.theme") == theme
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, f"{name} is too wide"
+
+
+def test_a_phone_shows_every_link(open_page: OpenPage) -> None:
+    page = open_page("/", width=360)
+    page.locator("#nav a").last.wait_for()
+    for link in page.locator("#nav a").all():
+        box = link.bounding_box()
+        assert box is not None
+        assert 0 <= box["x"] <= 360 - box["width"]
 
 
 def test_colours_can_be_chosen_and_stay(open_page: OpenPage) -> None:

@@ -62,6 +62,7 @@ EDIT = {"matrix": "w", "row": 0, "column": 0}
         ({**COMPILE, "data": "a" * 201}, "data"),
         ({**COMPILE, "precision": "float16"}, "precision"),
         ({**COMPILE, "on_conflict": "keep"}, "on_conflict"),
+        ({**COMPILE, "delimiter": "ab"}, "delimiter"),
         ({**COMPILE, "seed": -1}, "seed"),
         ({**COMPILE, "seed": 2**32}, "seed"),
         ({**COMPILE, "seed": "1"}, "seed"),

@@ -175,6 +175,23 @@ def test_faulty_rows_are_named_with_the_rules_that_settle_them(server: Server) -
     assert compiled["verified"]["left_out"] == examined["left_out"]
 
 
+def test_the_columns_of_a_table_are_named_and_can_be_chosen(server: Server) -> None:
+    rows = b"Frage;Antwort\nwho;me\nwhat;that\n"
+    name = server.client.post("/api/data", params={"name": "fragen.csv"}, content=rows).json()["name"]
+    refused = server.job(kind="examine", data=name)
+    assert refused["error"]["columns"] == ["Frage;Antwort"]
+    refused = server.job(kind="examine", data=name, delimiter=";")
+    assert refused["error"]["columns"] == ["Frage", "Antwort"]
+    chosen = {"delimiter": ";", "input": "Frage", "label": "Antwort"}
+    examined = server.job(kind="examine", data=name, **chosen)["result"]
+    assert examined["preview"] == {"columns": ["Frage", "Antwort"], "rows": [["who", "me"], ["what", "that"]]}
+    compiled = server.job(kind="compile", data=name, method="retrieval", precision="float64", **chosen)
+    asked = server.client.post(
+        f"/api/models/{compiled['result']['model']}/predict", json={"texts": ["who", "what"]}
+    )
+    assert [each["answer"] for each in asked.json()["answers"]] == ["me", "that"]
+
+
 def test_a_file_that_cannot_be_read_is_refused_in_words(server: Server) -> None:
     name = server.client.post("/api/data", params={"name": "bad.csv"}, content=b"\xff\xfe\x00").json()["name"]
     job = server.job(kind="examine", data=name)

@@ -9,13 +9,16 @@ from pathlib import Path
 import pytest
 
 import byheart as bh
+from byheart.errors import UsageError
 from byheart.process.progress import silent
 from byheart.web import tasks
 from byheart.web.context import Context
 from byheart.web.examination import PREVIEW_CHARS, preview
-from byheart.web.tasks import compile_data_file, list_examples
+from byheart.web.overview import plan_facts
+from byheart.web.tasks import compile_data_file, list_examples, predict_file
 from byheart.web.weights import _as_float
 from byheart.web.worker import describe_error
+from tests.refusal import refused
 
 
 @pytest.mark.parametrize("value", [Fraction(2**2000), Fraction(-(2**2000), 3)])
@@ -30,6 +33,48 @@ def test_a_long_line_is_cut_and_its_rest_is_no_row(tmp_path: Path) -> None:
     path = tmp_path / "long.csv"
     path.write_text(f"key,value\n{'x' * 3 * PREVIEW_CHARS},1\nb,2\n")
     assert preview(path)["rows"] == [["x" * PREVIEW_CHARS], ["b", "2"]]
+
+
+def test_blank_lines_are_no_rows(tmp_path: Path) -> None:
+    for name, text in (
+        ("a.csv", "key,value\r\na,1\r\n\r\nb,2\r\n"),
+        ("a.jsonl", '{"key": "a", "value": 1}\n\n{"key": "b", "value": 2}\n'),
+    ):
+        (tmp_path / name).write_bytes(text.encode())
+        assert preview(tmp_path / name) == {"columns": ["key", "value"], "rows": [["a", "1"], ["b", "2"]]}
+    (tmp_path / "a.txt").write_text("a\n\nb\n")
+    assert preview(tmp_path / "a.txt")["rows"] == [["a"], ["b"]]
+
+
+@pytest.mark.parametrize(("delimiter", "character"), [(";", ";"), ("tab", "\t")])
+def test_rows_and_examples_are_split_at_the_delimiter_that_was_chosen(
+    delimiter: str, character: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "facts.csv"
+    path.write_text(f"key{character}value\naa,1{character}1\nbb{character}2\n")
+    assert preview(path, delimiter)["rows"] == [["aa,1", "1"], ["bb", "2"]]
+    model = bh.compile(path, delimiter=delimiter, method="retrieval", precision="float64")
+    model.save(tmp_path / "model")
+    found = list_examples(Context(silent), str(tmp_path / "model"), str(path))
+    assert found["questions"] == ["aa,1", "bb"]
+
+
+def test_an_empty_line_of_a_file_is_no_question(tmp_path: Path) -> None:
+    model = bh.compile([("a", "1"), (" ", "2")], method="retrieval", precision="float64")
+    model.save(tmp_path / "model")
+    (tmp_path / "questions.txt").write_bytes(b"a\r\n\r\n \n\n")
+    found = predict_file(Context(silent), str(tmp_path / "model"), str(tmp_path / "questions.txt"))
+    assert [(each["input"], each["answer"]) for each in found["answers"]] == [("a", "1"), (" ", "2")]
+
+
+@pytest.mark.parametrize(("facts", "seq_len"), [(500, 1), (1000, 1), (10**6, 2), (10**9, 3)])
+def test_the_curves_of_a_plan_end_where_the_questions_do(facts: int, seq_len: int) -> None:
+    found = plan_facts(Context(silent), facts, value_bits=10, vocab=1000, seq_len=seq_len)
+    assert found["facts"] == facts
+    ends = {curve["points"][-1][0] for curve in found["curves"]}
+    assert max(ends) == 1000**seq_len
+    with refused(UsageError, possible=1000**seq_len):
+        plan_facts(Context(silent), 1000**seq_len + 1, value_bits=10, vocab=1000, seq_len=seq_len)
 
 
 @pytest.mark.parametrize("column", ["key", "question"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def examine(context: Context, path: str, reading: dict[str, Any]) -> Document:
         "non_finite": len(report.non_finite),
         "is_memorisable": report.is_memorisable,
         "left_out": dict(data.left_out),
-        "preview": preview(file),
+        "preview": preview(file, reading.get("delimiter")),
     }
     if not report.is_memorisable:
         return {**document, "bounds": [], "not_applicable": [], "methods": []}
@@ -85,14 +86,17 @@ def _estimate(name: str, shape: DataShape) -> Document:
     return row
 
 
-def preview(path: Path) -> Document:
-    """Return the columns and first rows of a text file, with long lines cut. For other kinds of files, both lists are empty."""
+def preview(path: Path, delimiter: str | None = None) -> Document:
+    """Return the columns and first rows of a text file, with long lines cut. For other kinds of files, both lists are empty.
+
+    Blank lines are not shown. `delimiter` separates the cells of a row; by default, the suffix of the file decides.
+    """
     kind = path.suffix.lower()
     if kind not in TEXTS:
         return {"columns": [], "rows": []}
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
-        lines = [stream.readline()[:PREVIEW_CHARS] for _ in range(PREVIEW_ROWS + 1)]
-    lines = [line for line in lines if line]
+        shown = (line[:PREVIEW_CHARS] for line in stream if line.strip("\r\n"))
+        lines = list(islice(shown, PREVIEW_ROWS + 1))
     if kind == ".txt":
         return {"columns": ["text"], "rows": [[line.rstrip("\r\n")] for line in lines[:PREVIEW_ROWS]]}
     if kind == ".jsonl":
@@ -102,7 +106,8 @@ def preview(path: Path) -> Document:
             "columns": columns,
             "rows": [[str(entry.get(name, "")) for name in columns] for entry in entries],
         }
-    rows = list(csv.reader(lines, delimiter="\t" if kind == ".tsv" else ","))
+    separator = delimiter or ("tab" if kind == ".tsv" else ",")
+    rows = list(csv.reader(lines, delimiter="\t" if separator == "tab" else separator))
     return {"columns": rows[0] if rows else [], "rows": rows[1:]}
 
 

@@ -17,8 +17,11 @@ CURVE_POWERS = tuple(range(2, 13))
 
 def plan_facts(context: Context, facts: int, value_bits: int, vocab: int, seq_len: int) -> Document:
     """Return the document of `byheart plan --json`, with the curves that the page draws: sizes by number of facts."""
-    numbers = sorted({10**power for power in CURVE_POWERS} | {facts})
-    plans = {n: _plan(n, value_bits, vocab, seq_len) for n in numbers}
+    n_questions = vocab**seq_len
+    plans = {facts: _plan(facts, value_bits, vocab, seq_len)}
+    # a curve ends where there are more facts than questions
+    possible = (10**power for power in CURVE_POWERS if 10**power <= n_questions)
+    plans |= {n: _plan(n, value_bits, vocab, seq_len) for n in possible}
     lines = [asdict(curve) for curve in curves(list(plans.values()))]
     return {"schema": 1, **plans[facts].to_json(), "vocab": vocab, "seq_len": seq_len, "curves": lines}
 

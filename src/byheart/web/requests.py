@@ -32,6 +32,9 @@ class Reading:
     tokenizer: Literal["char", "word", "bytes"] | None = None
     input: Annotated[Name | None, described("column of inputs")] = None
     label: Annotated[Name | None, described("column of labels")] = None
+    delimiter: Annotated[
+        Literal[",", ";", "|", "tab"] | None, described("separator of the cells of a .csv or .tsv file")
+    ] = None
     empty_labels: EmptyLabels | None = None
     empty_inputs: RowRule | None = None
     malformed_rows: RowRule | None = None

@@ -49,11 +49,14 @@ def predict(context: Context, model: str, texts: list[str]) -> Document:
 
 
 def predict_file(context: Context, model: str, path: str) -> Document:
-    """Return the document of `byheart predict --data --json`."""
+    """Return the document of `byheart predict --data --json`, without the empty lines of a text file."""
     opened = open_model(model)
     rows, column = questions_in(opened, Path(path))
     context.progress(0, 1, "answer")
-    return {"schema": 1, **ask(opened, [row[column] for row in rows]).to_json()}
+    questions = [row[column] for row in rows]
+    if Path(path).suffix.lower() == ".txt":
+        questions = [text for text in questions if text]
+    return {"schema": 1, **ask(opened, questions).to_json()}
 
 
 def inspect(context: Context, model: str) -> Document:
@@ -73,8 +76,11 @@ def capacity(context: Context, config: Document) -> Document:
 
 def list_examples(context: Context, model: str, data: str | None) -> Document:
     """Return the first few questions in the data file of the model; none if there is no data file."""
-    shown: Document = {"columns": [], "rows": []} if data is None else examination.preview(Path(data))
-    wanted = source_of(open_model(model)).input or "key"
+    if data is None:
+        return {"schema": 1, "questions": []}
+    source = source_of(open_model(model))
+    shown = examination.preview(Path(data), source.delimiter)
+    wanted = source.input or "key"
     place = shown["columns"].index(wanted) if wanted in shown["columns"] else 0
     return {"schema": 1, "questions": [row[place] for row in shown["rows"] if len(row) > place]}
 

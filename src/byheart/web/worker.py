@@ -68,9 +68,9 @@ def describe_error(error: Exception, arguments: Mapping[str, Any] | None = None)
         message = _without_folders(str(known), arguments or {})
         facts = {name: _without_folders(str(value), arguments or {}) for name, value in known.facts.items()}
         document = {"error": type(known).__name__, "message": message, "facts": facts}
-        # the kinds of faulty rows; the page offers options for each kind
-        faults = known.facts.get("faults")
-        return {**document, "status": int(known.exit_status), **({"faults": faults} if faults else {})}
+        # the page offers options for each kind of faulty row, and a choice of columns
+        choices = {name: known.facts[name] for name in ("faults", "columns") if known.facts.get(name)}
+        return {**document, "status": int(known.exit_status), **choices}
     traceback.print_exc()
     message = (
         f"{str(error) or type(error).__name__}\n"

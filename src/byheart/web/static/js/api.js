@@ -5,7 +5,9 @@ export class Refusal extends Error {
     super(document.message ?? `the server answered ${status}.`);
     this.kind = document.error ?? "Error";
     this.status = status;
+    this.facts = document.facts ?? {};
     this.faults = document.faults; // the kinds of faulty rows of a table, if it has any
+    this.columns = document.columns; // the columns of a table in which one is missing
   }
 }
 
@@ -30,12 +32,15 @@ export const get = async (path, options) => answer(await send(path, options));
 export const post = async (path, body, options = {}) =>
   answer(await send(path, { ...options, method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) }));
 
+// The server accepts letters and digits of any language in a name, but few other characters.
+const uploadName = (name) => name.normalize("NFC").replace(/[^\p{L}\p{N}_ .()+-]/gu, "_");
+
 export async function upload(name, content, most) {
   const size = content.size ?? new Blob([content]).size;
   if (most && size > most) {
     throw new Refusal({ error: "TooLarge", message: `the file has ${Math.ceil(size / 1e6)} MB; the page accepts at most ${Math.floor(most / 1e6)} MB.\nCompile it on the command line: byheart compile FILE -o DIR.` }, 413);
   }
-  return answer(await send(`/api/data?name=${encodeURIComponent(name)}`, { method: "POST", headers: { "content-type": "application/octet-stream" }, body: content }));
+  return answer(await send(`/api/data?name=${encodeURIComponent(uploadName(name))}`, { method: "POST", headers: { "content-type": "application/octet-stream" }, body: content }));
 }
 
 let state;

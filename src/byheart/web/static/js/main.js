@@ -2,7 +2,7 @@
 
 import { h, fill, problem } from "./dom.js";
 import { cancelJob, get, isOver, onJobs, serverState } from "./api.js";
-import { goTo, href, params } from "./state.js";
+import { goTo, href, params, readingOptions } from "./state.js";
 
 const VIEWS = {
   compile: "Compile",
@@ -98,7 +98,7 @@ async function refreshJobs() {
 
 function jobLink(job) {
   const { kind, data, model } = job.request;
-  if (kind === "compile" || kind === "examine") return href("compile", { data, job: kind === "compile" ? job.id : null });
+  if (kind === "compile" || kind === "examine") return href("compile", { data, ...readingOptions(job.request), job: kind === "compile" ? job.id : null });
   return href(kind === "predict" ? "ask" : "break", { model });
 }
 

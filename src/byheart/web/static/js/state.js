@@ -24,3 +24,12 @@ export const goTo = (view, values) => {
   history.pushState(null, "", href(view, values));
   dispatchEvent(new PopStateEvent("popstate"));
 };
+
+// The options for reading a table, which are part of the address.
+const READING = ["input", "label", "delimiter", "empty_labels", "empty_inputs", "malformed_rows", "non_finite", "max_tokens", "on_conflict"];
+
+// Those of `values` that are options for reading a table.
+export const readingOptions = (values) => Object.fromEntries(READING.filter((name) => name in values)
+  .map((name) => [name, name === "max_tokens" ? Number(values[name]) : values[name]]));
+
+export const noReadingOptions = Object.fromEntries(READING.map((name) => [name, null]));

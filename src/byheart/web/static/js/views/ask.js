@@ -66,7 +66,7 @@ function batch(choice, signal) {
     fill(outcome, progress.element);
     try {
       const { limits } = await serverState();
-      const kept = await upload(chosen.name.replace(/[^\w .()+-]/g, "_"), chosen, limits.upload_bytes);
+      const kept = await upload(chosen.name, chosen, limits.upload_bytes);
       const job = await runJob({ kind: "predict", model: choice.name(), data: kept.name }, progress.watch, signal);
       if (!job) return;
       fill(outcome, job.state === "done" ? answers(job.result, chosen.name) : jobEnded(job));

@@ -3,18 +3,24 @@
 import { h, s, fill, field, card, problem, say, table } from "../dom.js";
 import { follow, get, runJob, serverState, startJob, upload } from "../api.js";
 import { bytes, count, plural, ratio, seconds, short } from "../format.js";
-import { params, setParams } from "../state.js";
+import { noReadingOptions, params, readingOptions, setParams } from "../state.js";
 import { actions, jobEnded, numbers, progressBar } from "../widgets.js";
 import { figure } from "../pictures.js";
+import { describePaste, readPaste, withHeader } from "../paste.js";
 
 const PLACEHOLDER = "capital of France,Paris\ncapital of Japan,Tokyo\ncapital of Peru,Lima";
 
 const HEADED = "pasted rows"; // the name of pasted rows with an added line of column names, which makes all line numbers one too large
+const SEPARATORS = { ";": ";", "\t": "tab", "|": "|", ",": "," }; // characters, and their names in requests
 
 export default async function compile(room, { signal }) {
   const found = h("div");
   const outcome = h("div", { "aria-live": "polite" });
-  const data = dataCard((name) => { setParams({ data: name, job: null }, { push: true }); fill(outcome); examine(name); }, signal);
+  const data = dataCard((name, rules = {}) => {
+    setParams({ ...noReadingOptions, ...rules, data: name, job: null }, { push: true });
+    fill(outcome);
+    examine(name, rules);
+  }, signal);
   // The page asks for a rule for rows that cannot be memorised, if the table has any.
   room.append(hero(), data, found, outcome);
 
@@ -27,7 +33,7 @@ export default async function compile(room, { signal }) {
     const { signal: here } = examining;
     const progress = progressBar(`Reading ${name}`);
     fill(found, h("div", { class: "card" }, progress.element));
-    const settle = (more) => examine(name, { ...rules, ...more });
+    const settle = (more) => { setParams(more); examine(name, { ...rules, ...more }); };
     try {
       const job = await runJob({ kind: "examine", data: name, ...rules }, progress.watch, here);
       if (!job || here.aborted) return;
@@ -36,7 +42,7 @@ export default async function compile(room, { signal }) {
       say(`${name}: ${plural(job.result.n_samples, "row")}, ${plural(job.result.conflicts, "conflict")}`);
     } catch (error) {
       if (error.name === "AbortError") return;
-      fill(found, error.faults ? faultCard(name, error.faults, settle) : h("div", { class: "card" }, problem(withOwnLines(name, error))));
+      fill(found, refusal(name, error, settle));
     }
   }
 
@@ -65,8 +71,8 @@ export default async function compile(room, { signal }) {
     }
   }
 
-  const { data: name, job } = Object.fromEntries(params());
-  if (name) examine(name);
+  const { data: name, job, ...options } = Object.fromEntries(params());
+  if (name) examine(name, readingOptions(options));
   if (job) watch(job);
 }
 
@@ -86,31 +92,40 @@ const step = (number, title, text) => h("li", {}, h("span", { class: "badge", "a
 
 function dataCard(choose, signal) {
   const message = h("div", { role: "status" });
-  const text = h("textarea", { rows: 6, spellcheck: false, placeholder: PLACEHOLDER, autocomplete: "off" });
+  const text = h("textarea", { rows: 6, spellcheck: false, placeholder: PLACEHOLDER, autocomplete: "off", oninput: describe });
+  const isHeader = h("input", { type: "checkbox", onchange: () => { wished = isHeader.checked; describe(); } });
+  const described = h("p", { class: "hint" });
+  const headerField = h("label", { class: "check", hidden: true }, isHeader, h("span", {}, "The first row is a header: it names the columns"));
   const file = h("input", { type: "file", accept: ".csv,.tsv,.jsonl,.txt,.parquet,.npz", class: "unseen", id: "data-file", onchange: () => file.files[0] && take(file.files[0].name, file.files[0]) });
   const chips = h("div", { class: "chips" });
-  const zone = h("div", { class: "drop" }, field("Paste rows: question, answer", text),
+  const zone = h("div", { class: "drop" }, field("Paste rows: question, answer", text), described, headerField,
     h("div", { class: "row" },
       h("button", { type: "button", onclick: paste }, "Use these rows"),
       h("label", { class: "button second", for: "data-file" }, "Choose a file"), file,
       h("span", { class: "hint wide-only" }, "or drop one here")));
 
-  async function take(name, content) {
+  async function take(name, content, rules) {
     fill(message, h("p", { class: "hint" }, `Uploading ${name} …`));
     try {
       const { limits } = await serverState();
-      const kept = await upload(name.replace(/[^\w .()+-]/g, "_"), content, limits.upload_bytes);
+      const kept = await upload(name, content, limits.upload_bytes);
       fill(message);
-      choose(kept.name);
+      choose(kept.name, rules);
       list();
     } catch (error) { fill(message, problem(error)); }
   }
+  let wished = null; // whether the first row is a header, if the reader said so
+  function describe() {
+    const pasted = readPaste(text.value);
+    headerField.hidden = pasted.nRows === 0;
+    if (pasted.nRows === 0) wished = null;
+    isHeader.checked = wished ?? pasted.namesColumns;
+    described.textContent = describePaste(pasted, isHeader.checked);
+  }
   function paste() {
-    const rows = text.value.trim();
-    if (!rows) { fill(message, problem({ kind: "Nothing to read", message: "paste some rows first, or choose an example." })); text.focus(); return; }
-    const kind = rows.split("\n")[0].includes("\t") ? "tsv" : "csv";
-    const header = /^"?key"?\s*[,\t]/i.test(rows) ? "" : `key${kind === "csv" ? "," : "\t"}value\n`;
-    take(`${header ? HEADED : "pasted"}.${kind}`, `${header}${rows}\n`);
+    const pasted = readPaste(text.value), { separator } = pasted;
+    if (pasted.nRows === 0) { fill(message, problem({ kind: "Nothing to read", message: "paste some rows first, or choose an example." })); text.focus(); return; }
+    take(`${isHeader.checked ? "pasted" : HEADED}.${separator === "\t" ? "tsv" : "csv"}`, withHeader(pasted, isHeader.checked), separator === ";" ? { delimiter: ";" } : {});
   }
   async function list() {
     try {
@@ -139,10 +154,45 @@ function withOwnLines(name, error) {
 const RULES = {
   empty_labels: { title: "No answer", drop: "leave these rows out", keep: "memorise an empty answer" },
   empty_inputs: { title: "No question", drop: "leave these rows out" },
-  malformed_rows: { title: "Not a row of two cells", drop: "leave these lines out" },
+  malformed_rows: { title: "Too many or too few cells", drop: "leave these lines out", hint: "Separate cells by commas, or by tabs in a .tsv file. Pasted cells may also be separated by tabs, or by semicolons if every row has exactly one. Put quotation marks around a cell that contains a comma." },
   non_finite: { title: "A number that is not finite", drop: "leave these rows out" },
   on_conflict: { title: "Same question, different answer", first: "keep the first answer", last: "keep the last answer", majority: "keep the most frequent answer", drop: "leave all of them out" },
 };
+
+// Why a table cannot be read, with a choice of what to do if the reader can settle it here.
+function refusal(name, error, settle) {
+  if (error.faults) return faultCard(name, error.faults, settle);
+  if (error.columns?.length === 1) return separatorCard(name, error.columns[0], settle);
+  const columns = (error.columns ?? []).filter((column) => column && error.columns.indexOf(column) === error.columns.lastIndexOf(column));
+  if (columns.length > 1) return columnCard(name, columns, settle);
+  return h("div", { class: "card" }, problem(withOwnLines(name, error)));
+}
+
+// The whole header is one cell: the table has one column, or the cells are separated by another character.
+function separatorCard(name, header, settle) {
+  const counts = Object.keys(SEPARATORS).map((character) => [header.split(character).length, character]);
+  const [size, likely] = counts.sort(([one], [other]) => other - one)[0];
+  if (size === 1) return h("div", { class: "card" }, problem({ kind: "One column", message: `${name} has only one column, “${header}”.\nGive each row a question and an answer, separated by a comma, or by a tab in a .tsv file.` }));
+  return card(name,
+    h("div", { class: "problem", role: "alert" }, h("strong", {}, "The cells seem to be separated by another character. "), `The first row was read as one cell: “${header}”.`),
+    h("div", { class: "row" }, h("button", { type: "button", id: "settle-button", onclick: () => settle({ delimiter: SEPARATORS[likely] }) }, `Read the table again with the separator ${likely === "\t" ? "tab" : `“${likely}”`}`)));
+}
+
+// The table has columns, but they are not named `key` and `value`.
+function columnCard(name, columns, settle) {
+  const usual = columns.includes("key") ? "key" : columns.find((column) => column !== "value");
+  const other = columns.includes("value") ? "value" : columns.find((column) => column !== usual);
+  const menu = (chosen) => h("select", { onchange: judge }, columns.map((column) => h("option", { value: column, selected: column === chosen }, column)));
+  const question = menu(usual), answer = menu(other);
+  const button = h("button", { type: "button", id: "settle-button", onclick: () => settle({ input: question.value, label: answer.value }) }, "Read the table with these columns");
+  function judge() { button.disabled = question.value === answer.value; }
+  judge();
+  return card(name,
+    h("p", { class: "lead" }, "Choose two different columns: one of questions and one of answers."),
+    /\.[ct]sv$/i.test(name) && !name.startsWith(HEADED) && h("p", { class: "hint" }, "The names come from the first row. If this row is a fact, add a row with names above it."),
+    h("div", { class: "two" }, field("Questions", question), field("Answers", answer)),
+    h("div", { class: "row" }, button));
+}
 
 // Every kind of row that cannot be memorised, with a choice of what to do with it.
 function faultCard(name, faults, settle) {
@@ -151,7 +201,7 @@ function faultCard(name, faults, settle) {
     const label = fault.option === "max_tokens" ? (rule) => `leave out questions longer than ${count(Number(rule))} tokens` : (rule) => words[rule] ?? rule;
     const select = h("select", { "data-rule": fault.option }, fault.remedies.map((rule) => h("option", { value: rule, selected: rule === "drop" }, label(rule))));
     const rows = `${fault.n_rows === 1 ? "row" : "rows"} ${fault.rows.map(count).join(", ")}${fault.n_rows > fault.rows.length ? ", …" : ""}`;
-    return { fault, select, element: h("li", {}, field(`${words.title}: ${plural(fault.n_rows, "row")} (${rows})`, select)) };
+    return { fault, select, element: h("li", {}, field(`${words.title}: ${plural(fault.n_rows, "row")} (${rows})`, select, words.hint)) };
   });
   const chosen = () => Object.fromEntries(choices.map(({ fault, select }) => [fault.option, fault.option === "max_tokens" ? Number(select.value) : select.value]));
   return card(name,
@@ -190,8 +240,9 @@ function choices(found, rules, start) {
   const unknown = h("input", { type: "checkbox", checked: true, onchange: () => { list(); draw(); } });
   let fitting = sized();
   const refused = found.methods.filter((row) => !row.size);
-  const floor = found.bounds.filter((bound) => bound.kind === "lower" && bound.quantity.startsWith("parameters of"));
-  const floors = found.bounds.filter((bound) => bound.kind === "lower" && (bound.quantity === "parameters" || bound.quantity === "bits")).concat(floor);
+  const lower = found.bounds.filter((bound) => bound.kind === "lower" && bound.speaks_of !== "arbitrary distributions");
+  const floor = lower.filter((bound) => bound.quantity.startsWith("parameters of"));
+  const floors = lower.filter((bound) => bound.quantity === "parameters" || bound.quantity === "bits").concat(floor);
   let chosen = fitting.some((row) => row.method === "retrieval") ? "retrieval" : fitting[0]?.method;
   const precision = h("select", {});
   const seed = h("input", { type: "number", min: 0, value: "0", step: 1, inputmode: "numeric" });
@@ -206,7 +257,7 @@ function choices(found, rules, start) {
       h("span", { class: "name" }, row.method), h("span", { class: "number" }, short(row.size.parameters_dense)), h("small", {}, row.source))));
   }
   function draw() {
-    fill(drawing, figure("sizes", "Parameters of each construction. Vertical lines: what some data of this shape need at least", sizes(fitting, floor, chosen)));
+    fill(drawing, figure("sizes", "Parameters of each construction. Vertical lines: what some data of this shape need at least", sizes(fitting, floor.filter((bound) => bound.value > 0), chosen)));
     const row = fitting.find((each) => each.method === chosen);
     const before = precision.value;
     fill(precision, row.precisions.map((name) => h("option", { value: name, selected: name === before }, name)));
@@ -246,7 +297,7 @@ function sizes(rows, floors, chosen) {
     least && [
       s("rect", { class: "below", x: left, y: top - 8, width: Math.max(0, x(least.value) - left), height: height - top }),
       s("line", { class: "floor", x1: x(least.value), x2: x(least.value), y1: top - 8, y2: height - 8 }),
-      s("text", { class: "floor-name", x: x(least.value) + 5, y: 12 }, narrow ? `at least ${count(least.value)} weights of ${bits(least)} bits` : `some tables of this shape need at least ${count(least.value)} weights of ${bits(least)} bits`),
+      s("text", { class: "floor-name", x: x(least.value) + 5, y: 12 }, `${narrow ? "" : "some tables of this shape need "}at least ${plural(least.value, "weight")} of ${bits(least)} bits`),
       s("line", { class: "leader", x1: x(least.value), x2: x(least.value), y1: 4, y2: top - 26 }),
     ],
     rows.map((row, at) => {

@@ -10,20 +10,29 @@ import { colour } from "../pictures.js";
 
 // The label, colour and dashes of each kind of line. The dashes distinguish the kinds without colour.
 const KINDS = { estimate: ["estimated for byheart", "series-1", ""], theorem: ["guaranteed by a theorem", "series-4", "7,4"], trained: ["reached by training", "series-2", "9,3,2,3"], floor: ["lower bound: some sets of facts need this", "series-6", "1.5,3.5"] };
+const VOCAB = 1000; // how many different tokens there are
 const EXAMPLES = {
   "GPT-2": { model_type: "gpt2", n_embd: 768, n_layer: 12, n_head: 12, vocab_size: 50257, n_positions: 1024 },
   "Llama 3.2 1B": { model_type: "llama", hidden_size: 2048, intermediate_size: 8192, num_hidden_layers: 16, num_attention_heads: 32, num_key_value_heads: 8, head_dim: 64, vocab_size: 128256, max_position_embeddings: 131072, tie_word_embeddings: true, hidden_act: "silu" },
 };
 
 export default async function fits(room, { signal }) {
-  const given = Object.fromEntries(params());
-  const power = slider("Facts", 2, 12, 0.1, given.facts ? Math.log10(Number(given.facts)) : 6, (value) => plural(facts(value), "fact"));
-  const bits = slider("Bits in an answer", 1, 40, 1, given.bits ?? 10, (value) => `${plural(Number(value), "bit")}: one of ${count(2 ** value)}`);
-  const length = slider("Tokens in a question", 1, 64, 1, given.tokens ?? 8, (value) => plural(Number(value), "token"));
+  const refused = h("div", { class: "note", role: "status" });
+  // A number of the address. If it is not one that the sliders reach, the usual one is shown instead, with a note.
+  function given(name, least, most, usual) {
+    const text = params().get(name);
+    if (text === null) return usual;
+    if (Number(text) >= least && Number(text) <= most) return Number(text);
+    refused.append(h("p", {}, `The address has ${name}=${text}, which is not a number from ${count(least)} to ${count(most)}. ${count(usual)} is used instead.`));
+    return usual;
+  }
+  const power = slider("Facts", 2, 12, 0.1, Math.log10(given("facts", 100, 1e12, 1e6)), (value) => plural(facts(value), "fact"));
+  const bits = slider("Bits in an answer", 1, 40, 1, given("bits", 1, 40, 10), (value) => `${plural(Number(value), "bit")}: one of ${count(2 ** value)}`);
+  const length = slider("Tokens in a question", 1, 64, 1, given("tokens", 1, 64, 8), (value) => plural(Number(value), "token"));
   const drawing = h("div"), rows = h("div"), status = h("p", { class: "hint", role: "status" });
   room.append(h("header", { class: "hero small" }, h("h1", {}, "How much fits"),
     h("p", { class: "lead" }, "How large must a model be to know this many facts? The plot shows the sizes that byheart can build, that theorems guarantee and that training reached, and lower bounds.")),
-  h("div", { class: "card" }, h("div", { class: "three" }, power.control, bits.control, length.control)),
+  refused, h("div", { class: "card" }, h("div", { class: "three" }, power.control, bits.control, length.control)),
   h("section", { class: "card", "aria-label": "Sizes" }, figure("how-much-fits", "Parameters against facts. Thick lines: the smallest of each kind", drawing), legend(), status, rows));
 
   let architecture = null, plan = null;
@@ -44,7 +53,7 @@ export default async function fits(room, { signal }) {
     setParams(wanted);
     status.textContent = "Computing …";
     try {
-      plan = await get(`/api/plan?facts=${wanted.facts}&value_bits=${wanted.bits}&seq_len=${wanted.tokens}`, { signal: asking.signal });
+      plan = await get(`/api/plan?facts=${wanted.facts}&value_bits=${wanted.bits}&seq_len=${wanted.tokens}&vocab=${VOCAB}`, { signal: asking.signal });
       if (signal.aborted) return;
       status.textContent = "";
       again?.();
@@ -52,11 +61,22 @@ export default async function fits(room, { signal }) {
       const least = plan.rows.filter((row) => row.kind === "estimate").sort((a, b) => a.parameters - b.parameters)[0];
       if (least) say(`${plural(plan.facts, "fact")}: the smallest model that byheart builds is ${least.name} with ${short(least.parameters)} parameters`);
     } catch (error) {
-      if (error.name !== "AbortError") { status.textContent = ""; fill(rows, problem(error)); }
+      if (error.name === "AbortError") return;
+      status.textContent = "";
+      plan = null;
+      again?.();
+      fill(rows, problem(error.facts?.possible ? tooManyFacts(wanted, Number(error.facts.possible)) : error));
     }
   }
-  for (const each of [power, bits, length]) each.input.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(ask, 120); });
+  for (const each of [power, bits, length]) each.input.addEventListener("input", () => { fill(refused); clearTimeout(timer); timer = setTimeout(ask, 120); });
   await ask();
+}
+
+// There are fewer questions of this length than facts.
+function tooManyFacts({ facts, tokens }, most) {
+  let enough = tokens;
+  while (VOCAB ** enough < facts) enough += 1;
+  return { kind: "Too many facts", message: `there are only ${count(most)} questions of ${plural(tokens, "token")}, as there are ${count(VOCAB)} different tokens.\nMove “Facts” to at most ${count(most)}, or “Tokens in a question” to at least ${enough}.` };
 }
 
 // Round to two digits, so that the slider stops at round numbers.
@@ -91,7 +111,7 @@ function chart(Plot, plan, architecture, width) {
   return Plot.plot({
     width, height, marginLeft: 56, marginRight: narrow ? 142 : 200, marginBottom: 40, style: look(),
     ariaLabel: "Parameters against facts, both on logarithmic scales",
-    x: { type: "log", label: "facts", grid: true, tickFormat: short, ticks: narrow ? 3 : 8 }, y: { type: "log", label: "parameters", grid: true, tickFormat: short, ticks: 6 },
+    x: { type: "log", label: "facts", grid: true, tickFormat: (n) => (narrow && !isPowerOfTen(n) ? "" : short(n)), ticks: narrow ? 3 : 8 }, y: { type: "log", label: "parameters", grid: true, tickFormat: short, ticks: 6 },
     color: { domain: names, range: names.map((kind) => colour(KINDS[kind][1])) },
     marks: [
       Plot.ruleX([plan.facts], { stroke: colour("muted"), strokeDasharray: "3,3" }),
@@ -116,6 +136,8 @@ function bestOfKinds(rows) {
   const floor = built && rows.find((row) => row.kind === "floor" && row.bits !== null && length(row) === length(built));
   return new Set([built, least("theorem"), least("trained"), floor].filter(Boolean).map((row) => row.name));
 }
+
+const isPowerOfTen = (n) => /^10*$/.test(String(n));
 
 const shortName = (name) => name.replace(/information floor at (\d+) bits per parameter/, "floor, $1 bits each").replace(/ \(reject bits (\d+)\)/, ", reject bits $1");
 
