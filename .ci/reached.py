@@ -87,6 +87,7 @@ _.flash_attn_type
 _.intra_op_num_threads
 _.eos_token_id
 pytest_addoption
+pytest_configure
 pytest_generate_tests
 
 # The type of what is called with progress; what the command lines of the page's worker and janitor call

@@ -80,6 +80,10 @@ SHOWN_BY: dict[str, tuple[str, ...]] = {
         "files/test_work_folder.py::test_a_changed_file_is_named_with_the_folder_to_remove",
         "files/test_work_folder.py::test_documents_with_right_checksums_that_do_not_fit_are_damage",
     ),
+    "The files of a golden folder have digests": (
+        "golden/test_hostile_cases.py::test_a_damaged_file_is_noticed_before_an_engine_is_asked",
+        "golden/test_hostile_cases.py::test_cases_fit_their_checkpoint",
+    ),
     "A certificate says what was checked": (
         "storage/test_signature.py::test_the_signature_is_what_the_documentation_says",
         "storage/test_signature.py::test_a_certificate_that_vouches_for_too_little_is_refused",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -17,7 +18,7 @@ from byheart.cli.main import run
 from byheart.errors import ExitStatus, UsageError
 from byheart.golden.case import Case, cases, shapes, text_of, token_of, token_text
 from byheart.golden.checkpoint import read_weights, write_checkpoint
-from byheart.golden.diagnosis import Outcome, diagnose
+from byheart.golden.diagnosis import Outcome, Suspicion, diagnose
 from byheart.golden.engines.llama_cpp import LlamaCppEngine
 from byheart.golden.engines.transformers import TransformersEngine
 from byheart.golden.exact import draw_exact_weights, find_exact_cases
@@ -334,6 +335,12 @@ def test_junit_shows_failures(small_family: Path) -> None:
             "--number-type",
             "bfloat16",
         ],
+        ["golden", "check", "FAMILY", "--engine", "transformers", "--model", "x"],
+        ["golden", "check", "FAMILY", "--engine", "transformers", "--no-flash"],
+        ["golden", "check", "FAMILY", "--engine", "transformers", "--timeout", "5"],
+        ["golden", "check", "FAMILY", "--engine", "transformers", "--device", "abacus"],
+        ["golden", "check", "FAMILY", "--engine", "llama.cpp", "--device", "cpu"],
+        ["golden", "check", "FAMILY", "--engine", "onnxruntime", "--attention", "eager"],
         ["golden", "make", "-o", "FAMILY"],
         ["golden", "make", "-o", "NEW", "--only", "gpt"],
     ],
@@ -342,6 +349,26 @@ def test_bad_requests_are_refused(small_family: Path, tmp_path: Path, arguments:
     paths = {"FAMILY": str(small_family), "NEW": str(tmp_path / "new"), "nowhere": str(tmp_path / "nowhere")}
     assert run([paths.get(each, each) for each in arguments]) == ExitStatus.USAGE
     assert not (tmp_path / "new").exists()
+
+
+def test_a_gpu_that_is_not_there_is_refused(small_family: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ended in an AssertionError of torch."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    ask = ["golden", "check", str(small_family), "--engine", "transformers", "--device", "cuda"]
+    assert run(ask) == ExitStatus.USAGE
+
+
+def test_a_likeness_of_less_than_half_names_no_fault(
+    small_family: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from byheart.cli.golden import _show
+
+    report = golden.check(_reference(small_family), small_family)
+    wrong = (replace(report.outcomes[0], answer=(2, 3, 2, 3, 2)),)
+    for likeness, is_named in ((0.5, True), (0.49, False)):
+        suspicion = Suspicion("epsilon", "ten times", likeness)
+        _show(replace(report, outcomes=wrong, suspicions=(suspicion,)), small_family)
+        assert ("Likely fault" in capsys.readouterr().out) == is_named
 
 
 def test_an_unknown_checkpoint_is_refused(tmp_path: Path) -> None:

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from byheart.errors import CorruptModel
+from byheart.cli.main import run
+from byheart.errors import CorruptModel, ExitStatus, UsageError
 from byheart.golden.case import CASES, FAMILY, N_NEW, Case
-from byheart.golden.checkpoint import require_settings, write_checkpoint
+from byheart.golden.checkpoint import FILES, GGUF, WEIGHTS, require_settings, write_checkpoint
+from byheart.golden.digests import DIGESTS, file_digests
 from byheart.golden.report import check
 from byheart.golden.shape import Shape
 from byheart.golden.signatures import SIGNATURES
@@ -33,9 +35,18 @@ ODD: dict[str, dict[str, Any]] = {
 
 
 def write(folder: Path, **changed: Any) -> None:
-    shape = {name: value for name, value in vars(SHAPE).items() if not name.startswith("_")}
-    (folder / FAMILY).write_text(json.dumps({"checkpoints": {"tiny": shape}}))
+    if not (folder / "tiny").exists():
+        write_checkpoint(SHAPE, {}, folder / "tiny")
+    (folder / "tiny" / GGUF).write_bytes(b"")
+    (folder / SIGNATURES).write_text("{}")
     (folder / CASES).write_text(json.dumps({**CASE.to_json(), **changed}) + "\n")
+    seal(folder)
+
+
+def seal(folder: Path) -> None:
+    """Write the digests of the files as they are now, as a forger can."""
+    family = {"checkpoints": {"tiny": SHAPE.to_json()}, DIGESTS: file_digests(folder, ["tiny"])}
+    (folder / FAMILY).write_text(json.dumps(family))
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -63,6 +74,8 @@ def test_the_remedy_is_that_of_a_family(tmp_path: Path, file: str, content: str)
     """The remedy was to compile the data again, as for a saved model."""
     write(tmp_path)
     (tmp_path / file).write_text(content)
+    if file != FAMILY:
+        seal(tmp_path)
     with pytest.raises(CorruptModel, match="byheart golden make"):
         check(lambda _, prompts, n: [[2] * n for _ in prompts], tmp_path)
 
@@ -86,3 +99,59 @@ def test_settings_are_those_of_the_shape(tmp_path: Path, file: str, changed: dic
         path.write_text(json.dumps({**json.loads(path.read_text()), **changed}, indent=1))
     with refused(CorruptModel, file=str(path)):
         require_settings(SHAPE, tmp_path / "tiny")
+
+
+FAMILY_FILES = (CASES, SIGNATURES, *(f"tiny/{file}" for file in FILES))
+
+
+@pytest.mark.parametrize("file", FAMILY_FILES)
+@pytest.mark.parametrize("change", ["one bit", "empty", "missing"])
+def test_a_damaged_file_is_noticed_before_an_engine_is_asked(tmp_path: Path, file: str, change: str) -> None:
+    """A correct engine was blamed, also with three cases left or without signatures."""
+    write(tmp_path)
+    path = tmp_path / file
+    content = path.read_bytes()
+    if change == "missing":
+        path.unlink()
+    elif change == "one bit" and content:
+        path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+    else:
+        path.write_bytes(b"" if content else b"x")
+    with refused(CorruptModel, file=str(path)):
+        check(lambda *_: pytest.fail("an engine was asked"), tmp_path)
+
+
+def test_only_chosen_checkpoints_must_be_there(tmp_path: Path) -> None:
+    write(tmp_path)
+    family = json.loads((tmp_path / FAMILY).read_text())
+    family["checkpoints"]["other"] = {**family["checkpoints"]["tiny"], "name": "other"}
+    (tmp_path / FAMILY).write_text(json.dumps(family))
+    assert check(lambda _, prompts, n: [[2] * n for _ in prompts], tmp_path, only=["tiny"]).holds
+    with refused(CorruptModel, file=str(tmp_path / "other" / FILES[0])):
+        check(lambda *_: pytest.fail("an engine was asked"), tmp_path)
+
+
+def test_another_shape_than_that_of_the_settings_is_noticed(tmp_path: Path) -> None:
+    write(tmp_path)
+    family = json.loads((tmp_path / FAMILY).read_text())
+    family["checkpoints"]["tiny"]["rope_theta"] = 2.0
+    (tmp_path / FAMILY).write_text(json.dumps(family))
+    with refused(CorruptModel, file=str(tmp_path / "tiny" / "config.json")):
+        check(lambda *_: pytest.fail("an engine was asked"), tmp_path)
+
+
+def test_a_family_without_digests_is_refused(tmp_path: Path) -> None:
+    write(tmp_path)
+    family = json.loads((tmp_path / FAMILY).read_text())
+    del family[DIGESTS]
+    (tmp_path / FAMILY).write_text(json.dumps(family))
+    with refused(UsageError, path=str(tmp_path / FAMILY)):
+        check(lambda *_: pytest.fail("an engine was asked"), tmp_path)
+
+
+def test_a_damaged_family_does_not_end_as_a_wrong_engine(tmp_path: Path) -> None:
+    """The exit status was 3, as for a wrong engine."""
+    pytest.importorskip("transformers", reason="the package transformers is not installed")
+    write(tmp_path)
+    (tmp_path / "tiny" / WEIGHTS).unlink()
+    assert run(["golden", "check", str(tmp_path), "--engine", "transformers"]) == ExitStatus.OUTSIDE

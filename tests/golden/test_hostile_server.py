@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,8 +15,10 @@ import pytest
 
 from byheart.cli.golden import command
 from byheart.errors import UsageError
+from byheart.golden.case import text_of
 from byheart.golden.engines import server as engine
 from byheart.golden.engines.server import Completion, ServerEngine, ServerSession, request_json
+from byheart.golden.report import check
 from tests.golden.test_hostile_cases import SHAPE, write
 from tests.refusal import refused
 
@@ -56,6 +59,7 @@ def serving(models: bytes = MODELS, answer: bytes = b"{}", **how: Any) -> Iterat
 
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
+            time.sleep(how.get("seconds", 0))
             self.say(answer)
 
         def say(self, body: bytes) -> None:
@@ -107,10 +111,9 @@ def test_what_servers_add_is_left_unread() -> None:
 def test_an_answer_without_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(b" " * (engine.MOST_BYTES + 1)) as address, refused(UsageError, "url"):
         ServerEngine(address, "float32")
-    monkeypatch.setattr(engine, "TIMEOUT_SECONDS", 0)
     monkeypatch.setattr(engine.urllib.request, "urlopen", lambda request, timeout: _Drip())
-    with refused(UsageError, "url"):
-        request_json("http://127.0.0.1", None, Completion)
+    with refused(UsageError, timeout=0):
+        request_json("http://127.0.0.1", None, Completion, timeout=0)
 
 
 class _Drip:
@@ -129,7 +132,6 @@ class _Drip:
 @pytest.mark.parametrize(
     "how",
     [
-        {"models": MODELS[:-3], "missing": 3},
         {"raw": True, "models": b""},
         {"raw": True, "models": b"HTTP/9 x\r\n\r\n"},
     ],
@@ -163,3 +165,67 @@ def test_a_refusal_is_quoted_in_part() -> None:
     with serving(b"no\x1b[31m " * 1000, status=503) as address, refused(UsageError, status=503) as raised:
         ServerEngine(address, "float32")
     assert len(str(raised.value)) < 500
+
+
+def test_a_slow_server_is_said_to_be_slow() -> None:
+    """The error said that it cannot be reached, and the time could not be chosen."""
+    with serving(seconds=0.5) as address, refused(UsageError, timeout=0.1):
+        ServerSession(address, SHAPE, "tiny", timeout=0.1).complete([0, 5], 5)
+
+
+def test_the_error_of_a_server_is_quoted() -> None:
+    """With the status 200, the error said that `choices` is missing."""
+    said = {"error": {"message": "model overloaded"}}
+    with serving(answer=json.dumps(said).encode()) as address, refused(UsageError, said="model overloaded"):
+        request_json(address, {}, Completion)
+    with serving(answer=b'{"error": "busy"}') as address, refused(UsageError, said="busy"):
+        request_json(address, {}, Completion)
+
+
+def test_a_connection_that_is_closed_early_is_said_so() -> None:
+    """The error said that the answer is not valid JSON."""
+    with serving(models=MODELS[:-3], missing=3) as address, refused(UsageError, n_missing=3):
+        ServerEngine(address, "float32")
+
+
+def test_an_error_names_the_case(tmp_path: Path) -> None:
+    write(tmp_path)
+    listed = json.dumps({"data": [{"id": "tiny"}]}).encode()
+    with serving(listed, b"[]") as address, refused(UsageError, case="first, server"):
+        check(ServerEngine(address, "float32"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("served", "model"),
+    [
+        ("tiny", "tiny"),
+        ("family/tiny", "family/tiny"),
+        ("family/tiny/", "family/tiny/"),
+        ("C:\\family\\tiny", "C:\\family\\tiny"),
+        ("family/tiny/model.gguf", "family/tiny/model.gguf"),
+        ("tiny:8b", None),
+        ("mistral:tiny", None),
+        ("tiny/other", None),
+        ("tiny-2", None),
+    ],
+)
+def test_only_whole_names_are_taken_for_a_checkpoint(served: str, model: str | None) -> None:
+    """An unrelated `qwen3:8b` was asked the cases of the checkpoint qwen3."""
+    with serving(json.dumps({"data": [{"id": served}]}).encode()) as address:
+        assert ServerEngine(address, "float32").model_of("tiny") == model
+
+
+def test_a_server_without_models_is_said_so(tmp_path: Path) -> None:
+    write(tmp_path)
+    ask = ["check", str(tmp_path), "--number-type", "float32"]
+    with serving(b'{"data": []}') as address, refused(UsageError, url=address):
+        command.main([*ask, "--engine", address], standalone_mode=False)
+
+
+def test_the_model_that_is_asked_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path)
+    ask = ["check", str(tmp_path), "--number-type", "float32", "--only", "tiny"]
+    answer = json.dumps({"choices": [{"text": text_of(SHAPE.vocab, [2] * 5)}]}).encode()
+    with serving(MODELS, answer) as address:
+        command.main([*ask, "--engine", address, "--model", "llama"], standalone_mode=False)
+    assert "llama" in capsys.readouterr().err

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from byheart.golden.case import cases
+from byheart.golden.signatures import SIGNATURES
+from tests.golden.test_hostile_cases import write
 
 PLUGIN = "byheart.golden.pytest_plugin"
 TEST = """
@@ -77,6 +79,27 @@ def test_a_test_for_each_case(small_family: Path, tmp_path: Path) -> None:
     assert counts["passed"] + counts["failed"] == 2 * n_cases + 1
     assert failed == {"test_engine_with_another_epsilon"}
     assert _outcomes(tmp_path) == ({"passed": 1, "skipped": 2}, set())
+
+
+def test_long_texts_are_run_only_on_request(tmp_path: Path) -> None:
+    """They were always run."""
+    write(tmp_path, prompt=[0, *[5] * 1200])
+    listed = [
+        _pytest(tmp_path, "--golden", str(tmp_path), "--collect-only", *options).stdout.count("[first]")
+        for options in ([], ["--golden-long"])
+    ]
+    assert listed == [0, 2]
+
+
+@pytest.mark.parametrize("change", ["no folder", "a damaged file"])
+def test_a_bad_folder_ends_in_one_message(tmp_path: Path, change: str) -> None:
+    """It ended in a traceback, or in the failure of a correct engine."""
+    if change == "a damaged file":
+        write(tmp_path)
+        (tmp_path / SIGNATURES).write_text("[]")
+    done = _pytest(tmp_path, "--golden", str(tmp_path))
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "Traceback" not in done.stderr
 
 
 def test_an_unknown_number_type_is_refused(tmp_path: Path) -> None:

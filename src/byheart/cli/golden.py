@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import click
 
 from byheart.cli.options import PATH, WholeNumber, output_option, output_options
-from byheart.cli.output import count, echo_json, say, show_table
+from byheart.cli.output import count, echo_json, printable, say, show_table
 from byheart.cli.progress import watch
-from byheart.errors import ExitStatus, UsageError, amount
+from byheart.errors import CorruptModel, ExitStatus, MalformedFile, UsageError, amount
 
 if TYPE_CHECKING:
+    from byheart.golden.diagnosis import Suspicion
     from byheart.golden.engines.engine import Engine
     from byheart.golden.report import Report
     from byheart.golden.rounding import NumberType
 
 NUMBER_TYPES = ("float32", "float16", "bfloat16")
 MOST_SHOWN = 3
+OPTIONS_OF = {
+    "device": "transformers",
+    "attention": "transformers",
+    "flash": "llama.cpp",
+    "model": "server",
+    "timeout": "server",
+}
+"""The engine to which an option of `golden check` belongs."""
 
 
 @click.group()
@@ -62,7 +72,7 @@ def make_family(output: Path, only: tuple[str, ...], workers: int | None, as_jso
     type=click.Choice(NUMBER_TYPES),
     help="Number type of the engine (default: float32, or float16 for llama.cpp; required for a server).",
 )
-@click.option("--device", default="cpu", help="For transformers: the device, cpu or cuda.")
+@click.option("--device", default="cpu", help="For transformers: the device, cpu, cuda or auto.")
 @click.option(
     "--attention",
     default="sdpa",
@@ -75,11 +85,20 @@ def make_family(output: Path, only: tuple[str, ...], workers: int | None, as_jso
     metavar="ID",
     help="For a server: the name under which it serves the checkpoint given with --only.",
 )
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=120.0,
+    metavar="SECONDS",
+    help="For a server: the maximum time for one answer.",
+)
 @click.option("--only", multiple=True, metavar="NAME", help="Check only this checkpoint; may be repeated.")
 @click.option("--long", "long_texts", is_flag=True, help="Also run the cases of 4,000 and 32,000 tokens.")
 @click.option("--junit", metavar="FILE", type=PATH, help="Also write the results as JUnit XML.")
 @output_options
+@click.pass_context
 def check_engine(
+    ctx: click.Context,
     folder: Path,
     name: str,
     number_type: str | None,
@@ -87,6 +106,7 @@ def check_engine(
     attention: str,
     flash: bool,
     model: str | None,
+    timeout: float,
     only: tuple[str, ...],
     long_texts: bool,
     junit: Path | None,
@@ -108,12 +128,16 @@ def check_engine(
             raise UsageError(
                 f"{folder} holds no checkpoint {each!r}.\n  It holds {', '.join(known)}.", name=each
             )
-    engine, only = _engine(name, kind, device, attention, flash, model, only, list(known))
+    _refuse_options_of_others(ctx, name)
+    engine, only = _engine(name, kind, device, attention, flash, model, timeout, only, list(known))
     n_threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the models are too small to gain from a second thread
     try:
         with watch() as report:
             found = check(engine, folder, only=only, long_texts=long_texts, progress=report)
+    except CorruptModel as error:
+        # damaged checkpoints say nothing about the engine, so the command must not end as for a wrong one
+        raise MalformedFile(str(error), **error.facts) from error
     finally:
         torch.set_num_threads(n_threads)
     if junit is not None:
@@ -124,7 +148,7 @@ def check_engine(
     if as_json:
         echo_json({"path": str(folder), **found.to_json()})
     else:
-        _show(found)
+        _show(found, folder)
     if kind not in (None, found.number_type):
         # the engine judges itself by a coarser type only with flash attention (see `LlamaCppEngine`)
         click.echo(
@@ -142,6 +166,7 @@ def _engine(
     attention: str,
     flash: bool,
     model: str | None,
+    timeout: float,
     only: tuple[str, ...],
     known: list[str],
 ) -> tuple[Engine, tuple[str, ...]]:
@@ -176,18 +201,38 @@ def _engine(
             model=model,
             only=list(only),
         )
-    server = ServerEngine(name, number_type, model)
-    served = only or tuple(each for each in known if server.serves(each))
+    server = ServerEngine(name, number_type, model, timeout)
+    if not server.served and model is None:
+        raise UsageError(
+            f"{name} serves no model.\n  Load a checkpoint of the folder into the server.", url=name
+        )
+    models = {each: server.model_of(each) for each in only or known}
+    served = only or tuple(each for each in known if models[each] is not None)
     if not served:
         raise UsageError(
             f"{name} serves {server.shown}; no checkpoint in the folder has that name.\n"
             "  Give the checkpoint with --only NAME, and its name on the server with --model ID.",
             served=server.served,
         )
+    for each in served:
+        click.echo(printable(f"The checkpoint {each} is asked as the model {models[each]}."), err=True)
     return server, served
 
 
-def _show(report: Report) -> None:
+def _refuse_options_of_others(ctx: click.Context, name: str) -> None:
+    """Raise `UsageError` for an option that has no effect on this engine."""
+    owner = "server" if "://" in name else name
+    for option, engine in OPTIONS_OF.items():
+        if engine != owner and ctx.get_parameter_source(option) is click.core.ParameterSource.COMMANDLINE:
+            what = f"a {engine}" if engine == "server" else engine
+            raise UsageError(
+                f"--{option} is an option of {what}, but the engine is {name}.\n  Leave it out.",
+                option=option,
+                engine=name,
+            )
+
+
+def _show(report: Report, folder: Path) -> None:
     rows = [
         (checkpoint, way, count(n), count(wrong) if wrong else "-")
         for checkpoint, way, n, wrong in report.rows()
@@ -197,18 +242,31 @@ def _show(report: Report) -> None:
         say(f"  left out: {amount(n, 'case')}, {reason}")
     engine = f"{report.engine}, {report.number_type}"
     if report.holds:
-        say(f"\n{engine}: all {count(len(report.outcomes))} answers are right.")
+        say(f"\n{engine}: all {count(len(report.outcomes))} answers are those of the cases in {folder}.")
         return
     say(f"\n{engine}: {count(len(report.wrong))} of {amount(len(report.outcomes), 'answer')} wrong.")
-    for place, suspicion in enumerate(report.suspicions[:MOST_SHOWN]):
-        word = "Likely fault" if place == 0 else "  or"
-        say(
-            f"{word}: {suspicion.kind} ({suspicion.detail}); "
-            f"likeness {suspicion.likeness:.2f} (1 means: the wrong answers are exactly those that this fault gives)"
-        )
+    _show_suspicions(report.suspicions[:MOST_SHOWN])
     for outcome in report.wrong[:MOST_SHOWN]:
         expected, answer = list(outcome.case.expected(outcome.way)), list(outcome.answer)
         what = f"expected {expected}, got {answer}"
         if outcome.wrong_logits:
             what = f"{count(len(outcome.wrong_logits))} wrong"
         say(f"  {outcome.case.name}, {outcome.way}: {what}")
+
+
+def _show_suspicions(suspicions: Sequence[Suspicion]) -> None:
+    """Print the likely faults, or that no known fault gives the answers of the engine, and which is the nearest."""
+    from byheart.golden.diagnosis import FORM
+
+    first = suspicions[0]
+    if first.kind == FORM:
+        say(f"Likely fault: {FORM} ({first.detail}), in {first.likeness:.0%} of the wrong answers")
+        return
+    if first.likeness == 0:
+        say(f"Likely fault: {first.kind} ({first.detail})")
+        return
+    start = "Likely fault:" if first.is_clear else "No known fault gives these answers. The nearest is"
+    for place, suspicion in enumerate(suspicions):
+        word = start if place == 0 else "  or"
+        say(f"{word} {suspicion.kind} ({suspicion.detail}), likeness {suspicion.likeness:.2f}")
+    say("  Likeness 1 means that the wrong answers are exactly those that this fault gives.")

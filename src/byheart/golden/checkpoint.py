@@ -14,6 +14,10 @@ from byheart.golden.shape import BOS, EOS, HEAD, Shape
 
 WEIGHTS = "model.safetensors"
 GGUF = "model.gguf"
+SETTINGS = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json")
+FILES = (*SETTINGS, WEIGHTS, GGUF)
+"""The files of a checkpoint."""
+
 CHARACTERS = {"type": "Split", "pattern": {"Regex": r"[\s\S]"}, "behavior": "Isolated", "invert": False}
 
 
@@ -40,26 +44,17 @@ def require_settings(shape: Shape, folder: Path) -> None:
 def _settings(shape: Shape) -> dict[str, bytes]:
     """Return the contents of the JSON files of a checkpoint, by name."""
     special = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "</s>"}
-    documents: dict[str, Any] = {
-        "config.json": shape.config(),
-        "generation_config.json": {
-            "bos_token_id": BOS,
-            "eos_token_id": EOS,
-            "pad_token_id": EOS,
-            "do_sample": False,
-        },
-        "tokenizer.json": _tokenizer(shape),
-        "tokenizer_config.json": {
-            "tokenizer_class": "PreTrainedTokenizerFast",
-            "add_bos_token": True,
-            **special,
-        },
-    }
+    documents: tuple[dict[str, Any], ...] = (
+        shape.config(),
+        {"bos_token_id": BOS, "eos_token_id": EOS, "pad_token_id": EOS, "do_sample": False},
+        _tokenizer(shape),
+        {"tokenizer_class": "PreTrainedTokenizerFast", "add_bos_token": True, **special},
+    )
     return {
         name: json.dumps(
             document, indent=None if name == "tokenizer.json" else 1, ensure_ascii=False
         ).encode()
-        for name, document in documents.items()
+        for name, document in zip(SETTINGS, documents, strict=True)
     }
 
 

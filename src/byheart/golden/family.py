@@ -15,6 +15,7 @@ from byheart.files.atomic_folder import replaced_folder
 from byheart.golden.balance import draw_balance_weights, find_balance_cases
 from byheart.golden.case import CASES, FAMILY, Case, cases
 from byheart.golden.checkpoint import GGUF, save_gguf, write_checkpoint
+from byheart.golden.digests import DIGESTS, file_digests
 from byheart.golden.exact import draw_exact_weights, find_exact_cases
 from byheart.golden.logit_sums import with_logit_sums
 from byheart.golden.rounding import NumberType
@@ -25,7 +26,7 @@ from byheart.golden.weights import draw_weights
 from byheart.process.progress import Progress, in_stage, silent
 from byheart.process.task_runner import Workers
 
-SCHEMA = 1
+SCHEMA = 2
 LLAMA3 = {
     "rope_type": "llama3",
     "factor": 4.0,
@@ -184,12 +185,16 @@ def make(
         parts = [json.loads((fresh / shape.name / PART).read_text()) for shape in chosen]
         lines = [line for part in parts for line in part["cases"]]
         table = {shape.name: part["signatures"] for shape, part in zip(chosen, parts, strict=True)}
-        document = {"schema": SCHEMA, "checkpoints": {shape.name: shape.to_json() for shape in chosen}}
         (fresh / SIGNATURES).write_text(json.dumps(table))
-        (fresh / FAMILY).write_text(json.dumps(document, indent=1))
         (fresh / CASES).write_text("\n".join(lines) + "\n", encoding="utf-8")
         for shape in chosen:
             (fresh / shape.name / PART).unlink()
+        document = {
+            "schema": SCHEMA,
+            "checkpoints": {shape.name: shape.to_json() for shape in chosen},
+            DIGESTS: file_digests(fresh, [shape.name for shape in chosen]),
+        }
+        (fresh / FAMILY).write_text(json.dumps(document, indent=1))
         return cases(fresh)
 
 

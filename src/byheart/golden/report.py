@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from byheart.errors import UsageError, did_you_mean
-from byheart.golden.case import N_NEW, Case, cases, require_fit, shapes
+from byheart.errors import UsageError, amount, did_you_mean
+from byheart.golden.case import N_NEW, NUMBER_TYPES, Case, cases, require_fit, shapes
 from byheart.golden.diagnosis import EXACT_LOGITS, LOGIT_SUMS, Outcome, Suspicion, diagnose
-from byheart.golden.engines.engine import LONG_TEXT, Engine, FunctionEngine, Generate, ShowsLogits
+from byheart.golden.digests import require_intact
+from byheart.golden.engines.engine import (
+    LONG_TEXT,
+    Engine,
+    FunctionEngine,
+    Generate,
+    Session,
+    ShowsLogits,
+    UnansweredPrompt,
+)
 from byheart.golden.logit_sums import wrong_sums
 from byheart.golden.rounding import NumberType
+from byheart.golden.shape import Shape
 from byheart.golden.signatures import read_signatures, spread
 from byheart.process.progress import Progress, silent
 
@@ -60,7 +71,12 @@ class Report:
             "wrong": len(self.wrong),
             "holds": self.holds,
             "likely_faults": [
-                {"kind": s.kind, "detail": s.detail, "likeness": round(s.likeness, 3)}
+                {
+                    "kind": s.kind,
+                    "detail": s.detail,
+                    "likeness": round(s.likeness, 3),
+                    "is_clear": s.is_clear,
+                }
                 for s in self.suspicions[:5]
             ],
             "left_out": self.left_out,
@@ -87,7 +103,7 @@ def check(
     folder: str | Path,
     *,
     number_type: NumberType = "float32",
-    only: Sequence[str] = (),
+    only: Iterable[str] = (),
     long_texts: bool = False,
     progress: Progress = silent,
 ) -> Report:
@@ -96,24 +112,18 @@ def check(
     `engine` is one of `byheart.golden.engines`, or your own function `generate(checkpoint_folder, prompts, n_new)`. Each prompt is
     a list of token ids. For each prompt, the function returns the list of `n_new` token ids that greedy decoding generates.
     `number_type` is the type that your function computes with. `only` names the checkpoints to check; if it is empty, all are
-    checked. With `long_texts`, cases with thousands of tokens are also run.
+    checked. With `long_texts`, cases with thousands of tokens are also run. Raise `CorruptModel` if a file of the folder is not the
+    one that `golden.make` wrote.
     """
-    driver = engine if isinstance(engine, Engine) else FunctionEngine(engine, number_type)
+    driver = engine if isinstance(engine, Engine) else _function_engine(engine, number_type)
     root = Path(folder)
-    known, found = shapes(root), cases(root)
-    for name in only:
-        if name not in known:
-            raise UsageError(
-                f"{folder} has no checkpoint {name!r}.{did_you_mean(name, known)}\n"
-                f"  Choose from: {', '.join(known)}",
-                name=name,
-                known=list(known),
-            )
+    known = shapes(root)
+    chosen = _chosen(known, only, root)
+    require_intact(root, chosen)
+    found = cases(root)
     outcomes: list[Outcome] = []
     left_out: dict[str, set[str]] = {}
-    for name, shape in known.items():
-        if only and name not in only:
-            continue
+    for name, shape in chosen.items():
         mine = [case for case in found if case.checkpoint == name and case.holds_for(driver.number_type)]
         require_fit(mine, shape, root)
         if not long_texts:
@@ -144,6 +154,39 @@ def check(
     return Report(driver.name, driver.number_type, tuple(outcomes), n_left_out, tuple(suspicions))
 
 
+def _function_engine(function: object, number_type: NumberType) -> FunctionEngine:
+    """Return the function of a user as an engine."""
+    if not callable(function):
+        raise UsageError(
+            f"the engine is {function!r}, which is not a function.\n"
+            "  Give a function generate(checkpoint_folder, prompts, n_new).",
+            engine=function,
+        )
+    if number_type not in NUMBER_TYPES:
+        raise UsageError(
+            f"there is no number type {number_type!r}.{did_you_mean(str(number_type), NUMBER_TYPES)}\n"
+            f"  Choose from: {', '.join(NUMBER_TYPES)}",
+            number_type=number_type,
+        )
+    return FunctionEngine(function, number_type)
+
+
+def _chosen(known: dict[str, Shape], only: Iterable[str], root: Path) -> dict[str, Shape]:
+    """Return the checkpoints with the names in `only`, or all if there are none."""
+    if isinstance(only, str):
+        raise UsageError(f"only is the text {only!r}.\n  Give a list of names: only=[{only!r}]", only=only)
+    names = list(only)
+    for name in names:
+        if name not in known:
+            raise UsageError(
+                f"{root} has no checkpoint {name!r}.{did_you_mean(name, known)}\n"
+                f"  Choose from: {', '.join(known)}",
+                name=name,
+                known=list(known),
+            )
+    return {name: shape for name, shape in known.items() if not names or name in names}
+
+
 def compare_logits(session: ShowsLogits, mine: Sequence[Case], number_type: NumberType) -> list[Outcome]:
     """Compare the logits of an engine with those of the cases.
 
@@ -163,7 +206,7 @@ def compare_logits(session: ShowsLogits, mine: Sequence[Case], number_type: Numb
     return outcomes
 
 
-def _ask(session: Any, way: str, mine: Sequence[Case], left_out: dict[str, set[str]]) -> list[Outcome]:
+def _ask(session: Session, way: str, mine: Sequence[Case], left_out: dict[str, set[str]]) -> list[Outcome]:
     asked = []
     for case in mine:
         reason = session.why_not(way, case)
@@ -173,5 +216,40 @@ def _ask(session: Any, way: str, mine: Sequence[Case], left_out: dict[str, set[s
             left_out.setdefault(reason, set()).add(case.name)
     if not asked:
         return []
-    answers = session.generate(way, [case.prompt for case in asked], N_NEW)
-    return [Outcome(c, way, tuple(map(int, a))) for c, a in zip(asked, answers, strict=True)]
+    try:
+        answers = session.generate(way, [case.prompt for case in asked], N_NEW)
+    except UnansweredPrompt as error:
+        names = [case.name for case in asked if case.prompt == error.prompt]
+        what = ", ".join([*names[:1], way])
+        raise UsageError(f"{error}\n  This happened in: {what}.", **error.facts, case=what) from error
+    return [
+        Outcome(case, way, answer) for case, answer in zip(asked, read_answers(answers, asked), strict=True)
+    ]
+
+
+def read_answers(answers: object, asked: Sequence[Case]) -> list[tuple[int, ...]]:
+    """Return the answers of an engine as tuples of token ids. Raise `UsageError` unless each prompt has a list of integers."""
+    try:
+        rows = list(answers)  # type: ignore[call-overload] # this is what is tried
+    except TypeError as error:
+        raise _refuse_answers(f"the engine returned {answers!r:.60}", answers) from error
+    if len(rows) != len(asked):
+        raise _refuse_answers(
+            f"the engine returned {amount(len(rows), 'answer')} to {amount(len(asked), 'prompt')}", len(rows)
+        )
+    return [_read_answer(row, case) for row, case in zip(rows, asked, strict=True)]
+
+
+def _read_answer(row: Any, case: Case) -> tuple[int, ...]:
+    """Return the ids of one answer. Numbers of numpy and torch are accepted if they are integers."""
+    try:
+        return tuple(operator.index(token) for token in row)
+    except TypeError as error:
+        raise _refuse_answers(f"the answer to the case {case.name} is {row!r:.60}", case.name) from error
+
+
+def _refuse_answers(problem: str, value: object) -> UsageError:
+    return UsageError(
+        f"{problem}.\n  An engine returns one list of token ids, which are integers, for each prompt.",
+        value=value,
+    )

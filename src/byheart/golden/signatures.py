@@ -80,13 +80,8 @@ def with_sensitivity(cases: Sequence[Case], table: dict[str, Signature]) -> list
 
 
 def read_signatures(folder: Path) -> dict[str, dict[str, Signature]]:
-    """Read the wrong answers of known faults from a folder: checkpoint -> fault -> way of running -> case -> wrong answer.
-
-    Return an empty dictionary if the folder has no such file.
-    """
+    """Read the wrong answers of known faults from a folder: checkpoint -> fault -> way of running -> case -> wrong answer."""
     path = folder / SIGNATURES
-    if not path.is_file():
-        return {}
     kind = dict[str, dict[str, Signature]]
     found: dict[str, dict[str, Signature]] = read_value(
         read_json(path, REMEDY), kind, str(path), "faults", refuse=corrupt

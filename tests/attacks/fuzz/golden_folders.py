@@ -8,6 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 
+from byheart.golden import case
+from byheart.golden.digests import DIGESTS, file_digests
 from byheart.golden.family import make
 from byheart.golden.report import check
 from byheart.golden.shape import Shape
@@ -15,6 +17,7 @@ from tests.attacks.fuzz.mutation import mutate_bytes, mutate_document
 from tests.attacks.fuzz.target import Target, run_command
 
 FAMILY = (Shape("llama", "llama", 1, 32, 40, 4, 2, 8, seed=1),)
+FAMILY_FILE = case.FAMILY
 
 
 class GoldenFolders(Target):
@@ -29,7 +32,7 @@ class GoldenFolders(Target):
         self.files = {
             str(path.relative_to(folder / "family")): path.read_bytes()
             for path in (folder / "family").rglob("*")
-            if path.is_file() and path.suffix != ".gguf"
+            if path.is_file()
         }
 
     def attack(self, random: Random, folder: Path) -> str:
@@ -40,11 +43,19 @@ class GoldenFolders(Target):
             if name == spoilt:
                 content = _spoil(name, content, random)
             (folder / name).write_bytes(content)
+        if spoilt != FAMILY_FILE and random.random() < 0.9:
+            self._seal(folder)
         if "/" in spoilt and random.random() < 0.3:
             run_command("golden", "check", str(folder), "--engine", "transformers")
         else:
             check(lambda _, prompts, n_new: _answer(prompts, n_new, random), folder)
         return "taken"
+
+    def _seal(self, folder: Path) -> None:
+        """Write the digests of the spoilt files, as a forger does. Otherwise they are refused before anything reads them."""
+        family = json.loads(self.files[FAMILY_FILE])
+        family[DIGESTS] = file_digests(folder, family["checkpoints"])
+        (folder / FAMILY_FILE).write_text(json.dumps(family))
 
 
 def _answer(prompts: Sequence[Sequence[int]], n_new: int, random: Random) -> list[list[int]]:

@@ -6,15 +6,26 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from byheart.errors import UsageError
 from byheart.golden.case import Case
 from byheart.golden.rounding import NumberType
 from byheart.golden.shape import Shape
 
 Prompts = Sequence[Sequence[int]]
-Generate = Callable[[Path, Prompts, int], list[list[int]]]
-"""A user's own engine: a function of the folder of a checkpoint, prompts as token ids, and the number of tokens to generate."""
+Generate = Callable[[Path, list[list[int]], int], list[list[int]]]
+"""A user's own engine: a function of the folder of a checkpoint, prompts as lists of token ids, and the number of tokens to
+generate.
+"""
 
 LONG_TEXT = 1_000  # tokens; longer prompts are not run in all ways
+
+
+class UnansweredPrompt(UsageError):
+    """An engine failed to answer a prompt."""
+
+    def __init__(self, prompt: Sequence[int], error: UsageError) -> None:
+        super().__init__(str(error), **error.facts)
+        self.prompt = tuple(prompt)
 
 
 class Session(Protocol):
@@ -73,7 +84,7 @@ class _FunctionSession:
         return None
 
     def generate(self, way: str, prompts: Prompts, n_new: int) -> list[list[int]]:
-        return self._generate(self.folder, prompts, n_new)
+        return self._generate(self.folder, [list(prompt) for prompt in prompts], n_new)
 
     def close(self) -> None:
         pass

@@ -1,7 +1,6 @@
 """A server as an engine: any server with OpenAI's completions API, such as vLLM, llama-server, TGI or Ollama.
 
-The answers of a server are not trusted: at most `MOST_BYTES` are read, for at most `TIMEOUT_SECONDS`, and the type of every
-value is checked.
+The answers of a server are not trusted: at most `MOST_BYTES` are read, for a limited time, and the type of every value is checked.
 """
 
 from __future__ import annotations
@@ -20,7 +19,8 @@ from typing import Annotated, Any, TypeVar
 
 from byheart.errors import UsageError
 from byheart.golden.case import Case, text_of, token_of
-from byheart.golden.engines.engine import Prompts, Session
+from byheart.golden.checkpoint import GGUF
+from byheart.golden.engines.engine import Prompts, Session, UnansweredPrompt
 from byheart.golden.rounding import NumberType
 from byheart.golden.shape import Shape
 from byheart.records.json_file import parse_json
@@ -32,6 +32,7 @@ TIMEOUT_SECONDS = 120
 N_CONCURRENT = 8
 MOST_BYTES = 2**22
 SHOWN = 8  # the maximum number of models named in an error message
+SHOWN_CHARACTERS = 300  # of the error message of a server
 
 
 @dataclass(frozen=True)
@@ -67,9 +68,13 @@ class ServerEngine:
 
     name = "server"
 
-    def __init__(self, url: str, number_type: NumberType, model: str | None = None) -> None:
+    def __init__(
+        self, url: str, number_type: NumberType, model: str | None = None, timeout: float = TIMEOUT_SECONDS
+    ) -> None:
+        """List the models of the server. `timeout` is the maximum time for one answer, in seconds."""
         self.url, self.number_type, self.model = url.rstrip("/").removesuffix("/v1"), number_type, model
-        listed = request_json(f"{self.url}/v1/models", None, ModelList)
+        self.timeout = timeout
+        listed = request_json(f"{self.url}/v1/models", None, ModelList, timeout)
         self.served = [each.id for each in listed.data or ()]
 
     @property
@@ -79,23 +84,20 @@ class ServerEngine:
         return f"{', '.join(self.served[:SHOWN]) or 'no model'}{others}"
 
     def open(self, shape: Shape, folder: Path) -> Session:
-        return ServerSession(self.url, shape, self._model(shape.name))
+        return ServerSession(self.url, shape, self._model(shape.name), timeout=self.timeout)
 
-    def serves(self, name: str) -> bool:
-        """Return whether the server has a model that is named like this checkpoint, or that is in a folder of this name.
+    def model_of(self, name: str) -> str | None:
+        """Return the served model that is this checkpoint, or None if there is none.
 
-        If the user named the model, return True.
+        It is the model that the user named, or one that has the name of the checkpoint, or one whose path ends in this name.
+        The path may also end in the GGUF file of the checkpoint.
         """
-        return self._match(name) is not None
-
-    def _match(self, name: str) -> str | None:
         if self.model is not None:
             return self.model
-        parts = ((each, each.replace("\\", "/").replace(":", "/").split("/")) for each in self.served)
-        return next((each for each, path in parts if name in path), None)
+        return next((each for each in self.served if _last_part(each) == name), None)
 
     def _model(self, name: str) -> str:
-        found = self._match(name)
+        found = self.model_of(name)
         if found is None:
             raise UsageError(
                 f"{self.url} does not serve the checkpoint {name}. It serves {self.shown}.\n"
@@ -105,11 +107,16 @@ class ServerEngine:
         return found
 
 
+def _last_part(model: str) -> str:
+    """Return the last part of a path, without the GGUF file of a checkpoint."""
+    return model.replace("\\", "/").rstrip("/").removesuffix(f"/{GGUF}").rpartition("/")[2]
+
+
 class ServerSession:
     """One checkpoint on the server."""
 
-    def __init__(self, url: str, shape: Shape, model: str, options: dict[str, Any] | None = None) -> None:
-        self.url, self.shape, self.model, self.options = url, shape, model, options or {}
+    def __init__(self, url: str, shape: Shape, model: str, timeout: float = TIMEOUT_SECONDS) -> None:
+        self.url, self.shape, self.model, self.timeout = url, shape, model, timeout
         self.takes_ids = True
 
     def ways(self) -> Sequence[str]:
@@ -128,8 +135,15 @@ class ServerSession:
         pass
 
     def complete(self, prompt: Sequence[int], n_new: int, **options: Any) -> list[int]:
-        """Return the greedy answer. The prompt is sent as token ids, or as text if the server does not accept ids."""
-        document = {"model": self.model, "max_tokens": n_new, "temperature": 0, **self.options, **options}
+        """Return the greedy answer. Raise `UnansweredPrompt` if the server does not give one."""
+        try:
+            return self._complete(prompt, n_new, options)
+        except UsageError as error:
+            raise UnansweredPrompt(prompt, error) from error
+
+    def _complete(self, prompt: Sequence[int], n_new: int, options: dict[str, Any]) -> list[int]:
+        """Send the prompt as token ids, or as text if the server does not accept ids."""
+        document = {"model": self.model, "max_tokens": n_new, "temperature": 0, **options}
         if self.takes_ids:
             try:
                 return self._ask({**document, "prompt": list(prompt)})
@@ -140,14 +154,16 @@ class ServerSession:
         return self._ask({**document, "prompt": text_of(self.shape.vocab, prompt)})
 
     def _ask(self, document: dict[str, Any]) -> list[int]:
-        answer = request_json(f"{self.url}/v1/completions", document, Completion)
+        answer = request_json(f"{self.url}/v1/completions", document, Completion, self.timeout)
         # one token too many makes the answer wrong, so the rest is not needed
         text = answer.choices[0].text[: document["max_tokens"] + 1]
         return [token_of(self.shape.vocab, character) for character in text]
 
 
-def request_json(url: str, document: dict[str, Any] | None, kind: type[T]) -> T:
-    """Send a request to a server, and convert its JSON answer to the type `kind`.
+def request_json(
+    url: str, document: dict[str, Any] | None, kind: type[T], timeout: float = TIMEOUT_SECONDS
+) -> T:
+    """Send a request to a server, and convert its JSON answer to the type `kind`. Wait at most `timeout` seconds for it.
 
     Raise `UsageError` if that fails, with the HTTP status if the server refuses.
     """
@@ -156,37 +172,61 @@ def request_json(url: str, document: dict[str, Any] | None, kind: type[T]) -> T:
     body = None if document is None else json.dumps(document).encode()
     try:
         request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
-            raw = _read_body(answer, url)
+        with urllib.request.urlopen(request, timeout=timeout) as answer:
+            raw = _read_body(answer, url, timeout)
     except urllib.error.HTTPError as error:
+        is_server_error = error.code >= 500
+        remedy = (
+            "See what the server has logged."
+            if is_server_error
+            else "Check the address of the server and the name of the model."
+        )
         raise UsageError(
-            f'{url} answered with the HTTP status {error.code} and the text "{_first_words(error)}".\n'
-            "  Check the address of the server and the name of the model.",
+            f'{url} answered with the HTTP status {error.code} and the text "{_first_words(error)}".\n  {remedy}',
             url=url,
             status=error.code,
         ) from error
     except (OSError, ValueError, http.client.HTTPException) as error:
+        if isinstance(error, TimeoutError) or isinstance(getattr(error, "reason", None), TimeoutError):
+            raise _too_slow(url, timeout) from error
         raise UsageError(
             f"{url} cannot be reached: {error}.\n  Check that the server is running.", url=url
         ) from error
     found = parse_json(raw, url, refuse=refuse_usage)
+    if isinstance(found, dict) and found.get("error"):
+        raise _server_error(url, found["error"])
     return read_values(found, kind, url, ignore_unknown=True)
+
+
+def _server_error(url: str, error: object) -> UsageError:
+    """Return the exception for an error that a server reports with the HTTP status 200."""
+    said = str(error.get("message", error) if isinstance(error, dict) else error)[:SHOWN_CHARACTERS]
+    return UsageError(f'{url} answered with the error "{said}".', url=url, said=said)
+
+
+def _too_slow(url: str, timeout: float) -> UsageError:
+    return UsageError(
+        f"{url} took more than {timeout:g} seconds to answer.\n"
+        "  Check that the server is not busy with other requests, or allow more time with --timeout.",
+        url=url,
+        timeout=timeout,
+    )
 
 
 def _first_words(error: urllib.error.HTTPError) -> str:
     """Return the beginning of the body of an error response."""
     with suppress(OSError, ValueError, http.client.HTTPException):
-        return error.fp.read1(300).decode("utf-8", "replace")  # type: ignore[attr-defined, no-any-return]
+        return error.fp.read1(SHOWN_CHARACTERS).decode("utf-8", "replace")  # type: ignore[attr-defined, no-any-return]
     return ""
 
 
-def _read_body(answer: http.client.HTTPResponse, url: str) -> bytes:
+def _read_body(answer: http.client.HTTPResponse, url: str, timeout: float) -> bytes:
     """Return the body of an answer, read piece by piece.
 
     The time-out of `urlopen` applies to each read. This function applies it to the whole answer, so that a server
     that sends single bytes cannot block the check.
     """
-    pieces, n_bytes, end = [], 0, time.monotonic() + TIMEOUT_SECONDS
+    pieces, n_bytes, end = [], 0, time.monotonic() + timeout
     while piece := answer.read1(2**16):
         pieces.append(piece)
         n_bytes += len(piece)
@@ -197,9 +237,12 @@ def _read_body(answer: http.client.HTTPResponse, url: str) -> bytes:
                 url=url,
             )
         if time.monotonic() > end:
-            raise UsageError(
-                f"{url} took more than {TIMEOUT_SECONDS} seconds to answer.\n"
-                "  Check that the server is not busy with other requests.",
-                url=url,
-            )
+            raise _too_slow(url, timeout)
+    if answer.length:
+        raise UsageError(
+            f"{url} closed the connection after {n_bytes:,} of {n_bytes + answer.length:,} bytes of its answer.\n"
+            "  See what the server has logged.",
+            url=url,
+            n_missing=answer.length,
+        )
     return b"".join(pieces)

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from byheart.errors import UsageError, import_extra
 from byheart.golden.case import Case
-from byheart.golden.checkpoint import require_settings
 from byheart.golden.engines.engine import LONG_TEXT, Prompts, Session
 from byheart.golden.reference import BEAM_SEARCH, N_BEAMS
 from byheart.golden.rounding import NumberType
 from byheart.golden.shape import EOS, Shape
+from byheart.measure.devices import choose_device
 from byheart.network.llama.foreign_checkpoint import NO_PICKLES, opened_by_transformers
 
 CHUNK, REUSED, LOOKED_UP = 5, 7, 3
@@ -43,13 +43,12 @@ class TransformersEngine:
             )
         import_extra("transformers", "huggingface", "the engine transformers")
         self.number_type: NumberType = number_type
-        self.device, self.attention, self.change = device, attention, change
+        self.device, self.attention, self.change = str(choose_device(device)), attention, change
 
     def open(self, shape: Shape, folder: Path) -> Session:
         transformers = import_extra("transformers", "huggingface", "the engine transformers")
         transformers.utils.logging.disable_progress_bar()
         dtype = getattr(torch, self.number_type)
-        require_settings(shape, folder)
         with opened_by_transformers(folder):
             model = transformers.AutoModelForCausalLM.from_pretrained(
                 folder, dtype=dtype, attn_implementation=self.attention, **NO_PICKLES
