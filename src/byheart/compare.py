@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil
 from types import ModuleType
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from byheart.bounds import BoundTable, DataShape, table
 from byheart.bounds.bound import Scope
@@ -213,11 +213,14 @@ def _order(method: str, shape: DataShape) -> Formula | None:
     return Formula(order.source, order.expression, order.value, is_order=True)
 
 
+_SCOPES: tuple[Scope, ...] = ("these data", "some data of this shape")
+
+
 def _floors(theory: BoundTable, precision: Precision) -> tuple[Floor, ...]:
     floors = []
     stored = f"parameters of {FLOAT_BITS[precision]} bits" if precision in FLOAT_BITS else "bits"
     for quantity in ("parameters", stored):
-        for scope in get_args(Scope):
+        for scope in _SCOPES:
             bounds = theory.of(quantity, "lower", scope)
             if bounds:
                 largest = max(bounds, key=lambda bound: bound.value)

@@ -126,7 +126,7 @@ def _spell(given: Called) -> str:
 
 def _table(shape: DataShape) -> str:
     """A digest: the functions behind a table are called on their own too."""
-    reasons = DataChecks("no", "no", "no", "no")
+    reasons = DataChecks("no", "no", "no")
     entries = [
         entry
         for found in (for_shape(shape), for_shape(shape, checks=reasons))

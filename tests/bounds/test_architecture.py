@@ -64,6 +64,15 @@ def test_variants_change_the_count_as_they_should() -> None:
     assert read_architecture(GPT2_SMALL | {"n_inner": None}).parameters == 124_439_808
 
 
+def test_the_number_of_experts_has_two_names() -> None:
+    """transformers 5 writes `num_local_experts` for this family."""
+    from .architectures import QWEN3_30B_A3B
+
+    renamed = {name: value for name, value in QWEN3_30B_A3B.items() if name != "num_experts"}
+    renamed["num_local_experts"] = QWEN3_30B_A3B["num_experts"]
+    assert read_architecture(renamed) == read_architecture(QWEN3_30B_A3B)
+
+
 def test_layers_without_experts() -> None:
     # 48 layers with experts in every second one, layer 1 (the first of those) listed as plain: 23 have experts
     from .architectures import QWEN3_30B_A3B

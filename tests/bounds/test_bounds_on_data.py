@@ -158,7 +158,7 @@ def test_more_samples_than_sequences_are_refused() -> None:
     ):
         with pytest.raises(UsageError) as refused:
             for_shape(shape)
-        assert refused.value.facts["possible"] < refused.value.facts["n_contexts"]
+        assert refused.value.facts["possible"] < refused.value.facts["wanted"]
     for_shape(DataShape(8, 3, 8, vocab=2, ordered=True))
     for_shape(DataShape(4, 3, 2, vocab=2, task="set"))
     for_shape(DataShape(1000, 3, 8, vocab=2, ordered=True, n_contexts=8))  # repeated samples

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from byheart.bounds import (
     label_bits,
     shape_of,
     table,
+    theorem_4_1,
 )
 from byheart.bounds.bound import spell
 from byheart.bounds.token_vectors import tokens_as_vectors
@@ -28,7 +31,7 @@ from byheart.theorems import checks
 VECTORS = DataShape(1000, 8, 16, dim=4, radius=1, separation=Fraction(1, 1000))
 
 
-def names(bounds: tuple[Bound, ...]) -> set[str]:
+def names(bounds: tuple[Bound | NotApplicable, ...]) -> set[str]:
     return {bound.name for bound in bounds}
 
 
@@ -129,6 +132,76 @@ def test_distributions_take_far_more() -> None:
     assert "distributions" in reasons(problem)["KS25 Theorem 4.2"]
 
 
+@checks("MFT24-T1", "MFT24-L1", "DPC24-P2")
+def test_what_every_distribution_needs_is_no_bound_on_data() -> None:
+    """One document of 9 tokens has 8 contexts with one next token each: 2 logits per token, on a circle, are enough for it."""
+    shape = DataShape(1, 9, 1000, task="distribution", vocab=1000, ordered=True)
+    documents = table(Dataset.from_documents(["a b c a c", "b c b"]))
+    for found in (for_shape(shape), documents):
+        arbitrary = {each.name for each in found.applicable if each.speaks_of == "arbitrary distributions"}
+        assert arbitrary == {"MFT24 Lemma 1", "MFT24 Theorem 1", "DPC24 Proposition 2"}
+        assert not [each for each in found.applicable if each.speaks_of == "some data of this shape"]
+
+
+def test_documents_of_three_tokens_have_contexts_of_two_lengths() -> None:
+    shapes = {
+        seq_len: DataShape(9, seq_len, 5, task="distribution", vocab=5, ordered=True) for seq_len in (2, 3)
+    }
+    assert "DPC24 Theorem 1" in names(for_shape(shapes[2]).applicable)
+    assert "DPC24 Theorem 1" in names(for_shape(shapes[3]).not_applicable)
+    few = DataShape(4, 2, 5, task="distribution", vocab=5, ordered=True)
+    assert "DPC24 Theorem 1" in names(for_shape(few).not_applicable)  # no context is followed by all tokens
+
+
+def test_only_contexts_that_data_can_have_are_counted() -> None:
+    def bits(shape: DataShape) -> int:
+        (bound,) = for_shape(shape).of("bits", "lower")
+        return int(bound.value)
+
+    assert bits(DataShape(1, 8, 16, vocab=2, task="seq-to-seq")) == 2 * 4
+    assert bits(DataShape(1, 100, 16, vocab=4, task="seq-to-seq")) == 4 * 4
+    # three vectors at distance 1 fit on a line of length 2; in the plane, a bound for some data counts those of a grid
+    assert bits(DataShape(1000, 1, 2, dim=1, radius=1, separation=1)) == 3
+    assert bits(DataShape(1000, 1, 2, dim=2, radius=1, separation=1)) == 4
+
+
+@pytest.mark.parametrize("ball", [{}, {"radius": 1, "separation": Fraction(1, 1000)}])
+def test_repeated_vectors_are_no_points_to_separate(ball: dict[str, Any]) -> None:
+    """Two points take at most seven parameters, however often they repeat."""
+    found = for_shape(DataShape(1000, 1, 2, dim=1, n_contexts=2, **ball))
+    assert max(each.value for each in found.of("parameters", "lower")) <= 7
+    # each token of these 10 sequences has its own context, so none consists of equal tokens
+    full = for_shape(DataShape(10, 3, 2, task="seq-to-seq", dim=1, n_contexts=30, **ball))
+    assert "KS25 Theorem 4.2" in names(full.not_applicable)
+    one = for_shape(DataShape(10, 3, 2, task="seq-to-seq", dim=1, n_contexts=28, **ball))
+    assert {each.value for each in one.applicable if each.name == "KS25 Theorem 4.2"} == {1}
+
+
+def test_contexts_of_a_data_set_are_counted_before_bounds_count_them() -> None:
+    for shape in (
+        DataShape(1000, 1, 2, dim=1, n_labels=1000),
+        DataShape(1000, 1, 2, vocab=2, n_labels=1000),  # most samples repeat
+        DataShape(50, 3, 9, vocab=9, n_labels=100, task="distribution"),
+    ):
+        uncounted, counted = for_shape(shape), for_shape(replace(shape, n_contexts=2))
+        lower = {each.name for each in uncounted.applicable if each.kind == "lower"}
+        assert lower <= {"KS25 Remark 4.3", "KS25 section 4.2.1"}
+        assert lower < {each.name for each in counted.applicable if each.kind == "lower"}
+
+
+@checks("KS25-T D.1")
+def test_sets_may_differ_in_size() -> None:
+    data = Dataset.from_pairs([([1, 2, 3], "a"), ([1, 2], "b"), ([3], "c"), ([1, 1, 2], "a")], task="set")
+    assert "KS25 Theorem D.1" in names(table(data).of("parameters", "upper"))
+
+
+def test_bounds_say_how_token_ids_are_read() -> None:
+    for ordered in (False, True):
+        for bound in for_shape(DataShape(100, 3, 4, vocab=9, ordered=ordered)).of("parameters", "upper"):
+            if bound.name == "KS25 Theorem 4.1":
+                assert len(bound.assumptions) == 1 + len(theorem_4_1(100, 3, 4, 2).assumptions)
+
+
 def test_one_class_needs_nothing() -> None:
     problem = DataShape(1000, 8, 1, dim=4, radius=1, separation=1)
     assert "nothing to distinguish" in reasons(problem)["KS25 Theorem 4.2"]
@@ -193,8 +266,7 @@ def test_ragged_data_and_documents_are_outside_theorems_of_one_length() -> None:
     assert "equal length" in why["DPC24 Corollary 1"]
     assert "differ in length" in why["two-layer ReLU interpolation"]
     documents = table(Dataset.from_documents(["a b c", "a b a"]))
-    why = {entry.name: entry.reason for entry in documents.not_applicable}
-    assert why["DPC24 Theorem 1"] == "contexts have 1 to 2 tokens, but they must all have the same length"
+    assert "DPC24 Theorem 1" in names(documents.not_applicable)
     pairs = table(Dataset.from_documents(["a b", "b a"]))
     why = {entry.name: entry.reason for entry in pairs.not_applicable}
     assert "never occur after some contexts" in why["DPC24 Theorem 1"]

@@ -153,6 +153,7 @@ class _LlamaStyle:
     head_dim     default size of a head; None for the width of the model divided by the number of heads
     head_norms   number of norms per block that act on single heads
     block_norms  number of norms per block that act on vectors of the width of the model
+    experts      for mixtures, the key with the number of experts, and its other name in files of some versions of transformers
     activation   default activation function
     """
 
@@ -161,7 +162,7 @@ class _LlamaStyle:
     head_dim: int | None = None
     head_norms: int = 0
     block_norms: int = 2
-    experts: str = ""  # the key with the number of experts, for mixtures
+    experts: tuple[str, ...] = ()
     activation: str = "silu"
 
 
@@ -171,8 +172,9 @@ def _llama_like(style: _LlamaStyle) -> Callable[[ConfigKeys], Architecture]:
     def read(keys: ConfigKeys) -> Architecture:
         sizes = keys.sizes(**_USUAL_NAMES)
         wide = sizes.pop("hidden_width")
-        if style.experts:
-            keys.need(style.experts, "num_experts_per_tok")
+        experts = keys.first_present(*style.experts) if style.experts else ""
+        if experts:
+            keys.need(experts, "num_experts_per_tok")
         d, n_layers, n_heads = sizes["dim"], sizes["n_layers"], sizes["n_heads"]
         n_kv = keys.size("num_key_value_heads", n_heads)
         keys.must_divide("num_key_value_heads", n_kv, "num_attention_heads", n_heads)
@@ -196,29 +198,30 @@ def _llama_like(style: _LlamaStyle) -> Callable[[ConfigKeys], Architecture]:
             parts=(
                 _dense("token embedding", keys.size("vocab_size") * d),
                 _dense("attention", n_layers * attention),
-                *_gated_feed_forward(keys, style, d, n_layers),
+                *_gated_feed_forward(keys, experts, d, n_layers),
                 _dense("normalisation", n_layers * norms + d),
                 *_output(keys, keys.size("vocab_size") * d, tied_by_default=style.tied),
             ),
-            n_experts=keys.size(style.experts) if style.experts else 1,
-            experts_per_token=keys.size("num_experts_per_tok") if style.experts else 1,
+            n_experts=keys.size(experts) if experts else 1,
+            experts_per_token=keys.size("num_experts_per_tok") if experts else 1,
         )
 
     return read
 
 
-def _gated_feed_forward(keys: ConfigKeys, style: _LlamaStyle, d: int, n_layers: int) -> tuple[Part, ...]:
+def _gated_feed_forward(keys: ConfigKeys, experts: str, d: int, n_layers: int) -> tuple[Part, ...]:
+    """Return the feed-forward parts. `experts` is the key with the number of experts, or an empty string if there are none."""
     wide = keys.size("intermediate_size")
     bias = (2 * wide + d) if keys.flag("mlp_bias", False) else 0
     plain = 3 * d * wide + bias
-    if not style.experts:
+    if not experts:
         return (_dense("feed-forward", n_layers * plain),)
-    n_experts, chosen = keys.size(style.experts), keys.size("num_experts_per_tok")
+    n_experts, chosen = keys.size(experts), keys.size("num_experts_per_tok")
     if chosen > n_experts:
         raise MalformedFile(
-            f"num_experts_per_tok = {chosen} is more than {style.experts} = {n_experts}; one of them is wrong.",
+            f"num_experts_per_tok = {chosen} is more than {experts} = {n_experts}; one of them is wrong.",
             chosen=chosen,
-            experts=style.experts,
+            experts=experts,
             n_experts=n_experts,
         )
     n_sparse = keys.sparse_layers(n_layers)
@@ -298,6 +301,7 @@ def _output(keys: ConfigKeys, size: int, tied_by_default: bool) -> tuple[Part, .
     return () if keys.flag("tie_word_embeddings", tied_by_default) else (_dense("output", size),)
 
 
+_QWEN_EXPERTS = ("num_experts", "num_local_experts")
 _READERS: Mapping[str, Callable[[ConfigKeys], Architecture]] = {
     "gpt2": _gpt2,
     "llama": _llama_like(_LlamaStyle()),
@@ -309,9 +313,9 @@ _READERS: Mapping[str, Callable[[ConfigKeys], Architecture]] = {
     "gemma3_text": _llama_like(
         _LlamaStyle(tied=True, head_dim=256, head_norms=2, block_norms=4, activation="gelu")
     ),
-    "mixtral": _llama_like(_LlamaStyle(experts="num_local_experts")),
-    "qwen2_moe": _llama_like(_LlamaStyle(qkv_bias=True, experts="num_experts")),
-    "qwen3_moe": _llama_like(_LlamaStyle(head_dim=128, head_norms=2, experts="num_experts")),
+    "mixtral": _llama_like(_LlamaStyle(experts=("num_local_experts",))),
+    "qwen2_moe": _llama_like(_LlamaStyle(qkv_bias=True, experts=_QWEN_EXPERTS)),
+    "qwen3_moe": _llama_like(_LlamaStyle(head_norms=2, experts=_QWEN_EXPERTS)),
     "t5": _t5,
     "bert": _bert,
 }

@@ -37,13 +37,11 @@ class DataChecks:
     independent_tokens  the n tokens of each sample are linearly independent, and so are the last tokens of any n samples. If n is
                         above the dimension of the tokens, this never holds. The reason is empty even then, because
                         `bounds.table` finds it from the shape of the data
-    one_length          all contexts have the same length
     full_support        every token follows every context with positive probability
     """
 
     general_position: str = ""
     independent_tokens: str = ""
-    one_length: str = ""
     full_support: str = ""
 
 
@@ -64,16 +62,12 @@ def check_assumptions(data: Dataset | DatasetPieces) -> DataChecks:
         return ASSUMED if data.dim is None else NOT_IN_MEMORY
     if data.task == "distribution":
         contexts = data.contexts()
-        least, most = int(contexts.lengths.min()), int(contexts.lengths.max())
         n_absent = len(contexts) * data.n_classes - contexts.next_tokens.size
-        lengths = f"contexts have {least} to {most} tokens, but they must all have the same length"
         support = (
             f"some tokens never occur after some contexts (missing pairs: {n_absent:,}), "
             "so the distributions do not have full support"
         )
-        return DataChecks(
-            one_length=lengths if least < most else "", full_support=support if n_absent else ""
-        )
+        return DataChecks(full_support=support if n_absent else "")
     if not isinstance(data.inputs, VectorSequences) or data.task != "next-token":
         return ASSUMED
     return DataChecks(

@@ -13,10 +13,17 @@ from typing import Literal, get_args
 from byheart.records.json_record import JsonRecord
 
 Kind = Literal["lower", "upper", "exact"]
-Scope = Literal["these data", "some data of this shape"]
-"""What a bound is about: one data set, or the worst case among all data sets of the same shape (the same counts and lengths). A
-size that suffices for all data of a shape also suffices for each data set of this shape. A size that some data of the shape
-need may be larger than the size that a given data set needs."""
+Scope = Literal["these data", "some data of this shape", "arbitrary distributions"]
+"""What a bound is about.
+
+these data               one data set. A size that suffices for all data of a shape also suffices for each data set of this shape
+some data of this shape  the worst case among all data sets of the same shape: of the same task and vocabulary or dimension, with as
+                         many sequences, tokens and contexts, and with labels from as many classes, of which some may be unused. It
+                         may be more than a given data set needs
+arbitrary distributions  a model that can give any next-token distributions to as many contexts. No data set asks for this: N
+                         documents determine distributions with at most N possible next tokens each. Such a bound is therefore
+                         no bound for data
+"""
 
 CAPACITIES = ("contexts", "facts", "samples")
 """Quantities that a model can hold. For these, a lower bound is a guarantee."""
@@ -38,8 +45,8 @@ class Bound:
     quantity   what is bounded: "parameters", "bits", "depth", "samples", ... Bounds can be compared only if their quantities
                agree and both apply
     statement  the id in the theorem index; empty if the index has none
-    speaks_of  whether the bound holds for these data, or only for some data of this shape. Only bounds of the first kind may be
-               shown next to the size of a model of these data
+    speaks_of  whether the bound holds for these data, for some data of this shape, or for no data but for arbitrary distributions.
+               Only bounds of the first kind may be shown next to the size of a model of these data
     """
 
     name: str

@@ -32,6 +32,10 @@ class ConfigKeys:
                 family=self.family,
             )
 
+    def first_present(self, *names: str) -> str:
+        """Return the first of these names of one key that is present, or the first name if none is."""
+        return next((name for name in names if self.config.get(name) is not None), names[0])
+
     def size(self, name: str, default: int | None = None) -> int:
         """Return the value of the key, which must be a positive integer, or `default` if the key is absent.
 

@@ -12,6 +12,7 @@ from fractions import Fraction
 
 from byheart.bounds.bound import Bound, Paper, spell
 from byheart.bounds.enclosures import DEFAULT_BITS, Interval, Rational, Real, exp2, ln, log2, sqrt
+from byheart.bounds.sizes import require_sizes, takes_sizes
 from byheart.errors import ImpossibleSize
 from byheart.records.arguments import takes_numbers
 from byheart.theorems import realises
@@ -44,6 +45,11 @@ class AttentionOnlyShape:
     head_dim: int
     n_heads: int
     n_last_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        sizes = {name: value for name, value in vars(self).items() if name != "n_heads" and value is not None}
+        require_sizes(1, **sizes)
+        require_sizes(0, n_heads=self.n_heads)
 
     @property
     @realises("DPC24-R1")
@@ -99,7 +105,7 @@ def theorem_1(shape: AttentionOnlyShape) -> Bound:
 
 
 @realises("DPC24-T1")
-@takes_numbers
+@takes_sizes()
 def theorem_1_parameters(
     n_contexts: int, n_tokens: int, seq_len: int, dim: int, n_last_tokens: int | None = None
 ) -> Bound:
@@ -126,7 +132,7 @@ def theorem_1_parameters(
 
 
 @realises("DPC24-T3")
-@takes_numbers
+@takes_sizes()
 def theorem_3_parameters(
     n_contexts: int, n_tokens: int, seq_len: int, dim: int, n_last_tokens: int | None = None
 ) -> Bound:
@@ -149,7 +155,7 @@ def theorem_3_parameters(
 
 
 @realises("DPC24-C1")
-@takes_numbers
+@takes_sizes()
 def corollary_1_parameters(
     n_contexts: int, n_tokens: int, seq_len: int, n_last_tokens: int | None = None
 ) -> Bound:
@@ -167,7 +173,7 @@ def corollary_1_parameters(
 
 
 @realises("DPC24-C2")
-@takes_numbers
+@takes_sizes()
 def corollary_2(shape: AttentionOnlyShape, n_contexts: int) -> Bound:
     """Return a lower bound on the accuracy of the best Transformer of this shape: 1/N + (1 - 1/N) R / T₀, or 1 if R > T₀.
 
@@ -194,6 +200,10 @@ def proposition_1(encoder_divergence: Real) -> Bound:
     The value of the returned bound is `encoder_divergence`, a certified lower bound on the divergence of the best encoder, in nats.
     """
     value = Fraction(encoder_divergence)
+    if value < 0:
+        raise ImpossibleSize(
+            f"encoder_divergence is {float(value)}; it must not be negative", encoder_divergence=value
+        )
     assumptions = ("logits are a fixed matrix times a sequence embedding of dimension d",)
     sentence = f"No Transformer of this dimension has a divergence below {float(value):.6g} nats."
     return PROPOSITION_1.bound(
@@ -202,7 +212,7 @@ def proposition_1(encoder_divergence: Real) -> Bound:
 
 
 @realises("DPC24-P2")
-@takes_numbers
+@takes_sizes()
 def proposition_2(n_tokens: int, n_contexts: int | None = None) -> Bound:
     """Embedding dimension N - 1 is sufficient and necessary to represent every distribution over N tokens.
 
@@ -213,14 +223,16 @@ def proposition_2(n_tokens: int, n_contexts: int | None = None) -> Bound:
     N - 1.
     """
     assumptions = ("logits are a fixed matrix times a sequence embedding",)
-    value = max(n_tokens - 1, 0) if n_contexts is None else min(max(n_tokens - 1, 0), n_contexts)
+    value = n_tokens - 1 if n_contexts is None else min(n_tokens - 1, n_contexts)
     of = "" if n_contexts is None else f" after each of {spell(n_contexts)} contexts"
     sentence = (
         f"Dimension {spell(value)} is sufficient and necessary to represent every distribution over {spell(n_tokens)} "
         f"tokens{of}."
     )
     quantity = "embedding dimension for every distribution"
-    return PROPOSITION_2.bound(quantity, "exact", value, assumptions, sentence)
+    return PROPOSITION_2.bound(
+        quantity, "exact", value, assumptions, sentence, speaks_of="arbitrary distributions"
+    )
 
 
 @realises("DPC24-P3")
@@ -231,7 +243,7 @@ def proposition_3() -> Bound:
     return PROPOSITION_3.bound("embedding dimension for associations", "upper", 2, assumptions, sentence)
 
 
-@takes_numbers
+@takes_sizes()
 def johnson_lindenstrauss_coherence(n_tokens: int, dim: int) -> Interval:
     """Return an interval around C = √(32 ln(N + 1) / d), the coherence in Theorem 2, for N = `n_tokens` and d = `dim`.
 
@@ -272,6 +284,8 @@ def theorem_2(
             n_weights=len(context_weights),
             n_distributions=len(distributions),
         )
+    if min(context_weights, default=0) < 0:
+        raise ImpossibleSize("context weights must not be negative", least=min(context_weights))
     total = Fraction(0)
     for weight, distribution in zip(context_weights, distributions, strict=True):
         total += Fraction(weight) * _stretched_error(tuple(Fraction(p) for p in distribution))
@@ -289,7 +303,7 @@ def _stretched_error(distribution: tuple[Fraction, ...]) -> Fraction:
 
     H is the entropy of a distribution over N tokens, and p is its largest probability.
     """
-    if sum(distribution) != 1 or min(distribution) < 0:
+    if sum(distribution) != 1 or min(distribution, default=0) < 0:
         raise ImpossibleSize(
             "the probabilities of each distribution must be non-negative, and their exact sum must be 1"
         )

@@ -27,8 +27,7 @@ from byheart.bounds.lookup import (
     lookup_size,
     normalise,
 )
-from byheart.errors import ImpossibleSize
-from byheart.records.arguments import takes_numbers
+from byheart.bounds.sizes import takes_sizes
 from byheart.theorems import realises
 
 THEOREM_4_1 = KS25.theorem(
@@ -88,7 +87,7 @@ class TheoremSize:
 
 
 @realises("KS25-T4.1", "KS25-T B.1")
-@takes_numbers
+@takes_sizes()
 def theorem_4_1(
     n_samples: int, seq_len: int, n_classes: int, dim: int, radius: Real = 1, separation: Real = 1
 ) -> TheoremSize:
@@ -109,7 +108,7 @@ def theorem_4_1(
 
 
 @realises("KS25-C4.1")
-@takes_numbers
+@takes_sizes()
 def corollary_4_1(
     n_samples: int, seq_len: int, n_classes: int, dim: int, radius: Real = 1, separation: Real = 1
 ) -> TheoremSize:
@@ -124,7 +123,7 @@ def corollary_4_1(
 
 
 @realises("KS25-T F.1")
-@takes_numbers
+@takes_sizes()
 def theorem_f_1(
     n_samples: int,
     seq_len: int,
@@ -146,7 +145,7 @@ def theorem_f_1(
 
 
 @realises("KS25-T D.1")
-@takes_numbers
+@takes_sizes()
 def theorem_d_1(
     n_samples: int, seq_len: int, n_classes: int, dim: int, radius: Real = 1, separation: Real = 1
 ) -> TheoremSize:
@@ -156,7 +155,6 @@ def theorem_d_1(
     the projected sums is R = 80 M N⁵ π, where N is `n_samples`, and M = `seq_len` is the largest number of elements of a set. The
     parameters are those of dense 12 x 12 layers with bias for both networks, with their input maps and output rows.
     """
-    _check(n_samples=n_samples, seq_len=seq_len, n_classes=n_classes, dim=dim)
     r, delta = normalise(radius, separation)
     elements = Points(n_samples * seq_len, dim, r**2, 0, delta)
     sums = Points(n_samples, 1, Fraction(16 * seq_len**2 * n_samples**6), 1, Fraction(1))
@@ -173,7 +171,7 @@ def theorem_d_1(
 
 
 @realises("KS25-T E.1")
-@takes_numbers
+@takes_sizes()
 def theorem_e_1(n_samples: int, seq_len: int, n_classes: int, vocab: int) -> TheoremSize:
     """Return the size that Theorem E.1 guarantees for token ids. The embedding has 3ω parameters, where ω = `vocab`.
 
@@ -184,7 +182,6 @@ def theorem_e_1(n_samples: int, seq_len: int, n_classes: int, vocab: int) -> The
     Departs: the theorem expresses R, the range of the projected contexts, in terms of r and δ, which are not defined for token ids.
     Here R is taken from the proof.
     """
-    _check(n_samples=n_samples, seq_len=seq_len, n_classes=n_classes, vocab=vocab)
     n_weights = RootOfPi(Fraction(16 * n_samples**4 * min(vocab, n_samples) ** 2), 1).ceil()
     contexts = Points(n_samples, 3, Fraction(2 * n_weights + vocab) ** 2, 0, Fraction(1, seq_len))
     lookup = lookup_size(contexts, n_samples, n_classes)
@@ -205,7 +202,6 @@ def _tokens_and_contexts(
     """Return the points that the two feed-forward parts of Theorem B.1 look up: first the tokens, then the contexts of
     equation 53.
     """
-    _check(n_samples=n_samples, seq_len=seq_len, n_classes=n_classes, dim=dim)
     r, delta = normalise(radius, separation)
     tokens = Points(n_samples * seq_len, dim, r**2, 0, delta)
     # (56): contexts have norm at most 20 r n² N³ δ⁻¹ √(πd); (55): they differ by at least 1/n
@@ -244,9 +240,3 @@ def _transformer_size(
         weight_bits=max(first.weight_bits, second.weight_bits),
         assumptions=(CONSISTENT, SEPARATED, NO_SKIP),
     )
-
-
-def _check(**sizes: int) -> None:
-    for name, value in sizes.items():
-        if value < 1:
-            raise ImpossibleSize(f"{name} is {value}; it must be at least 1", name=name, value=value)

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from byheart.bounds.bound import KS25, Bound, spell
 from byheart.bounds.enclosures import log2
+from byheart.bounds.sizes import require_sizes, takes_sizes
 from byheart.bounds.vc_dimension import (
     depth_limited_vc_dimension,
     log2_e_times,
@@ -16,7 +17,6 @@ from byheart.bounds.vc_dimension import (
     uniform_width_vc_dimension,
 )
 from byheart.errors import ImpossibleSize
-from byheart.records.arguments import takes_numbers
 from byheart.theorems import realises
 
 SHATTERED = "one architecture memorises every labelling with two classes, by choice of its parameters alone"
@@ -39,7 +39,7 @@ def _to_hold(network: str, inputs: str, value: int, what: str = "parameters") ->
 
 
 @realises("KS25-R4.3")
-@takes_numbers
+@takes_sizes()
 def remark_4_3(dim: int) -> Bound:
     """The input matrix E_in of eq. (4) is m x d with d = `dim` and m >= 1, so a network that reads d-dimensional tokens has at
     least d parameters.
@@ -51,7 +51,7 @@ def remark_4_3(dim: int) -> Bound:
     return REMARK_4_3.bound("parameters", "lower", dim, assumptions, sentence, speaks_of="these data")
 
 
-@takes_numbers
+@takes_sizes()
 def feed_forward_input(seq_len: int, dim: int) -> Bound:
     """A feed-forward network that reads the whole sequence as one vector has at least `dim` x `seq_len` weights in its first
     layer.
@@ -69,7 +69,7 @@ def feed_forward_input(seq_len: int, dim: int) -> Bound:
 
 
 @realises("KS25-T4.2", "KS25-T B.2")
-@takes_numbers
+@takes_sizes(n_samples=0)
 def theorem_4_2(n_samples: int) -> Bound:
     """At least Ω(√N) parameters are needed for next-token prediction, for N = `n_samples`; here with an explicit constant.
 
@@ -86,7 +86,7 @@ def theorem_4_2(n_samples: int) -> Bound:
 
 
 @realises("KS25-T4.2")
-@takes_numbers
+@takes_sizes(n_samples=0)
 def theorem_4_2_depth(n_samples: int, dim: int, width: int = 14) -> Bound:
     """Return the fewest layers with which a network of this width could hold every labelling of `n_samples` sequences, each
     consisting of equal tokens of dimension `dim`.
@@ -104,7 +104,7 @@ def theorem_4_2_depth(n_samples: int, dim: int, width: int = 14) -> Bound:
 
 
 @realises("KS25-T4.2")
-@takes_numbers
+@takes_sizes(n_samples=0)
 def theorem_4_2_shallow(n_samples: int, n_maps: int) -> Bound:
     """Return the fewest parameters with which a network of limited depth could hold every labelling of N = `n_samples` sequences,
     each consisting of equal tokens.
@@ -125,7 +125,7 @@ def theorem_4_2_shallow(n_samples: int, n_maps: int) -> Bound:
 
 
 @realises("KS25-T4.3", "KS25-T B.3")
-@takes_numbers
+@takes_sizes(n_outputs=0)
 def theorem_4_3(n_samples: int, seq_len: int, n_outputs: int | None = None) -> Bound:
     """With hard attention, at least Ω(√(nN / log nN)) parameters are needed; here with an explicit constant.
 
@@ -144,9 +144,9 @@ def theorem_4_3(n_samples: int, seq_len: int, n_outputs: int | None = None) -> B
                still at most 2 L W. With W̄ <= W + 2 L W, the base of the power in (94) stays below 48 e n³ N.
     """
     n_outputs = n_samples * seq_len if n_outputs is None else n_outputs
-    if not 0 <= n_outputs <= n_samples * seq_len:
+    if n_outputs > n_samples * seq_len:
         raise ImpossibleSize(
-            f"n_outputs is {n_outputs}; it must be between 0 and n_samples x seq_len = {n_samples * seq_len}",
+            f"n_outputs is {n_outputs}; it must be at most n_samples x seq_len = {n_samples * seq_len}",
             n_outputs=n_outputs,
         )
     value = 0
@@ -171,8 +171,7 @@ class BlockShape:
     hidden_width: int
 
     def __post_init__(self) -> None:
-        if min(self.dim, self.model_width, self.head_size, self.n_heads, self.hidden_width) < 1:
-            raise ImpossibleSize(f"every size of {self} must be at least 1", sizes=self)
+        require_sizes(1, **vars(self))
 
     @property
     def block_parameters(self) -> int:
@@ -192,7 +191,7 @@ class BlockShape:
 
 
 @realises("KS25-T B.3")
-@takes_numbers
+@takes_sizes()
 def log2_hard_attention_patterns(shape: BlockShape, depth: int, n_samples: int, seq_len: int) -> Fraction:
     """Return an upper bound on log2 K, where K is the number of sign patterns that nN outputs take as the parameters vary.
 
@@ -224,7 +223,7 @@ def log2_hard_attention_patterns(shape: BlockShape, depth: int, n_samples: int, 
 
 
 @realises("KS25-T4.3")
-@takes_numbers
+@takes_sizes()
 def theorem_4_3_depth(shape: BlockShape, n_samples: int, seq_len: int) -> Bound:
     """Return the fewest blocks of this shape that could hold every labelling of nN distinct tokens, by equation (90).
 

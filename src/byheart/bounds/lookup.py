@@ -18,10 +18,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from byheart.bounds.enclosures import Interval, Real, ceil_fraction, ceil_sqrt, floor_log2, log2, pi, settle
+from byheart.bounds.sizes import require_ball, require_sizes, takes_sizes
 from byheart.errors import ImpossibleSize
 from byheart.theorems import realises
 
 
+@takes_sizes()
 def group_count(n_stored: int) -> int:
     """Return the number of groups in Lemma C.1, ⌈√(N log2 N)⌉ for N = `n_stored`, exactly; 1 for a single point.
 
@@ -33,6 +35,7 @@ def group_count(n_stored: int) -> int:
     return settle(lambda bits: log2(n_stored, bits) * n_stored, ceil_sqrt, 64 + 2 * n_stored.bit_length())
 
 
+@takes_sizes()
 def group_size(n_stored: int) -> int:
     """Return the number of keys per group, ⌈√(N / log2 N)⌉ for N = `n_stored`, exactly; 1 for a single point."""
     if n_stored <= 1:
@@ -79,6 +82,11 @@ class Points:
     radius_pi: int
     separation: Fraction
 
+    def __post_init__(self) -> None:
+        require_sizes(1, count=self.count, dim=self.dim)
+        require_sizes(0, radius_pi=self.radius_pi)
+        require_ball(self.radius_square, self.separation)
+
     @property
     def key_range(self) -> RootOfPi:
         """The number R = 20 r V² δ⁻¹ √(π d). Stage I of Lemma C.1 projects every point to a number in [2, R], its key.
@@ -107,6 +115,7 @@ class LookupSize:
 
 
 @realises("KS25-L C.1")
+@takes_sizes()
 def lookup_size(points: Points, n_stored: int, n_values: int) -> LookupSize:
     """Return the size of the lookup in Lemma C.1: its width is 12, its depth is given by eq. (110), and its bits by eq. (111).
 
@@ -116,6 +125,7 @@ def lookup_size(points: Points, n_stored: int, n_values: int) -> LookupSize:
 
 
 @realises("KS25-L F.1")
+@takes_sizes()
 def batched_lookup_size(points: Points, n_stored: int, n_values: int, batch_root: int) -> LookupSize:
     """Return the size of the lookup in Lemma F.1. Its width is 13, and its weights are shorter than those of Lemma C.1.
 
@@ -124,9 +134,9 @@ def batched_lookup_size(points: Points, n_stored: int, n_values: int, batch_root
     Departs: the paper repeats all stages of Lemma C.1 for each batch. Here the projection (Stage I) is done only once, because
     repeating it would increase the range of the keys. B² need not divide N = `n_stored`. If B = 1, a batch is a single key.
     """
-    if batch_root < 1 or batch_root**2 > n_stored:
+    if batch_root**2 > n_stored:
         raise ImpossibleSize(
-            f"batch_root is {batch_root}; it must be at least 1, and its square at most the number of samples, {n_stored}",
+            f"batch_root is {batch_root}; its square must be at most the number of samples, {n_stored}",
             batch_root=batch_root,
             n_stored=n_stored,
         )
@@ -150,16 +160,12 @@ def normalise(radius: Real, separation: Real) -> tuple[Fraction, Fraction]:
     """Return the radius and the separation as exact fractions. A radius below 1 and a separation above 1 are replaced by 1,
     because the theorems require r >= 1 and δ <= 1.
     """
+    require_ball(radius, separation)
     r, delta = Fraction(radius), Fraction(separation)
-    if r < 0 or delta <= 0:
-        raise ImpossibleSize(
-            f"radius is {radius} and separation is {separation}; radius must not be negative and separation must be positive",
-            radius=radius,
-            separation=separation,
-        )
     return max(r, Fraction(1)), min(delta, Fraction(1))
 
 
+@takes_sizes(layers=0)
 def dense_parameters(width: int, layers: int, input_dim: int) -> int:
     """Return the number of entries of an input map without bias, `layers` square layers with bias, and an output row."""
     return width * input_dim + layers * (width**2 + width) + width

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from byheart.bounds.bound import Bound, Paper, Theorem, spell
+from byheart.bounds.bound import Bound, Paper, Scope, Theorem, spell
 from byheart.bounds.enclosures import ceil_fraction, ln
+from byheart.bounds.sizes import require_sizes, takes_sizes
 from byheart.errors import ImpossibleSize
-from byheart.records.arguments import takes_numbers
 from byheart.theorems import realises
 
 _PAPER = Paper("MFT24", "Madden, Fox & Thrampoulidis 2024")
@@ -28,71 +28,68 @@ SMOOTH = "outputs depend on the parameters in a continuously differentiable way 
 DEFINABLE = "the model is definable with exp and restricted analytic functions (tanh, arctan, GELU, softmax)"
 ANALYTIC = "the activation is real analytic at a point and not a polynomial there (tanh, arctan, GELU)"
 REAL = "parameters are real numbers of any precision"
-BY_LEMMA_1 = (SMOOTH, REAL, "every distribution of full support must be reachable")
+BY_LEMMA_1 = (SMOOTH, REAL, "every context must be able to get every distribution of full support")
 BY_THEOREM_1 = (
     SMOOTH,
     DEFINABLE,
     REAL,
-    "the model must reach the entropy of every corpus with a given number of contexts",
+    "the model must reach the entropy of every corpus with a given number of contexts and any number of documents",
 )
+ARBITRARY: Scope = "arbitrary distributions"
 
 
 @realises("MFT24-L1", "MFT24-Tab1")
-@takes_numbers
+@takes_sizes(n_parameters=0, vocab=2)
 def lemma_1(n_parameters: int, vocab: int) -> Bound:
     """At most k / (ω - 1) contexts can be given arbitrary next-token distributions, for k = `n_parameters` and ω = `vocab`."""
-    _check_vocab(vocab)
     value = n_parameters // (vocab - 1)
     sentence = (
         f"A smooth model of {spell(n_parameters)} parameters interpolates arbitrary distributions over {spell(vocab)} "
         f"tokens on at most {spell(value)} contexts."
     )
-    return LEMMA_1.bound("contexts", "upper", value, BY_LEMMA_1, sentence)
+    return LEMMA_1.bound("contexts", "upper", value, BY_LEMMA_1, sentence, speaks_of=ARBITRARY)
 
 
 @realises("MFT24-L1")
-@takes_numbers
+@takes_sizes(n_contexts=0, vocab=2)
 def lemma_1_parameters(n_contexts: int, vocab: int) -> Bound:
     """Return the number of parameters that Lemma 1 makes necessary: n (ω - 1), for n = `n_contexts` and ω = `vocab`."""
-    _check_vocab(vocab)
     value = n_contexts * (vocab - 1)
     sentence = (
         f"Arbitrary next-token distributions over {spell(vocab)} tokens on {spell(n_contexts)} contexts need at least "
         f"{spell(value)} parameters."
     )
-    return LEMMA_1.bound("parameters", "lower", value, BY_LEMMA_1, sentence)
+    return LEMMA_1.bound("parameters", "lower", value, BY_LEMMA_1, sentence, speaks_of=ARBITRARY)
 
 
 @realises("MFT24-T1", "MFT24-Tab1")
-@takes_numbers
+@takes_sizes(n_parameters=0, vocab=2)
 def theorem_1(n_parameters: int, vocab: int) -> Bound:
     """In the empirical setting, where documents determine the distributions, at most (2 + 1/(ω - 1)) k / (ω - 1) + 1 contexts
     can be stored, for k = `n_parameters` and ω = `vocab`.
     """
-    _check_vocab(vocab)
     step = Fraction(1, vocab - 1)
     value = ((2 + step) * n_parameters * step + 1).__floor__()
     sentence = (
         f"A model of {spell(n_parameters)} parameters cannot reach the entropy of every corpus over {spell(vocab)} "
         f"tokens with more than {spell(value)} contexts."
     )
-    return THEOREM_1.bound("contexts", "upper", value, BY_THEOREM_1, sentence)
+    return THEOREM_1.bound("contexts", "upper", value, BY_THEOREM_1, sentence, speaks_of=ARBITRARY)
 
 
 @realises("MFT24-T1")
-@takes_numbers
+@takes_sizes(n_contexts=0, vocab=2)
 def theorem_1_parameters(n_contexts: int, vocab: int) -> Bound:
     """Return the number of parameters that Theorem 1 makes necessary.
 
     It is (n - 1) (ω - 1)² / (2ω - 1), rounded up, for n = `n_contexts` and ω = `vocab`.
     """
-    _check_vocab(vocab)
     value = ceil_fraction(Fraction(max(n_contexts - 1, 0) * (vocab - 1) ** 2, 2 * vocab - 1))
     sentence = (
         f"To reach the entropy of every corpus with {spell(n_contexts)} contexts over {spell(vocab)} tokens, a model needs at "
         f"least {spell(value)} parameters."
     )
-    return THEOREM_1.bound("parameters", "lower", value, BY_THEOREM_1, sentence)
+    return THEOREM_1.bound("parameters", "lower", value, BY_THEOREM_1, sentence, speaks_of=ARBITRARY)
 
 
 @dataclass(frozen=True)
@@ -110,6 +107,9 @@ class DecoderShape:
     hidden_width: int
     vocab: int
     seq_len: int
+
+    def __post_init__(self) -> None:
+        require_sizes(1, **vars(self))
 
     @property
     def parameters(self) -> int:
@@ -131,7 +131,7 @@ def theorem_5(shape: DecoderShape) -> Bound:
 
 
 @realises("MFT24-T5")
-@takes_numbers
+@takes_sizes()
 def theorem_5_parameters(n_contexts: int, vocab: int, seq_len: int, n_outputs: int | None = None) -> Bound:
     """Return the number of parameters that suffice by Theorem 5, with `n_contexts` neurons and every other dimension 1.
 
@@ -143,7 +143,7 @@ def theorem_5_parameters(n_contexts: int, vocab: int, seq_len: int, n_outputs: i
 
 
 @realises("MFT24-T7")
-@takes_numbers
+@takes_sizes()
 def theorem_7(hidden_width: int) -> Bound:
     """A decoder that averages tokens instead of using attention, with m = `hidden_width` neurons, can give any m contexts any
     distributions.
@@ -154,7 +154,7 @@ def theorem_7(hidden_width: int) -> Bound:
 
 
 @realises("MFT24-T7")
-@takes_numbers
+@takes_sizes()
 def theorem_7_parameters(n_contexts: int, vocab: int, seq_len: int, n_outputs: int | None = None) -> Bound:
     """Return the number of parameters that suffice by Theorem 7, with `n_contexts` neurons and embeddings of dimension 1.
 
@@ -173,7 +173,7 @@ def equation_3(shape: DecoderShape) -> Bound:
     The ratio is 1 + (d + 2)/(ω - 1) + 2 m₀ (d₀ + d₁) d / ((ω - 1) m) + (ω + T) d / ((ω - 1) m). The docstring of `DecoderShape`
     defines the symbols.
     """
-    _check_vocab(shape.vocab)
+    require_sizes(2, vocab=shape.vocab)
     scale = (shape.vocab - 1) * shape.hidden_width
     value = (
         1
@@ -218,13 +218,5 @@ def _sufficient(theorem: Theorem, n_contexts: int, value: int, form: str) -> Bou
         f"By {where} of {paper}, {spell(value)} parameters suffice for any {spell(n_contexts)} contexts."
     )
     return theorem.bound(
-        "parameters", "upper", value, (ANALYTIC, REAL, f"{form}, {n_contexts} neurons"), sentence
+        "parameters", "upper", value, (ANALYTIC, REAL, f"{form}, {spell(n_contexts)} neurons"), sentence
     )
-
-
-def _check_vocab(vocab: int) -> None:
-    if vocab < 2:
-        raise ImpossibleSize(
-            f"vocab is {vocab}; it must be at least 2, because there is only one distribution over one token",
-            vocab=vocab,
-        )

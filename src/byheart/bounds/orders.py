@@ -10,9 +10,9 @@ from fractions import Fraction
 from math import isqrt
 
 from byheart.bounds.enclosures import floor_log2
+from byheart.bounds.sizes import require_ball, takes_sizes
 from byheart.bounds.vc_dimension import smallest
 from byheart.errors import ImpossibleSize
-from byheart.records.arguments import takes_numbers
 from byheart.theorems import realises
 
 
@@ -33,7 +33,7 @@ class Order:
 
 
 @realises("KS25-Tab1")
-@takes_numbers
+@takes_sizes()
 def table_1(n_samples: int, seq_len: int, dim: int, vocab: int) -> tuple[Order, ...]:
     """Return Table 1 of Kajitsuka & Sato 2025 for one problem: the orders of growth of the parameters that suffice ("upper") or
     are necessary ("lower").
@@ -56,12 +56,13 @@ def table_1(n_samples: int, seq_len: int, dim: int, vocab: int) -> tuple[Order, 
     return tuple(Order(*row) for row in rows)
 
 
-@takes_numbers
+@takes_sizes()
 def park_2021(n_samples: int, radius: Fraction | int, separation: Fraction | int) -> Order:
     """By Park et al. 2021, O(N^(2/3) + log(r/δ)) parameters suffice for a feed-forward network.
 
     The network memorises N = `n_samples` points with norm at most r = `radius`, at least δ = `separation` apart.
     """
+    require_ball(radius, separation)
     ratio = Fraction(radius) / Fraction(separation)
     value = _cube_root(n_samples**2) + max(0, floor_log2(max(ratio, Fraction(1))))
     return Order(
@@ -74,7 +75,7 @@ def _cube_root(value: int) -> int:
     return smallest(lambda root: (root + 1) ** 3 > value, start=0)
 
 
-@takes_numbers
+@takes_sizes()
 def fixed_precision(n_samples: int) -> tuple[Order, Order]:
     """By Yu, Gao & Zhang 2025, Θ(N) parameters are necessary and sufficient for N = `n_samples`, up to logarithms.
 
@@ -88,7 +89,7 @@ def fixed_precision(n_samples: int) -> tuple[Order, Order]:
     return enough, replace(enough, side="lower")
 
 
-@takes_numbers
+@takes_sizes()
 def robust_memorisation(n_samples: int, dim: int, ratio: Fraction) -> tuple[Order, Order]:
     """Return the orders of growth of Kim, Moon & Yun 2025, for ReLU networks that are right in a ball around each sample.
 
@@ -115,7 +116,7 @@ def robust_memorisation(n_samples: int, dim: int, ratio: Fraction) -> tuple[Orde
     )
 
 
-@takes_numbers
+@takes_sizes()
 def footnote_2(n_samples: int, seq_len: int) -> tuple[Order, Order]:
     """Return two orders of growth by Kajitsuka & Sato 2025: √(N log N)·log n in Theorem B.1, and √(N log(nN)) in footnote 2.
 
@@ -135,7 +136,7 @@ def footnote_2(n_samples: int, seq_len: int) -> tuple[Order, Order]:
 
 
 @realises("DPC24-S6")
-@takes_numbers
+@takes_sizes()
 def section_6(n_sequences: int, n_tokens: int, seq_len: int, dim: int) -> tuple[Order, ...]:
     """Return the number of parameters for each construction that Dana, Pydi & Chevaleyre 2024 compare in section 6.
 

@@ -13,9 +13,9 @@ from byheart.bounds.bound import Bound, Theorem, spell
 from byheart.bounds.enclosures import Real, ceil_fraction, floor_log2, log2
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.bounds.lookup import Points, dense_parameters, lookup_size, normalise
+from byheart.bounds.sizes import require_ball, takes_sizes
 from byheart.bounds.vc_dimension import log2_e_times, smallest
 from byheart.errors import ImpossibleSize
-from byheart.records.arguments import takes_numbers
 from byheart.theorems import realises
 
 SONTAG = Theorem(
@@ -47,10 +47,10 @@ GENERAL_POSITION = "general position: no D + 1 of the D-dimensional points lie o
 FLAT = "the network reads each sample as one vector"
 
 
-@takes_numbers
+@takes_sizes(n_samples=0)
 def sontag_1997(n_samples: int) -> Bound:
     """(N - 1) / 2 parameters are needed to memorise every set of N distinct points. The points may be arbitrarily close."""
-    value = ceil_fraction(Fraction(max(n_samples - 1, 0), 2))
+    value = n_samples // 2  # (N - 1) / 2, rounded up
     assumptions = (
         "one architecture memorises every two-class labelling of every set of N distinct points",
         "the architecture is built from ReLU, sigmoid, softmax or other functions definable with exp",
@@ -60,7 +60,7 @@ def sontag_1997(n_samples: int) -> Bound:
     return SONTAG.bound("parameters", "lower", value, assumptions, sentence)
 
 
-@takes_numbers
+@takes_sizes(n_samples=0)
 def siegel_2024(n_samples: int, radius: Real, separation: Real) -> Bound:
     """Return a lower bound (at most N / 2) on the number of parameters that a ReLU network needs to memorise any N samples.
 
@@ -82,13 +82,8 @@ def siegel_2024(n_samples: int, radius: Real, separation: Real) -> Bound:
     function computes this bound for p + 1 = 2, 4, 8, ... and returns the largest. As δ tends to 0, the bound tends to N / 2. A data
     set of N samples may have fewer than N distinct points, because samples may repeat.
     """
+    require_ball(radius, separation)
     r, delta = Fraction(radius), Fraction(separation)
-    if r < 0 or delta <= 0:
-        raise ImpossibleSize(
-            f"radius is {radius} and separation is {separation}; radius must not be negative and separation must be positive",
-            radius=radius,
-            separation=separation,
-        )
     n_grid = (2 * r / delta).__floor__() + 1
     cost = log2_e_times(16 * n_grid).high
     value, most = 0, n_samples // 2
@@ -118,7 +113,7 @@ def _needed_for_blocks(n_blocks: int, choices: int, cost: Fraction) -> int:
     return min(n_blocks, needed)
 
 
-@takes_numbers
+@takes_sizes()
 def baum_1988(n_samples: int, input_dim: int) -> Bound:
     """ceil(N / D) threshold units memorise any labelling, with two classes, of N points in general position.
 
@@ -129,7 +124,7 @@ def baum_1988(n_samples: int, input_dim: int) -> Bound:
     return _sufficient(BAUM, units * (input_dim + 2) + 1, assumptions)
 
 
-@takes_numbers
+@takes_sizes()
 def bubeck_2020(n_samples: int, input_dim: int) -> Bound:
     """4 ceil(N / D) ReLU units with real outputs fit any labels of N points in general position.
 
@@ -139,7 +134,7 @@ def bubeck_2020(n_samples: int, input_dim: int) -> Bound:
     return _sufficient(BUBECK, units * (input_dim + 2), (GENERAL_POSITION, FLAT, REAL))
 
 
-@takes_numbers
+@takes_sizes()
 def two_layer_relu_size(n_samples: int, input_dim: int) -> TheoremSize:
     """Return the size of a two-layer network with N ReLU units that can fit any labels of N = `n_samples` distinct points.
 
@@ -155,7 +150,7 @@ def two_layer_relu_size(n_samples: int, input_dim: int) -> TheoremSize:
     )
 
 
-@takes_numbers
+@takes_sizes()
 def vardi_2022_size(
     n_samples: int, n_classes: int, input_dim: int, radius_square: Real, separation: Real
 ) -> TheoremSize:
@@ -164,6 +159,7 @@ def vardi_2022_size(
     The constants are those of Lemma C.1 of Kajitsuka & Sato 2025. The lemma also allows points for which the network must return
     0; here there are none. A sample is taken as one vector, and `radius_square` is an upper bound on its squared norm.
     """
+    require_ball(radius_square, separation)
     r2 = max(Fraction(radius_square), Fraction(1))
     _, delta = normalise(1, separation)
     size = lookup_size(Points(n_samples, input_dim, r2, 0, delta), n_samples, n_classes)
@@ -181,7 +177,7 @@ def vardi_2022_size(
     )
 
 
-@takes_numbers
+@takes_sizes()
 def kajitsuka_sato_2023_size(n_samples: int, seq_len: int, dim: int, head_size: int = 1) -> TheoremSize:
     """Return the size that suffices by Corollary 1 of Kajitsuka & Sato 2023, with 4(s + d) + d(2nN + d) parameters.
 
@@ -200,7 +196,7 @@ def kajitsuka_sato_2023_size(n_samples: int, seq_len: int, dim: int, head_size: 
 
 
 @realises("DPC24-S6")
-@takes_numbers
+@takes_sizes()
 def mahdavi_2023(n_heads: int, head_dim: int, seq_len: int) -> Bound:
     """One layer of H = `n_heads` heads of size d_h = `head_dim` can memorise H (min(n, d_h) - 1) + 1 examples of n = `seq_len`
     tokens.
@@ -213,7 +209,7 @@ def mahdavi_2023(n_heads: int, head_dim: int, seq_len: int) -> Bound:
     return MAHDAVI.bound("samples", "lower", value, (*_LINEARLY_INDEPENDENT, REAL), sentence)
 
 
-@takes_numbers
+@takes_sizes()
 def mahdavi_2023_parameters(n_samples: int, seq_len: int, dim: int) -> Bound:
     """Return the number of parameters that suffice by Theorem 1 of Mahdavi et al. 2023, with ceil((N - 1)/(n - 1)) heads of
     size n.
@@ -233,7 +229,7 @@ def mahdavi_2023_parameters(n_samples: int, seq_len: int, dim: int) -> Bound:
 
 
 @realises("DPC24-S6")
-@takes_numbers
+@takes_sizes()
 def linear_memory(dim: int) -> Bound:
     """A linear memory, a d x d matrix with d = `dim`, stores d pairs of a key and a value.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from byheart.bounds import dana_2024, madden_2024
 from byheart.bounds import kajitsuka_sato_2025 as upper
@@ -12,7 +13,7 @@ from byheart.bounds import predecessors as known
 from byheart.bounds.assumptions import ASSUMED, DataChecks, check_assumptions
 from byheart.bounds.bound import KS25, Bound, Estimate, NotApplicable, Scope, spell
 from byheart.bounds.pigeonhole import counting_next_token, counting_seq_to_seq, label_bits, parameter_floor
-from byheart.bounds.token_vectors import shape_of, tokens_as_vectors
+from byheart.bounds.token_vectors import VectorView, id_vectors, shape_of, tokens_as_vectors
 from byheart.data.dataset import Dataset
 from byheart.data.dataset_pieces import DatasetPieces
 from byheart.data.shape import DataShape
@@ -27,6 +28,9 @@ _SUFFICIENT = (
     (upper.THEOREM_D_1, "set", upper.theorem_d_1),
 )
 _POSITIONS = "this bound is proved with sequences of equal tokens, but positions make equal tokens differ"
+_NO_CONSTANT = (
+    "this bound is proved with sequences of equal tokens, but data with so many contexts may have none"
+)
 _INCONSISTENT = "equal contexts carry different labels"
 
 
@@ -42,7 +46,7 @@ class BoundTable:
     def of(self, quantity: str, kind: str, speaks_of: Scope | None = None) -> tuple[Bound, ...]:
         """Return the applicable bounds of one kind on one quantity.
 
-        If `speaks_of` is given, return only those about these data or only those about the worst case.
+        If `speaks_of` is given, return only those about it.
         """
         return tuple(
             bound
@@ -108,16 +112,38 @@ def table(dataset: Dataset | DatasetPieces, estimates: Iterable[Estimate | NotAp
 
 
 def _counting(shape: DataShape) -> Iterator[Entry]:
+    reason = _uncounted(shape)
     if shape.task == "distribution":
-        remark = KS25.theorem("Remark 4.4 (counting)", "KS25-R4.4")
-        yield remark.refuse("there are infinitely many distributions, so they cannot be counted")
+        reason = "there are infinitely many distributions, so they cannot be counted"
+    if reason:
+        yield KS25.theorem("Remark 4.4 (counting)", "KS25-R4.4").refuse(reason)
         return
+    n_contexts = _contexts_of_some_data(shape)
     if shape.task == "seq-to-seq":
-        yield counting_seq_to_seq(shape.context_count, 1, shape.n_classes)
+        yield counting_seq_to_seq(n_contexts, 1, shape.n_classes)
     else:
-        yield counting_next_token(shape.context_count, shape.n_classes)
-    bits = label_bits(shape.context_count, shape.n_classes)
+        yield counting_next_token(n_contexts, shape.n_classes)
+    bits = label_bits(n_contexts, shape.n_classes)
     yield from (parameter_floor(bits, word) for word in (64, 32, 16))
+
+
+def _uncounted(shape: DataShape) -> str:
+    """Return why lower bounds that count contexts do not apply to the sizes of a data set, or an empty string if they apply."""
+    is_data_set = shape.n_labels is not None
+    return (
+        "the distinct contexts of these data were not counted"
+        if is_data_set and shape.n_contexts is None
+        else ""
+    )
+
+
+def _contexts_of_some_data(shape: DataShape) -> int:
+    """Return how many distinct contexts some data of this shape have."""
+    if shape.n_contexts is not None or shape.dim is None or shape.radius is None or shape.separation is None:
+        return shape.context_count
+    ball = VectorView(shape.dim, Fraction(shape.radius), Fraction(shape.separation))
+    n_tokens = ball.distinct_tokens(shape.label_count * shape.context_len)
+    return replace(shape, vocab=n_tokens, dim=None).context_count
 
 
 def _kajitsuka_sato_upper(shape: DataShape) -> Iterator[Entry]:
@@ -128,13 +154,12 @@ def _kajitsuka_sato_upper(shape: DataShape) -> Iterator[Entry]:
             )
         elif not shape.is_consistent:
             yield theorem.refuse(_INCONSISTENT)
-        elif task == "set" and shape.ragged:
-            yield theorem.refuse("this bound is about sets of equal size, but these sets differ in size")
         elif (vectors := tokens_as_vectors(shape)) is None:
             yield theorem.refuse("the separation of the token vectors is not known")
         else:
             sizes = (shape.n_samples, shape.context_len, shape.n_classes, vectors.dim)
-            yield from size(*sizes, vectors.radius, vectors.separation).bounds()
+            found = size(*sizes, vectors.radius, vectors.separation)
+            yield from replace(found, assumptions=(*found.assumptions, *id_vectors(shape))).bounds()
     if shape.vocab is None:
         yield upper.THEOREM_E_1.refuse(
             "this bound is about token ids with an embedding, but these tokens are vectors"
@@ -157,11 +182,14 @@ def _kajitsuka_sato_lower(shape: DataShape) -> Iterator[Entry]:
     if reason := _no_shattering(shape):
         yield from (theorem.refuse(reason) for theorem in (lower.THEOREM_4_2, lower.THEOREM_4_3))
         return
-    yield lower.theorem_4_3(shape.n_samples, shape.context_len, shape.context_count)
+    yield lower.theorem_4_3(shape.n_samples, shape.context_len, _contexts_of_some_data(shape))
     if shape.has_positions:
         yield lower.THEOREM_4_2.refuse(_POSITIONS)
         return
     n_constant = _constant_sequences(shape)
+    if not n_constant:
+        yield lower.THEOREM_4_2.refuse(_NO_CONSTANT)
+        return
     yield lower.theorem_4_2(n_constant)
     if shape.dim is not None and shape.task == "next-token":
         yield lower.theorem_4_2_depth(n_constant, shape.dim, 14)
@@ -170,15 +198,20 @@ def _kajitsuka_sato_lower(shape: DataShape) -> Iterator[Entry]:
 def _no_shattering(shape: DataShape) -> str:
     if shape.task == "distribution":
         return "this bound counts labellings, but the task is about distributions"
-    return "with one class there is nothing to distinguish" if shape.n_classes < 2 else ""
+    return "with one class there is nothing to distinguish" if shape.n_classes < 2 else _uncounted(shape)
 
 
 def _constant_sequences(shape: DataShape) -> int:
     """Return how many constant sequences (one token, repeated) data of this shape can contain.
 
-    If tokens are vectors, the result may be smaller than the largest possible number.
+    If tokens are vectors, or each token has a label, the result may be smaller than the largest possible number.
     """
     contexts = min(shape.n_samples, shape.context_count)
+    if shape.task == "seq-to-seq" and shape.n_contexts is not None and shape.context_len > 1:
+        # all labels of a constant sequence have the same context, so each one lowers the number of contexts
+        n_distinct = min(shape.context_len, shape.vocab or shape.context_len)
+        spare = min(shape.label_count, shape.n_samples * n_distinct) - shape.n_contexts
+        contexts = min(contexts, spare // (shape.context_len - 1))
     if shape.vocab is not None:
         return min(contexts, shape.vocab)
     vectors = tokens_as_vectors(shape)
@@ -198,6 +231,8 @@ def _madden(shape: DataShape) -> Iterator[Entry]:
         return
     if shape.task != "distribution":
         reason = "this bound is about distributions; single labels need far fewer parameters"
+        yield from (each.refuse(reason) for each in necessary)
+    elif reason := _uncounted(shape):
         yield from (each.refuse(reason) for each in necessary)
     elif shape.n_classes >= 2:
         yield madden_2024.lemma_1_parameters(shape.context_count, shape.n_classes)
@@ -233,7 +268,7 @@ def _dana(shape: DataShape, checks: DataChecks) -> Iterator[Entry]:
     if shape.task == "distribution":
         embedding = dana_2024.proposition_2(n_tokens, shape.context_count)
         yield embedding
-        if reason := checks.one_length or checks.full_support:
+        if reason := _unmet_by_documents(shape, n_tokens) or checks.full_support:
             yield theorem.refuse(reason)
         elif n_tokens >= 2:
             yield dana_2024.theorem_1_parameters(*sizes, int(embedding.value), shape.n_last_tokens)
@@ -248,6 +283,15 @@ def _dana(shape: DataShape, checks: DataChecks) -> Iterator[Entry]:
         yield corollary.refuse("this bound is about sequences of equal length, but these differ in length")
     else:
         yield dana_2024.corollary_1_parameters(*sizes, shape.n_last_tokens)
+
+
+def _unmet_by_documents(shape: DataShape, n_tokens: int) -> str:
+    """Return why Theorem 1 of Dana et al. 2024 applies to no documents of this shape, or an empty string if it may apply."""
+    if shape.context_len > 1:
+        return "contexts are the beginnings of documents, which differ in length, but this bound is about one length"
+    if shape.n_samples < n_tokens:
+        return "there are fewer documents than tokens, so no distribution has full support"
+    return ""
 
 
 def _flat_networks(shape: DataShape, checks: DataChecks) -> Iterator[Entry]:
@@ -299,14 +343,15 @@ def _without_separation(shape: DataShape) -> Iterator[Entry]:
         reason = (
             reason or "this bound is about all points of a ball, but token ids are a finite set of inputs"
         )
+    n_points = _constant_sequences(shape)
+    reason = reason or ("" if n_points else _NO_CONSTANT)
     if reason:
         yield from (theorem.refuse(reason) for theorem in (known.SONTAG, known.SIEGEL))
     elif (vectors := tokens_as_vectors(shape)) is None:
-        yield known.sontag_1997(shape.n_samples)
+        yield known.sontag_1997(n_points)
         yield known.SIEGEL.refuse("the separation of the tokens is not known")
     else:
         yield known.SONTAG.refuse(
             "the tokens are separated, but this bound is about points that may be arbitrarily close"
         )
-        contexts = min(shape.n_samples, shape.context_count)
-        yield known.siegel_2024(contexts, vectors.radius, vectors.separation)
+        yield known.siegel_2024(n_points, vectors.radius, vectors.separation)

@@ -57,6 +57,13 @@ def tokens_as_vectors(shape: DataShape) -> VectorView | None:
     return VectorView(shape.dim + 1, Fraction(shape.radius) + last, min(separation, Fraction(1)))
 
 
+def id_vectors(shape: DataShape) -> tuple[str, ...]:
+    """Return a sentence that says how `tokens_as_vectors` reads token ids, or nothing if the tokens are vectors."""
+    if shape.vocab is None:
+        return ()
+    return (f"token ids are read as {'vectors (id, position)' if shape.has_positions else 'numbers'}",)
+
+
 def shape_of(dataset: Dataset | DatasetPieces) -> DataShape:
     """Return the sizes of a data set, with the largest norm of its tokens and the smallest distance between distinct tokens.
 

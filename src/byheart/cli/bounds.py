@@ -17,9 +17,11 @@ from byheart.errors import UsageError, amount
 
 if TYPE_CHECKING:
     from byheart.bounds import Bound, BoundTable, Capacity, DataShape
+    from byheart.bounds.bound import Scope
 
 FIRST = ("parameters", "bits", "bits per weight")
 KINDS = {"lower": "at least", "upper": "enough", "exact": "exactly"}
+ARBITRARY = "every choice of next-token distributions"
 SIZES = ("n_samples", "seq_len", "n_classes", "vocab", "dim", "radius", "separation")
 
 
@@ -64,15 +66,16 @@ def command(data: Path | None, config: Path | None, as_json: bool, **given: Any)
         return
     say(f"{_describe(found.shape)}\n")
     whose = "these data" if data is not None else "all data of this shape"
-    for scope, title in (
-        ("these data", whose),
-        ("some data of this shape", "some data of this shape, in the worst case"),
-    ):
-        bounds = tuple(bound for bound in found.applicable if bound.speaks_of == scope)
-        if bounds:
-            say(f"  Bounds for {title}:\n")
-            _show_bounds(bounds)
-            say()
+    titles: tuple[tuple[Scope, str], ...] = (
+        ("these data", f"Bounds for {whose}"),
+        ("some data of this shape", "Bounds for some data of this shape, in the worst case"),
+        (
+            "arbitrary distributions",
+            f"Bounds for {ARBITRARY} after as many contexts; data of this shape may need less",
+        ),
+    )
+    for scope, title in titles:
+        _show_scope(found.applicable, scope, title)
     _show_estimates(found)
     show_refused(found.not_applicable)
 
@@ -121,15 +124,42 @@ def _show_capacity(capacity: Capacity, path: Path) -> None:
     say(f"{path}: {architecture.family} {architecture.kind}, {architecture.parameters:,} parameters\n")
     show_pairs([(part.name, f"{part.parameters:,}") for part in architecture.parts])
     bits, n_bits = amount(capacity.value_bits, "bit"), capacity.bits_per_parameter
-    say(f"\n  Capacity for facts of {bits} each, with {n_bits} bits per parameter:\n")
-    _show_bounds(capacity.bounds)
+    facts = f"Capacity for facts of {bits} each, with {n_bits} bits per parameter"
     say()
+    _show_scope(capacity.bounds, "some data of this shape", facts)
+    _show_scope(
+        capacity.bounds,
+        "arbitrary distributions",
+        f"Contexts for {ARBITRARY} (data may need less)",
+    )
     show_table(
         ("trained models", "facts", "note"),
         [(row.name, count(row.n_facts), row.note) for row in capacity.trained],
         numbers=(1,),
     )
     show_refused(capacity.not_applicable)
+
+
+def _show_scope(bounds: tuple[Bound, ...], speaks_of: Scope, title: str) -> None:
+    """Print the bounds that are about `speaks_of`, under a title, with the conditions under which each bound holds."""
+    chosen = tuple(bound for bound in bounds if bound.speaks_of == speaks_of)
+    if chosen:
+        say(f"  {title}:\n")
+        _show_bounds(chosen)
+        say()
+        _show_conditions(chosen)
+        say()
+
+
+def _show_conditions(bounds: tuple[Bound, ...]) -> None:
+    """Print the conditions of the bounds, one line for all bounds that have the same."""
+    names: dict[tuple[str, ...], list[str]] = {}
+    for bound in bounds:
+        sharing = names.setdefault(bound.assumptions, [])
+        if bound.name not in sharing:
+            sharing.append(bound.name)
+    rows = [(", ".join(sharing), "; ".join(conditions)) for conditions, sharing in names.items()]
+    show_table(("by", "conditions"), rows, first_width=28)
 
 
 def _show_bounds(bounds: tuple[Bound, ...]) -> None:
@@ -183,9 +213,10 @@ def _describe(shape: DataShape) -> str:
         else f"{amount(shape.seq_len, 'token')} (vocabulary {shape.vocab:,})"
     )
     order = "positions matter" if shape.has_positions else "order ignored"
+    at_most = "at most " if shape.n_contexts is None else ""
     return (
         f"{amount(shape.n_samples, 'sequence')} of up to {kind}, {amount(shape.n_classes, 'class')}\n"
-        f"{shape.task}, {order}, {amount(shape.context_count, 'context')}"
+        f"{shape.task}, {order}, {at_most}{amount(shape.context_count, 'context')}"
     )
 
 

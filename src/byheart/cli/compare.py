@@ -102,6 +102,7 @@ def _show(comparison: Comparison, data: Path) -> None:
         _show_theory(memorised)
         has_orders = any(row.formula is not None and row.formula.is_order for row in memorised)
         say("\n  longest  bits of the longest weight")
+        say("  bits     bits to store all weights, as in `byheart bounds`")
         order = "; ~ marks an order of growth" if has_orders else ""
         say(f"  theorem  parameters by the paper's formula{order}")
         show_worst_case(_worst_case(memorised))
@@ -119,7 +120,12 @@ def _show(comparison: Comparison, data: Path) -> None:
 
 def _worst_case(rows: tuple[Row, ...]) -> list[tuple[str, int, str]]:
     """Return the worst-case lower bounds for data of the same shape as these data, each as (quantity, value, source)."""
-    found = {each.quantity: each for row in rows for each in row.floors if each.speaks_of != "these data"}
+    found = {
+        each.quantity: each
+        for row in rows
+        for each in row.floors
+        if each.speaks_of == "some data of this shape"
+    }
     return [(quantity, each.value, each.source) for quantity, each in found.items()]
 
 
@@ -127,7 +133,7 @@ def _show_sizes(rows: tuple[Row, ...]) -> None:
     from byheart.bounds.bound import with_options
 
     table = [
-        (with_options(row.method, row.options), *map(short, astuple(row.size)))
+        (with_options(row.method, row.options), *map(short, (*astuple(row.size)[:-1], row.size.stored_bits)))
         for row in rows
         if row.size is not None
     ]

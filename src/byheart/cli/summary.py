@@ -40,13 +40,12 @@ def describe_check(certificate: Certificate) -> str:
         "module": "natively in PyTorch",
         "transformers": "in Hugging Face transformers",
     }[certificate.backend]
-    what = "row" if certificate.distribution is None else "context"
     again = certificate.rechecked_by_interpreter
     seconds = {"equations": "NumPy from the equations of the network", "exact": "exact arithmetic"}
     second = seconds.get(certificate.rechecked_by or "", "the slow interpreter")
     twice = f"; {again} checked again by {second}" if again else ""
     n_right, sample = certificate.checked - certificate.wrong, certificate.on_sample
-    return f"{n_right:,} of {amount(certificate.checked, what)} right{sample}, {how}{twice}"
+    return f"{n_right:,} of {amount(certificate.checked, certificate.unit)} right{sample}, {how}{twice}"
 
 
 def describe_left_out(left_out: Mapping[str, int]) -> str:
@@ -74,14 +73,14 @@ def turns_away(model: Model) -> bool:
 def density_lines(model: Model) -> list[tuple[str, str]]:
     """Return one line with the label bits per parameter and one with the label bits per stored bit.
 
-    If the weights take fewer bits than a list of the labels, the labels must follow a rule. A single line then says so instead.
+    If the weights take fewer bits than a list of the labels, the labels are not arbitrary. A single line then says so instead.
     """
     bits = model.label_bits
     if bits is not None and model.bits_per_stored_bit is None:
         stored, listed = count(model.size.stored_bits), count(bits)
         said = (
-            "not computed, because these labels follow a rule: the weights take "
-            f"{stored} bits, but a list of the labels would take {listed} bits"
+            f"not computed: the weights take {stored} bits, but a list of the labels would take {listed} bits; "
+            "so the labels are not arbitrary: they follow a rule, or some are far more frequent than others"
         )
         return [("bits per stored bit", said)]
     return [

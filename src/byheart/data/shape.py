@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from fractions import Fraction
-from math import comb, log2
+from math import log2
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -19,6 +19,7 @@ from byheart.data.consistency import flat_tokens
 from byheart.data.dataset import Dataset
 from byheart.data.dataset_pieces import DatasetPieces
 from byheart.data.options import Task
+from byheart.data.possible_contexts import SequenceSizes
 from byheart.data.row_groups import group_rows, representatives
 from byheart.errors import UsageError
 from byheart.records.arguments import real_number, whole_number
@@ -28,7 +29,7 @@ from byheart.records.refusals import corrupt
 NEEDED = ("n_samples", "seq_len", "n_classes")
 COUNTS = (*NEEDED, "vocab", "dim", "n_contexts", "n_sequences", "n_labels", "n_last_tokens")
 _MANY = 200
-"""If a sequence takes more than this many bits, the number of possible sequences is treated as unlimited."""
+"""If a number of possible vectors takes more than this many bits, it is treated as unlimited."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +38,11 @@ class DataShape:
 
     n_samples      number of sequences; for the task `distribution`, number of documents
     seq_len        number of tokens in the longest sequence or document
-    n_classes      number of different labels; for the task `distribution`, number of possible next tokens
+    n_classes      number of classes to which labels can belong; for the task `distribution`, number of possible next tokens
     vocab, dim     number of token ids, or dimension of token vectors; exactly one of the two is given
     ordered        whether positions matter
     ragged         whether sequences differ in length
-    n_contexts     number of distinct contexts, if known; otherwise each label is assumed to have its own context
+    n_contexts     number of distinct contexts, if known
     n_sequences    number of distinct sequences, if known; sequences that differ in the order of tokens are always distinct
     n_labels       total number of labels, if known; otherwise all sequences are assumed to have full length
     n_last_tokens  number of distinct last tokens of the labelled contexts, if known
@@ -150,8 +151,13 @@ class DataShape:
 
     @property
     def context_count(self) -> int:
-        """Number of distinct contexts. If it is not known, each label is assumed to have its own context."""
-        return self.label_count if self.n_contexts is None else self.n_contexts
+        """Number of distinct contexts. If it is not known, the largest number that data of this shape can have.
+
+        For vectors it may be larger, because it is not known exactly how many vectors at this distance fit into a ball.
+        """
+        if self.n_contexts is not None:
+            return self.n_contexts
+        return min(self.label_count, self._sequence_sizes.most_contexts())
 
     @property
     def sequence_count(self) -> int:
@@ -170,31 +176,44 @@ class DataShape:
         return self.context_count * log2(self.n_classes)
 
     def require_possible(self) -> None:
-        """Raise an error if there are more distinct contexts than the vocabulary allows. With vectors, any number is possible."""
-        most = None if self.vocab is None else self._possible_contexts(self.vocab)
-        if most is None or self.context_count <= most:
+        """Raise an error if the vocabulary allows fewer contexts than there are or, if they were not counted, fewer different
+        sequences. Documents may repeat, because they determine distributions by repetition. With vectors, any number is possible.
+        """
+        if self.vocab is None:
             return
-        raise UsageError(
-            f"{self.context_count:,} distinct contexts are impossible: with sequence length {self.seq_len:,} "
-            f"and vocabulary size {self.vocab:,}, "
-            f"there are at most {most:,}.\n  Give fewer samples, longer sequences or a larger vocabulary.",
-            n_contexts=self.context_count,
-            possible=most,
+        if self.n_contexts is not None:
+            self._require(self.n_contexts, "contexts", self._sequence_sizes.most_contexts())
+        elif self.n_labels is None and self.task != "distribution":
+            self._require(self.n_samples, "sequences", self._sequence_sizes.most_distinct())
+
+    def _require(self, n_wanted: int, what: str, most: int) -> None:
+        if n_wanted > most:
+            raise UsageError(
+                f"{n_wanted:,} distinct {what} are impossible: with sequence length {self.seq_len:,} "
+                f"and vocabulary size {self.vocab:,}, "
+                f"there are at most {most:,}.\n  Give fewer samples, longer sequences or a larger vocabulary.",
+                wanted=n_wanted,
+                possible=most,
+            )
+
+    @property
+    def _sequence_sizes(self) -> SequenceSizes:
+        is_ordered = self.ordered or self.task == "distribution"
+        return SequenceSizes(
+            self.task, self.n_samples, self.context_len, self._most_tokens, is_ordered, self.ragged
         )
 
-    def _possible_contexts(self, vocab: int) -> int | None:
-        """Return how many distinct contexts a vocabulary allows, or None if there are too many to count."""
-        length, is_set = self.context_len, self.task == "set"
-        if length * (vocab + 1).bit_length() > _MANY:
-            return None
-        lengths = range(1, length + 1) if self.ragged or self.task == "distribution" else (length,)
-        if self.ordered or self.task == "distribution":
-            is_each_token = self.task == "seq-to-seq"
-            return sum((n if is_each_token else 1) * int(vocab**n) for n in lengths)
-        if is_set:  # multisets
-            return sum(comb(vocab + n - 1, n) for n in lengths)
-        # a context is one token and the multiset of the others
-        return sum(vocab * comb(vocab + n - 2, n - 1) for n in lengths)
+    @property
+    def _most_tokens(self) -> int | None:
+        """The size of the vocabulary, or an upper bound on the number of vectors with this radius and separation, if it is known.
+
+        Balls around the vectors whose radius is half of the separation δ do not overlap, and lie in a ball of radius r + δ/2. So
+        there are at most (2r/δ + 1)^d vectors of dimension d.
+        """
+        if self.dim is None or self.radius is None or self.separation is None:
+            return self.vocab
+        per_axis = 2 * Fraction(self.radius) / Fraction(self.separation) + 1
+        return None if self.dim * int(per_axis).bit_length() > _MANY else int(per_axis**self.dim)
 
     @property
     def has_positions(self) -> bool:

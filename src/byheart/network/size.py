@@ -22,8 +22,8 @@ class Size:
                         hidden units
     weight_bits         the most bits that any weight needs: the bit complexity of the network (KS25 section 3.3). If weights are
                         floats, the bits of the widest stored type
-    total_bits          bits that store the weights. If weights are exact, only the non-zero ones are counted. If they are
-                        floats, all weights and their scales are counted
+    total_bits          bits of the weights. If weights are exact, these are the digits of the non-zero ones; `stored_bits` adds
+                        what it takes to find them. If they are floats, all weights and their scales are counted
     """
 
     parameters_dense: int
@@ -35,11 +35,11 @@ class Size:
 
     @property
     def stored_bits(self) -> int:
-        """The bits that a file of these weights needs.
+        """The bits of a compact encoding of these weights, by which all constructions are compared. Files have another encoding.
 
         A weight of a float or int8 network takes all bits of its type, even if it is zero. An exact weight takes its digits, a sign
-        and the position of its binary point. Either every weight gets as many digits as the longest one, or, if this makes the
-        file smaller, only the non-zero weights are stored, each with its number of digits and its index.
+        and the position of its binary point. Either every weight gets as many digits as the longest one, or, if this takes fewer
+        bits, only the non-zero weights are stored, each with its number of digits and its index.
         """
         words = self.weight_bits * self.parameters_dense
         # An int8 network stores whole bytes, at least one per weight. A `Size` does not say which networks are int8, so an exact
