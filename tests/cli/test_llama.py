@@ -104,6 +104,8 @@ def test_texts_are_recited(tokenizer: str, tmp_path: Path, capsys: pytest.Captur
         ([("a", "see </s> here"), ("b", "c")], [], "special token"),
         ([("a", "St. John's"), ("b", "c")], ["--tokenizer", "word"], "cannot spell"),
         ([("a <sep> b", "c"), ("b", "d")], [], "special token"),
+        ([("a <sep> b", "c"), ("b", "d")], ["--tokenizer", "word"], "special token"),
+        ([("²-b", "c"), ("b", "d")], ["--tokenizer", "word"], "other ids"),
         ([("b", "d"), ("a" * 90, "c")], ["--set", "max_positions=64"], "row 2 has 94 tokens"),
         ([("b", "d"), ("a" * 40_000, "c")], [], "40,000"),
     ],
@@ -203,3 +205,14 @@ def test_forgetting_changes_tables_alone(
     answers = load(target).predict(list(FACTS))
     assert answers == [None if key == "symbol of gold" else value for key, value in FACTS.items()]
     assert run(["forget", str(model), str(data), "--keys", "nobody", "-o", str(target)]) == ExitStatus.USAGE
+
+
+@pytest.mark.parametrize("text", ["the area is 5 m² here", "it says <s> here\nshe says <s> there"])
+def test_texts_that_transformers_reads_otherwise_are_refused(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "texts.txt").write_text(f"{text}\nthe end\n", encoding="utf-8")
+    arguments = ["compile", str(tmp_path / "texts.txt"), "-o", str(tmp_path / "m"), "--method", "llama"]
+    assert run([*arguments, "--recite", "--json"]) == ExitStatus.OUTSIDE
+    assert "text" in json.loads(capsys.readouterr().out)["facts"]
+    assert not (tmp_path / "m").exists()

@@ -34,7 +34,10 @@ def test_texts_are_recited_from_their_first_word(byheart: Byheart, texts: Path, 
         done = byheart("recite", folder, first, "--json")
         assert done.document["tokens"] == rest
     assert byheart("recite", folder, "the cat").out.startswith("the cat sat on the mat and the dog")
-    assert byheart("verify", folder, texts).status == 0
+    done = byheart("verify", folder, texts)
+    assert done.status == 0
+    assert " contexts, 'line' -> 'next token'" in " ".join(done.out.split())
+    assert byheart("verify", folder, texts, "--label", "x", "--json").document["facts"] == {"option": "label"}
     changed = tmp_path / "changed.txt"
     changed.write_text(texts.read_text().replace("log", "fog"))
     assert byheart("verify", folder, changed).status == 3

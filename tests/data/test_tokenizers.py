@@ -43,7 +43,7 @@ TOKENIZER_JSON = json.dumps(
 @given(TEXTS)
 def test_char_and_word_vocabularies_are_the_sorted_distinct_tokens(texts: list[str]) -> None:
     assert CharTokenizer.of(texts).vocabulary == tuple(sorted({c for text in texts for c in text}))
-    words = {word for text in texts for word in re.findall(r"\w+|[^\w\s]+", text)}
+    words = {word for text in texts for word in re.findall(r"\w+|(?:[^\w\s]|[\x1c-\x1f])+", text)}
     assert WordTokenizer.of(texts).vocabulary == tuple(sorted(words))
 
 
@@ -86,6 +86,19 @@ def test_words_keep_case_and_split_punctuation() -> None:
         "t",
         '..."',
     ]
+
+
+def test_white_space_of_words_is_that_of_unicode() -> None:
+    """For Python, U+001C to U+001F are white space too; other readers of a tokenizer.json keep them."""
+    assert WordTokenizer.cut("a\x1cb\x1f!\u2003c\x85\xa0d") == ["a", "\x1c", "b", "\x1f!", "c", "d"]
+
+
+def test_words_are_written_with_the_fewest_spaces() -> None:
+    tokenizer = WordTokenizer.of(["a b - , c"])
+    ids = tokenizer.encode("a  b, - c")
+    assert tokenizer.decode_tight(ids) == "a b, -c"
+    assert tokenizer.encode("a b, -c") == ids
+    assert tokenizer.decode_tight([]) == ""
 
 
 @pytest.mark.parametrize(("name", "text", "token"), [("char", "b?", "?"), ("word", "a new day", "new")])

@@ -21,6 +21,7 @@ from byheart.network.llama.spec import EMBEDDING
 from byheart.pipeline import load
 from byheart.storage.data_source import read_like
 from byheart.verify import weights_digest
+from byheart.verify.encoded_inputs import draw_samples
 from byheart.verify.verifier import verify_model as verify
 from tests.refusal import refused
 from tests.storage.test_fixtures import FIXTURES, SAVED
@@ -213,3 +214,86 @@ def test_an_answer_ends_by_the_token_that_ends_it_for_other_programs(name: str, 
     if name == "llama-texts":
         told = recite(changed, tokenizer.encode("the cat"), tokenizer.vocabulary, 50)
         assert list(told) == ["sat", "on", "the", "mat"]
+
+
+def rename(folder: Path, old: str, new: str) -> None:
+    """Rename a token in model.json and in tokenizer.json, so that both files and their digest agree."""
+    path = folder / "tokenizer.json"
+    text = path.read_text(encoding="utf-8")
+    names = [json.dumps(name, ensure_ascii=False) + ":" for name in (old, new)]
+    assert text.count(names[0]) == 1
+    path.write_text(text.replace(*names), encoding="utf-8")
+
+    def agree(document: dict[str, Any]) -> None:
+        document["architecture"]["tokenizer_hash"] = hashlib.sha256(path.read_bytes()).hexdigest()
+        words = document["tokenizer"]["vocabulary"]
+        words[words.index(old)] = new
+        if document["architecture"]["mode"] == "texts":
+            document["labels"] = [*words, ""]
+
+    change(folder / "model.json", agree)
+    (folder / "certificate.json").unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "old", "new"), [("word", "Qx y", "Qx", "²x"), ("char", "a<#s>b", "#", "/")]
+)
+def test_a_key_that_transformers_would_read_otherwise_is_wrong(
+    kind: str, key: str, old: str, new: str, tmp_path: Path
+) -> None:
+    """Both files agree, but the rules of tokenizer.json cut ²x into two tokens, and read </s> as the end token."""
+    pytest.importorskip("transformers", reason="the package transformers is not installed")
+    pairs = [(key, "one"), ("b b", "two"), ("bb", "three")]
+    bh.compile(bh.Dataset.from_pairs(pairs, tokenizer=kind), method="llama").save(tmp_path / "model")
+    rename(tmp_path / "model", old, new)
+    forged = load(tmp_path / "model")
+    changed = [(key.replace(old, new), "one"), *pairs[1:]]
+    found = verify(forged, bh.Dataset.from_pairs(changed, tokenizer=kind))
+    assert not found.holds
+    assert (found.wrong, [sample.number for sample in found.wrong_samples]) == (1, [1])
+    assert found.wrong_samples[0].reason is not None
+    rest = bh.Dataset.from_pairs(changed, tokenizer=kind).subset([1, 2])
+    assert verify(forged, rest).holds
+    drawn = verify(forged, bh.Dataset.from_pairs(changed, tokenizer=kind), sample=2)
+    assert (drawn.checked, drawn.wrong) == (2, int(0 in draw_samples(3, 2)))
+
+
+def test_a_context_that_transformers_would_read_otherwise_is_wrong(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(FIXTURES / "llama-texts", tmp_path / "model"))
+    data = (FIXTURES / "data" / SAVED["llama-texts"]["data"]).read_text()
+    rename(folder, "sat", "²x")
+    texts = tmp_path / "texts.txt"
+    texts.write_text(data.replace("sat", "²x"))
+    forged = load(folder)
+    windows = read_like(forged, texts)
+    found = verify(forged, windows)
+    assert 0 < found.wrong < windows.n_samples
+    assert found.unit == "context"
+
+
+@pytest.mark.parametrize("n_most", [3, 6])
+def test_an_answer_is_right_only_if_it_ends_within_the_limit_of_the_folder(
+    tmp_path: Path, n_most: int
+) -> None:
+    """Other programs stop after `max_new_tokens`; "Paris" and the end token are 6."""
+    data = bh.Dataset.from_pairs([("capital of France", "Paris"), ("capital of Peru", "Lima"), ("x", "me")])
+    bh.compile(data, method="llama").save(tmp_path / "model")
+    change(tmp_path / "model" / "model.json", lambda d: d["architecture"].update(max_new_tokens=n_most))
+    change(tmp_path / "model" / "generation_config.json", lambda d: d.update(max_new_tokens=n_most))
+    (tmp_path / "model" / "certificate.json").unlink()
+    found = verify(load(tmp_path / "model"), data)
+    assert found.wrong == (0 if n_most == 6 else 2)
+
+
+def test_a_llama_that_goes_on_with_texts_may_use_all_its_positions(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(FIXTURES / "llama-texts", tmp_path / "model"))
+    (folder / "certificate.json").unlink()
+    change(folder / "generation_config.json", lambda d: d.pop("max_length"))
+    for n_most, is_enough in ((2048, True), (2047, False)):
+        change(folder / "model.json", lambda d, n=n_most: d["architecture"].update(max_new_tokens=n))
+        change(folder / "generation_config.json", lambda d, n=n_most: d.update(max_new_tokens=n))
+        if is_enough:
+            load(folder)
+            continue
+        with refused(CorruptModel, "problem"):
+            load(folder)

@@ -509,5 +509,5 @@ def test_a_key_or_a_new_key(given: list[str], tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_number_that_json_lacks_is_not_signed() -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="JSON"):
         canonical({"seconds": float("nan")})

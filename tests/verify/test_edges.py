@@ -176,3 +176,12 @@ def test_a_model_without_padding_takes_one_length_alone() -> None:
     # the id after the last one is the padding's, where there is any
     beyond = Dataset.from_arrays([[1, 0], [0, 2]], [1, 1])
     assert answers(memoriser, beyond) == [True, False]
+
+
+def test_the_kind_of_tokenizer_matters_even_if_the_vocabularies_are_equal() -> None:
+    """As words, "a b" and "ab" differ in nothing that a vocabulary of single letters shows."""
+    letters = bh.Dataset.from_pairs([("ab", "x"), ("ba", "y")], tokenizer="char")
+    words = bh.Dataset.from_pairs([("a b", "x"), ("b a", "y")], tokenizer="word")
+    model = bh.compile(letters)
+    with refused(UsageError, model="char", data="word"):
+        bh.verify(model, words)

@@ -16,6 +16,7 @@ from byheart.cli.options import (
     data_argument,
     model_argument,
     output_options,
+    prompt_options,
     row_options,
     text_options,
     threads_option,
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="With --host: compare the logits of the graft and of its host on the text in this file.",
 )
+@prompt_options("With --host: ")
 @click.option(
     "--signed-by",
     metavar="KEY",
@@ -88,6 +90,10 @@ def command(
     on_conflict: OnConflict | None,
     host: Path | None,
     text: Path | None,
+    chat: bool,
+    chat_column: str | None,
+    template: str | None,
+    end: bool | None,
     signed_by: str | None,
     as_json: bool,
     **reading: str | None,
@@ -104,10 +110,11 @@ def command(
         from byheart.cli.sign import refuse_graft
 
         refuse_graft(folder)
-    if host is not None or text is not None:
+    prompts = {"chat": chat, "chat_column": chat_column, "template": template, "end": end}
+    if host is not None or text is not None or prompts != NO_PROMPTS:
         from byheart.cli.graft_checks import verify_graft_folder
 
-        return verify_graft_folder(folder, data, host, text, device, as_json, reading)
+        return verify_graft_folder(folder, data, host, text, device, as_json, prompts, reading)
     from byheart.pipeline import load
     from byheart.storage.data_source import read_like
     from byheart.storage.signature import read_signature
@@ -156,6 +163,7 @@ def command(
     return ExitStatus.HOLDS if certificate.holds or certificate.fitted else ExitStatus.FALSE
 
 
+NO_PROMPTS = {"chat": False, "chat_column": None, "template": None, "end": None}
 SAID = "claimed by the model, not checked"
 
 
@@ -188,16 +196,16 @@ def _columns_in_words(path: Path, data: Dataset, given: Mapping[str, str]) -> _C
 
 def _usual_columns(path: Path, source: DataSource) -> tuple[str, str] | None:
     """Return the columns that are read by default, or None if the file has no columns to choose from."""
-    from byheart.data.options import USUAL_COLUMNS
+    from byheart.data.options import NEXT_TOKEN, USUAL_COLUMNS, WITHOUT_COLUMNS
     from byheart.data.readers import kind_of, text_format
     from byheart.data.tables import column_names
 
     kind = kind_of(path)
-    if kind in ("txt", "npz"):
+    if kind in WITHOUT_COLUMNS:
         return None
     names = column_names(path, kind, text_format(path, kind, source.delimiter, source.encoding))
     if "text" in names and USUAL_COLUMNS[0] not in names:
-        return "text", "next token"
+        return "text", NEXT_TOKEN
     # with only two columns, the choice is clear
     is_pair = len(names) == 2 and not set(names) & set(USUAL_COLUMNS)
     return (names[0], names[1]) if is_pair else USUAL_COLUMNS
@@ -280,6 +288,4 @@ def _show(certificate: Certificate, reading: list[tuple[str, str]]) -> None:
     )
     n_more = certificate.wrong - len(certificate.wrong_samples)
     if n_more > 0:
-        say(
-            f"  wrong {'rows' if certificate.distribution is None else 'contexts'} that are not listed: {n_more:,}"
-        )
+        say(f"  wrong {certificate.unit}s that are not listed: {n_more:,}")

@@ -14,6 +14,10 @@ from byheart.records.vocabulary import EmptyLabels, OnConflict, RowRule, Rule, T
 __all__ = ["DataSource", "OnConflict", "RowOptions", "Rule", "TableOptions", "Task"]
 
 USUAL_COLUMNS = ("key", "value")
+NEXT_TOKEN = "next token"
+"""Stands for the column of labels if each label is the token that follows in a text."""
+WITHOUT_COLUMNS = ("npz", "txt")
+"""The kinds of files that have no columns to choose from."""
 
 
 class RowOptions(TypedDict, total=False):
@@ -91,10 +95,20 @@ class DataSource(JsonRecord):
         """Return the names of the columns (or arrays) that were read as input and label."""
         kind = (self.file or "").rpartition(".")[2].lower()
         if task == "distribution" or self.recite:
-            return self.input or ("line" if kind == "txt" else "text"), "next token"
+            return self.input or ("line" if kind == "txt" else "text"), NEXT_TOKEN
         if kind == "npz":
             return "inputs", "labels"
         return self.input or USUAL_COLUMNS[0], self.label or USUAL_COLUMNS[1]
+
+    def column_options(self, kind: str, task: Task) -> dict[str, str | None]:
+        """Return the recorded columns for reading another file, whose kind is `kind`, in the same way.
+
+        Documents have no column of labels, and some kinds of files have no columns.
+        """
+        if kind in WITHOUT_COLUMNS:
+            return {}
+        is_documents = task == "distribution" or self.recite
+        return {"input": self.input} if is_documents else {"input": self.input, "label": self.label}
 
     def text_options(self, kind: str) -> dict[str, str | None]:
         """Return the delimiter and the encoding for reading another file, whose kind is `kind`, in the same way.

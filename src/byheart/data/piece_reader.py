@@ -11,7 +11,15 @@ import numpy as np
 
 from byheart.data.assemble import Content
 from byheart.data.options import TableOptions
-from byheart.data.readers import array_content, kind_of, naming, table_columns, table_content, text_format
+from byheart.data.readers import (
+    array_content,
+    kind_of,
+    naming,
+    refuse_columns,
+    table_columns,
+    table_content,
+    text_format,
+)
 from byheart.data.row_rules import RowCheck
 from byheart.data.tables import (
     BYTES_PER_CELL,
@@ -47,6 +55,7 @@ def read_pieces(path: Path, n_known: int, **options: Unpack[TableOptions]) -> It
             path=str(path),
         )
     require_content(path)
+    refuse_columns(path, kind, options)
     pieces: Iterator[tuple[Any, Any]] = (
         _array_pieces(path) if kind == "npz" else _table_pieces(path, kind, options)
     )

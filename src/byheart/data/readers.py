@@ -18,7 +18,7 @@ from byheart.data.assemble import (
     number_names,
 )
 from byheart.data.checked_rows import checked_arrays, checked_content
-from byheart.data.options import USUAL_COLUMNS, DataSource, TableOptions, Task
+from byheart.data.options import USUAL_COLUMNS, WITHOUT_COLUMNS, DataSource, TableOptions, Task
 from byheart.data.row_rules import LONGEST, RULES, RowCheck
 from byheart.data.tables import DIALECTS, READERS, json_rows
 from byheart.data.textfile import TextFormat, read_text, require_content, require_file
@@ -46,6 +46,8 @@ def read_content(
     require_file(path)
     kind, task = kind or kind_of(path), options.get("task")
     written = text_format(path, kind, options.get("delimiter"), options.get("encoding"))
+    if kind in WITHOUT_COLUMNS:
+        refuse_columns(path, kind, options)
     if task == "distribution" or (task is None and _holds_documents(path, kind, written, options)):
         return read_documents(path, kind, **options)
     if kind == "txt":
@@ -89,8 +91,25 @@ def read_documents(
     if not isinstance(source, (str, Path)):
         return content_of_texts(list(source), tokenizer)
     path = Path(source)
+    texts = texts_of_documents(path, kind, options)
+    with naming(path, DataError):
+        content = content_of_texts(texts, tokenizer)
+    assert content.tokenizer is not None
+    told = ("input", "delimiter", "encoding")
+    return replace(content, source=describe_source(path, options, content.tokenizer.name, told))
+
+
+def texts_of_documents(path: Path, kind: str | None, options: TableOptions) -> list[Any]:
+    """Return the texts that `read_documents` reads from a file."""
     require_file(path)
     kind = kind or kind_of(path)
+    refuse_columns(path, kind, options)
+    if options.get("label") is not None:
+        raise UsageError(
+            f"{path} is read as documents, in which every label is the next token; leave out --label.",
+            path=str(path),
+            option="label",
+        )
     if kind == "npz":
         raise UsageError(
             f"{path}: documents must be text, not arrays; give a .txt or a table.", path=str(path)
@@ -101,13 +120,9 @@ def read_documents(
         texts: list[Any] = [line.removesuffix("\r") for line in lines if line.strip()]
     else:
         name = options.get("input") or "text"
-        texts = READERS[kind](path, (name,), written)[name]
+        texts = list(READERS[kind](path, (name,), written)[name])
     _require_rows(path, texts)
-    with naming(path, DataError):
-        content = content_of_texts(texts, tokenizer)
-    assert content.tokenizer is not None
-    told = ("input", "delimiter", "encoding")
-    return replace(content, source=describe_source(path, options, content.tokenizer.name, told))
+    return texts
 
 
 def kind_of(path: Path) -> str:
@@ -120,6 +135,15 @@ def kind_of(path: Path) -> str:
             path=str(path),
         )
     return kind
+
+
+def refuse_columns(path: Path, kind: str, options: TableOptions) -> None:
+    """Raise `UsageError` if `options` name a column, but files of this kind have no columns."""
+    named = [name for name in ("input", "label") if options.get(name) is not None]
+    if named and kind in WITHOUT_COLUMNS:
+        raise UsageError(
+            f"{path}: a .{kind} file has no columns; leave out --{named[0]}.", path=str(path), option=named[0]
+        )
 
 
 def text_format(path: Path, kind: str, delimiter: str | None, encoding: str | None) -> TextFormat:

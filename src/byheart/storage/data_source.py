@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from byheart.construct.retrieval.documents import recitation_of_tokens
 from byheart.data.dataset import Dataset
-from byheart.data.options import DataSource
-from byheart.data.readers import kind_of
+from byheart.data.options import DataSource, TableOptions
+from byheart.data.readers import kind_of, texts_of_documents
 from byheart.data.sequences import TokenSequences
-from byheart.data.tokenizers import Tokenizer
-from byheart.errors import UsageError
+from byheart.data.tokenizers import FileTokenizer, Tokenizer
+from byheart.errors import DataError, UsageError
 from byheart.process.progress import Progress
 from byheart.records.reader import read_values
 from byheart.records.refusals import corrupt
@@ -44,6 +45,7 @@ def read_like(
     tokenizer = model.memoriser.tokenizer
     # build a new vocabulary from the data: the model's own tokenizer would fail at the first unknown token
     kind = None if tokenizer is None else tokenizer if tokenizer.name == "file" else tokenizer.name
+    recorded = source.column_options(kind_of(Path(path)), model.memoriser.task)
     written = source.text_options(kind_of(Path(path)))
     if source.recite:
         if kind is None:
@@ -51,24 +53,21 @@ def read_like(
                 "the record of this model",
                 "it says that the model recites texts, but the model has no tokenizer",
             )
-        texts: dict[str, Any] = {"tokenizer": kind, "input": source.input, **written, **changed}
-        for name in ("label", "on_conflict"):  # the label is the next token of the text
-            texts.pop(name, None)
-        rules = sorted(set(texts) - {"tokenizer", "input", "delimiter", "encoding"})
-        if rules:
+        texts: dict[str, Any] = {"tokenizer": kind, **recorded, **written, **changed}
+        others = sorted(set(texts) - {"tokenizer", "input", "delimiter", "encoding"})
+        if others:
             raise UsageError(
-                f"{rules[0]} does not apply to a model that recites texts, because no rows are left out. "
-                "Remove the option.",
-                option=rules[0],
+                f"{others[0]} does not apply to a model that recites texts: each label is the next token, and no rows are left "
+                "out. Remove the option.",
+                option=others[0],
             )
         return read_recitation(path, **texts)
     options: dict[str, Any] = {
         "task": model.memoriser.task,
         "ordered": model.memoriser.ordered,
-        "input": source.input,
-        "label": source.label,
         "on_conflict": "keep",
         "empty_labels": _kept_labels(model, source),
+        **recorded,
         **written,
         **({} if kind is None else {"tokenizer": kind}),
     }
@@ -112,5 +111,27 @@ def read_recitation(
     documents = Dataset.from_documents(path, tokenizer=tokenizer, **reading)
     assert isinstance(documents.inputs, TokenSequences)
     assert documents.source is not None
+    if isinstance(documents.tokenizer, FileTokenizer):
+        texts = texts_of_documents(Path(path), None, cast(TableOptions, reading))
+        _require_restored(Path(path), texts, documents.inputs, documents.tokenizer)
     windows = recitation_of_tokens(documents.inputs, documents.tokenizer)
     return replace(windows, source=replace(documents.source, recite=True))
+
+
+def _require_restored(
+    path: Path, texts: Sequence[str], ids: TokenSequences, tokenizer: FileTokenizer
+) -> None:
+    """Raise `DataError` if the ids of a text, decoded, do not give the text, apart from white space.
+
+    A model that continues ids could not recite such a text.
+    """
+    restored = tokenizer.decode_all([ids[i].tolist() for i in range(len(ids))])
+    for row, (text, found) in enumerate(zip(texts, restored, strict=True), start=1):
+        if "".join(text.split()) != "".join(found.split()):
+            raise DataError(
+                f"{path}: text {row} cannot be recited, because the tokenizer does not restore it: its tokens stand for "
+                f"{found[:60]!r}, but the text is {text[:60]!r}.\n"
+                "  Use another tokenizer, such as bytes, or one that has a token for every part of the texts.",
+                path=str(path),
+                row=row,
+            )

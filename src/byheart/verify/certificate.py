@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from byheart.data.assumption import Assumption
+from byheart.data.options import NEXT_TOKEN
 from byheart.data.shape import DataRecord
 from byheart.errors import DoesNotHold, amount
 from byheart.network.protocol import Backend
@@ -212,13 +213,18 @@ class Certificate:
         return "fitted" if self.fitted else "DOES NOT HOLD"
 
     @property
+    def unit(self) -> str:
+        """What was checked one by one: a `row` or, if its label is the token that follows in a text, a `context`."""
+        follows = self.columns is not None and self.columns[1] == NEXT_TOKEN
+        return "context" if follows or self.distribution is not None else "row"
+
+    @property
     def headline(self) -> str:
         """The verdict in one line. It also says how many rows are right, which columns were used, how far distributions may be off,
         and how many rows were left out.
         """
         of, judged = self.columns, self.distribution
-        rows = amount(self.checked, "row" if judged is None else "context")
-        counted = f"{self.checked - self.wrong:,} of {rows}{'' if self.holds else ' right'}"
+        counted = f"{self.checked - self.wrong:,} of {amount(self.checked, self.unit)}{'' if self.holds else ' right'}"
         columns = "" if of is None else f", {of[0]!r} -> {of[1]!r}"
         rule = ""
         if judged is not None and judged.allowed_divergence is not None:

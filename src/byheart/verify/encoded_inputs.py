@@ -50,6 +50,39 @@ def encode_inputs(memoriser: Memoriser, inputs: Sequences, tokenizer: Tokenizer 
     return _encode_tokens(memoriser, inputs, tokenizer)
 
 
+def refuse_misread(
+    memoriser: Memoriser, inputs: Sequences, tokenizer: Tokenizer | None, asked: EncodedInputs
+) -> EncodedInputs:
+    """Refuse the inputs that the tokenizer.json of a Llama's folder converts to other ids than those in `asked`.
+
+    Other programs would ask the Llama something else for these inputs. Networks of other families have no such file.
+    """
+    from byheart.network.llama.architecture import Llama
+
+    llama, tokenizer = memoriser.network, tokenizer or memoriser.tokenizer
+    if not isinstance(llama, Llama) or not isinstance(inputs, TokenSequences) or not llama.tokenizer_json:
+        return asked
+    from byheart.network.llama.generation import full_prompt
+    from byheart.network.llama.prompts import find_misread
+
+    assert tokenizer is not None
+    encoded, pad = asked.encoded, llama.spec.pad
+    misread = find_misread(
+        llama.tokenizer_json,
+        tokenizer,
+        inputs.take(asked.asked),
+        lambda i: full_prompt(llama, encoded[i][encoded[i] != pad].tolist()),
+        skip_fragments=llama.spec.mode == "texts",
+    )
+    reason = (
+        "the tokenizer.json of the model converts the input to other ids than the tokenizer in model.json"
+    )
+    refused = dict.fromkeys(asked.asked[misread].tolist(), reason)
+    return EncodedInputs(
+        np.delete(asked.asked, misread), np.delete(encoded, misread, axis=0), asked.refused | refused
+    )
+
+
 def _encode_vectors(memoriser: Memoriser, inputs: VectorSequences) -> EncodedInputs:
     network = memoriser.network
     given = f"({inputs.seq_len}, {inputs.dim})"
@@ -115,15 +148,15 @@ def _translate(
         return own.positions_of(ids)
     if own is None and isinstance(theirs, IdTokenizer):
         ids = theirs.numbers[ids]
+    if own is not None and theirs is not None and own.name != theirs.name:
+        raise UsageError(
+            f"the model reads text with its {own.name} tokenizer, but the data were read with the "
+            f"{theirs.name} tokenizer.\n"
+            f"  Read the data with tokenizer={own.name!r}.",
+            model=own.name,
+            data=theirs.name,
+        )
     if own is not None and theirs is not None and own.vocabulary != theirs.vocabulary:
-        if own.name != theirs.name:
-            raise UsageError(
-                f"the model reads text with its {own.name} tokenizer, but the data were read with the "
-                f"{theirs.name} tokenizer.\n"
-                f"  Read the data with tokenizer={own.name!r}.",
-                model=own.name,
-                data=theirs.name,
-            )
         number = {token: index for index, token in enumerate(own.vocabulary)}
         found = [number.get(token, UNKNOWN_TOKEN) for token in theirs.vocabulary]
         return np.asarray(np.array(found, dtype=np.int64).reshape(-1)[ids])

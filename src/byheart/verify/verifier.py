@@ -30,7 +30,7 @@ from byheart.verify.certificate import (
 )
 from byheart.verify.digest import model_digest, weights_digest
 from byheart.verify.distributions import ALLOWED_GAP, check_distributions
-from byheart.verify.encoded_inputs import Drawn, EncodedInputs, draw_samples, encode_inputs
+from byheart.verify.encoded_inputs import Drawn, EncodedInputs, draw_samples, encode_inputs, refuse_misread
 from byheart.verify.versions import versions
 
 ForEachSample: TypeAlias = Bool[np.ndarray, " n_samples"]
@@ -155,9 +155,10 @@ def verify(
         "model": model_digest(memoriser),
     }
     others = (*_digest_problems(digests, expected_digests or {}), *found.problems)
-    problems = (*others, *_wrong_in_words(found))
-    software = versions(*PACKAGES[backend]) | _settings(memoriser.network, backend)
     source = dataset.source
+    unit = "row" if source is None or not source.recite else "context"
+    problems = (*others, *_wrong_in_words(found, unit))
+    software = versions(*PACKAGES[backend]) | _settings(memoriser.network, backend)
     return Certificate(
         holds=not problems,
         fitted=found.fitted and not others,
@@ -193,13 +194,13 @@ def _conflict_rule(left_out: Mapping[str, int]) -> str | None:
     return next((value for name, _, value in rules if name == "on_conflict"), None)
 
 
-def _wrong_in_words(found: Findings) -> list[str]:
-    """Return sentences about the wrong samples; an empty list if there are none."""
+def _wrong_in_words(found: Findings, unit: str) -> list[str]:
+    """Return sentences about the wrong samples, each of which is called a `unit`; an empty list if there are none."""
     if not found.wrong:
         return []
     judged = found.distribution
     if judged is None:
-        return [f"The answer is wrong in {found.wrong:,} of {amount(found.checked, 'row')}."]
+        return [f"The answer is wrong in {found.wrong:,} of {amount(found.checked, unit)}."]
     gap = f"the loss is {judged.gap_nats:.6g} nats above the entropy of {judged.entropy_nats:.6g} nats"
     counted = f"{found.wrong:,} of {amount(found.checked, 'context')}"
     return [
@@ -232,6 +233,8 @@ def _check_labels(
     if not is_drawn.all():
         kept = is_drawn[asked.asked]
         asked = replace(asked, asked=asked.asked[kept], encoded=asked.encoded[kept])
+    if memoriser.network.spec.family == "llama":
+        asked = refuse_misread(memoriser, dataset.inputs, dataset.tokenizer, asked)
     answering = steps.begin("answer")
     answers = memoriser.answer(asked.encoded, backend=how.backend, device=how.device, progress=answering)
     rechecked = draw_samples(len(asked.asked), _affordable(memoriser.network, n_rechecked, len(asked.asked)))

@@ -11,6 +11,7 @@ from byheart.data.dataset import Dataset
 from byheart.data.sequences import TokenSequences, offsets_of
 from byheart.errors import AssumptionViolated
 from byheart.network.llama.chains import chain_windows
+from byheart.network.llama.prompts import find_misread, spell
 from byheart.network.llama.vocabulary import TextVocabulary
 
 _SHOWN = 5
@@ -25,7 +26,7 @@ def fact_texts(data: Dataset, vocabulary: TextVocabulary) -> TokenTexts:
     assert isinstance(keys, TokenSequences)
     backend = vocabulary.backend()
     values = _spell(data, vocabulary, backend)
-    _check_keys(data, vocabulary, backend)
+    _check_keys(data, vocabulary)
     n_key = keys.lengths
     lengths = n_key + np.array([len(value) for value in values])[data.labels] + 2
     offsets = offsets_of(lengths)
@@ -57,6 +58,7 @@ def window_texts(data: Dataset, vocabulary: TextVocabulary, max_positions: int) 
     """
     windows = data.inputs
     assert isinstance(windows, TokenSequences)
+    _check_windows(data, vocabulary)
     pad, bos, eos = vocabulary.n_tokens, vocabulary.bos, vocabulary.eos
     rows = windows.pad(pad, windows.max_len)
     texts = chain_windows(rows, pad=pad, bos=bos, max_positions=max_positions, window=windows.max_len)
@@ -93,26 +95,69 @@ def _spell(data: Dataset, vocabulary: TextVocabulary, backend: Any) -> list[np.n
     return values
 
 
-def _check_keys(data: Dataset, vocabulary: TextVocabulary, backend: Any) -> None:
-    """Check that no key contains a special token, and that transformers will convert every key to the same ids as byheart does."""
+def _check_keys(data: Dataset, vocabulary: TextVocabulary) -> None:
+    """Check that transformers will convert every key to the same ids as byheart does."""
+    found = _first_misread(data, vocabulary, [vocabulary.sep])
+    if found is None:
+        return
+    row, text = data.row(found), _text(data, found)
+    if any(name in text for name in vocabulary.names):
+        raise AssumptionViolated(
+            f"row {row} has a key that contains the text of a special token: {text!r}.\n"
+            "  Rename the key in the data.",
+            row=row,
+        )
+    raise AssumptionViolated(
+        f"row {row}: the tokenizer that transformers loads converts the key {text!r} to other ids than byheart's tokenizer.\n"
+        "  Compile with --tokenizer char or bytes.",
+        row=row,
+    )
+
+
+def _check_windows(data: Dataset, vocabulary: TextVocabulary) -> None:
+    """Check that transformers will convert every window that is a text to the same ids as byheart does.
+
+    A window that is not a text, such as a part of the bytes of a character, cannot be given to transformers.
+    """
+    found = _first_misread(data, vocabulary, [], skip_fragments=True)
+    if found is None:
+        return
+    text = _text(data, found)
+    if any(name in text for name in vocabulary.names):
+        raise AssumptionViolated(
+            f"the texts contain the text of a special token, in {text!r}.\n  Change it in the data.",
+            text=text,
+        )
+    raise AssumptionViolated(
+        f"the tokenizer that transformers loads converts {text!r}, a part of the texts, to other ids than byheart's tokenizer.\n"
+        "  Compile with --tokenizer char or bytes.",
+        text=text,
+    )
+
+
+def _first_misread(
+    data: Dataset, vocabulary: TextVocabulary, after: list[int], *, skip_fragments: bool = False
+) -> int | None:
+    """Return the first input that transformers will convert to other ids than byheart; None if there is none.
+
+    after: the ids that the template of the tokenizer adds after an input.
+    """
     assert data.tokenizer is not None
-    keys = data.inputs
-    rows = [keys[sample].tolist() for sample in range(data.n_samples)]
-    texts = [data.tokenizer.decode(ids) for ids in rows]
-    for sample, (ids, text, found) in enumerate(zip(rows, texts, backend.encode_batch(texts), strict=True)):
-        if any(name in text for name in vocabulary.names):
-            raise AssumptionViolated(
-                f"row {data.row(sample)} has a key that contains the text of a special token: {text!r}.\n"
-                "  Rename the key in the data.",
-                row=data.row(sample),
-            )
-        if found.ids != [vocabulary.bos, *ids, vocabulary.sep]:
-            raise AssumptionViolated(
-                f"row {data.row(sample)}: the tokenizer that transformers loads converts the key {text!r} to other ids than "
-                "byheart's tokenizer.\n"
-                "  Compile with --tokenizer char or bytes.",
-                row=data.row(sample),
-            )
+    assert isinstance(data.inputs, TokenSequences)
+    inputs, bos = data.inputs, vocabulary.bos
+    misread = find_misread(
+        vocabulary.document,
+        data.tokenizer,
+        inputs,
+        lambda i: [bos, *inputs[i].tolist(), *after],
+        skip_fragments=skip_fragments,
+    )
+    return misread[0] if misread else None
+
+
+def _text(data: Dataset, sample: int) -> str:
+    assert data.tokenizer is not None
+    return spell(data.tokenizer, [data.inputs[sample].tolist()])[0]
 
 
 def _refuse(data: Dataset, labels: list[int], what: str, remedy: str) -> None:

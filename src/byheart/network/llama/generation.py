@@ -48,7 +48,7 @@ def answer_prompts(
 ) -> Int[np.ndarray, " n_prompts"]:
     """Return, for each prompt, the class whose name the network generates.
 
-    The class is `UNKNOWN` if the generated text is not a class name, or if it does not end within `spec.answer_len` tokens.
+    The class is `UNKNOWN` if the generated text is not a class name, or if it does not end within `spec.most_answered` tokens.
 
     If the model recites texts, each row of `encoded` is a context of consecutive tokens. The class is the next token, and the last
     class means that the text ends. Only the token `spec.eos` counts as the end, because other programs continue after any other
@@ -77,7 +77,7 @@ def answer_prompts(
     texts = llama.text_tokenizer.decode_all(answers, skip_special=True)
     number = {name: index for index, name in enumerate(label_names)}
     spelt = [
-        number.get(text, UNKNOWN) if 0 < len(answer) < spec.answer_len else UNKNOWN
+        number.get(text, UNKNOWN) if 0 < len(answer) < spec.most_answered else UNKNOWN
         for answer, text in zip(answers, texts, strict=True)
     ]
     return np.array(spelt, dtype=np.int64)
@@ -99,11 +99,11 @@ def generate(
 ) -> list[list[int]]:
     """Return the tokens generated greedily after each prompt, without the end token. Prompts of similar length run together.
 
-    At most `n_most` tokens are generated after each prompt. The default is the length of the longest answer.
+    At most `n_most` tokens are generated after each prompt. The default is `spec.most_answered`.
     """
     from byheart.network.batches import side_by_side
 
-    engine, most = engine_of(llama, backend, device), n_most or llama.spec.answer_len
+    engine, most = engine_of(llama, backend, device), n_most or llama.spec.most_answered
     lengths = np.array([len(prompt) + most for prompt in prompts])
     answers: list[list[int]] = [[] for _ in prompts]
     done = 0
@@ -145,7 +145,7 @@ def _confirm(
 
     The second run reads all tokens of a prompt and its answer at once. It uses a different attention implementation, and no cache.
     """
-    eos, n_most = llama.spec.eos, llama.spec.answer_len
+    eos, n_most = llama.spec.eos, llama.spec.most_answered
     unknown = list(llama.spec.ends[1:])
     expected = [
         answer if answer and answer[-1:] == unknown else [*answer, eos][:n_most] for answer in answers

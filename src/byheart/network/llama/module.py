@@ -7,11 +7,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
+from byheart.network.compiled_module import CompiledModule, ids_out_of_range, no_tensor, own_precision
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.spec import EMBEDDING, FINAL_NORM, weight_name
 
 
-class LlamaModule(nn.Module):
+class LlamaModule(CompiledModule):
     """Computes the logits of a Llama. Parameters have the same names as in the checkpoint, for example `model.norm.weight`."""
 
     def __init__(self, llama: Llama) -> None:
@@ -41,8 +42,17 @@ class LlamaModule(nn.Module):
 
         If `asked` is given, return only the logits at the positions where it is true, with shape (n_asked, n_vocab).
         """
-        spec = self.spec
-        stream = functional.embedding(ids, self._weight(EMBEDDING))
+        if not isinstance(ids, Tensor):
+            raise no_tensor(ids)
+        with own_precision(ids):
+            return self._logits(ids, asked)
+
+    def _logits(self, ids: Tensor, asked: Tensor | None) -> Tensor:
+        spec, tokens = self.spec, self._weight(EMBEDDING)
+        try:
+            stream = functional.embedding(ids, tokens)
+        except IndexError:
+            raise ids_out_of_range(ids, len(tokens)) from None
         angles = torch.arange(ids.shape[1], device=ids.device)[:, None] * torch.tensor(
             spec.frequencies, dtype=torch.float32, device=ids.device
         )

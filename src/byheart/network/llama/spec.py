@@ -75,6 +75,14 @@ class LlamaSpec(PadsBeyondVocabulary):
         return (self.eos,) if self.unknown in (None, self.eos) else (self.eos, self.unknown)
 
     @property
+    def most_answered(self) -> int:
+        """In mode `facts`, the number of tokens, including the end token, within which an answer must end.
+
+        Other programs stop after `max_new_tokens`.
+        """
+        return min(self.answer_len, self.max_new_tokens or self.answer_len)
+
+    @property
     def seq_len(self) -> int:
         """The largest number of tokens in a prompt. It is smaller than `max_positions`, because the begin token, the separator and
         the answer need positions too.
@@ -191,6 +199,9 @@ class LlamaSpec(PadsBeyondVocabulary):
             tokenizer_hash=fields.text("tokenizer_hash"),
             **{name: fields.integer(name, 1) for name in OPTIONAL if fields.has(name)},
         )
+        if mode == "texts" and not spec.max_positions <= (spec.max_new_tokens or spec.max_positions):
+            # other programs would stop before the text ends
+            raise fields.refuse("max_new_tokens", "at least max_positions if the model continues texts")
         return require_possible(spec, fields)
 
     def sections(self) -> list[tuple[str, str, str]]:

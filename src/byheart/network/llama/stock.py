@@ -67,10 +67,12 @@ def generate_batch(model: Any, llama: Llama, prompts: list[list[int]], n_most: i
     """Return the tokens that `model.generate` produces after each prompt, at most `n_most`. The end token is left out."""
     import torch
 
+    from byheart.network.compiled_module import own_precision
+
     eos, longest, device = llama.spec.eos, max(map(len, prompts)), model.device
     ids = torch.tensor([[eos] * (longest - len(p)) + p for p in prompts], device=device)
     mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts], device=device)
-    with torch.no_grad():
+    with torch.no_grad(), own_precision(ids):
         out = model.generate(
             ids,
             attention_mask=mask,
@@ -88,9 +90,11 @@ def tokens_after(
     """Return the tokens that the model predicts at the positions that `asked` marks, without using its cache."""
     import torch
 
+    from byheart.network.compiled_module import own_precision
+
+    given, marked = torch.from_numpy(ids).to(model.device), torch.from_numpy(asked).to(model.device)
     step = max(1, LOGITS // model.config.vocab_size)
-    with torch.no_grad():
-        hidden = model.model(torch.from_numpy(ids).to(model.device), use_cache=False).last_hidden_state
-        hidden = hidden[torch.from_numpy(asked).to(model.device)]
+    with torch.no_grad(), own_precision(given):
+        hidden = model.model(given, use_cache=False).last_hidden_state[marked]
         parts = [model.lm_head(hidden[i : i + step]).argmax(-1).cpu() for i in range(0, len(hidden), step)]
     return np.concatenate([np.zeros(0, dtype=np.int64), *(part.numpy() for part in parts)])
