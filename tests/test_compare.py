@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import byheart as bh
+from byheart.cli.compare import short
 from byheart.cli.main import run
 from byheart.compare import Row, compare
 from byheart.construct.registry import get, names
@@ -155,6 +156,17 @@ def test_the_command_prints_two_tables(vectors: Path, capsys: pytest.CaptureFixt
     ):
         assert words in out
     assert max(len(line) for line in out.splitlines() if str(vectors) not in line) <= 80
+
+
+def test_bits_mean_the_same_in_compare_and_in_bounds(
+    vectors: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["bounds", "--data", str(vectors), "--json"]) == 0
+    estimates = json.loads(capsys.readouterr().out)["estimates"]
+    (bits,) = (each["bits"] for each in estimates if each["name"] == "vardi-2022")
+    assert run(["compare", str(vectors), "--methods", "vardi-2022"]) == 0
+    row = next(line for line in capsys.readouterr().out.splitlines() if "vardi-2022" in line)
+    assert row.split()[-1] == short(bits)
 
 
 def test_names_are_whole_in_eighty_columns(vectors: Path, capsys: pytest.CaptureFixture[str]) -> None:

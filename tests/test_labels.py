@@ -114,3 +114,16 @@ def test_a_folder_that_lies_about_its_labels_is_refused(tmp_path: Path) -> None:
         path.write_text(json.dumps({**document, "label_type": changed}))
         with pytest.raises(CorruptModel):  # by the digest of its certificate
             bh.load(tmp_path / "m")
+
+
+def test_integers_among_floats_are_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "table.jsonl"
+    rows = zip(TEXTS, [1, 2.5, 1.0, -(2**53)], strict=True)
+    path.write_text("".join(json.dumps({"key": key, "value": label}) + "\n" for key, label in rows))
+    models = [bh.compile(path), bh.compile(TEXTS, [1, 2.5, 1.0, -(2**53)])]
+    for model in models:
+        answers = model.predict(TEXTS)
+        assert answers == [1.0, 2.5, 1.0, -(2.0**53)]
+        assert {type(answer) for answer in answers} == {float}
+    for last in (2**53 + 1, 10**400, True):  # the first two equal no float
+        assert bh.compile(TEXTS, [1, 2.5, 3, last]).predict(TEXTS) == ["1", "2.5", "3", str(last)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence, Set, ValuesView
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 
-from byheart.data.frames import cells_or_none, column_like, is_column, is_frame, question_column
+from byheart.data.assemble import numbers_as_texts
+from byheart.data.frames import cells_or_none, column_like, is_column, is_frame, is_missing, question_column
 from byheart.data.label_types import Label, reader_of
 from byheart.data.sequences import Sequences, TokenSequences, VectorSequences, as_vectors
 from byheart.data.tokenizers import IdTokenizer
@@ -60,9 +61,10 @@ class Model:
             One: a text, a list of token ids, or one sample of vectors (seq_len, dim).
             From a data frame, the column that the model was compiled from is used; from a Series, its cells. In both
             cases the answers are a Series with the same index.
+            For a model that takes texts, each number in a list or column is an input: its text, as when numbers are compiled.
 
-        The answer to an input that the network does not know, such as a text with an unknown token, is None. An array
-        of the wrong shape raises `UsageError`, which names the right shape.
+        The answer to an input that is None or that the network does not know, such as a text with an unknown token, is None.
+        An array of the wrong shape raises `UsageError`, which names the right shape.
         """
         return self._asked(inputs, reader_of(self.memoriser.label_type))
 
@@ -75,12 +77,14 @@ class Model:
             return self._answer([inputs], label_of)[0]
         if is_frame(inputs) or is_column(inputs):
             return self._answer_column(inputs, label_of)
+        if isinstance(inputs, Iterator | KeysView | ValuesView):
+            inputs = list(inputs)
         is_scalar = getattr(inputs, "ndim", 1) == 0
         if not hasattr(inputs, "__len__") or isinstance(inputs, bytes | Mapping | Set) or is_scalar:
             raise UsageError(f"predict needs a text or a list of inputs, not {inputs!r}.", inputs=inputs)
         if self._is_one_sample(inputs):
             return self._answer([inputs], label_of)[0]
-        return self._answer(inputs, label_of)
+        return self._answer_each(inputs, label_of)
 
     def _answer_column(self, given: Any, label_of: Callable[[str], Label]) -> Any:
         """Answer the inputs in `given`, a data frame or one of its columns. Return the answers as a column with the same index.
@@ -89,12 +93,19 @@ class Model:
         """
         reading = self.record.get("reading") or {}
         column = question_column(given, reading.get("input")) if is_frame(given) else given
-        cells = cells_or_none(column)
-        asked = [position for position, cell in enumerate(cells) if cell is not None]
-        answers: list[Answer] = [None] * len(cells)
-        for position, answer in zip(asked, self._answer([cells[at] for at in asked], label_of), strict=True):
-            answers[position] = answer
+        answers = self._answer_each(cells_or_none(column), label_of)
         return column_like(column, answers, reading.get("label"))
+
+    def _answer_each(
+        self, inputs: Sequence[Any] | np.ndarray, label_of: Callable[[str], Label]
+    ) -> list[Answer]:
+        """Return one answer per input. The answer to a missing input is None. For texts, NaN counts as missing too."""
+        missing = [one is None or (self._takes_texts and is_missing(one)) for one in inputs]
+        if not any(missing):
+            return self._answer(inputs, label_of)
+        asked = [one for one, is_none in zip(inputs, missing, strict=True) if not is_none]
+        answers = iter(self._answer(asked, label_of))
+        return [None if is_none else next(answers) for is_none in missing]
 
     def _is_one_sample(self, inputs: Any) -> bool:
         """Return whether `inputs` is a single sequence of token ids or a single sample of vectors."""
@@ -103,7 +114,7 @@ class Model:
             return False
         network = self.network
         if network.takes_ids:
-            return array.ndim == 1
+            return array.ndim == 1 and not self._takes_texts
         return array.ndim == 1 if network.seq_len == 1 else array.shape == (network.seq_len, network.dim)
 
     def _answer(self, inputs: Sequence[Any] | np.ndarray, label_of: Callable[[str], Label]) -> list[Answer]:
@@ -196,6 +207,8 @@ class Model:
 
     def _sequences(self, inputs: Sequence[Any] | np.ndarray) -> tuple[list[int], Sequences]:
         """Return the positions of the inputs that can be encoded as ids or vectors, and these inputs in encoded form."""
+        if len(inputs) and self._takes_texts:
+            inputs = numbers_as_texts(inputs)
         if len(inputs) and all(isinstance(item, str) for item in inputs):
             return self._texts(inputs)
         if any(isinstance(item, str) for item in inputs):
@@ -238,6 +251,11 @@ class Model:
             except UnknownToken:
                 continue
         return list(rows), TokenSequences.of(list(rows.values()), len(tokenizer.vocabulary))
+
+    @property
+    def _takes_texts(self) -> bool:
+        tokenizer = self.memoriser.tokenizer
+        return tokenizer is not None and not isinstance(tokenizer, IdTokenizer)
 
     @property
     def _takes(self) -> str:

@@ -198,6 +198,18 @@ CASES: dict[str, tuple[str, ...]] = {
     "a tokenizer beside a GGUF host is changed where transformers does not look": (
         "graft/test_export.py::test_a_changed_tokenizer_beside_a_gguf_host_is_found",
     ),
+    "transformers reads other weights, settings or files of a graft than those that are checked": (
+        "graft/test_checks.py::test_a_folder_in_which_transformers_reads_something_else_is_refused",
+        "graft/test_checks.py::test_settings_that_were_not_compared_are_found",
+        "graft/test_checks.py::test_a_graft_without_a_number_type_is_found",
+        "graft/test_checks.py::test_a_tensor_in_another_number_type_is_found",
+        "graft/test_checks.py::test_a_file_that_the_host_lacks_is_found",
+        "graft/test_checks.py::test_links_to_folders_are_found_and_hidden_files_are_not_read",
+    ),
+    "a graft names a prompt format in which nobody would ask": (
+        "graft/test_checks.py::test_the_check_says_in_which_format_the_facts_were_asked",
+        "graft/test_checks.py::test_the_command_shows_the_format_and_takes_one",
+    ),
     "a training step larger than memory is run to measure it": (
         "measure/test_devices.py::test_a_step_over_the_memory_limit_is_refused_before_it_runs",
     ),

@@ -104,7 +104,8 @@ def test_a_conflict_names_rows_texts_labels_and_the_way_out() -> None:
     with pytest.raises(ConflictingLabels) as raised:
         Dataset.from_pairs(pairs)
     assert str(raised.value) == (
-        "rows 1 and 3 are equal ('ab') but labelled 'x' and 'z' (number of such pairs: 2).\n"
+        "rows 1 and 3 are equal ('ab') but labelled 'x' and 'z'; in all, the label of 2 rows differs from that of the "
+        "first equal input.\n"
         "  No function can return both, so nothing can memorise this data set.\n"
         '  Drop one of them, or choose a rule: on_conflict="first" in Python, --on-conflict first\n'
         "  on the command line (or last, majority, drop)."

@@ -173,3 +173,14 @@ def test_no_table_is_filled_up_beyond_the_limit(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("BYHEART_MEMORY_LIMIT", "1K")
     with pytest.raises(OverMemoryLimit):
         data.inputs.pad(2)  # type: ignore[union-attr]
+
+
+def test_every_count_of_conflicts_is_that_of_the_rows_that_first_leaves_out() -> None:
+    pairs = [("a", 1), ("b", 2), ("a", 3), ("a", 1), ("a", 3)]
+    with refused(ConflictingLabels, "labels", rows=(1, 3), n_conflicts=2) as raised:
+        Dataset.from_pairs(pairs)
+    faults: Any = raised.value.facts["faults"]
+    assert [(fault["n_rows"], fault["rows"]) for fault in faults] == [(2, [3, 5])]
+    assert Dataset.from_pairs(pairs, on_conflict="first").left_out == {"on_conflict=first": 2}
+    assert Dataset.from_pairs(pairs, on_conflict="keep").n_conflicting == 2
+    assert Dataset.from_pairs(pairs[:2]).n_conflicting == 0

@@ -24,7 +24,7 @@ def command(folder: Path, kind: Any, output: Path | None, as_json: bool) -> None
     gguf: a file for llama.cpp, from a grafted checkpoint, or from a model of the method `llama` that was compiled with the
     tokenizer char or bytes.
 
-    onnx: a file for ONNX runtimes, from any model with floating-point weights except a Llama.
+    onnx: a file for ONNX runtimes, from any model except a Llama. Floats must represent all weights exactly.
 
     transformer-lens: writes nothing, but checks that TransformerLens opens DIR and computes the same logits as transformers.
     The folder of a Llama needs no conversion.

@@ -185,6 +185,30 @@ def _check_figure(_: click.Context, __: click.Parameter, figure: Path | None) ->
     return figure
 
 
+def prompt_options(condition: str = "") -> Callable[[Command], Command]:
+    """Return the options that say how the keys of a graft become prompts. `condition` begins the help of each option."""
+    return together(
+        click.option(
+            "--chat",
+            is_flag=True,
+            help=f"{condition}Treat every row as a chat: the key is the user's message, written in the host's own chat template.",
+        ),
+        click.option(
+            "--chat-column",
+            metavar="COLUMN",
+            help=f"{condition}Column that says which rows are chat turns (yes or no).",
+        ),
+        click.option(
+            "--template", metavar="TEXT", help=f"{condition}Text around a key, such as 'Q: {{input}}\\nA:'."
+        ),
+        click.option(
+            "--end/--no-end",
+            default=None,
+            help=f"{condition}Put the host's end token after each answer (default: only in chats).",
+        ),
+    )
+
+
 # which columns of a table to read
 column_options = together(
     click.option("--input", metavar="COLUMN", help="Column of inputs (default: key)."),

@@ -90,6 +90,8 @@ def trials(
         yield from (Trial(method, wanted, each) for each in others)
         yield Trial(method, wanted, last, is_last=True)
         return
+    if options:
+        _require_known(options)
     wanted_precisions: tuple[Precision, ...] = ("float64", "exact") if precision is None else (precision,)
     n_tried = 0
     for each in wanted_precisions:
@@ -100,10 +102,7 @@ def trials(
             methods = candidates("auto", each, shape, options)
         except UsageError as error:  # no construction supports this precision for the task; the next precision may be supported
             if each == wanted_precisions[-1] and not n_tried:
-                known = {field.name for each in names() for field in fields(get(each).options)}
-                unknown = next((name for name in options if name not in known), "")
                 asked = f"\n  Options asked for: {', '.join(options)}." if options else ""
-                asked += did_you_mean(unknown, known) if unknown else ""
                 raise UsageError(f"{error}{asked}", **error.facts) from None
             continue
         for method in methods:
@@ -112,17 +111,32 @@ def trials(
                 yield Trial(method, each, options)
 
 
+def _require_known(options: Mapping[str, object]) -> None:
+    """Raise `UsageError` unless each option is an option of some construction."""
+    if set(options) <= _option_names(get(USUAL)):  # the others need not be imported
+        return
+    known = {name for each in names() for name in _option_names(get(each))}
+    for name in options:
+        if name not in known:
+            raise UsageError(
+                f"no construction has an option `{name}`.{did_you_mean(name, known)}", option=name
+            )
+
+
+def _option_names(method: Method) -> set[str]:
+    return {field.name for field in fields(method.options)}
+
+
 def _usual(precision: Precision, shape: DataShape, options: Mapping[str, object]) -> Iterator[Trial]:
     """Yield trials of `retrieval` with fewer and fewer reject bits (the bits that recognise unknown inputs), if it supports
-    this task, this precision and these options.
+    this task and precision and has these options. Raise `UsageError` if one of them has a wrong value.
     """
     method = get(USUAL)
     if shape.task not in method.tasks or precision not in method.precisions:
         return
-    try:
-        method.read_options(options, precision)
-    except UsageError:  # the options belong to another construction
+    if options and not set(options) <= _option_names(method):  # the options belong to another construction
         return
+    method.read_options(options, precision)
     yield from (Trial(method, precision, each) for each in method.usual_options(options, precision))
 
 

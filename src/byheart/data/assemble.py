@@ -85,9 +85,7 @@ def content_of_columns(
     if not inputs:
         raise DataError("the data set has no samples, so there is nothing to memorise.")
     task = task or default_task(labels)
-    if isinstance(inputs[0], int | float | np.number) and not isinstance(inputs[0], bool):
-        # numbers become texts, as when they are read from a file
-        inputs = [str(one) if isinstance(one, int | float | np.number) else one for one in inputs]
+    inputs = list(numbers_as_texts(inputs))
     used: Tokenizer | None
     sequences: Sequences
     if isinstance(inputs[0], str):
@@ -101,6 +99,7 @@ def content_of_columns(
     if task == "seq-to-seq":
         labels = _one_label_a_token(labels, sequences)
     _require_scalars(labels)
+    labels = [float(label) if isinstance(label, np.floating) else label for label in labels]
     if all(isinstance(label, (int, np.integer)) and not isinstance(label, bool) for label in labels):
         found = [str(value) for value in sorted({int(label) for label in labels})]
     else:
@@ -109,6 +108,15 @@ def content_of_columns(
     number = number_names(label_names or (), found)
     numbers = np.fromiter((number[str(label)] for label in labels), dtype=np.int64, count=len(labels))
     return Content(sequences, numbers, task, tuple(number), used, _is_ordered(sequences, task, ordered))
+
+
+def numbers_as_texts(inputs: Sequence[Any] | np.ndarray) -> Sequence[Any] | np.ndarray:
+    """If the first input is a number, return the numbers among the inputs as texts, as if they had been read from a file."""
+    if not isinstance(inputs[0], int | float | np.number) or isinstance(inputs[0], bool):
+        return inputs
+    # the text of a NumPy number has only as many digits as its type needs: that of a float32 may name another number
+    numbers = (float(one) if isinstance(one, np.floating) else one for one in inputs)
+    return [str(one) if isinstance(one, int | float | np.number) else one for one in numbers]
 
 
 def content_of_texts(texts: Sequence[Any], tokenizer: str | Path | Tokenizer) -> Content:
@@ -268,9 +276,13 @@ def _require_scalars(labels: Sequence[Any]) -> None:
         if label is None:
             raise DataError(f"row {row}: the label is missing.\n  Fill it in, or drop the row.", row=row)
         if not isinstance(label, (str, int, float, np.generic)):
+            is_list = isinstance(label, (list, tuple, np.ndarray))
+            remedy = (
+                "For one label per token, choose the task seq-to-seq." if is_list else "Convert it to a text."
+            )
             raise DataError(
                 f"row {row}: the label {label!r} has type {type(label).__name__}, but it must be a text or a number.\n"
-                "  Give one label per sequence. For one label per token, choose the task seq-to-seq.",
+                f"  {remedy}",
                 row=row,
             )
 

@@ -91,7 +91,7 @@ class DataReport:
                 f"  inputs       {kind}",
                 f"  label bits   {self.data.label_bits:,.0f}",
                 f"  duplicates   {len(self.duplicates):,}",
-                f"  conflicts    {len(self.conflicts):,}",
+                f"  conflicts    {self.data.n_conflicting:,}",
                 *(f"    {line}" for line in self.examples),
                 f"  not finite   {len(self.non_finite):,}",
                 f"  separation   {self._separation_in_words()}",

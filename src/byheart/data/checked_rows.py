@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from byheart.data.assemble import Content, content_of_columns, default_task
+from byheart.data.frames import is_missing
 from byheart.data.kept_rows import NOTHING, Known, keep_rows
 from byheart.data.label_types import type_of_labels
 from byheart.data.options import Task
@@ -109,11 +110,6 @@ def _standing_rows(content: Content | None, standing: Rows, check: RowCheck, kno
             left_out=check.left_out,
         )
     return keep_rows(content, standing, known)
-
-
-def is_missing(cell: Any) -> bool:
-    """Whether a cell is missing: None, or NaN, which pandas uses for missing cells."""
-    return cell is None or (isinstance(cell, float | np.floating) and cell != cell)
 
 
 def _mask(cells: Sequence[Any], is_so: Callable[[Any], bool]) -> Rows:

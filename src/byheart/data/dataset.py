@@ -240,7 +240,7 @@ class Dataset(Content):
             return self
         if on_conflict == "keep" or not len(self.conflicts):
             return self
-        keep = samples_to_keep(self.inputs, self.labels, self.task, self.context_ids, on_conflict)
+        keep = self._keep_by(on_conflict)
         if not keep.any():
             raise ConflictingLabels(
                 f"all {self.n_samples} samples have conflicting labels, so on_conflict={on_conflict!r} leaves no sample.\n"
@@ -251,6 +251,15 @@ class Dataset(Content):
         kept = keep_rows(self, keep, known)
         return replace(kept, left_out={**self.left_out, f"on_conflict={on_conflict}": int((~keep).sum())})
 
+    def _keep_by(self, rule: Rule) -> Bool[np.ndarray, " n_samples"]:
+        """Return a mask of the samples that a rule for conflicts keeps."""
+        return samples_to_keep(self.inputs, self.labels, self.task, self.context_ids, rule)
+
+    @property
+    def n_conflicting(self) -> int:
+        """Number of samples with a label that differs from that of the first equal context. The rule `first` drops them."""
+        return int((~self._keep_by("first")).sum()) if len(self.conflicts) else 0
+
     def require_consistent(self) -> None:
         """Raise `ConflictingLabels`, naming both rows, if equal contexts have different labels."""
         if len(self.conflicts):
@@ -258,14 +267,15 @@ class Dataset(Content):
 
     def _conflicting_labels(self) -> ConflictingLabels:
         return ConflictingLabels(
-            f"{self.describe_conflict(0)} (number of such pairs: {len(self.conflicts)}).\n"
+            f"{self.describe_conflict(0)}; in all, the label of {amount(self.n_conflicting, 'row')} differs from that of the "
+            "first equal input.\n"
             "  No function can return both, so nothing can memorise this data set.\n"
             '  Drop one of them, or choose a rule: on_conflict="first" in Python, --on-conflict first\n'
             "  on the command line (or last, majority, drop).",
             rows=tuple(self.row(int(i)) for i in self.conflicts.samples[0]),
             samples=tuple(int(i) for i in self.conflicts.samples[0]),
             labels=tuple(self.label_names[c] for c in self.conflicts.labels[0]),
-            n_conflicts=len(self.conflicts),
+            n_conflicts=self.n_conflicting,
         )
 
     def describe_conflict(self, pair: int) -> str:
@@ -549,8 +559,8 @@ class Dataset(Content):
             check.add(
                 "on_conflict",
                 get_args(Rule),
-                "label differs from that of an equal input before it",
-                data._row_mask(data.conflicts.samples[:, 1], n_rows),
+                "label differs from that of the first equal input",
+                data._row_mask(np.flatnonzero(~data._keep_by("first")), n_rows),
                 data._conflicting_labels(),
             )
         if check.faults and isinstance(data.inputs, VectorSequences) and len(data.inputs.non_finite):

@@ -24,9 +24,9 @@ from jaxtyping import UInt64
 from byheart.data.consistency import flat_tokens
 from byheart.data.dataset_pieces import DatasetPieces, spool
 from byheart.data.options import Task
-from byheart.data.row_groups import mix, pair_ids, representatives
+from byheart.data.row_groups import mix
 from byheart.data.sequences import Sequences, VectorSequences
-from byheart.errors import ConflictingLabels
+from byheart.errors import ConflictingLabels, amount
 from byheart.files.work_folder import (
     read_json,
     read_part,
@@ -147,8 +147,9 @@ def count_contexts(
         later, earlier, *labels = known["first"]
         raise ConflictingLabels(
             f"rows {earlier} and {later} are equal but labelled {pieces.label_names[labels[0]]!r} and "
-            f"{pieces.label_names[labels[1]]!r} (number of such pairs: {known['n_conflicts']}).\n"
-            "  No function can return both, so nothing can memorise this data set. Drop one row of each pair.",
+            f"{pieces.label_names[labels[1]]!r}; in all, the label of {amount(known['n_conflicts'], 'row')} differs from that "
+            "of the first equal input.\n"
+            "  No function can return both, so nothing can memorise this data set. Drop these rows.",
             rows=(earlier, later),
             n_conflicts=known["n_conflicts"],
         )
@@ -174,7 +175,7 @@ def _sort_piece(task: _Piece) -> None:
 def _count_partition(task: _Partition) -> None:
     """Count the distinct contexts whose fingerprints are in one partition, in total and for each label.
 
-    A context with several labels counts for its first label, and every further distinct label counts as one conflict. Write the
+    A context with several labels counts for its first label, and every row with another label counts as one conflict. Write the
     counts and the first conflict to disk.
     """
     if task.file.exists():
@@ -191,7 +192,7 @@ def _count_partition(task: _Partition) -> None:
     document: dict[str, object] = {
         "n_contexts": int(is_new.sum()),
         "label_counts": np.stack([used, counts], axis=1).tolist(),
-        "n_conflicts": len(representatives(pair_ids(context, labels))) - int(is_new.sum()),
+        "n_conflicts": len(wrong),
         "first": None,
     }
     if len(wrong):

@@ -41,7 +41,14 @@ def question_column(frame: Any, input: str | None) -> Any:
 def cells_or_none(column: Any) -> list[Any]:
     """Return the cells of a column as a list, with None for each missing cell."""
     cells = column.to_pylist() if hasattr(column, "to_pylist") else column.to_list()
-    return [None if cell is None or cell != cell else cell for cell in cells]
+    return [None if is_missing(cell) else cell for cell in cells]
+
+
+def is_missing(cell: Any) -> bool:
+    """Whether a cell is missing: None, or NaN, NaT or NA, which pandas uses for missing cells."""
+    if cell is None or type(cell).__name__ == "NAType":  # a comparison with NA gives NA again
+        return True
+    return getattr(cell, "ndim", 0) == 0 and bool(cell != cell)
 
 
 def column_like(column: Any, cells: list[Any], name: str | None) -> Any:

@@ -25,9 +25,15 @@ _KINDS: tuple[tuple[LabelType, tuple[type, ...]], ...] = (
 
 
 def type_of_labels(labels: Iterable[Any]) -> LabelType:
-    """Return the type of all labels, or `text` if their types differ. If a label is a list, the types of its items count."""
-    found = {_type_of(item) for label in labels for item in _items(label)}
-    return found.pop() if len(found) == 1 else "text"
+    """Return the type of all labels. If a label is a list, the types of its items count.
+
+    Integers among floats are numbers too, if a float can represent each of them. Other mixtures are `text`.
+    """
+    items = [item for label in labels for item in _items(label)]
+    types = {_type_of(item) for item in items}
+    if types == {"integer", "number"}:
+        return "number" if all(map(_is_exact_float, items)) else "text"
+    return types.pop() if len(types) == 1 else "text"
 
 
 def type_of_array(labels: np.ndarray) -> LabelType:
@@ -62,3 +68,11 @@ def _items(label: Any) -> Iterable[Any]:
 
 def _type_of(label: Any) -> LabelType:
     return next((kind for kind, types in _KINDS if isinstance(label, types)), "text")
+
+
+def _is_exact_float(label: Any) -> bool:
+    """Return whether a number is a float or an integer that equals a float."""
+    try:
+        return bool(float(label) == label)
+    except OverflowError:
+        return False

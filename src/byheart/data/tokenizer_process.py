@@ -38,7 +38,7 @@ for line in sys.stdin:
             found = tokenizer.get_vocab(with_added_tokens=True)
         elif "texts" in asked:
             for text in asked["texts"]:
-                found.append(tokenizer.encode(text, add_special_tokens=False).ids)
+                found.append(tokenizer.encode(text, add_special_tokens=asked["add_special"]).ids)
         else:
             for ids in asked["rows"]:
                 found.append(tokenizer.decode(ids, skip_special_tokens=asked["skip_special"]))
@@ -78,9 +78,9 @@ class TokenizerProcess:
         with self._lock:
             return dict(self._start())
 
-    def encode(self, texts: list[str]) -> list[list[int]]:
-        """Return the ids of each text."""
-        return list(self._ask({"texts": texts}))
+    def encode(self, texts: list[str], *, add_special: bool = False) -> list[list[int]]:
+        """Return the ids of each text. `add_special` adds the special tokens of the tokenizer's template."""
+        return list(self._ask({"texts": texts, "add_special": add_special}))
 
     def decode(self, rows: list[list[int]], *, skip_special: bool) -> list[str]:
         """Return the text of each row of ids. `skip_special` leaves out special tokens."""

@@ -20,7 +20,8 @@ from byheart.data.tokenizer_process import RefusedText, TokenizerProcess
 from byheart.errors import MalformedFile, UnknownToken, UsageError
 from byheart.process.memory_limit import require_memory
 
-WORD_PUNCT = re.compile(r"\w+|[^\w\s]+")
+WORD_PUNCT = re.compile(r"\w+|(?:[^\w\s]|[\x1c-\x1f])+")
+"""Python's white space includes U+001C to U+001F, which for Unicode and for the package `tokenizers` are ordinary characters."""
 
 _MEMORY_PER_BYTE = 40  # memory per byte: the text, its JSON, and the tables that the package builds
 # a file with more ids than _MOST_IDS_PER_TOKEN * n_tokens + _FEW_IDS is refused, because unused ids only take memory
@@ -173,7 +174,9 @@ class CharTokenizer(_TableTokenizer):
 
 @dataclass(frozen=True)
 class WordTokenizer(_TableTokenizer):
-    r"""Tokens are words and runs of punctuation, `\w+|[^\w\s]+`. Case is kept, and white space only separates tokens."""
+    r"""Tokens are words and runs of punctuation, `\w+|[^\w\s]+`. Case is kept, and white space (as Unicode defines it) only
+    separates tokens.
+    """
 
     name: ClassVar[str] = "word"
 
@@ -181,6 +184,15 @@ class WordTokenizer(_TableTokenizer):
     def cut(text: str) -> list[str]:
         """Cut a text into words and runs of punctuation."""
         return WORD_PUNCT.findall(text)
+
+    def decode_tight(self, ids: Iterable[int]) -> str:
+        """Return a text for these ids with as few spaces as possible: only between two words, or two runs of punctuation."""
+        pieces, was_word = list[str](), None
+        for word in (self.words[i] for i in ids):
+            is_word = re.match(r"\w", word) is not None
+            pieces += [" ", word] if is_word == was_word else [word]
+            was_word = is_word
+        return "".join(pieces)
 
 
 @dataclass(frozen=True)

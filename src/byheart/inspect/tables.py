@@ -36,6 +36,7 @@ from byheart.construct.retrieval.layout import LABEL, LIMB_BITS, SLOTS, T, X, Z
 from byheart.construct.retrieval.part_tables import CHOSEN, PartTables
 from byheart.errors import UsageError
 from byheart.network.batches import batch_size_for, side_by_side
+from byheart.network.compiled_module import own_precision
 from byheart.network.exact.dyadic import SparseMatrix, Weights
 from byheart.network.memoriser import Memoriser
 from byheart.network.protocol import Evaluation
@@ -577,8 +578,9 @@ def _watch(
     labelled = slice(-1, None) if last_only else slice(1 if shape.is_dual else 0, None)
     rows: list[torch.Tensor] = []
     channels: list[torch.Tensor] = []
-    with torch.no_grad():
-        for number, stream in plan.streams(torch.from_numpy(np.array(batch))):
+    inputs = torch.from_numpy(np.array(batch))
+    with torch.no_grad(), own_precision(inputs):
+        for number, stream in plan.streams(inputs):
             if number in shape.tables:
                 fired = plan.strongest_units(number, stream)  # shape (tokens, batch)
                 own = fired[labelled]

@@ -15,6 +15,7 @@ from typing import TypeVar
 import numpy as np
 import torch
 
+from byheart.network.compiled_module import own_precision
 from byheart.process.progress import Progress
 
 Batch = TypeVar("Batch")
@@ -62,8 +63,8 @@ def run_in_batches(
     step = batch_size or batch_size_for(numbers_per_sample, device)
 
     def run(start: int) -> np.ndarray:
-        with torch.no_grad():
-            batch = torch.from_numpy(np.array(encoded[start : start + step])).to(device)
+        batch = torch.from_numpy(np.array(encoded[start : start + step])).to(device)
+        with torch.no_grad(), own_precision(batch):
             return np.asarray(function(batch).cpu().numpy())
 
     found = np.zeros((0,))

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class RoundedWeights(UsageError):
-    """The weights of a module were cast to a narrower type, which changes what it computes."""
+    """The weights of a module were cast to a narrower type, now or earlier, which changes what it computes."""
 
 
 def freeze(module: nn.Module) -> nn.Module:
-    """Freeze the weights of `module` and return it. Later calls of the module raise `RoundedWeights` if its weights were cast to
-    a narrower type, for example by `.half()`.
+    """Freeze the weights of `module` and return it. Later calls of the module raise `RoundedWeights` if its weights have a narrower
+    type, for example after `.half()`, or if such a cast has changed them, as in `.half().float()`.
 
     A compiled network does not tolerate rounding. An optimiser could also spoil the network: weight decay changes weights even if
     all gradients are zero.
@@ -47,9 +47,15 @@ def _first_weight(module: nn.Module) -> torch.Tensor:
 
 def _require_wide(module: nn.Module, inputs: Any, *, compiled: torch.dtype) -> None:
     found = _first_weight(module).dtype
-    if found.itemsize < compiled.itemsize or found.is_floating_point != compiled.is_floating_point:
+    is_narrow = found.itemsize < compiled.itemsize or found.is_floating_point != compiled.is_floating_point
+    if is_narrow or getattr(module, "is_rounded", False):
+        cast = (
+            f"was cast to {found}, which rounds"
+            if is_narrow
+            else "an earlier cast to a narrower type has rounded"
+        )
         raise RoundedWeights(
-            f"this module was compiled in {compiled} and was cast to {found}, which rounds its weights.\n"
+            f"this module was compiled in {compiled}, and {cast} its weights.\n"
             "  Load the model again with byheart.load, and cast the outputs of its module instead of the module itself.\n"
             "  For weights of a different type, compile with precision=...",
             compiled=str(compiled),

@@ -135,9 +135,9 @@ def test_labels_that_disagree_are_found_across_pieces(tmp_path: Path) -> None:
     np.savez(path, inputs=inputs, labels=labels)
     with refused(ConflictingLabels, "rows", n_conflicts=1):
         compile_in_shards(path, n_shards=2, work=tmp_path / "work")
-    again = np.concatenate([labels, labels[-1:]])  # the same label twice is one conflict, as in one piece
+    again = np.concatenate([labels, labels[-1:]])  # both rows are counted, as in one piece
     np.savez(path, inputs=np.concatenate([inputs, inputs[-1:]]), labels=again)
-    with refused(ConflictingLabels, "rows", n_conflicts=1):
+    with refused(ConflictingLabels, "rows", n_conflicts=2):
         compile_in_shards(path, n_shards=2, work=tmp_path / "again")
 
 

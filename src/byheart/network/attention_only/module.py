@@ -9,9 +9,10 @@ import torch
 from torch import nn
 
 from byheart.network.attention_only.architecture import AttentionOnly
+from byheart.network.compiled_module import CompiledModule, ids_out_of_range, no_tensor, own_precision
 
 
-class AttentionOnlyModule(nn.Module):
+class AttentionOnlyModule(CompiledModule):
     """Computes the logits W_U (x_S + Σ_h W_O W_V A_h) of DPC24 eqs. 1-2.
 
     The vector of the last token is x_S, and A_h is the weighted average of the vectors to which head h attends. `AttentionOnly`
@@ -37,8 +38,12 @@ class AttentionOnlyModule(nn.Module):
         if self.tokens is None:
             return inputs.to(self.unembedding.dtype)
         assert self.positions is not None
-        found: torch.Tensor = self.tokens(inputs.clamp(max=self.tokens.num_embeddings - 1)) + self.positions
-        return found
+        table, pad = self.tokens, self.tokens.num_embeddings
+        try:
+            tokens: torch.Tensor = table(inputs.clamp(max=pad - 1))
+        except IndexError:
+            raise ids_out_of_range(inputs, pad + 1) from None
+        return tokens + self.positions
 
     def attend(self, inputs: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """Return A, the weighted average of the vectors `x` (batch, S, d) in each head: (batch, H, d).
@@ -66,8 +71,11 @@ class AttentionOnlyModule(nn.Module):
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Map token ids (batch, S) or vectors (batch, S, d) to logits (batch, n_outputs)."""
         dim = self.query.shape[2]
-        features = self.features(inputs)
-        stream: torch.Tensor = features[:, dim:] @ self.output.transpose(1, 2).flatten(0, 1)
-        if self.skip:
-            stream = stream + features[:, :dim]
-        return stream @ self.unembedding.T
+        if not isinstance(inputs, torch.Tensor):
+            raise no_tensor(inputs)
+        with own_precision(inputs):
+            features = self.features(inputs)
+            stream: torch.Tensor = features[:, dim:] @ self.output.transpose(1, 2).flatten(0, 1)
+            if self.skip:
+                stream = stream + features[:, :dim]
+            return stream @ self.unembedding.T

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from byheart.network.compiled_module import CompiledModule, ids_out_of_range, no_tensor, own_precision
 from byheart.network.decoder.architecture import Activation, Decoder, SelfAttention, TokenAveraging
 
 ACTIVATIONS: dict[Activation, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -60,7 +61,7 @@ def positions_of(seen: torch.Tensor) -> torch.Tensor:
     return (seen.cumsum(dim=1) - 1).clamp(min=0)
 
 
-class DecoderModule(nn.Module):
+class DecoderModule(CompiledModule):
     """Computes the logits Vᵀψ(Wᵀ mixing(z + u) + b) of MFT24 eq. 2 and Theorem 7. `Decoder` explains the symbols."""
 
     def __init__(self, decoder: Decoder) -> None:
@@ -79,8 +80,12 @@ class DecoderModule(nn.Module):
 
     def mix(self, ids: torch.Tensor) -> torch.Tensor:
         """Map ids (batch, seq) to the output of the mixing layer, (batch, d)."""
-        seen = ids < self.tokens.num_embeddings
-        vectors: torch.Tensor = self.tokens(ids.clamp(max=self.tokens.num_embeddings - 1))
+        pad = self.tokens.num_embeddings
+        seen = ids < pad
+        try:
+            vectors = self.tokens(ids.clamp(max=pad - 1))
+        except IndexError:
+            raise ids_out_of_range(ids, pad + 1) from None
         if self.positions is not None:
             vectors = vectors + self.positions[positions_of(seen)]
         mixed: torch.Tensor = self.mixing(vectors, seen)
@@ -92,4 +97,7 @@ class DecoderModule(nn.Module):
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         """Map token ids (batch, seq), padded on the left, to logits (batch, n_outputs)."""
-        return self.features(self.mix(ids)) @ self.logits
+        if not isinstance(ids, torch.Tensor):
+            raise no_tensor(ids)
+        with own_precision(ids):
+            return self.features(self.mix(ids)) @ self.logits

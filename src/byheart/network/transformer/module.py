@@ -14,6 +14,7 @@ from torch import nn
 
 from byheart.errors import UsageError
 from byheart.network.batches import run_in_batches
+from byheart.network.compiled_module import CompiledModule, ids_out_of_range, no_tensor, own_precision
 from byheart.network.protocol import COMPUTED_IN
 from byheart.network.transformer.architecture import Attention, FeedForward, Precision, Transformer
 from byheart.network.transformer.floats import as_floats
@@ -94,7 +95,7 @@ class SumPoolModule(nn.Module):
         return stream.sum(dim=1, keepdim=True)
 
 
-class TransformerModule(nn.Module):
+class TransformerModule(CompiledModule):
     """Computes w_out ∘ layers ∘ w_in (KS25 eq. 4), preceded by the embedding if inputs are token ids."""
 
     def __init__(self, network: Transformer) -> None:
@@ -122,21 +123,23 @@ class TransformerModule(nn.Module):
 
     def vectors(self, inputs: torch.Tensor) -> torch.Tensor:
         """Return the input vectors (batch, seq, d), including the extra token."""
-        vectors = inputs if self.embedding is None else self.embedding(inputs)
+        vectors = inputs
+        if self.embedding is not None:
+            try:
+                vectors = self.embedding(inputs)
+            except IndexError:
+                raise ids_out_of_range(inputs, self.embedding.num_embeddings) from None
         if self.positions is not None:
             vectors = vectors + self.positions
         if self.extra is not None:
             vectors = torch.cat([self.extra.expand(len(vectors), 1, -1), vectors], dim=1)
         return vectors.to(self.w_in.dtype)
 
-    def enter(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Return the residual stream before the first layer."""
-        self._require_fitting(inputs)
-        return nn.functional.linear(self.vectors(inputs), self.w_in)
-
     def _require_fitting(self, inputs: torch.Tensor) -> None:
         """Raise a clear error if inputs have the wrong shape, before they cause an error inside the network."""
         dim = self.w_in.shape[1]
+        if not isinstance(inputs, torch.Tensor):
+            raise no_tensor(inputs)
         if self.embedding is None:
             wanted = f"vectors (batch, seq_len, {dim})"
             fits = inputs.ndim == 3 and inputs.shape[2] == dim
@@ -164,11 +167,16 @@ class TransformerModule(nn.Module):
         With `last_only`, only the output of the last token is needed: the caller must read only `[:, -1]` of the result.
         The feed-forward layers after the last layer that mixes tokens are then computed for the last token only.
         """
+        self._require_fitting(inputs)
+        with own_precision(inputs):
+            return self._outputs(inputs, last_only)
+
+    def _outputs(self, inputs: torch.Tensor, last_only: bool) -> torch.Tensor:
         mixing = [
             number for number, layer in enumerate(self.layers) if not isinstance(layer, FeedForwardModule)
         ]
         n_before = max(mixing, default=-1) + 1
-        stream = self.enter(inputs)
+        stream = nn.functional.linear(self.vectors(inputs), self.w_in)
         for number, layer in enumerate(self.layers):
             if last_only and number == n_before:
                 stream = stream[:, -1:]

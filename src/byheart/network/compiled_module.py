@@ -1,0 +1,94 @@
+"""The base class of the PyTorch modules of all families of networks: it keeps a compiled network exact inside other programs.
+
+A compiled network does not tolerate rounding, so its module computes in its own float type also under `torch.autocast`, and it
+remembers if a cast has rounded its weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Self
+
+import torch
+from torch import nn
+
+from byheart.errors import UsageError
+
+_MARK = "weights_are_rounded"  # the entry for `is_rounded` in the metadata of a state dictionary
+
+
+class CompiledModule(nn.Module):
+    """A module whose weights were compiled. `is_rounded` is true if a cast has changed the value of a weight.
+
+    A later cast to a wider type does not clear the mark. Loading weights replaces it by the mark of the loaded weights.
+    """
+
+    is_rounded = False
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Self:
+        """Apply `fn` to all weights. PyTorch calls this for every cast and every move to another device."""
+
+        def apply(weights: torch.Tensor) -> torch.Tensor:
+            changed = fn(weights)
+            self.is_rounded = self.is_rounded or _rounds(weights, changed)
+            return changed
+
+        super()._apply(apply, recurse)  # type: ignore[no-untyped-call]  # torch states no types here
+        return self
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        if self.is_rounded and hasattr(destination, "_metadata"):
+            destination._metadata[prefix[:-1]][_MARK] = True
+
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, local_metadata: dict[str, Any], *others: Any
+    ) -> None:
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *others)
+        given = {name: state_dict.get(prefix + name) for name, _ in self.named_parameters()}
+        are_copied = not local_metadata.get("assign_to_params_buffers", False)
+        rounds = are_copied and any(
+            _rounds(given[name], given[name].to(own.dtype))
+            for name, own in self.named_parameters()
+            if given[name] is not None
+        )
+        keeps_mark = self.is_rounded and any(weights is None for weights in given.values())
+        self.is_rounded = rounds or keeps_mark or bool(local_metadata.get(_MARK, False))
+
+
+def _rounds(before: torch.Tensor, after: torch.Tensor) -> bool:
+    """Return whether the cast from `before` to `after` changed a value."""
+    if before.dtype == after.dtype:
+        return False
+    if before.is_meta or after.is_meta:  # these tensors have no values
+        return after.dtype.itemsize < before.dtype.itemsize
+    return not torch.equal(after.to(before.device, before.dtype), before)
+
+
+def own_precision(inputs: torch.Tensor) -> AbstractContextManager[Any]:
+    """Switch `torch.autocast` off in a `with` block, for the device of `inputs`."""
+    device = inputs.device.type
+    if not torch.amp.is_autocast_available(device):
+        return nullcontext()
+    return torch.autocast(device, enabled=False)
+
+
+def no_tensor(inputs: Any) -> UsageError:
+    """Return the error for inputs of a module that are not a tensor."""
+    return UsageError(
+        f"this module takes a tensor, not a {type(inputs).__name__}. model.encode returns one, and torch.as_tensor "
+        "converts an array.",
+        given_type=type(inputs).__name__,
+    )
+
+
+def ids_out_of_range(ids: torch.Tensor, n_ids: int) -> UsageError:
+    """Return the error for token ids of which one is outside 0 to n_ids - 1. A lookup on a CPU raises `IndexError` for them."""
+    lowest, largest = int(ids.min()), int(ids.max())
+    return UsageError(
+        f"this module takes token ids from 0 to {n_ids - 1}; got ids from {lowest} to {largest}.",
+        n_ids=n_ids,
+        lowest=lowest,
+        largest=largest,
+    )
