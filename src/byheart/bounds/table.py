@@ -118,7 +118,7 @@ def _counting(shape: DataShape) -> Iterator[Entry]:
     if reason:
         yield KS25.theorem("Remark 4.4 (counting)", "KS25-R4.4").refuse(reason)
         return
-    n_contexts = _contexts_of_some_data(shape)
+    n_contexts = _some_data(shape).context_count
     if shape.task == "seq-to-seq":
         yield counting_seq_to_seq(n_contexts, 1, shape.n_classes)
     else:
@@ -137,13 +137,13 @@ def _uncounted(shape: DataShape) -> str:
     )
 
 
-def _contexts_of_some_data(shape: DataShape) -> int:
-    """Return how many distinct contexts some data of this shape have."""
+def _some_data(shape: DataShape) -> DataShape:
+    """Return a shape whose `context_count` some data of the given shape have: with as many tokens as certainly fit into the ball."""
     if shape.n_contexts is not None or shape.dim is None or shape.radius is None or shape.separation is None:
-        return shape.context_count
+        return shape
     ball = VectorView(shape.dim, Fraction(shape.radius), Fraction(shape.separation))
     n_tokens = ball.distinct_tokens(shape.label_count * shape.context_len)
-    return replace(shape, vocab=n_tokens, dim=None).context_count
+    return replace(shape, vocab=n_tokens, dim=None)
 
 
 def _kajitsuka_sato_upper(shape: DataShape) -> Iterator[Entry]:
@@ -182,7 +182,8 @@ def _kajitsuka_sato_lower(shape: DataShape) -> Iterator[Entry]:
     if reason := _no_shattering(shape):
         yield from (theorem.refuse(reason) for theorem in (lower.THEOREM_4_2, lower.THEOREM_4_3))
         return
-    yield lower.theorem_4_3(shape.n_samples, shape.context_len, _contexts_of_some_data(shape))
+    data = _some_data(shape)  # its contexts lie in the sequences that differ
+    yield lower.theorem_4_3(data.most_sequences, shape.context_len, data.context_count)
     if shape.has_positions:
         yield lower.THEOREM_4_2.refuse(_POSITIONS)
         return

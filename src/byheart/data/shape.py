@@ -171,6 +171,11 @@ class DataShape:
         return self.label_count if self.n_sequences is None else self.n_sequences
 
     @property
+    def most_sequences(self) -> int:
+        """The largest number of sequences that differ in a context, as far as the sizes of this shape allow."""
+        return self._sequence_sizes.most_distinct()
+
+    @property
     def label_bits(self) -> float:
         """Bits of information in the labels if they are arbitrary: the number of distinct contexts times log2(n_classes)."""
         return self.context_count * log2(self.n_classes)
