@@ -138,7 +138,7 @@ def _uncounted(shape: DataShape) -> str:
 
 
 def _some_data(shape: DataShape) -> DataShape:
-    """Return a shape whose `context_count` some data of the given shape have: with as many tokens as certainly fit into the ball."""
+    """Return a shape whose `context_count` some data of the given shape have: its tokens certainly fit into the ball."""
     if shape.n_contexts is not None or shape.dim is None or shape.radius is None or shape.separation is None:
         return shape
     ball = VectorView(shape.dim, Fraction(shape.radius), Fraction(shape.separation))
