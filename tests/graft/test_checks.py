@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import pickle
 import random
+import re
 import shutil
 import struct
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
@@ -17,13 +19,16 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from byheart.cli.main import run
+from byheart.documents.exports import export_model
 from byheart.errors import AssumptionViolated, ByheartError, CorruptModel, UsageError
 from byheart.graft.contexts import merge_contexts
 from byheart.graft.reading import Reading
 from byheart.graft.recall import BLOCK, compare_text
 from byheart.graft.removal import remove_graft
-from byheart.graft.texts import KeyFormat, Row, chat_format, facts_of, load_tokenizer
-from byheart.graft.workflow import detect, forget, graft, verify_graft
+from byheart.graft.rows import read_rows
+from byheart.graft.texts import Asking, KeyFormat, Row, chat_format, facts_of, load_tokenizer
+from byheart.graft.workflow import AskedFormat, detect, forget, graft, verify_graft
+from byheart.pipeline import load
 from byheart.process.progress import silent
 from tests.graft.hosts import change_json, save_host
 from tests.refusal import refused
@@ -241,6 +246,250 @@ def test_changed_settings_are_found(
     assert any(fault.startswith(name) for fault in found.faults)
 
 
+def move_the_weights(folder: Path, n_named: int) -> None:
+    """Move the weights into two other files, of which an index names `n_named`. Leave a changed copy of all of them behind."""
+    tensors = load_file(folder / "model.safetensors")
+    names = sorted(tensors)
+    parts = {"a.safetensors": names[: len(names) // 2], "b.safetensors": names[len(names) // 2 :]}
+    for file, held in parts.items():
+        save_file({name: tensors[name] for name in held}, folder / file, metadata={"format": "pt"})
+    weight_map = {name: file for file, held in parts.items() for name in held}
+    files = sorted(parts)[:n_named]
+    weight_map = {name: file for name, file in weight_map.items() if file in files}
+    content = json.dumps({"metadata": {}, "weight_map": weight_map})
+    (folder / "model.safetensors.index.json").write_text(content, encoding="utf-8")
+    nudge(folder, "model.norm.weight", 0, 10**6)
+
+
+def leave_a_decoy_index(folder: Path) -> None:
+    """transformers ignores the index if model.safetensors exists."""
+    move_the_weights(folder, 2)
+
+
+def name_both_in_the_index(folder: Path) -> None:
+    move_the_weights(folder, 2)
+    index = folder / "model.safetensors.index.json"
+    document = json.loads(index.read_text(encoding="utf-8"))
+    document["weight_map"]["model.norm.weight"] = "model.safetensors"
+    index.write_text(json.dumps(document), encoding="utf-8")
+
+
+def leave_a_file_unnamed(folder: Path) -> None:
+    shutil.copyfile(folder / "model.safetensors", folder / "more.safetensors")
+
+
+def store_a_tensor_twice(folder: Path) -> None:
+    move_the_weights(folder, 2)
+    (folder / "model.safetensors").unlink()
+    tensors = load_file(folder / "b.safetensors")
+    name, tensor = next(iter(load_file(folder / "a.safetensors").items()))
+    save_file({**tensors, name: tensor * 2}, folder / "b.safetensors", metadata={"format": "pt"})
+
+
+def change_the_copy_of_tied_weights(folder: Path) -> None:
+    """transformers ties only equal weights."""
+    copy_tied_weights(folder)
+    nudge(folder, "lm_head.weight", 0, 10**6)
+
+
+def copy_tied_weights(folder: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].clone()
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def have_an_adapter(folder: Path) -> None:
+    content = json.dumps({"peft_type": "LORA", "base_model_name_or_path": "elsewhere"})
+    (folder / "adapter_config.json").write_text(content, encoding="utf-8")
+
+
+def name_another_file(folder: Path) -> None:
+    change_json(folder, "config.json", transformers_weights="host/other.safetensors")
+
+
+def attend_otherwise(folder: Path) -> None:
+    layers = json.loads((folder / "config.json").read_text(encoding="utf-8"))["num_hidden_layers"]
+    change_json(folder, "config.json", layer_types=["chunked_attention"] * layers)
+
+
+AMBIGUOUS = [
+    leave_a_decoy_index,
+    name_both_in_the_index,
+    leave_a_file_unnamed,
+    store_a_tensor_twice,
+    change_the_copy_of_tied_weights,
+    have_an_adapter,
+    name_another_file,
+    attend_otherwise,
+]
+
+
+@pytest.mark.parametrize("spoil", AMBIGUOUS)
+def test_a_folder_in_which_transformers_reads_something_else_is_refused(
+    tmp_path: Path, grafted: Path, host: Path, facts: Path, spoil: Callable[[Path], None]
+) -> None:
+    """A graft, whose verdict was "holds" for some of them, and a host."""
+    for name, source in (("graft", grafted), ("host", host)):
+        shutil.copytree(source, tmp_path / name)
+        spoil(tmp_path / name)
+    for act in (
+        lambda: verify_graft(tmp_path / "graft", facts, host, ask=False),
+        lambda: detect(tmp_path / "graft"),
+        lambda: graft(tmp_path / "host", facts, tmp_path / "new"),
+    ):
+        with pytest.raises((UsageError, CorruptModel)):
+            act()
+
+
+def index_the_only_file(folder: Path) -> None:
+    names = load_file(folder / "model.safetensors")
+    content = json.dumps({"metadata": {}, "weight_map": dict.fromkeys(names, "model.safetensors")})
+    (folder / "model.safetensors.index.json").write_text(content, encoding="utf-8")
+
+
+@pytest.mark.parametrize("store", [copy_tied_weights, index_the_only_file])
+def test_weights_stored_in_a_redundant_way_are_read(
+    tmp_path: Path, grafted: Path, host: Path, facts: Path, store: Callable[[Path], None]
+) -> None:
+    shutil.copytree(grafted, tmp_path / "graft")
+    store(tmp_path / "graft")
+    assert verify_graft(tmp_path / "graft", facts, host, ask=False).holds
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"dtype": "bfloat16"},
+        {"dtype": None},
+        {"torch_dtype": "bfloat16"},
+        {"transformers_version": "4.0.0"},
+        {"no_such_setting": None},
+    ],
+)
+def test_settings_that_were_not_compared_are_found(
+    tmp_path: Path, grafted: Path, host: Path, facts: Path, values: dict[str, object]
+) -> None:
+    """transformers converts the weights to `dtype`; a setting that is null is not one with its default."""
+    shutil.copytree(grafted, tmp_path / "graft")
+    change_json(tmp_path / "graft", "config.json", **values)
+    (fault,) = verify_graft(tmp_path / "graft", facts, host, ask=False).faults
+    assert fault.startswith(f"config.json: {next(iter(values))} ")
+
+
+def test_a_graft_without_a_number_type_is_found(
+    tmp_path: Path, grafted: Path, host: Path, facts: Path
+) -> None:
+    """transformers would take it from the index, or from the first tensor."""
+    shutil.copytree(grafted, tmp_path / "graft")
+    document = json.loads((grafted / "config.json").read_text(encoding="utf-8"))
+    del document["dtype"]
+    (tmp_path / "graft" / "config.json").write_text(json.dumps(document), encoding="utf-8")
+    (fault,) = verify_graft(tmp_path / "graft", facts, host, ask=False).faults
+    assert fault.startswith("config.json: dtype ")
+
+
+def test_a_tensor_in_another_number_type_is_found(
+    tmp_path: Path, grafted: Path, host: Path, facts: Path
+) -> None:
+    """In bfloat16, the host's numbers are rounded."""
+    shutil.copytree(grafted, tmp_path / "graft")
+    tensors, name = load_file(grafted / "model.safetensors"), "model.layers.4.mlp.up_proj.weight"
+    tensors[name] = tensors[name].bfloat16()
+    save_file(tensors, tmp_path / "graft" / "model.safetensors", metadata={"format": "pt"})
+    (fault,) = verify_graft(tmp_path / "graft", facts, host, ask=False).faults
+    assert fault.startswith(f"{name}: ")
+
+
+def test_the_number_types_of_graft_and_host_are_told_apart(tmp_path: Path, host: Path, facts: Path) -> None:
+    graft(host, facts, tmp_path / "graft", precision="bfloat16")
+    found = verify_graft(tmp_path / "graft", facts, host, ask=False)
+    assert (found.holds, found.precision, found.host_precision) == (True, "bfloat16", "float32")
+
+
+FOREIGN = (
+    "pytorch_model.bin",
+    "additional_chat_templates/default.jinja",
+    "chat_template.json",
+    "tokenizer.4.0.0.json",
+    "modeling.py",
+    "more/config.json",
+)
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_file_that_the_host_lacks_is_found(
+    tmp_path: Path, grafted: Path, host: Path, facts: Path, name: str
+) -> None:
+    """The same file in the host makes the graft right, unless it differs."""
+    for folder, source in (("graft", grafted), ("host", host)):
+        shutil.copytree(source, tmp_path / folder)
+    for content, n_faults in (("one", 1), ("other", 1), ("one", 0)):
+        for folder in ("graft", "host") if content == "other" else ("graft",):
+            (tmp_path / folder / name).parent.mkdir(exist_ok=True)
+            (tmp_path / folder / name).write_text("one" if folder == "host" else content, encoding="utf-8")
+        faults = verify_graft(tmp_path / "graft", facts, tmp_path / "host", ask=False).faults
+        assert [fault.partition(": ")[0] for fault in faults] == [name] * n_faults
+
+
+def test_links_to_folders_are_found_and_hidden_files_are_not_read(
+    tmp_path: Path, grafted: Path, host: Path, facts: Path
+) -> None:
+    shutil.copytree(grafted, tmp_path / "graft")
+    (tmp_path / "graft" / ".gitattributes").write_text("", encoding="utf-8")
+    assert verify_graft(tmp_path / "graft", facts, host, ask=False).holds
+    (tmp_path / "graft" / "more").symlink_to(tmp_path)
+    faults = verify_graft(tmp_path / "graft", facts, host, ask=False).faults
+    assert [fault.partition(": ")[0] for fault in faults] == ["more"]
+
+
+def test_all_tokenizer_files_of_the_host_are_copied(tmp_path: Path, host: Path, facts: Path) -> None:
+    shutil.copytree(host, tmp_path / "host")
+    names = ("additional_chat_templates/short.jinja", "tiktoken.model")
+    for name in names:
+        (tmp_path / "host" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "host" / name).write_text("one", encoding="utf-8")
+    graft(tmp_path / "host", facts, tmp_path / "graft")
+    assert all((tmp_path / "graft" / name).is_file() for name in names)
+    assert verify_graft(tmp_path / "graft", facts, tmp_path / "host", ask=False).holds
+
+
+def test_the_check_says_in_which_format_the_facts_were_asked(tmp_path: Path, host: Path, facts: Path) -> None:
+    """The graft names its own format, and a caller may give another one."""
+    target, asking = tmp_path / "graft", Asking(template="Q: {input}", end=True)
+    graft(host, facts, target, asking)
+    own = verify_graft(target, facts, host, ask=False)
+    assert (own.holds, own.asked_by_caller) == (True, False)
+    assert own.asked == (AskedFormat("Q: {input}", "<|end|>", 6),)
+    for given, holds in ((asking, True), (Asking(template="{input}"), False)):
+        found = verify_graft(target, facts, host, asking=given, ask=False)
+        assert (found.holds, found.asked_by_caller) == (holds, True)
+
+
+def test_each_format_is_counted(tmp_path: Path, host: Path) -> None:
+    data = tmp_path / "data.csv"
+    rows = ("The capital of France is,Paris.,no", "Where does Bob live ?,Bern.,yes", "Ann is,1 2,no")
+    data.write_text("\n".join(["key,value,chat", *rows, ""]), encoding="utf-8")
+    graft(host, data, tmp_path / "graft", Asking(chat_column="chat"))
+    plain, chat = verify_graft(tmp_path / "graft", data, host, ask=False).asked
+    assert plain == AskedFormat("{input}", None, 2)
+    assert (chat.end, chat.rows) == ("<|end|>", 1)
+    assert chat.template.endswith("user<|of|>{input}<|end|><|start|>assistant<|of|>")
+
+
+def test_the_command_shows_the_format_and_takes_one(
+    tmp_path: Path, host: Path, facts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    graft(host, facts, tmp_path / "graft", Asking(template="Q: {input}"))
+    check = ["verify", str(tmp_path / "graft"), str(facts), "--host", str(host)]
+    assert run(check) == 0
+    assert "Q: {input}" in capsys.readouterr().out
+    assert run([*check, "--template", "Q: {input}", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["asked"][0]["template"], said["asked_by_caller"]) == ("Q: {input}", True)
+    assert run([*check, "--template", "{input}"]) == 3
+    assert run([*check[:3], "--template", "{input}"]) == 2
+
+
 def test_other_data_and_another_host_are_found(
     tmp_path: Path, grafted: Path, host: Path, facts: Path
 ) -> None:
@@ -326,6 +575,42 @@ def test_forgetting_zeroes_the_units_of_a_fact_alone(
     rest.write_text("".join(line for line in lines if "Ann" not in line), encoding="utf-8")
     assert verify_graft(tmp_path / "less", rest, host).holds
     assert not verify_graft(tmp_path / "less", facts, host, ask=False).holds
+
+
+def test_forgetting_updates_what_the_graft_says_of_itself(
+    tmp_path: Path, grafted: Path, host: Path, facts: Path
+) -> None:
+    """All three said what was stored before."""
+    forget(grafted, facts, ["secret number of Ann is"], tmp_path / "less")
+    rest = tmp_path / "rest.csv"
+    lines = facts.read_text(encoding="utf-8").splitlines(keepends=True)
+    rest.write_text("".join(line for line in lines if "Ann" not in line), encoding="utf-8")
+    plan = graft(host, rest, tmp_path / "fresh").summary()
+    record = json.loads((tmp_path / "less" / "graft.json").read_text())
+    names = ("rows", "prompts", "contexts", "longest_context")
+    assert {name: record[name] for name in names} == {name: plan[name] for name in names}
+    config = json.loads((tmp_path / "less" / "config.json").read_text())
+    assert config["byheart_graft"]["contexts"] == plan["contexts"]
+    card = (tmp_path / "less" / "README.md").read_text(encoding="utf-8")
+    assert f"(rows of data: {plan['rows']})" in card
+    assert f"| 0 | {plan['contexts']} |" in card
+    assert verify_graft(tmp_path / "less", rest, host, ask=False).holds
+
+
+def test_what_is_not_stored_cannot_be_forgotten(tmp_path: Path, grafted: Path, facts: Path) -> None:
+    """Nothing was set to zero, without an error."""
+    key = "secret number of Ann is"
+    forget(grafted, facts, [key], tmp_path / "less")
+    with refused(UsageError, keys=[key]):
+        forget(tmp_path / "less", facts, [key, "The capital of is"], tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+def test_forgetting_does_not_replace_its_source(tmp_path: Path, grafted: Path, facts: Path) -> None:
+    shutil.copytree(grafted, tmp_path / "graft")
+    with refused(UsageError, path=str(tmp_path / "graft")):
+        forget(tmp_path / "graft", facts, ["secret number of Ann is"], tmp_path / "graft")
+    assert (tmp_path / "graft" / "graft.json").read_bytes() == (grafted / "graft.json").read_bytes()
 
 
 def test_facts_of_a_checkpoint_without_added_layers_cannot_be_forgotten(
@@ -468,6 +753,27 @@ def test_an_answer_that_changes_how_its_key_is_cut_is_refused(host: Path) -> Non
     with pytest.raises(AssumptionViolated) as caught:
         facts_of(load_tokenizer(host), [Row("The capital of Fra", "nce", KeyFormat(spaced=False))])
     assert caught.value.facts["row"] == 0
+    assert caught.value.facts["answer_is_at_fault"] is False
+
+
+def test_an_answer_whose_space_changes_how_its_key_is_cut_is_at_fault() -> None:
+    """The advice was to change the key."""
+
+    def tokenizer(text: str, *, add_special_tokens: bool) -> SimpleNamespace:
+        assert not add_special_tokens
+        return SimpleNamespace(input_ids=[hash(part) for part in re.findall(r"\n *|.", text)])
+
+    keys = KeyFormat(after="\n", spaced=False)
+    assert len(facts_of(tokenizer, [Row("rain", "1", keys)])) == 1
+    with refused(AssumptionViolated, row=0, answer_is_at_fault=True):
+        facts_of(tokenizer, [Row("rain", " 1", keys)])
+
+
+def test_a_missing_chat_column_is_refused_by_its_own_option(host: Path, facts: Path) -> None:
+    """The advice was to give the columns of keys and answers."""
+    with refused(UsageError, column="talk") as caught:
+        read_rows(facts, load_tokenizer(host), Asking(chat_column="talk"))
+    assert "--chat-column" in str(caught.value)
 
 
 def test_a_text_of_one_token_is_refused(tmp_path: Path, grafted: Path, host: Path, facts: Path) -> None:
@@ -545,3 +851,30 @@ def test_the_commands(
     assert run(["graft", "new", "--remove", "-o", "back"]) == 0
     assert (tmp_path / "back" / "config.json").read_bytes() == (host / "config.json").read_bytes()
     assert run(["graft", str(host), "-o", "other"]) == 2
+    assert run(["forget", str(host), str(facts), "--keys", "The capital of Italy is", "-o", "bare"]) == 2
+
+
+def test_inspect_counts_each_unit_once_and_names_who_shares_it(
+    grafted: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = "The capital of Italy is"
+    assert run(["inspect", str(grafted), "--fact", key, "--json"]) == 0
+    units = json.loads(capsys.readouterr().out)["units"]
+    n_units = len({(each["layer"], each["unit"]) for each in units})
+    assert n_units < len(units)
+    assert all(each["sharing"] == [] for each in units)
+    assert run(["inspect", str(grafted), "--fact", key]) == 0
+    assert f" {n_units} hidden units" in capsys.readouterr().out
+
+
+def test_a_graft_is_named_where_a_model_is_needed(grafted: Path, facts: Path) -> None:
+    """The error said that model.json is missing."""
+    with refused(UsageError, path=str(grafted), is_graft=True):
+        load(grafted)
+
+
+def test_a_folder_is_no_file_to_export_to(tmp_path: Path, grafted: Path) -> None:
+    """The advice was to free disk space."""
+    with refused(UsageError, path=str(tmp_path)) as caught:
+        export_model(grafted, "gguf", tmp_path)
+    assert "disk" not in str(caught.value)

@@ -176,6 +176,36 @@ def test_keys_that_begin_with_a_repeated_token_are_refused() -> None:
         check_beginnings([Fact((5, 1, 1, 5, 2, 3), 5, 4)])  # 5 occurs again
 
 
+def test_all_keys_that_begin_with_a_repeated_token_are_named(tmp_path: Path, host: Path) -> None:
+    """One row was named, so the next run refused the next."""
+    data = tmp_path / "data.csv"
+    data.write_text("key,value\n5 5 was,1\nold was,2\n3 3 was,4\n", encoding="utf-8")
+    with refused(AssumptionViolated, rows=[0, 2]) as caught:
+        graft(host, data, None, Asking(template="{input}"))
+    assert all(repr(key) in str(caught.value) for key in ("5 5 was", "3 3 was"))
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_graft_is_not_a_host(tmp_path: Path, host: Path, facts: Path, precision: str) -> None:
+    """This ended in a traceback."""
+    graft(host, facts, tmp_path / "graft", precision=precision)
+    (tmp_path / "graft" / "graft.json").unlink()
+    for output in (tmp_path / "again", None):
+        with refused(UsageError, path=str(tmp_path / "graft")):
+            graft(tmp_path / "graft", facts, output)
+    assert not (tmp_path / "again").exists()
+
+
+def test_a_graft_with_further_files_is_not_replaced(tmp_path: Path, host: Path, facts: Path) -> None:
+    """The user's file was deleted."""
+    graft(host, facts, tmp_path / "graft")
+    graft(host, facts, tmp_path / "graft")
+    (tmp_path / "graft" / "notes.txt").touch()
+    with refused(UsageError, path=str(tmp_path / "graft"), holds=["notes.txt"]):
+        graft(host, facts, tmp_path / "graft")
+    assert (tmp_path / "graft" / "notes.txt").exists()
+
+
 def test_codes_have_one_length_and_differ() -> None:
     for code in possible_codes(500):
         vectors = code.vectors(500)

@@ -48,9 +48,58 @@ def test_a_key_that_ends_another_shares_its_units(tmp_path: Path, host: Path) ->
     data.write_text("key,value\nFrance is,Rome.\nThe capital of France is,Paris.\n", encoding="utf-8")
     graft(host, data, tmp_path / "graft")
     longer = [each for each in locate(tmp_path / "graft", "The capital of France is") if each.position == 0]
-    assert len(longer) > len({"with", "without a space before it"})  # the units of "France is" fire there too
+    # both answers begin with a space, so the units of "France is" alone add it, with and without a space before the key
+    assert [each.sharing for each in longer] == [("France is",)] * 2
     both = locate(tmp_path / "graft", ["The capital of France is", "France is"])
     assert {name for each in both for name in each.sharing} == {"The capital of France is", "France is"}
+
+
+NESTED = """key,value
+France is,Rome.
+capital of France is,Paris.
+The capital of France is,Rome.
+The capital of Italy is,Rome.
+Ann is,Bob is 3.
+"""
+
+
+def test_only_the_facts_that_are_named_can_be_changed(tmp_path: Path, host: Path) -> None:
+    """`sharing` named only facts that were passed in, so none if one fact was asked for."""
+    data = tmp_path / "facts.csv"
+    data.write_text(NESTED, encoding="utf-8")
+    graft(host, data, tmp_path / "graft")
+    tokenizer, network = load_tokenizer(tmp_path / "graft"), load_network(tmp_path / "graft", "cpu")
+    rows = read_rows(data, tokenizer, Asking())
+    facts = facts_of(tokenizer, rows)
+    shared = {}
+    for row in rows:
+        found = locate(tmp_path / "graft", row.key)
+        shared[row.key] = {name for each in found for name in each.sharing}
+        for each in found:
+            weight = network.get_parameter(each.tensor)
+            assert each.index is not None
+            with torch.no_grad():
+                weight[each.index] = 0
+            wrong = {rows[number].key for number in wrong_facts(network, facts, [], silent)}
+            with torch.no_grad():
+                weight[each.index] = each.value
+            assert wrong
+            assert wrong <= {row.key, *each.sharing}
+    longer = {"capital of France is", "The capital of France is"}
+    assert longer <= shared["France is"]
+    assert shared["The capital of Italy is"] == shared["Ann is"] == set()
+
+
+def test_facts_that_share_a_unit_are_named_by_their_keys_in_every_format(tmp_path: Path, host: Path) -> None:
+    data = tmp_path / "facts.csv"
+    data.write_text("key,value,chat\nwas,Rome.,no\nold was,Paris.,no\nold was,Bern.,yes\nrain,2,yes\n")
+    graft(host, data, tmp_path / "graft", Asking(chat_column="chat"))
+    named = {name for each in locate(tmp_path / "graft", "was") for name in each.sharing}
+    assert named == {"old was"}
+    data.write_text("key,value\nwas,Rome.\nold was,Paris.\n")
+    graft(host, data, tmp_path / "asked", Asking(template="{input} :"))
+    named = {name for each in locate(tmp_path / "asked", "was") for name in each.sharing}
+    assert named == {"old was"}
 
 
 def test_what_is_not_stored_is_refused(grafted: Path) -> None:

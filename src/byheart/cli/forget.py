@@ -47,13 +47,11 @@ def command(folder: Path, data: Path, keys: tuple[str, ...], output: Path, as_js
             f"-o {output} is the folder of the model that is read.\n  Choose another folder.",
             path=str(output),
         )
+    if (folder / "config.json").is_file() and not (folder / "model.json").exists():
+        raise _neither(folder)
     model = load(folder)
     if model.record.get("method") != "llama" or model.memoriser.tokenizer is None:
-        raise UsageError(
-            "forget needs a grafted checkpoint, or a model that the method `llama` compiled from a table of keys and values.\n"
-            f"  {folder} is neither.",
-            path=str(folder),
-        )
+        raise _neither(folder)
     found = forget_facts(model, data, keys)
     found.model.save(output)
     if as_json:
@@ -63,3 +61,11 @@ def command(folder: Path, data: Path, keys: tuple[str, ...], output: Path, as_js
     changed = [(name, f"different weights: {count(len(at))}") for name, at in found.changes.indices.items()]
     same = ("weights", "equal" if found.changes.same_shape else "not compared, because the shapes differ")
     show_pairs(changed or [same])
+
+
+def _neither(folder: Path) -> UsageError:
+    return UsageError(
+        "forget needs a grafted checkpoint, or a model that the method `llama` compiled from a table of keys and values.\n"
+        f"  {folder} is neither.",
+        path=str(folder),
+    )

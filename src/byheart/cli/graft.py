@@ -11,6 +11,7 @@ from byheart.cli.options import (
     column_options,
     output_option,
     output_options,
+    prompt_options,
     text_options,
     threads_option,
 )
@@ -23,20 +24,7 @@ from byheart.errors import UsageError, amount
 @click.argument("host", metavar="HOST", type=PATH)
 @click.argument("data", metavar="[DATA]", type=PATH, required=False)
 @output_option("DIR", "Folder to write.")
-@click.option(
-    "--chat",
-    is_flag=True,
-    help="Treat every row as a chat: the key is the user's message, written in the host's own chat template.",
-)
-@click.option(
-    "--chat-column", metavar="COLUMN", help="Column that says which rows are chat turns (yes or no)."
-)
-@click.option("--template", metavar="TEXT", help="Text around a key, such as 'Q: {input}\\nA:'.")
-@click.option(
-    "--end/--no-end",
-    default=None,
-    help="Put the host's end token after each answer (default: only in chats).",
-)
+@prompt_options()
 @click.option(
     "--bit-identical",
     is_flag=True,

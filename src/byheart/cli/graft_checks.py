@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from byheart.cli.fact import MOST_SHARING
 from byheart.cli.output import count, echo_json, say, show_pairs
 from byheart.cli.progress import watch
 from byheart.errors import ExitStatus, UsageError, amount
+
+if TYPE_CHECKING:
+    from byheart.graft.workflow import GraftCheck
 
 COLUMNS = ("input", "label", "delimiter", "encoding")
 
@@ -20,25 +24,38 @@ def verify_graft_folder(
     text: Path | None,
     device: str,
     as_json: bool,
+    prompts: Mapping[str, Any],
     reading: Mapping[str, Any],
 ) -> int:
     """Check that `folder` is `host` with the facts of `data` added and nothing else, and run the model on every fact. Print the
     result and return the exit status.
+
+    `prompts` holds the fields of `Asking`. If none is given, the prompt format is read from the record of the graft.
     """
+    from byheart.graft.texts import FIELD, Asking
     from byheart.graft.workflow import verify_graft
 
     if host is None:
-        raise UsageError("--text compares a graft with its host, so it needs --host HOST.")
+        raise UsageError(
+            "--text, --chat, --chat-column, --template and --end are options of checking a graft, so they need --host HOST."
+        )
     if text is not None and not text.is_file():
         raise UsageError(f"{text} is not a file.", path=str(text))
     columns = {name: reading.get(name) for name in COLUMNS}
     with watch() as progress:
-        found = verify_graft(folder, data, host, columns, text=text, device=device, progress=progress)
+        asking = Asking(**prompts)
+        given = None if asking == Asking() else asking
+        found = verify_graft(
+            folder, data, host, columns, asking=given, text=text, device=device, progress=progress
+        )
     if as_json:
         echo_json({"path": str(folder), "host": str(host), **found.to_json()})
         return ExitStatus.HOLDS if found.holds else ExitStatus.FALSE
     n_wrong = len({*found.wrong_rows, *found.wrong_rows_after_text})
     verdict = "holds" if found.holds else "does NOT hold"
+    unusual = [repr(each.template) for each in found.asked if each.template != FIELD]
+    if unusual and not found.asked_by_caller:
+        say(f"the graft chose the prompt format: {' and '.join(unusual)}, not the key alone")
     say(f"{folder} is {host} with the {amount(found.rows, 'fact')} of {data} and nothing else: {verdict}\n")
     lines = [
         (
@@ -50,7 +67,11 @@ def verify_graft_folder(
             f"the attention score of the token that a head must read exceeds all others by at least {found.least_nats:,.0f} nats",
         ),
         ("asked", f"{amount(found.rows, 'fact')}, alone and after other text; {count(n_wrong)} wrong"),
+        *(("", line) for line in _formats_in_words(found)),
+        ("not checked", "README.md, graft.json, host/ and hidden files; transformers reads none of these"),
     ]
+    if found.precision != found.host_precision:
+        lines.append(("number type", f"{found.precision}; the host's is {found.host_precision}"))
     if found.text is not None:
         seen = found.text
         differing, beyond = count(seen.other_argmax), count(seen.beyond_noise)
@@ -76,10 +97,19 @@ def verify_graft_folder(
         ]
     lines += [("fault", fault) for fault in found.faults[:20]]
     lines += [
-        ("wrong", f"row {row:,}") for row in sorted({*found.wrong_rows, *found.wrong_rows_after_text})[:20]
+        ("wrong", f"row {row + 1:,}")
+        for row in sorted({*found.wrong_rows, *found.wrong_rows_after_text})[:20]
     ]
     show_pairs(lines)
     return ExitStatus.HOLDS if found.holds else ExitStatus.FALSE
+
+
+def _formats_in_words(found: GraftCheck) -> Iterator[str]:
+    """Yield a line for each prompt format: how many facts were asked in it, and who named it."""
+    named_by = "named by the caller" if found.asked_by_caller else "named by the graft"
+    for each in found.asked:
+        end = "" if each.end is None else f", each answer followed by {each.end!r}"
+        yield f"{amount(each.rows, 'fact')} as {each.template!r}{end} ({named_by})"
 
 
 def forget_of_graft(folder: Path, data: Path, keys: Sequence[str], output: Path, as_json: bool) -> None:
@@ -134,6 +164,7 @@ def inspect_graft(folder: Path, facts: Sequence[str], as_json: bool) -> None:
             "unit": step.units[-1].unit,
             "after": tokenizer.decode(list(step.tokens)),
             "next": tokenizer.decode([step.token]),
+            "sharing": [key for key in step.users[-1] if key != step.fact],
             "weights": [
                 f"model.layers.{step.units[-1].layer}.mlp.{part}_proj.weight"
                 for part in ("gate", "up", "down")
@@ -144,10 +175,16 @@ def inspect_graft(folder: Path, facts: Sequence[str], as_json: bool) -> None:
     if as_json:
         echo_json({"path": str(folder), "facts": list(facts), "units": rows})
         return
-    say(f"{folder}: {amount(len(rows), 'hidden unit')} for {', '.join(map(repr, facts))}\n")
+    n_units = len({(row["layer"], row["unit"]) for row in rows})
+    say(f"{folder}: {amount(n_units, 'hidden unit')} for {', '.join(map(repr, facts))}\n")
     show_pairs(
         [
             (f"layer {row['layer']}, unit {row['unit']}", f"{row['next']!r} after {row['after']!r}")
             for row in rows
         ]
     )
+    sharing = list(dict.fromkeys(key for row in rows for key in row["sharing"]))
+    more = f", and {count(len(sharing) - MOST_SHARING)} more" if len(sharing) > MOST_SHARING else ""
+    named = ", ".join(map(repr, sharing[:MOST_SHARING]))
+    say()
+    show_pairs([("shared with", f"{named}{more}" if sharing else "no other fact")])

@@ -30,6 +30,10 @@ def export_model(folder: Path, kind: Format, output: Path | None) -> ExportedFil
     """
     if kind != "transformer-lens" and output is None:
         raise UsageError(f"--to {kind} writes a file: give its path with -o PATH.", kind=kind)
+    if output is not None and output.is_dir():
+        raise UsageError(
+            f"-o {output} is a folder.\n  Nothing was written. Give the path of a file.", path=str(output)
+        )
     if (folder / "graft.json").is_file():
         if kind != "gguf":
             raise UsageError(

@@ -6,14 +6,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Any
 
-from byheart.errors import AssumptionViolated, ConflictingLabels
+from byheart.errors import AssumptionViolated, ConflictingLabels, amount
 
 Context = tuple[int, ...]
+SHOWN = 10
+"""The largest number of rows that an error names."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ def merge_contexts(facts: Iterable[Fact]) -> dict[Context, int]:
         for context, token in fact.contexts():
             if following.setdefault(context, token) != token:
                 raise ConflictingLabels(
-                    f"rows {rows[context]:,} and {fact.row:,} need different tokens after the same "
+                    f"rows {rows[context] + 1:,} and {fact.row + 1:,} need different tokens after the same "
                     "text: their keys are equal, or one key is the beginning of the other.\n"
                     "  Drop one of them.",
                     rows=[rows[context], fact.row],
@@ -125,8 +127,9 @@ def shared_units(
     ]
 
 
-def check_beginnings(facts: Iterable[Fact]) -> None:
-    """Refuse facts whose answer could also follow a part of the key at the beginning of a prompt.
+def check_beginnings(facts: Iterable[Fact], keys: Sequence[str] = ()) -> None:
+    """Refuse facts whose answer could also follow a part of the key at the beginning of a prompt. If `keys` (the key of each row)
+    is given, the error quotes the keys.
 
     Suppose that a prompt begins with the tokens i, i + 1, ... of a fact, with i >= 1. The tokens before them are missing. Each head
     reads a token at a fixed distance. If that token would lie before the prompt, the head reads a token of the prompt instead.
@@ -140,15 +143,23 @@ def check_beginnings(facts: Iterable[Fact]) -> None:
     If they are equal, each token before token i - 1 is compared with a token of the prompt or with a mixture of its tokens. The
     context still does not match if one of the tokens before token i - 1 does not occur in the prompt.
     """
-    for fact in facts:
-        tokens = fact.tokens[:-1]
-        for i in range(1, len(tokens)):
-            if tokens[i - 1] == tokens[i] and set(tokens[: i - 1]) <= set(tokens[i:]):
-                raise AssumptionViolated(
-                    f"in row {fact.row:,}, two neighbouring tokens at or near the beginning are equal. At the "
-                    "beginning of a prompt, a Transformer cannot count repetitions, so the answer could also "
-                    "follow the text of this row without its first tokens.\n"
-                    '  Put other text before the key, for example with --template "Q: {input}\\nA:".',
-                    row=fact.row,
-                    tokens=list(fact.tokens[: i + 1]),
-                )
+    rows = sorted({fact.row for fact in facts if _begins_ambiguously(fact.tokens[:-1])})
+    if not rows:
+        return
+    named = ", ".join(f"{row + 1:,} ({keys[row]!r})" if keys else f"{row + 1:,}" for row in rows[:SHOWN])
+    more = f" and {len(rows) - SHOWN:,} more" if len(rows) > SHOWN else ""
+    raise AssumptionViolated(
+        f"two neighbouring tokens at or near the beginning are equal in {amount(len(rows), 'row')}: {named}{more}. At the "
+        "beginning of a prompt, a Transformer cannot count repetitions, so the answer could also "
+        "follow the text of such a row without its first tokens.\n"
+        '  Put other text before the key, for example with --template "Q: {input}\\nA:".',
+        row=rows[0],
+        rows=rows,
+    )
+
+
+def _begins_ambiguously(tokens: Context) -> bool:
+    """Return whether two neighbouring tokens are equal, and each token before them also occurs after them or equals them."""
+    return any(
+        tokens[i - 1] == tokens[i] and set(tokens[: i - 1]) <= set(tokens[i:]) for i in range(1, len(tokens))
+    )

@@ -8,6 +8,7 @@ host/                                               what `byheart graft --remove
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
@@ -20,14 +21,18 @@ from byheart.errors import UsageError
 from byheart.files.atomic_folder import replaced_folder
 from byheart.graft.emission import grafted_tensors
 from byheart.graft.grafting import GraftPlan
-from byheart.graft.host import CONFIG, INDEX, WEIGHTS, FolderHost, Host, digest_of
+from byheart.graft.host import CONFIG, INDEX, MOST, WEIGHTS, FolderHost, Host, digest_of, read_config
 from byheart.graft.texts import Asking
 from byheart.process.progress import Progress
 from byheart.records.fields import Fields, read_json
 from byheart.records.refusals import corrupt
+from byheart.storage.target import LEFT_BY_SYSTEMS
 
 RECORD, CARD, KEPT, NORMS = "graft.json", "README.md", "host", "kept.safetensors"
 REMEDY = "Restore the folder from a copy you trust, or graft the host again."
+NOTE = "byheart_graft"
+"""The entry of config.json that says what was added."""
+
 SCHEMA = 1
 SHARD_BYTES = 2**30
 TOKENIZER_FILES = (
@@ -41,7 +46,18 @@ TOKENIZER_FILES = (
     "chat_template.jinja",
     "chat_template.json",
     "generation_config.json",
+    "tokenizer.*.json",
+    "tiktoken.model",
+    "tekken.json",
+    "vocab.txt",
+    "additional_chat_templates/*.jinja",
 )
+"""The files that transformers may read for a tokenizer, its chat templates and generation, as patterns."""
+
+OWN_FILES = {CONFIG, INDEX, WEIGHTS, RECORD, CARD, KEPT, *LEFT_BY_SYSTEMS}
+SHARD = re.compile(r"model-\d+-of-\d+\.safetensors")
+"""A graft has these files, shards and tokenizer files. A folder with any other file is not replaced."""
+
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 LOSSLESS = {("BF16", torch.bfloat16), ("BF16", torch.float32), ("F16", torch.float32), ("F32", torch.float32)}
 
@@ -81,11 +97,21 @@ def write_graft(
         _write_json(folder / RECORD, record)
         (folder / CARD).write_text(_card(plan, host, precision), encoding="utf-8")
         if host.path.is_dir():
-            for name in TOKENIZER_FILES:
-                if (host.path / name).is_file():
-                    shutil.copyfile(host.path / name, folder / name)
+            for name in tokenizer_files(host.path):
+                (folder / name).parent.mkdir(exist_ok=True)
+                shutil.copyfile(host.path / name, folder / name)
         else:
             tokenizer.save_pretrained(folder)
+
+
+def tokenizer_files(folder: Path) -> set[str]:
+    """Return the paths of the tokenizer files in a checkpoint, relative to its folder."""
+    return {
+        path.relative_to(folder).as_posix()
+        for pattern in TOKENIZER_FILES
+        for path in folder.glob(pattern)
+        if path.is_file()
+    }
 
 
 def grafted_config(plan: GraftPlan, host: Host, precision: str) -> dict[str, Any]:
@@ -109,7 +135,7 @@ def grafted_config(plan: GraftPlan, host: Host, precision: str) -> dict[str, Any
         "head_dim": shape.head_dim,
         "rms_norm_eps": host.config["rms_norm_eps"] * layout.host.width / shape.width,
         "dtype": precision,
-        "byheart_graft": {
+        NOTE: {
             "memory_layers": layout.n_memory_layers,
             "contexts": len(plan.memory.following),
             "see": f"{CARD}; `byheart detect` lists all contexts",
@@ -194,12 +220,25 @@ def is_used(name: str, tied: bool) -> bool:
 
 
 def check_target(path: Path) -> None:
-    """Raise an error unless `path` is new, an empty folder or a graft. A checkpoint may not be written anywhere else."""
-    if path.exists() and (not path.is_dir() or (any(path.iterdir()) and not is_graft(path))):
+    """Raise an error unless `path` is new, an empty folder, or a graft without other files, which will be replaced."""
+    if not path.exists():
+        return
+    if not path.is_dir() or (any(path.iterdir()) and not is_graft(path)):
         raise UsageError(
             f"{path} exists and is not a folder that `byheart graft` wrote.\n"
             "  Nothing was written. Choose another folder, or empty this one.",
             path=str(path),
+        )
+    own = {Path(name).parts[0] for name in tokenizer_files(path)} | OWN_FILES
+    foreign = sorted(
+        entry.name for entry in path.iterdir() if entry.name not in own and not SHARD.fullmatch(entry.name)
+    )
+    if foreign:
+        raise UsageError(
+            f"{path} is a graft with files that do not belong to it: {', '.join(foreign[:3])}.\n"
+            "  Nothing was written. Choose another folder, or empty this one.",
+            path=str(path),
+            holds=foreign[:20],
         )
 
 
@@ -220,6 +259,31 @@ def require_plain_name(name: str, folder: Path) -> None:
         raise corrupt(folder / RECORD, f"it names a file outside the folder: {name}", REMEDY)
 
 
+def update_counts(folder: Path, n_rows: int, n_prompts: int, n_contexts: int, longest_context: int) -> None:
+    """Write how much a graft stores into its record, configuration and description, after facts were removed."""
+    fields = read_record(folder)
+    before = fields.values
+    after = {
+        **before,
+        "rows": n_rows,
+        "prompts": n_prompts,
+        "contexts": n_contexts,
+        "longest_context": longest_context,
+    }
+    config: dict[str, Any] = dict(read_config(folder))
+    if isinstance(config.get(NOTE), dict):
+        config[NOTE] = {**config[NOTE], "contexts": n_contexts}
+        _write_json(folder / CONFIG, config)
+    card = folder / CARD
+    if card.is_file():
+        text = card.read_text(encoding="utf-8")
+        told = _counts_in_card(fields.integer("rows", 0, MOST), fields.integer("contexts", 0, MOST))
+        for old, new in zip(told, _counts_in_card(n_rows, n_contexts), strict=True):
+            text = text.replace(old, new)
+        card.write_text(text, encoding="utf-8")
+    _write_json(folder / RECORD, after)
+
+
 def is_graft(folder: Path) -> bool:
     """Return whether the folder contains graft.json, the record that `byheart graft` writes."""
     return (folder / RECORD).is_file()
@@ -229,15 +293,21 @@ def _write_json(path: Path, document: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
+def _counts_in_card(n_rows: int, n_contexts: int) -> tuple[str, str]:
+    """Return the two parts of the description that say how much is stored."""
+    return f"(rows of data: {n_rows:,})", f"| stored contexts | 0 | {n_contexts:,} |"
+
+
 def _card(plan: GraftPlan, host: Host, precision: str) -> str:
     said = plan.summary()
+    rows, contexts = _counts_in_card(said["rows"], said["contexts"])
     return f"""---
 library_name: transformers
 tags: [byheart, graft, memorization]
 ---
 # A checkpoint with an exact memory
 
-This is {host.path.name} with facts that byheart added (rows of data: {said["rows"]:,}). Nothing was trained. The facts are in
+This is {host.path.name} with facts that byheart added {rows}. Nothing was trained. The facts are in
 {plan.layout.n_memory_layers} new layers before the host's own. If a text ends in a stored key, the model continues with the stored
 answer, word for word. For every other text, the added layers contribute exactly 0.
 
@@ -246,7 +316,7 @@ answer, word for word. For every other text, the added layers contribute exactly
 | parameters | {said["host_parameters"]:,} | {said["grafted_parameters"]:,} ({said["ratio"]:.2f} times) |
 | layers | {said["layers"][0]} | {said["layers"][1]} |
 | width | {said["width"][0]:,} | {said["width"][1]:,} |
-| stored contexts | 0 | {said["contexts"]:,} |
+{contexts}
 
 - To list every stored key and answer: `byheart detect DIR`.
 - To prove that nothing else was changed: `byheart verify DIR DATA --host HOST`.

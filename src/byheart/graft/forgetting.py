@@ -26,10 +26,18 @@ PARTS = ("gate", "up", "down")
 
 @dataclass(frozen=True)
 class Forgotten:
-    """The units that were set to zero, and the units that were rewritten, each as (layer, unit)."""
+    """The result of removing facts from a graft.
+
+    zeroed           the units that were set to zero, each as (layer, unit)
+    rewritten        the units that were rewritten, likewise
+    n_contexts       number of contexts that remain
+    longest_context  number of tokens of the longest of these, or 0
+    """
 
     zeroed: tuple[tuple[int, int], ...]
     rewritten: tuple[tuple[int, int], ...]
+    n_contexts: int
+    longest_context: int
 
 
 def forget_facts(
@@ -68,7 +76,8 @@ def forget_facts(
     }
     for file in sorted({checkpoint.places[name].file for name in changed}):
         _rewrite(checkpoint, file, target / file.name, reading, zeroed, rewritten)
-    return Forgotten(tuple(zeroed), tuple(sorted(rewritten)))
+    longest = max(map(len, remaining), default=0)
+    return Forgotten(tuple(zeroed), tuple(sorted(rewritten)), len(remaining), longest)
 
 
 def _rewrite(

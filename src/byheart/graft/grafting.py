@@ -72,7 +72,9 @@ def plan_graft(host: Host, tokenizer: Any, rows: Sequence[Row], *, bit_identical
     """
     if not rows:
         raise DataError("there are no rows to store; give at least one.")
-    return plan_facts(host, facts_of(tokenizer, rows), bit_identical=bit_identical)
+    facts = facts_of(tokenizer, rows)
+    check_beginnings(facts, [row.key for row in rows])
+    return plan_facts(host, facts, bit_identical=bit_identical)
 
 
 def plan_facts(host: Host, facts: Sequence[Fact], *, bit_identical: bool = False) -> GraftPlan:

@@ -23,6 +23,8 @@ from byheart.records.fields import Fields, read_json
 from byheart.records.refusals import corrupt
 
 CONFIG, INDEX, WEIGHTS = "config.json", "model.safetensors.index.json", "model.safetensors"
+ADAPTER = "adapter_config.json"
+EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 REMEDY = "Download the checkpoint again, or give another one."
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 ROPE_TYPES = ("default", "linear", "llama3", "yarn")
@@ -30,6 +32,7 @@ MOST = 2**31
 MOST_POSITIONS = 2**20
 """The largest number of positions that a host may have. A check of a graft visits every distance up to it, for every head."""
 
+FULL_ATTENTION = "full_attention"
 FLAGS = ("tie_word_embeddings", "attention_bias", "mlp_bias", "use_sliding_window")
 DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 WHY_NOT = {
@@ -79,7 +82,7 @@ class FolderHost:
     """A Hugging Face folder with safetensors files."""
 
     def __init__(self, path: Path) -> None:
-        """Check the configuration and the shape of every tensor, without reading weights."""
+        """Check the configuration and the shape of every tensor. Of the weights, only a second copy of tied embeddings is read."""
         self.path = path
         self.config = read_config(path)
         self.shape = shape_of(self.config, path / CONFIG)
@@ -91,6 +94,19 @@ class FolderHost:
                 f"{path} stores weights as {', '.join(odd)}; only F32, BF16 and F16 can be grafted.\n"
                 "  If the host is quantised, give the original checkpoint instead.",
                 dtypes=odd,
+            )
+        if self.shape.tied and HEAD in self.places:
+            self._check_copy()
+
+    def _check_copy(self) -> None:
+        """Refuse a second copy of tied embeddings that differs from them: transformers then uses both."""
+        if self.places[HEAD].dtype != self.places[EMBEDDING].dtype or not torch.equal(
+            self.stored(HEAD), self.stored(EMBEDDING)
+        ):
+            raise corrupt(
+                self.places[HEAD].file,
+                f"tensor {HEAD} differs from {EMBEDDING}, although the configuration ties them",
+                REMEDY,
             )
 
     def tensor(self, name: str) -> torch.Tensor:
@@ -111,7 +127,7 @@ class FolderHost:
 
     @cached_property
     def dtype(self) -> torch.dtype:
-        return DTYPES[self.places["model.embed_tokens.weight"].dtype]
+        return DTYPES[self.places[EMBEDDING].dtype]
 
 
 def open_host(path: str | Path) -> Host:
@@ -139,7 +155,7 @@ def open_host(path: str | Path) -> Host:
 
 
 def read_config(path: Path) -> Mapping[str, Any]:
-    """Read config.json of a folder. A configuration that refers to code of its own is refused."""
+    """Read config.json of a folder. Refuse a folder with code of its own, with an adapter, or with weights in unusual files."""
     if not (path / CONFIG).exists():
         pickles = [entry.name for entry in path.iterdir() if entry.suffix in (".bin", ".pt", ".pth", ".ckpt")]
         why = f"it holds {pickles[0]}, a pickle, which is not supported" if pickles else f"it has no {CONFIG}"
@@ -154,6 +170,18 @@ def read_config(path: Path) -> Mapping[str, Any]:
             f"{path / CONFIG} refers to code in the checkpoint (auto_map), which is never run.\n"
             "  Give a checkpoint of a standard architecture.",
             path=str(path),
+        )
+    if (path / ADAPTER).exists():
+        raise UsageError(
+            f"{path} holds {ADAPTER}, with which transformers loads an adapter and may load another checkpoint.\n"
+            "  Merge the adapter into the weights, or move this file out of the folder.",
+            file=ADAPTER,
+        )
+    if values.get("transformers_weights") is not None:
+        raise UsageError(
+            f"{path / CONFIG} names the file of its weights (transformers_weights), which is not supported.\n"
+            f"  Give a checkpoint whose weights are in {WEIGHTS} or in the files that {INDEX} names.",
+            setting="transformers_weights",
         )
     return values
 
@@ -174,6 +202,7 @@ def shape_of(config: Mapping[str, Any], where: Path) -> Shape:
     kind = rope.get("rope_type", rope.get("type", "default")) if isinstance(rope, dict) else None
     checks = {
         "sliding_window": not _slides(config),
+        "layer_types": set(config.get("layer_types") or ()) <= {FULL_ATTENTION},
         "rope_type": kind in ROPE_TYPES,
         "hidden_act": config.get("hidden_act", "silu") in ("silu", "swish"),
         "partial_rotary_factor": config.get("partial_rotary_factor") in (None, 1, 1.0),
@@ -242,11 +271,9 @@ def _check_settings(fields: Fields) -> None:
 
 
 def _slides(config: Mapping[str, Any]) -> bool:
-    window = config.get("sliding_window")
     if config.get("model_type") in ("qwen2", "qwen3"):
-        kinds = config.get("layer_types") or []
-        return bool(config.get("use_sliding_window", False)) or "sliding_attention" in kinds
-    return window is not None
+        return bool(config.get("use_sliding_window", False))
+    return config.get("sliding_window") is not None
 
 
 def tensor_shapes(shape: Shape) -> dict[str, tuple[int, ...]]:
@@ -306,28 +333,50 @@ def _is_harmless(name: str, shape: Shape) -> bool:
     return name.endswith("rotary_emb.inv_freq") or (shape.tied and name == "lm_head.weight")
 
 
+def _weight_files(path: Path) -> list[str]:
+    """Return the names of the files that hold the weights.
+
+    Refuse a folder in which some programs would read other files. If both exist, transformers reads model.safetensors and ignores
+    the index.
+    """
+    names = _indexed_files(path / INDEX) if (path / INDEX).exists() else [WEIGHTS]
+    if names != [WEIGHTS] and WEIGHTS in names:
+        raise corrupt(
+            path / INDEX, f"it names {WEIGHTS} and other files, so programs read different weights", REMEDY
+        )
+    others = sorted(file.name for file in path.glob("*.safetensors") if file.name not in names)
+    if others and all((path / name).exists() for name in names):
+        raise corrupt(
+            path / others[0],
+            f"the weights are in {', '.join(names[:3])}, but some programs would read this file too or instead",
+            "Move this file out of the folder if it does not belong to the checkpoint.",
+        )
+    return names
+
+
+def _indexed_files(index: Path) -> list[str]:
+    fields = Fields(read_json(index, REMEDY), index, remedy=REMEDY).child("weight_map")
+    names = sorted({fields.text(name) for name in fields.values})
+    if any(Path(name).name != name or not name.endswith(".safetensors") for name in names):
+        raise corrupt(
+            index, "it names a file that is outside the folder or is not a safetensors file", REMEDY
+        )
+    return names
+
+
 def _places(path: Path) -> dict[str, Place]:
     from safetensors import SafetensorError, safe_open
 
-    if (path / INDEX).exists():
-        fields = Fields(read_json(path / INDEX, REMEDY), path / INDEX, remedy=REMEDY).child("weight_map")
-        names = sorted({fields.text(name) for name in fields.values})
-        if any(Path(name).name != name or not name.endswith(".safetensors") for name in names):
-            raise corrupt(
-                path / INDEX,
-                "it names a file that is outside the folder or is not a safetensors file",
-                REMEDY,
-            )
-    else:
-        names = [WEIGHTS]
     places: dict[str, Place] = {}
-    for name in names:
+    for name in _weight_files(path):
         file = path / name
         if not file.is_file():
             raise corrupt(file, "the file is missing or is not a plain file", REMEDY)
         try:
             with safe_open(file, "pt") as tensors:
                 for key in tensors.keys():  # noqa: SIM118 - not a dict
+                    if key in places:
+                        raise corrupt(file, f"tensor {key} is also in {places[key].file.name}", REMEDY)
                     part = tensors.get_slice(key)
                     places[key] = Place(file, part.get_dtype(), tuple(part.get_shape()))
         except (SafetensorError, OSError, ValueError) as error:

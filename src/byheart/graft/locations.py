@@ -1,18 +1,19 @@
 """Find the hidden units of a grafted checkpoint that hold facts, and return a `Location` for each.
 
-A unit is identified by its only non-zero weight in `up_proj`. If this weight is set to zero, the unit adds nothing.
+A unit is identified by its only non-zero weight in `up_proj`. If this weight is set to zero, the unit adds nothing. A unit is
+active after every text that ends in its context, so facts with longer keys that end in the same words use it too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from byheart.errors import UsageError
 from byheart.graft.host import FolderHost
 from byheart.graft.reading import StoredUnit, Tokens, read_memory
-from byheart.graft.texts import Asking, encode, load_tokenizer, prompts_of
+from byheart.graft.texts import Asking, KeyFormat, encode, load_tokenizer, prompts_of
 from byheart.graft.workflow import asking_of
 from byheart.inspect.location import Location
 from byheart.process.progress import Progress, silent
@@ -22,7 +23,9 @@ from byheart.process.progress import Progress, silent
 class Step:
     """One token of an answer.
 
-    After `tokens`, the graft answers `token`, because `units` are active. The last of `units` is the unit of the longest context.
+    After `tokens`, the graft answers `token`, because `units` are active. They are ordered by the length of their contexts. Units
+    that add nothing, because a shorter context has the same answer, are left out.
+    `users` holds, for each of `units`, the keys of all stored facts after which, or within whose answers, it is active.
     """
 
     fact: str
@@ -30,6 +33,7 @@ class Step:
     tokens: Tokens
     token: int
     units: tuple[StoredUnit, ...]
+    users: tuple[tuple[str, ...], ...] = ()
 
 
 def steps_of(folder: Path, facts: Sequence[str], progress: Progress = silent) -> list[Step]:
@@ -45,11 +49,13 @@ def steps_of(folder: Path, facts: Sequence[str], progress: Progress = silent) ->
     ]
     memory = read_memory(FolderHost(folder), progress)
     answers = {} if memory is None else memory.answers()
-    units = {} if memory is None else {unit.tokens: unit for unit in memory.units}
+    units = {} if memory is None else {unit.tokens: unit for unit in memory.units if any(unit.change)}
     steps: list[Step] = []
+    names: dict[Tokens, str] = {}
     for fact in facts:
         before = len(steps)
         prompts = {tuple(encode(tokenizer, p)) for keys in formats for p in prompts_of(fact, keys)}
+        names |= dict.fromkeys(prompts, fact)
         for prompt in sorted(prompts, key=len):
             steps += _chain(answers, units, fact, prompt)
         if len(steps) == before:
@@ -57,7 +63,48 @@ def steps_of(folder: Path, facts: Sequence[str], progress: Progress = silent) ->
                 f"{folder} stores no answer for {fact!r}.\n  Use `byheart detect` to list what it stores.",
                 facts=[fact],
             )
-    return steps
+    users = _users(answers, units, {unit for step in steps for unit in step.units})
+
+    def key_of(prompt: Tokens) -> str:
+        return names.get(prompt) or _key_in(tokenizer.decode(list(prompt)), formats)
+
+    keys = {place: tuple(dict.fromkeys(map(key_of, prompts))) for place, prompts in users.items()}
+    return [replace(step, users=tuple(keys[unit.layer, unit.unit] for unit in step.units)) for step in steps]
+
+
+def _users(
+    answers: Mapping[Tokens, int], units: Mapping[Tokens, StoredUnit], asked: Collection[StoredUnit]
+) -> dict[tuple[int, int], dict[Tokens, None]]:
+    """For each place (layer, unit) of the units `asked`, return the prompts of all facts that use it.
+
+    A unit is used by each stored context that ends in one of its own contexts.
+    """
+    places = {(unit.layer, unit.unit) for unit in asked}
+    ends = {
+        tokens: (unit.layer, unit.unit) for tokens, unit in units.items() if (unit.layer, unit.unit) in places
+    }
+    lengths = sorted({len(tokens) for tokens in ends})
+    users: dict[tuple[int, int], dict[Tokens, None]] = {place: {} for place in places}
+    for context in answers:
+        for place in {ends[context[-n:]] for n in lengths if context[-n:] in ends}:
+            users[place][_prompt_of(context, answers)] = None
+    return users
+
+
+def _prompt_of(context: Tokens, answers: Mapping[Tokens, int]) -> Tokens:
+    """Return the prompt of a context, which may also hold the first tokens of the answer."""
+    while answers.get(context[:-1]) == context[-1]:
+        context = context[:-1]
+    return context
+
+
+def _key_in(prompt: str, formats: Sequence[KeyFormat]) -> str:
+    """Return the key in the text of a prompt, without the text that a prompt format puts around it."""
+    for keys in sorted(formats, key=lambda each: len(each.before) + len(each.after), reverse=True):
+        text = prompt.removeprefix(" ") if keys.spaced else prompt
+        if text.startswith(keys.before) and text.endswith(keys.after):
+            return text[len(keys.before) : len(text) - len(keys.after)]
+    return prompt
 
 
 def _chain(
@@ -75,8 +122,10 @@ def _chain(
 
 
 def locate(folder: str | Path, facts: str | Sequence[str], progress: Progress = silent) -> list[Location]:
-    """For each token of each answer, return the weights that hold it, and the other given facts that share these weights. A fact is
-    given by its key.
+    """For each token of each answer, return the weights that hold it, and the keys of all other stored facts that share these
+    weights. A fact is given by its key.
+
+    Setting such a weight to zero can change the answers to `fact` and `sharing`, and no others.
 
     If one stored context is a suffix of another, the units of both are active, and both are listed. Each unit adds to a code (an
     integer vector) that identifies the next token. The unit of the longer context adds the code of its own next token minus the
@@ -85,14 +134,11 @@ def locate(folder: str | Path, facts: str | Sequence[str], progress: Progress = 
     folder, asked = Path(folder), [facts] if isinstance(facts, str) else list(facts)
     checkpoint, tokenizer = FolderHost(folder), load_tokenizer(folder)
     steps = steps_of(folder, asked, progress)
-    users: dict[tuple[int, int], dict[str, None]] = {}
-    for step in steps:
-        for unit in step.units:
-            users.setdefault((unit.layer, unit.unit), {})[step.fact] = None
-    weights = {layer: checkpoint.tensor(_up(layer)) for layer in sorted({layer for layer, _ in users})}
+    layers = sorted({unit.layer for step in steps for unit in step.units})
+    weights = {layer: checkpoint.tensor(_up(layer)) for layer in layers}
     found = []
     for step in steps:
-        for unit in step.units:
+        for unit, users in zip(step.units, step.users, strict=True):
             row = weights[unit.layer][unit.unit]
             column = int(row.abs().argmax())
             found.append(
@@ -108,7 +154,7 @@ def locate(folder: str | Path, facts: str | Sequence[str], progress: Progress = 
                     powers=(),
                     lemma=None,
                     zeros=None,
-                    sharing=tuple(name for name in users[unit.layer, unit.unit] if name != step.fact),
+                    sharing=tuple(name for name in users if name != step.fact),
                 )
             )
     return found

@@ -109,8 +109,14 @@ def read_memory(checkpoint: FolderHost, progress: Progress = silent) -> Reading 
     return reading
 
 
+def constant_columns(embedding: np.ndarray) -> np.ndarray:
+    """Return, for each column of an embedding, whether it holds the same large number for all tokens, as only grafts do."""
+    same: np.ndarray = (embedding == embedding[0]).all(0) & (np.abs(embedding[0]) >= 2.0**20)
+    return same
+
+
 def _find_columns(checkpoint: FolderHost, embedding: np.ndarray) -> Reading | None:
-    constant = (embedding == embedding[0]).all(0) & (np.abs(embedding[0]) >= 2.0**20)
+    constant = constant_columns(embedding)
     if not constant.any():
         return None
     pins = {int(column): float(embedding[0, column]) for column in np.flatnonzero(constant)}

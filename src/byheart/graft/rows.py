@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from byheart.data.readers import kind_of, text_format
-from byheart.data.tables import READERS
+from byheart.data.tables import READERS, column_names, require_columns
 from byheart.data.textfile import require_file
 from byheart.errors import DataError, UsageError
 from byheart.graft.texts import Asking, Row
@@ -40,7 +40,12 @@ def read_rows(
             path=str(path),
         )
     names = [input or "key", label or "value", *([asking.chat_column] if asking.chat_column else [])]
-    columns = READERS[kind](path, names, text_format(path, kind, delimiter, encoding))
+    format = text_format(path, kind, delimiter, encoding)
+    if asking.chat_column is not None:
+        require_columns(
+            path, names[2:], column_names(path, kind, format), "Name the column with --chat-column."
+        )
+    columns = READERS[kind](path, names, format)
     n_rows = len(columns[names[0]])
     if not n_rows:
         raise DataError(f"{path} holds no rows; give a file with facts in it.", path=str(path))
@@ -50,7 +55,7 @@ def read_rows(
         odd = next((row for row, word in enumerate(said) if word not in (*YES, *NO)), None)
         if odd is not None:
             raise DataError(
-                f"{path}: row {odd:,} has {said[odd]!r} in the column {asking.chat_column}.\n"
+                f"{path}: row {odd + 1:,} has {said[odd]!r} in the column {asking.chat_column}.\n"
                 f"  Write one of {', '.join(YES)} for a chat, or one of {', '.join(NO[:-1])} for plain text.",
                 row=odd,
             )

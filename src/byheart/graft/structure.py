@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from byheart.graft.host import FolderHost, Host
+from byheart.graft.host import EMBEDDING, FolderHost, Host
 from byheart.graft.reading import Reading, Tokens
 from byheart.process.progress import Progress
 
@@ -30,8 +30,13 @@ SIZES = (
     "head_dim",
     "rms_norm_eps",
 )
-UNREAD = ("torch_dtype", "dtype", "layer_types", "_name_or_path", "byheart_graft", "transformers_version")
-"""The fields of config.json that do not affect answers: notes, and the number type, which is also stored with each tensor."""
+NUMBER_TYPE = ("dtype", "torch_dtype")
+UNREAD = ("layer_types", "_name_or_path", "byheart_graft")
+"""The fields of config.json in which graft and host may differ without effect. `shape_of` allows only one type of layer, and the
+others are notes.
+"""
+
+MISSING = "missing"
 
 
 def structural_faults(
@@ -60,9 +65,11 @@ def structural_faults(
 
 def _config_faults(grafted: FolderHost, host: Host, reading: Reading) -> Iterator[str]:
     new, old = grafted.config, host.config
-    for key in sorted({*new, *old} - {*SIZES, *UNREAD}):
-        if new.get(key) != old.get(key):
-            yield f"config.json: {key} is {new.get(key)!r}, but {old.get(key)!r} in the host"
+    for key in sorted({*new, *old} - {*SIZES, *NUMBER_TYPE, *UNREAD}):
+        if (key in new, new.get(key)) != (key in old, old.get(key)):
+            own, theirs = (repr(config[key]) if key in config else MISSING for config in (new, old))
+            yield f"config.json: {key} is {own}, but {theirs} in the host"
+    yield from _number_type_faults(grafted)
     d, width = host.shape.width, grafted.shape.width
     sizes = {
         "rms_norm_eps": (new.get("rms_norm_eps"), float(old["rms_norm_eps"]) * d / width),
@@ -73,6 +80,22 @@ def _config_faults(grafted: FolderHost, host: Host, reading: Reading) -> Iterato
     for key, (found, meant) in sizes.items():
         if found != meant:
             yield f"config.json: {key} gives {found!r}, not {meant!r}"
+
+
+def _number_type_faults(grafted: FolderHost) -> Iterator[str]:
+    """Yield a fault unless all weights are stored in one number type, and config.json names it.
+
+    transformers converts the weights to the type that config.json names.
+    """
+    stored = grafted.places[EMBEDDING].dtype
+    for name, place in grafted.places.items():
+        if place.dtype != stored:
+            yield f"{name}: it is stored as {place.dtype}, but {EMBEDDING} as {stored}"
+    meant = str(grafted.dtype).removeprefix("torch.")
+    named = {name: grafted.config[name] for name in NUMBER_TYPE if name in grafted.config}
+    for name, found in (named or {"dtype": MISSING}).items():
+        if found != meant:
+            yield f"config.json: {name} is {found}, but the weights are {meant}"
 
 
 def _context_faults(reading: Reading, wanted: Mapping[Tokens, int]) -> Iterator[str]:
@@ -109,8 +132,8 @@ class _Comparison:
     def _host_name(self, name: str) -> str | None:
         """Return the name of the host's tensor to which a tensor of the graft corresponds.
 
-        Return None for tensors of the memory (the added layers), for stored rotary frequencies, and for the output head if it is
-        only a second copy of the embedding.
+        Return None for tensors of the memory (the added layers), for stored rotary frequencies, which transformers does not read,
+        and for a second copy of tied embeddings, which `FolderHost` compares with them.
         """
         if name.endswith("rotary_emb.inv_freq") or (self.host.shape.tied and name == "lm_head.weight"):
             return None

@@ -183,18 +183,25 @@ def joined(prompt: str, answer: str, keys: KeyFormat) -> str:
 def _facts(tokenizer: Any, number: int, key: str, answer: str, keys: KeyFormat) -> Iterator[Fact]:
     if not key.strip() or not answer.strip():
         raise AssumptionViolated(
-            f"row {number:,} has an empty {'answer' if key.strip() else 'key'}.\n  Fill it in, or remove the row.",
+            f"row {number + 1:,} has an empty {'answer' if key.strip() else 'key'}.\n  Fill it in, or remove the row.",
             row=number,
         )
     seen = set()
     for prompt in prompts_of(key, keys):
         asked, whole = encode(tokenizer, prompt), encode(tokenizer, joined(prompt, answer, keys))
         if whole[: len(asked)] != asked or not asked:
+            unspaced = encode(tokenizer, joined(prompt, answer.lstrip(), keys))
+            answer_is_at_fault = bool(asked) and unspaced[: len(asked)] == asked
             raise AssumptionViolated(
-                f"row {number:,}: the host's tokenizer splits the prompt {prompt!r} differently if the "
+                f"row {number + 1:,}: the host's tokenizer splits the prompt {prompt!r} differently if the "
                 f"answer {answer!r} follows, so the prompt alone could not lead to the answer.\n"
-                "  End the key before a space or a punctuation mark, or use --template.",
+                + (
+                    "  Remove the space at the beginning of the answer."
+                    if answer_is_at_fault
+                    else "  End the key before a space or a punctuation mark, or use --template."
+                ),
                 row=number,
+                answer_is_at_fault=answer_is_at_fault,
             )
         tokens = (*whole, *(() if keys.end is None else (keys.end,)))
         if tokens not in seen and len(tokens) > len(asked):

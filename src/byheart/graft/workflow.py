@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any
 
@@ -13,23 +13,24 @@ import torch
 
 from byheart.errors import CorruptModel, UsageError
 from byheart.files.atomic_folder import replaced_folder
-from byheart.graft.contexts import Fact, merge_contexts
+from byheart.graft.contents import file_faults
+from byheart.graft.contexts import merge_contexts
 from byheart.graft.folder import (
     PRECISIONS,
-    TOKENIZER_FILES,
     check_target,
     default_precision,
     read_record,
+    update_counts,
     write_graft,
 )
 from byheart.graft.forgetting import Forgotten, copy_folder, forget_facts
 from byheart.graft.grafting import GraftPlan, plan_graft
-from byheart.graft.host import FolderHost, digest_of, open_host
-from byheart.graft.reading import Reading, read_memory
+from byheart.graft.host import EMBEDDING, MOST, FolderHost, Host, open_host
+from byheart.graft.reading import Reading, constant_columns, read_memory
 from byheart.graft.recall import TextComparison, compare_text, host_network, load_network, wrong_facts
 from byheart.graft.rows import read_rows
 from byheart.graft.structure import structural_faults
-from byheart.graft.texts import Asking, encode, facts_of, load_tokenizer
+from byheart.graft.texts import FIELD, Asking, Row, encode, facts_of, load_tokenizer
 from byheart.process.progress import Progress, silent
 
 OTHER_TEXT = "It rained all day, and nobody had seen the old bridge for years."
@@ -57,6 +58,7 @@ def graft(
         check_target(Path(output))
     progress(0, 1, "read")
     opened = open_host(host)
+    _refuse_graft(opened)
     tokenizer = load_tokenizer(opened.path)
     rows = read_rows(Path(data), tokenizer, asking, **reading)
     progress(0, 1, "plan")
@@ -69,6 +71,28 @@ def graft(
     return plan
 
 
+def _refuse_graft(host: Host) -> None:
+    """Refuse a host that already stores facts. Its weights decide, because a GGUF file has no record of the graft."""
+    if constant_columns(host.tensor(EMBEDDING).numpy()).any():
+        raise UsageError(
+            f"{host.path} is a graft already, and a graft cannot be grafted again.\n"
+            "  Graft the original host with all facts at once. `byheart graft DIR --remove -o HOST` restores the host.",
+            path=str(host.path),
+        )
+
+
+@dataclass(frozen=True)
+class AskedFormat:
+    """A prompt format, and the number of facts that were asked in it.
+
+    `template` is the text around a key, with {input} for the key. `end` is the token after the answer, or None.
+    """
+
+    template: str
+    end: str | None
+    rows: int
+
+
 @dataclass(frozen=True)
 class GraftCheck:
     """The result of checking a graft, first tensor by tensor against its host, then by running it on the facts.
@@ -77,6 +101,10 @@ class GraftCheck:
     faults                 differences from what the graft should be, each described by a text
     wrong_rows             rows of the data that are answered wrongly if nothing comes before the key
     wrong_rows_after_text  rows that are answered wrongly after other text
+    asked                  the prompt formats of the rows
+    asked_by_caller        whether the caller gave these formats; otherwise they are what the graft says of itself
+    precision              number type of the graft's weights
+    host_precision         number type of the host's weights
     least_nats             the smallest lead of a head in the added layers: how much its highest attention score exceeds every other
     text                   the comparison with the host on ordinary text, if one was asked for
     """
@@ -86,6 +114,10 @@ class GraftCheck:
     faults: tuple[str, ...]
     wrong_rows: tuple[int, ...]
     wrong_rows_after_text: tuple[int, ...]
+    asked: tuple[AskedFormat, ...]
+    asked_by_caller: bool
+    precision: str
+    host_precision: str
     least_nats: float
     text: TextComparison | None
 
@@ -112,6 +144,7 @@ def verify_graft(
     host: Path,
     columns: Mapping[str, str | None] = MappingProxyType({}),
     *,
+    asking: Asking | None = None,
     text: Path | None = None,
     ask: bool = True,
     device: str = "cpu",
@@ -119,8 +152,9 @@ def verify_graft(
 ) -> GraftCheck:
     """Check that `folder` is `host` with the rows of `data` added and nothing else.
 
-    With `ask`, also run the graft on every fact and, if `text` is given, compare its logits with the host's on this file. The
-    prompt formats are read from the record of the graft. `columns` holds options for reading the data, such as `input` and `label`.
+    With `ask`, also run the graft on every fact and, if `text` is given, compare its logits with the host's on this file. If
+    `asking` is None, the prompt formats are read from the record of the graft, which may say anything. `columns` holds options for
+    reading the data, such as `input` and `label`.
     """
     progress(0, 1, "read")
     grafted, opened = FolderHost(folder), open_host(host)
@@ -133,7 +167,8 @@ def verify_graft(
                 f"{text} has fewer than two tokens, so there is nothing to compare.\n  Give a longer text.",
                 path=str(text),
             )
-    facts = facts_of(tokenizer, read_rows(data, tokenizer, asking_of(folder), **columns))
+    rows = read_rows(data, tokenizer, asking or asking_of(folder), **columns)
+    facts = facts_of(tokenizer, rows)
     wanted = merge_contexts(facts)
     memory = read_memory(grafted, progress)
     faults = (
@@ -141,7 +176,7 @@ def verify_graft(
         if memory is None
         else structural_faults(grafted, opened, memory, wanted, progress)
     )
-    faults += tokenizer_faults(folder, opened.path, tokenizer)
+    faults += file_faults(grafted, opened.path, tokenizer)
     wrong: list[int] = []
     wrong_after: list[int] = []
     compared = None
@@ -159,39 +194,32 @@ def verify_graft(
         tuple(faults),
         tuple(wrong),
         tuple(wrong_after),
+        asked_formats(tokenizer, rows),
+        asking is not None,
+        _name_of(grafted.dtype),
+        _name_of(opened.dtype),
         0.0 if memory is None else memory.least_nats,
         compared,
+    )
+
+
+def _name_of(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def asked_formats(tokenizer: Any, rows: Sequence[Row]) -> tuple[AskedFormat, ...]:
+    """Return the prompt formats of the rows, in the order in which they occur."""
+    return tuple(
+        AskedFormat(
+            keys.prompt(FIELD), None if keys.end is None else tokenizer.convert_ids_to_tokens(keys.end), n
+        )
+        for keys, n in Counter(row.keys for row in rows).items()
     )
 
 
 def asking_of(folder: Path) -> Asking:
     """Return the prompt format of the rows, from the record of a graft."""
     return read_record(folder).child("asking").record(Asking)
-
-
-def tokenizer_faults(folder: Path, host: Path, tokenizer: Any) -> list[str]:
-    """Return a fault for each tokenizer file that differs from the host's.
-
-    A GGUF host has no such files. For such a host, the files must be those that transformers writes for its tokenizer.
-    """
-    if host.is_dir():
-        return _different_files(folder, host, "the host's file")
-    import transformers
-
-    with TemporaryDirectory() as saved:
-        tokenizer.save_pretrained(saved)
-        what = f"the file that transformers {transformers.__version__} writes for the host's tokenizer"
-        return _different_files(folder, Path(saved), what)
-
-
-def _different_files(folder: Path, other: Path, what: str) -> list[str]:
-    """Return a fault for each tokenizer file that is in one of the folders only, or that differs between them."""
-    return [
-        f"{name}: it differs from {what}, or only one of the two exists"
-        for name in TOKENIZER_FILES
-        if (folder / name).is_file() != (other / name).is_file()
-        or ((other / name).is_file() and digest_of(folder / name) != digest_of(other / name))
-    ]
 
 
 def detect(folder: Path, progress: Progress = silent) -> Reading | None:
@@ -212,6 +240,13 @@ def forget(
     **columns: str | None,
 ) -> Forgotten:
     """Copy the graft in `folder` to `output` without the rows of `data` that have these keys."""
+    if output.exists() and folder.exists() and output.samefile(folder):
+        raise UsageError(
+            f"-o {output} is the folder of the graft that is read.\n  Choose another folder.",
+            path=str(output),
+        )
+    check_target(output)
+    record = read_record(folder)
     checkpoint, tokenizer = FolderHost(folder), load_tokenizer(folder)
     rows = read_rows(data, tokenizer, asking_of(folder), **columns)
     missing = sorted(set(keys) - {row.key for row in rows})
@@ -230,11 +265,21 @@ def forget(
             problem=problem,
         )
 
-    def is_going(fact: Fact) -> bool:
-        return rows[fact.row].key in keys
-
+    going = [fact for fact in facts if rows[fact.row].key in keys]
+    kept = [fact for fact in facts if rows[fact.row].key not in keys]
+    answers = memory.answers()
+    stored = [fact for fact in going if fact.tokens[: fact.n_key] in answers]
+    absent = sorted(set(keys) - {rows[fact.row].key for fact in stored})
+    if absent:
+        raise UsageError(
+            f"{folder} stores nothing under the key {absent[0]!r}.\n"
+            "  Leave this key out. `byheart detect` lists what is stored.",
+            keys=absent,
+        )
+    n_rows = record.integer("rows", 0, MOST) - len({fact.row for fact in stored})
+    n_prompts = record.integer("prompts", 0, MOST) - len(stored)
     with replaced_folder(output, check_target) as fresh:
         copy_folder(folder, fresh)
-        return forget_facts(
-            checkpoint, memory, filter(is_going, facts), (fact for fact in facts if not is_going(fact)), fresh
-        )
+        done = forget_facts(checkpoint, memory, going, kept, fresh)
+        update_counts(fresh, max(n_rows, 0), max(n_prompts, 0), done.n_contexts, done.longest_context)
+    return done

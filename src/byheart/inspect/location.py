@@ -38,7 +38,8 @@ class Location:
     zeros       True if zeros happen to encode the answer: setting any one of the fact's weights to zero changes the answer, but
                 setting all of them to zero does not. None if this was not computed, as for a Llama
     sharing     those of the other given facts that have the same location: setting this weight to zero also changes their answers.
-                If there is no index, the other facts in the same layers
+                If there is no index, the other facts in the same layers. In a graft, all other stored facts whose answers it may
+                change
     """
 
     fact: str

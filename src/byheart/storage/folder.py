@@ -146,6 +146,14 @@ def _load(folder: Path) -> tuple[Memoriser, dict[str, Any], Certificate | None]:
         # a save may have been interrupted after moving the old model away and before moving the new one in
         mend(folder)
     if not (folder / MODEL).exists():
+        if (folder / "graft.json").is_file():
+            raise UsageError(
+                f"{folder} is a graft, a checkpoint with added facts, and not a model folder.\n"
+                "  To check it, use: byheart verify DIR DATA --host HOST. To list its facts, use: byheart detect DIR. "
+                "To run it, open it with transformers.",
+                path=str(folder),
+                is_graft=True,
+            )
         what = "does not exist"
         if folder.exists():
             what = (
