@@ -581,7 +581,10 @@ def test_forgetting_updates_what_the_graft_says_of_itself(
     tmp_path: Path, grafted: Path, host: Path, facts: Path
 ) -> None:
     """All three said what was stored before."""
-    forget(grafted, facts, ["secret number of Ann is"], tmp_path / "less")
+    noted = Path(shutil.copytree(grafted, tmp_path / "noted"))
+    with (noted / "README.md").open("ab") as card:
+        card.write(b"\xdano UTF-8")
+    forget(noted, facts, ["secret number of Ann is"], tmp_path / "less")
     rest = tmp_path / "rest.csv"
     lines = facts.read_text(encoding="utf-8").splitlines(keepends=True)
     rest.write_text("".join(line for line in lines if "Ann" not in line), encoding="utf-8")
@@ -591,7 +594,8 @@ def test_forgetting_updates_what_the_graft_says_of_itself(
     assert {name: record[name] for name in names} == {name: plan[name] for name in names}
     config = json.loads((tmp_path / "less" / "config.json").read_text())
     assert config["byheart_graft"]["contexts"] == plan["contexts"]
-    card = (tmp_path / "less" / "README.md").read_text(encoding="utf-8")
+    card = (tmp_path / "less" / "README.md").read_text(encoding="latin-1")
+    assert card.endswith("\xdano UTF-8")
     assert f"(rows of data: {plan['rows']})" in card
     assert f"| 0 | {plan['contexts']} |" in card
     assert verify_graft(tmp_path / "less", rest, host, ask=False).holds

@@ -276,11 +276,11 @@ def update_counts(folder: Path, n_rows: int, n_prompts: int, n_contexts: int, lo
         _write_json(folder / CONFIG, config)
     card = folder / CARD
     if card.is_file():
-        text = card.read_text(encoding="utf-8")
+        text = card.read_bytes()  # its owner may have changed it, in any encoding
         told = _counts_in_card(fields.integer("rows", 0, MOST), fields.integer("contexts", 0, MOST))
         for old, new in zip(told, _counts_in_card(n_rows, n_contexts), strict=True):
-            text = text.replace(old, new)
-        card.write_text(text, encoding="utf-8")
+            text = text.replace(old.encode(), new.encode())
+        card.write_bytes(text)
     _write_json(folder / RECORD, after)
 
 

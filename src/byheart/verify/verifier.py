@@ -157,7 +157,7 @@ def verify(
     others = (*_digest_problems(digests, expected_digests or {}), *found.problems)
     source = dataset.source
     unit = "row" if source is None or not source.recite else "context"
-    problems = (*others, *_wrong_in_words(found, unit))
+    problems = (*others, *(_wrong_in_words(found, unit) if found.wrong else ()))
     software = versions(*PACKAGES[backend]) | _settings(memoriser.network, backend)
     return Certificate(
         holds=not problems,
@@ -195,9 +195,7 @@ def _conflict_rule(left_out: Mapping[str, int]) -> str | None:
 
 
 def _wrong_in_words(found: Findings, unit: str) -> list[str]:
-    """Return sentences about the wrong samples, each of which is called a `unit`; an empty list if there are none."""
-    if not found.wrong:
-        return []
+    """Return sentences about the wrong samples, each of which is called a `unit`."""
     judged = found.distribution
     if judged is None:
         return [f"The answer is wrong in {found.wrong:,} of {amount(found.checked, unit)}."]

@@ -220,7 +220,9 @@ def _prepare(
 
     known = _PREPARED.setdefault(network, {})
     if (last_only, device) not in known:
-        module = to_module(network).to(device).eval()
+        module = to_module(network).eval()
+        if device != "cpu":
+            module = module.to(device)
         plan = make_plan(module, last_only=last_only) if is_worth_a_plan else None
         if plan is None:
             return module, None
