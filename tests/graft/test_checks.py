@@ -676,6 +676,17 @@ def test_the_remedy_for_a_damaged_record_is_to_graft_again(
         remove_graft(tmp_path / "graft", tmp_path / "back")
 
 
+def test_a_record_that_leaves_out_a_file_of_the_host_is_refused(tmp_path: Path, grafted: Path) -> None:
+    """What was taken out lacked this file."""
+    folder = Path(shutil.copytree(grafted, tmp_path / "graft"))
+    record = json.loads((folder / "graft.json").read_text())
+    del record["host"]["config.json"]
+    (folder / "graft.json").write_text(json.dumps(record))
+    with pytest.raises(CorruptModel):
+        remove_graft(folder, tmp_path / "back")
+    assert not (tmp_path / "back").exists()
+
+
 def test_the_remedy_for_a_missing_copy_is_the_users_own_host(tmp_path: Path, grafted: Path) -> None:
     shutil.copytree(grafted, tmp_path / "graft")
     (tmp_path / "graft" / "host" / "model.safetensors.header").unlink()

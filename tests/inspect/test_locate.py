@@ -13,6 +13,7 @@ from byheart.construct.retrieval import search
 from byheart.data.dataset import Dataset
 from byheart.data.generators import grid_vectors, random_tokens
 from byheart.errors import UsageError
+from byheart.inspect import lookups
 from byheart.inspect.locate import locate
 from byheart.inspect.stages import registers_of
 from byheart.network.transformer.architecture import Transformer
@@ -228,6 +229,14 @@ def test_each_token_of_a_theorem_s_sequences_has_its_group() -> None:
         assert [each.answer for each in own[::2]] == [data.label_names[label] for label in labels]
         group = own[0]
         assert model.broken_without([group]) == {fact, *group.sharing}
+
+
+def test_weights_without_the_key_of_a_known_input_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that was changed answered a fact whose key its words do not hold."""
+    model = bh.compile({"a": "x", "b": "y", "c": "z"}, method="kajitsuka-sato-2025-bits")
+    monkeypatch.setattr(lookups, "_keys", lambda *_: [])
+    with pytest.raises(UsageError):
+        model.locate(["a"])
 
 
 # --- as users ask -----------------------------------------------------------------------------------------------

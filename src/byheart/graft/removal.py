@@ -11,7 +11,7 @@ import torch
 
 from byheart.errors import ByheartError, CorruptModel, UsageError
 from byheart.files.atomic_folder import replaced_folder
-from byheart.graft.folder import KEPT, NORMS, read_record, require_plain_name
+from byheart.graft.folder import KEPT, NORMS, RECORD, read_record, require_plain_name
 from byheart.graft.host import DTYPES, FolderHost, digest_of
 from byheart.records.fields import Fields, parse_json
 from byheart.records.refusals import corrupt
@@ -30,9 +30,13 @@ def remove_graft(folder: Path, target: Path) -> list[str]:
     grafted = FolderHost(folder)
     layers = record.integers("layers", 0, 2**16)
     n_added = grafted.shape.n_layers - (layers or (0,))[0]
+    for name in digests:
+        require_plain_name(name, folder)
+    stored = {file.name.removesuffix(HEADER) for file in (folder / KEPT).glob("*")} - {NORMS}
+    if left_out := sorted(stored - set(digests)):
+        raise corrupt(folder / RECORD, f"it does not name the host file {left_out[0]}", REMEDY)
     with replaced_folder(target, check_empty) as fresh:
         for name, digest in digests.items():
-            require_plain_name(name, folder)
             header = folder / KEPT / f"{name}{HEADER}"
             if header.is_file():
                 try:

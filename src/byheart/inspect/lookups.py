@@ -60,7 +60,13 @@ def locate_in_lookups(
         for g in np.unique(group)
     ]
     by_group = dict(zip(np.unique(group).tolist(), keys, strict=True))
-    entry = np.array([by_group[int(g)].index(int(x // 1)) for g, x in zip(group, points, strict=True)])
+    numbers = [(by_group[int(g)], int(x // 1)) for g, x in zip(group, points, strict=True)]
+    if any(number not in stored for stored, number in numbers):
+        raise UsageError(
+            "the weights do not hold the keys of all known inputs, so the record is of another network.\n"
+            "  `byheart verify` says what is wrong with the folder."
+        )
+    entry = np.array([stored.index(number) for stored, number in numbers])
     holding = [
         Place(layer, layer, f"layers.{layer}.w2", groups.lemma)
         for layer in range(groups.first, groups.last + 1)
