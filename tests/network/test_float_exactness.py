@@ -75,7 +75,7 @@ def test_numbers_outside_the_range_of_float32_are_noticed() -> None:
 
 @pytest.mark.parametrize("kind", ["uniform", "softmax"])
 def test_products_of_several_heads_may_be_added_in_any_order(kind: Literal["uniform", "softmax"]) -> None:
-    # each head adds 2^52 - 1 and 2 - 2^52, but three times 2^52 - 1 is no float
+    # each head adds 2^52 - 1 and 2 - 2^52, but three times 2^52 - 1 is not a float
     output = np.array([[2.0**52 - 1, 2.0 - 2.0**52], [0.0, 0.0]])
     scores = None if kind == "uniform" else np.zeros((2, 2))
     head = Head(np.eye(2), output, scores, scores)

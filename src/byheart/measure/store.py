@@ -111,7 +111,7 @@ class Store:
     def __init__(self, path: str | Path, *, create: bool = True) -> None:
         """Open the store at `path`, and upgrade it if it is older.
 
-        If there is no file, make one or, without `create`, raise `UsageError`.
+        If the file does not exist, make it if `create` is true, and otherwise raise `UsageError`.
         """
         self.path = Path(path)
         if not create and not self.path.exists():

@@ -81,7 +81,7 @@ def test_a_text_that_the_tokenizer_refuses_is_named() -> None:
 
 
 def test_pieces_that_are_no_texts_may_be_skipped() -> None:
-    """The first byte of a character is no text, so nobody can give it to transformers."""
+    """A part of a character is not a text, so it cannot be given to transformers."""
     tokenizer = make_tokenizer("bytes", [])
     vocabulary = vocabulary_for(tokenizer, [], "texts")
     rows = [list("é".encode())[:1], list(b"a</s>"), list(b"a")]
