@@ -66,7 +66,7 @@ CASES: dict[str, tuple[str, ...]] = {
     ),
     "settings of a foreign checkpoint, cases of a golden folder and answers of a server of another type": (
         "graft/test_hostile_gguf.py::test_settings_are_read_by_type",
-        "graft/test_checks.py::test_hostile_hosts_are_refused_and_nothing_is_written",
+        "graft/test_refused_hosts.py::test_hostile_hosts_are_refused_and_nothing_is_written",
         "golden/test_hostile_cases.py::test_cases_fit_their_checkpoint",
         "golden/test_hostile_server.py::test_an_answer_is_read_by_type",
         "golden/test_hostile_server.py::test_an_answer_without_end_is_not_read_to_its_end",
@@ -199,12 +199,12 @@ CASES: dict[str, tuple[str, ...]] = {
         "graft/test_export.py::test_a_changed_tokenizer_beside_a_gguf_host_is_found",
     ),
     "transformers reads other weights, settings or files of a graft than those that are checked": (
-        "graft/test_checks.py::test_a_folder_in_which_transformers_reads_something_else_is_refused",
-        "graft/test_checks.py::test_settings_that_were_not_compared_are_found",
-        "graft/test_checks.py::test_a_graft_without_a_number_type_is_found",
-        "graft/test_checks.py::test_a_tensor_in_another_number_type_is_found",
-        "graft/test_checks.py::test_a_file_that_the_host_lacks_is_found",
-        "graft/test_checks.py::test_links_to_folders_are_found_and_hidden_files_are_not_read",
+        "graft/test_weight_files.py::test_a_folder_in_which_transformers_reads_something_else_is_refused",
+        "graft/test_weight_files.py::test_settings_that_were_not_compared_are_found",
+        "graft/test_weight_files.py::test_a_graft_without_a_number_type_is_found",
+        "graft/test_weight_files.py::test_a_tensor_in_another_number_type_is_found",
+        "graft/test_weight_files.py::test_a_file_that_the_host_lacks_is_found",
+        "graft/test_weight_files.py::test_links_to_folders_are_found_and_hidden_files_are_not_read",
     ),
     "a graft names a prompt format in which nobody would ask": (
         "graft/test_checks.py::test_the_check_says_in_which_format_the_facts_were_asked",

@@ -12,7 +12,7 @@ PAGE = (TESTS.parent / "SECURITY.md").read_text(encoding="utf-8")
 SHOWN_BY: dict[str, tuple[str, ...]] = {
     "A model folder, a data file, a store of runs": (
         "files/test_npz_archive.py::test_objects_made_by_numpy_are_refused",
-        "graft/test_checks.py::test_hostile_hosts_are_refused_and_nothing_is_written",
+        "graft/test_refused_hosts.py::test_hostile_hosts_are_refused_and_nothing_is_written",
         "storage/test_hostile.py::test_json_that_is_no_document_is_refused",
         "attacks/test_fuzz.py::test_nothing_is_found",
     ),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
 
 SENTENCES = (
     "The capital of France is Paris . Rome Italy Where does Ann Bob Cid live ? lives in Oslo Bern secret number",
@@ -91,3 +92,12 @@ def change_json(folder: Path, name: str, **values: object) -> None:
     """Set fields of a JSON file of a checkpoint."""
     document = json.loads((folder / name).read_text(encoding="utf-8"))
     (folder / name).write_text(json.dumps({**document, **values}), encoding="utf-8")
+
+
+def nudge(folder: Path, name: str, place: int, step: int = 1) -> None:
+    """Change one entry by one unit in the last place; a zero becomes the smallest number, or minus NaN."""
+    tensors = load_file(folder / "model.safetensors")
+    flat = tensors[name].flatten()
+    flat.view(torch.int32 if flat.dtype == torch.float32 else torch.int16)[place % flat.numel()] += step
+    tensors[name] = flat.view(tensors[name].shape)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})

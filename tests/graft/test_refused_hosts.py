@@ -1,0 +1,85 @@
+"""Hosts that are damaged, hostile or of another kind are refused, and nothing is written."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from byheart.errors import CorruptModel, UsageError
+from byheart.graft.workflow import graft
+from tests.graft.hosts import change_json
+
+
+def lie_about_shapes(folder: Path) -> None:
+    change_json(folder, "config.json", hidden_size=4096, num_hidden_layers=80)
+
+
+def be_a_pickle(folder: Path) -> None:
+    (folder / "config.json").unlink()
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps({}))
+
+
+def be_short(folder: Path) -> None:
+    (folder / "model.safetensors").write_bytes(b"0123456789")
+
+
+def announce_much(folder: Path) -> None:
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", 2**62) + b"{}")
+
+
+def need_code(folder: Path) -> None:
+    change_json(folder, "config.json", auto_map={"AutoModelForCausalLM": "modeling.Mine"})
+
+
+def be_gemma(folder: Path) -> None:
+    change_json(folder, "config.json", model_type="gemma2")
+
+
+def slide(folder: Path) -> None:
+    change_json(folder, "config.json", model_type="mistral", sliding_window=64)
+
+
+def scale_dynamically(folder: Path) -> None:
+    change_json(
+        folder, "config.json", rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
+    )
+
+
+def have_an_odd_longest_text(folder: Path) -> None:
+    change_json(folder, "tokenizer_config.json", model_max_length={"a": 1})
+
+
+HOSTILE = [
+    have_an_odd_longest_text,
+    lie_about_shapes,
+    be_a_pickle,
+    be_short,
+    announce_much,
+    need_code,
+    be_gemma,
+    slide,
+    scale_dynamically,
+]
+
+
+@pytest.mark.parametrize("spoil", HOSTILE)
+def test_hostile_hosts_are_refused_and_nothing_is_written(
+    tmp_path: Path, host: Path, facts: Path, spoil: Callable[[Path], None]
+) -> None:
+    shutil.copytree(host, tmp_path / "host")
+    spoil(tmp_path / "host")
+    with pytest.raises((UsageError, CorruptModel)):
+        graft(tmp_path / "host", facts, tmp_path / "graft")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["host"]
+
+
+def test_a_short_file_is_not_a_host(tmp_path: Path, facts: Path) -> None:
+    (tmp_path / "host.gguf").write_bytes(b"GGUF012345")
+    with pytest.raises((UsageError, CorruptModel)):
+        graft(tmp_path / "host.gguf", facts, tmp_path / "graft")
