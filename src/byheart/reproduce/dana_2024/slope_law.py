@@ -42,6 +42,8 @@ WAYS: tuple[dana.Way, ...] = (
 )
 FEWER_SEEDS = 3  # number of seeds for 16 times the steps, at those d that only the paper's scale has
 LOCAL = ((3, 7), (7, 10), (10, 13))  # ranges of d for local exponents; two values in each suffice
+FITS = ("slopes of", "values of d", "squared residuals of a + b·d²", "of a + b·d³", "power law's exponent")
+"""The columns of the tables that compare fits (see `_row`)."""
 
 
 def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
@@ -145,15 +147,8 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
         trials.append(fig.ConditionResult(label, said, one.is_cubic if one and whole else None, is_own))
         rows.append(_row(label, one, powers[way], len(here[way].x)))
     rows.append(_row("the authors' points", theirs, their_power, len(stored.x)))
-    heads = (
-        "slopes of",
-        "values of d",
-        "squared residuals of a + b·d²",
-        "of a + b·d³",
-        "power law's exponent",
-    )
     tables = [
-        fig.Table("The paper's comparison of a + b·d² with a + b·d³, by least squares", heads, tuple(rows))
+        fig.Table("The paper's comparison of a + b·d² with a + b·d³, by least squares", FITS, tuple(rows))
     ]
     checks: list[fig.Check] = []
     numbers: dict[str, Any] = {
@@ -215,16 +210,9 @@ def _on_equal_dims(here: dict[dana.Way, SeedValues]) -> fig.Table:
         at = [(x, values) for x, values in zip(found.x, found.values, strict=True) if x in shared]
         few = SeedValues(tuple(x for x, _ in at), tuple(values for _, values in at))
         rows.append(_row(dana.LABELS[way][0], contest(few), try_fit(few, "power"), len(few.x)))
-    heads = (
-        "slopes of",
-        "values of d",
-        "squared residuals of a + b·d²",
-        "of a + b·d³",
-        "power law's exponent",
-    )
     return fig.Table(
         "The paper's comparison of a + b·d² with a + b·d³, only at the values of d that every way of training has",
-        heads,
+        FITS,
         tuple(rows),
     )
 
