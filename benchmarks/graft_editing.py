@@ -15,7 +15,7 @@ downloaded here. Every line printed is one JSON document: one method, number of 
 
 Settings are chosen on facts of seed 1,000, one knob of `KNOBS` after the other: highest `exact`, then lowest `kl`, then highest
 `after_text`. First on 100 facts, for up to 100; from there the knobs of `RETUNED` again on each larger number of `--tune`.
-What FILE holds already is not done again, so an interrupted run goes on.
+What FILE holds already is not done again, so an interrupted run goes on. MEMIT and AlphaEdit take up to 35 GB of a GPU's memory.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ KNOBS: dict[str, dict[str, Sequence[Any]]] = {
         "clamp": (0.75, 1.5, 4.0),
         "weight": (1000.0, 10.0, 100.0, 300.0, 3000.0, 15000.0),
         "layers": LAYERS,
+        "steps": (25, 50, 100),
         "rate": (0.5, 0.2, 0.1),
-        "steps": (25, 50),
         "essence": (0.0625, 0.0),
     },
     "AlphaEdit": {
@@ -62,8 +62,8 @@ KNOBS: dict[str, dict[str, Sequence[Any]]] = {
         "ridge": (10.0, 1.0, 100.0, 1000.0),
         "layers": LAYERS,
         "share": (0.8, 0.5, 0.95),
+        "steps": (25, 50, 100),
         "rate": (0.5, 0.2, 0.1),
-        "steps": (25, 50),
         "essence": (0.0625, 0.0),
     },
     "GRACE": {"layer": (18, 10, 26), "radius": (1.0, 10.0, 100.0), "steps": (50,), "rate": (0.5,)},
@@ -109,6 +109,7 @@ class Bench:
         self.device, self.host_file = device, open_host(path)
         self.tokenizer = load_tokenizer(tokenizer_path)
         self.tokenizer.padding_side = "left"
+        self.tokenizer.pad_token = self.tokenizer.pad_token or self.tokenizer.eos_token
         tensors = {name: self.host_file.tensor(name) for name in tensor_shapes(self.host_file.shape)}
         self.host = network_of(self.host_file.config, tensors, torch.float32).to(device).eval()
         lines = text.read_text(encoding="utf-8").splitlines()
@@ -294,36 +295,39 @@ class Tuner:
         return best
 
     def _turn_knobs(self, method: str, n_facts: int, best: dict[str, Any]) -> dict[str, Any]:
-        """One knob after the other; when the time is over, the best so far."""
-        facts, start = KINDS["numbers"](n_facts, TUNING_SEED), time.perf_counter()
+        """One knob after the other until the time is over; then the best of all that were tried."""
+        start = time.perf_counter()
         tried = {
-            json.dumps(line["setting"]): order_of(line)
+            json.dumps(line["setting"], sort_keys=True): order_of(line)
             for line in read_record(self.out)
             if (line.get("tuning"), line.get("facts")) == (method, n_facts)
         }
 
         def rank(setting: dict[str, Any]) -> tuple[float, ...]:
-            name = json.dumps(setting)
+            name = json.dumps(setting, sort_keys=True)
             if name not in tried:
-                begun, case = time.perf_counter(), {"tuning": method, "facts": n_facts, "setting": setting}
-                if begun - start > self.seconds:
+                if time.perf_counter() - start > self.seconds:
                     return (1.0,)  # behind all that were tried
-                try:
-                    found = self.bench.judge(
-                        maker(self.bench, method)(facts, 0, **setting), facts, 0, asked=100
-                    )
-                except RuntimeError as error:  # a singular system, or out of memory: as bad as it gets
-                    found = {"exact": 0.0, "kl": float("inf"), "after_text": 0.0}
-                    case["failed"] = str(error)[:200]
-                report(self.out, **case, **found, seconds=round(time.perf_counter() - begun, 1))
-                tried[name] = order_of(found)
+                tried[name] = self.try_setting(method, n_facts, setting)
             return tried[name]
 
         for _ in range(2 if method in TURNED_TWICE else 1):
             for knob, values in KNOBS[method].items():
                 if len(values) > 1 and (n_facts == self.sizes[0] or knob in RETUNED[method]):
                     best = min([best, *({**best, knob: value} for value in values)], key=rank)
-        return best
+        return json.loads(min(tried, key=lambda name: tried[name])) if tried else best
+
+    def try_setting(self, method: str, n_facts: int, setting: dict[str, Any]) -> tuple[float, float, float]:
+        """Report what comes of it on the facts that settings are chosen on."""
+        begun, case = time.perf_counter(), {"tuning": method, "facts": n_facts, "setting": setting}
+        facts, asked = KINDS["numbers"](n_facts, TUNING_SEED), 100 if n_facts <= 1000 else ASKED
+        try:
+            found = self.bench.judge(maker(self.bench, method)(facts, 0, **setting), facts, 0, asked=asked)
+        except RuntimeError as error:  # a singular system, or out of memory: as bad as it gets
+            found = {"exact": 0.0, "kl": float("inf"), "after_text": 0.0}
+            case["failed"] = str(error)[:200]
+        report(self.out, **case, **found, seconds=round(time.perf_counter() - begun, 1))
+        return order_of(found)
 
 
 def run(bench: Bench, options: argparse.Namespace, start: float) -> None:
@@ -416,6 +420,12 @@ def main() -> None:
         default=120.0,
         help="begin no trial of one method and size after this time",
     )
+    parser.add_argument(
+        "--trial",
+        action="append",
+        metavar="JSON",
+        help='only try a setting, so that several processes search: {"method": ..., "facts": ..., "setting": {...}}',
+    )
     parser.add_argument("--methods", nargs="+", choices=["graft", *KNOBS], default=["graft", *KNOBS])
     parser.add_argument("--blocks", type=int, default=16, help="of 512 held-out tokens")
     parser.add_argument("--out", type=Path)
@@ -436,7 +446,10 @@ def main() -> None:
     bench = Bench(options.host, options.tokenizer or options.host, options.text, device, options.blocks)
     judged = bench.judge(bench.host, KINDS["numbers"](100, 0), 0, asked=100)
     report(options.out, method="host", seconds=time.perf_counter() - start, **judged)
-    run(bench, options, start)
+    if options.trial is None:
+        run(bench, options, start)
+    for each in map(json.loads, options.trial or ()):
+        Tuner(bench, [], 0.0, options.out).try_setting(each["method"], each["facts"], each["setting"])
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@
     python benchmarks/layer_on_device.py check [--device cuda]   # on any machine with torch and numpy that has the folder
 
 `check` moves the module to the device inside a program of its own, takes an AdamW step, copies it, replicates it as DataParallel
-does, compiles it (on a CPU by the eager backend), and casts it to half precision, which must be refused. Exit status 1 if a bit
-differs or the cast is not refused.
+does, runs it under autocast, compiles it (on a CPU by the eager backend), and casts it to half precision, which must be refused.
+Exit status 1 if a bit differs or the cast is not refused.
 """
 
 from __future__ import annotations
@@ -72,6 +72,9 @@ def check(case: dict[str, Any], device: str) -> dict[str, bool]:
     if device.startswith("cuda"):
         found["DataParallel"] = is_right(nn.DataParallel(program))
         found["replica"] = is_right(nn.parallel.replicate(program, [torch.device(device).index or 0])[0])
+    for dtype in (torch.bfloat16, torch.float16):
+        with torch.autocast(torch.device(device).type, dtype):
+            found[f"autocast to {str(dtype).removeprefix('torch.')}"] = is_right(program)
     found["torch.compile"] = is_right(
         torch.compile(program, backend="inductor" if device.startswith("cuda") else "eager")
     )
