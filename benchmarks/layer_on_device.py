@@ -24,7 +24,7 @@ import torch
 from torch import nn
 
 from byheart.errors import UsageError
-from byheart.network.frozen_module import freeze
+from byheart.network.compiled_module import freeze
 from byheart.network.transformer.module import to_module
 
 FOLDER = Path("out/layer_on_device")

@@ -14,7 +14,7 @@ from torch import nn
 import byheart as bh
 from byheart.errors import UsageError
 from byheart.model import Model
-from byheart.network.frozen_module import RoundedWeights
+from byheart.network.compiled_module import RoundedWeights
 
 FACTS = {"capital of France": "Paris", "capital of Peru": "Lima", "currency of Peru": "sol"}
 

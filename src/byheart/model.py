@@ -16,7 +16,6 @@ from byheart.data.label_types import Label, reader_of
 from byheart.data.sequences import Sequences, TokenSequences, VectorSequences, as_vectors
 from byheart.data.tokenizers import IdTokenizer
 from byheart.errors import CorruptModel, UnknownToken, UsageError
-from byheart.network.frozen_module import freeze
 from byheart.network.memoriser import Memoriser
 from byheart.network.protocol import UNKNOWN, Network
 from byheart.network.size import Size, size_of_network
@@ -294,6 +293,8 @@ class Model:
         trained further. Raise `InexactWeights` if a weight has no exact value in floats, since rounded weights would
         make another network.
         """
+        from byheart.network.compiled_module import freeze  # imports torch
+
         return freeze(self.network.module())
 
     @property

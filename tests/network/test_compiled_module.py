@@ -15,7 +15,7 @@ from torch import nn
 import byheart as bh
 from byheart.errors import UsageError
 from byheart.model import Model
-from byheart.network.frozen_module import RoundedWeights, freeze
+from byheart.network.compiled_module import RoundedWeights, freeze
 from byheart.network.transformer.architecture import Precision, Transformer
 from byheart.network.transformer.stored_module import to_stored_module
 from tests.refusal import refused
