@@ -118,7 +118,7 @@ def theorem_4_2_shallow(n_samples: int, n_maps: int) -> Bound:
         enough = smallest(lambda w: depth_limited_vc_dimension(w, n_maps) >= n_samples)
         value = min(n_samples, enough)
     theorem = KS25.theorem(f"Theorem 4.2 with {n_maps} maps", "KS25-T4.2", BY_BARTLETT)
-    quantity = f"parameters with at most {n_maps} affine maps on a path"
+    quantity = f"parameters of a network with at most {n_maps} affine maps on each path"
     inputs = f"{spell(n_samples)} sequences of equal tokens"
     sentence = _to_hold(f"a network with at most {spell(n_maps)} affine maps on each path", inputs, value)
     return theorem.bound(quantity, "lower", value, (SHATTERED, CONSTANT, REAL), sentence)

@@ -55,7 +55,9 @@ def verify_graft_folder(
     verdict = "holds" if found.holds else "does NOT hold"
     unusual = [repr(each.template) for each in found.asked if each.template != FIELD]
     if unusual and not found.asked_by_caller:
-        say(f"the graft chose the prompt format: {' and '.join(unusual)}, not the key alone")
+        say(
+            f"the facts were asked in the prompt format that the graft's own record names: {' and '.join(unusual)}"
+        )
     say(f"{folder} is {host} with the {amount(found.rows, 'fact')} of {data} and nothing else: {verdict}\n")
     lines = [
         (

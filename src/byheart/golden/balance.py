@@ -205,7 +205,7 @@ def _write_products(weights: dict[str, Tensor], rng: np.random.Generator) -> Non
 
 
 def tips() -> dict[str, Change]:
-    """Return, by name, the small faults that the cases are chosen to detect. Each is a function that adds one to an engine."""
+    """Return, by name, the small faults that the cases are chosen to detect. Each function puts its fault into an engine."""
 
     def scaled(factor: float) -> Change:
         return lambda engine: override(engine, scale=lambda step, layer: step(layer) * factor)

@@ -49,8 +49,9 @@ CLEAR_LIKENESS = 0.5
 `tests/golden` are above, and 51 of these are named rightly; of the 30 below, 15 are.
 """
 SAME_TOKEN, SAME_PLACE, BOTH_WRONG = 0.8, 0.4, 0.2
-"""What a case counts if the engine and the fault give different wrong answers: their first wrong tokens are equal and at the same
-place, only at the same place, or at different places. Chosen such that most faults of the catalogue are named rightly.
+"""How much a case counts if the engine and the fault both answer wrongly, but not equally. The first value is for equal first wrong
+tokens at the same place, the second for different ones at the same place, the third for different places. The values were chosen
+such that most faults of the catalogue are named rightly.
 """
 FORM, UNKNOWN = "form of the answers", "unknown"
 

@@ -107,10 +107,10 @@ def first_token_pairs(twins: Iterable[Mapping[int, Context]]) -> list[tuple[int,
 def shared_units(
     following: Iterable[Context], twins: Iterable[Mapping[int, Context]], pairs: Iterable[tuple[int, int]]
 ) -> list[tuple[Context, ...]]:
-    """Return, for each hidden unit, the contexts that it stores. `following` holds all contexts.
+    """Return, for each hidden unit, the contexts that it stores. The keys of `following` are all contexts.
 
-    Two contexts of the same group in `twins` share a unit if their first tokens form one of the `pairs`. Every
-    other context has a unit of its own.
+    Each mapping in `twins` has contexts that differ only in their first token, under this token. Two of them share a unit if their
+    first tokens form one of the `pairs`. Every other context has a unit of its own.
     """
     partner = {first: second for pair in pairs for first, second in (pair, pair[::-1])}
     twin = {

@@ -180,7 +180,7 @@ class _Comparison:
         shape, norms = self.host.shape, self.norms
         state, root = norms["model.embed_tokens.weight"], sqrt(shape.width)
         for layer in range(shape.n_layers):
-            get: Any = lambda part, at=f"model.layers.{layer}.": norms.get(at + part, 0.0)  # noqa: E731
+            get: Any = lambda part, at=f"model.layers.{layer}.": norms.get(at + part, 0.0)  # noqa: E731  # short for what follows
             n = root * get("input_layernorm.weight")
             values = get("self_attn.v_proj.weight") * n + get("self_attn.v_proj.bias")
             state += get("self_attn.o_proj.weight") * sqrt(shape.group) * values + get(

@@ -93,7 +93,7 @@ def registers_of_llama(machine: Machine, record: Mapping[str, Any]) -> tuple[Reg
     return tuple(
         Register(
             name,
-            f"at other times {', '.join(others[name])}" if name in others else name,
+            f"in other layers: {', '.join(others[name])}" if name in others else name,
             tuple(others.get(name, ())),
         )
         for name in names

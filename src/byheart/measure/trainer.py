@@ -82,7 +82,8 @@ def train(
     """
     if len({t.stack_key for t in trainings}) != 1:
         raise UsageError(
-            "models that train together may differ only in learning rate, warm-up, weight decay and pass rule."
+            "models that train together may differ only in learning rate, warm-up, weight decay and pass rule (the metric and "
+            "threshold that a model must reach)."
         )
     plan = trainings[0]
     if plan.batch:

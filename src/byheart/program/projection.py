@@ -236,7 +236,7 @@ def project_apart(
 
 def _candidate_rounds(points: IntegerPoints, rng: np.random.Generator) -> Iterator[list[tuple[int, ...]]]:
     """Yield lists of directions to try: first the axes and the result of `_digit_directions`, then random directions, whose entries
-    get longer from list to list.
+    are integers with more and more bits.
     """
     dim = points.coordinates.shape[1]
     axes = [tuple(int(axis == at) for axis in range(dim)) for at in range(dim)]

@@ -1,10 +1,10 @@
 """Beyond the papers: plot memorised bits against parameters, for compiled models, for trained models, and for the limit that theory
 sets.
 
-The data are those of DPC24 (Dana, Pydi & Chevaleyre 2024): pairs of 50 tokens with random next tokens. N samples have labels from
-C classes. A trained model memorises N (log2 C - loss / ln 2) bits, the number of bits that it saves in describing all labels
-(Morris et al. 2025). A compiled model memorises all N log2 C bits. Bits are compared per parameter. Parameters differ in precision,
-so a table also shows label bits per stored bit.
+The data are those of DPC24 (Dana, Pydi & Chevaleyre 2024): pairs of tokens from a vocabulary of 50, with random next tokens. N
+samples have labels from C classes. A trained model memorises N (log2 C - loss / ln 2) bits, the number of bits that it saves in
+describing all labels (Morris et al. 2025). A compiled model memorises all N log2 C bits. Bits are compared per parameter.
+Parameters differ in precision, so a table also shows label bits per stored bit.
 """
 
 from __future__ import annotations

@@ -175,8 +175,8 @@ class Computed:
 class FigureRecord:
     """Everything that is drawn or said about a figure, with the observations and facts that it is computed from.
 
-    `own` is the paper's own condition, and `rule` decides whether the claim holds. `budget` says how long models were trained, and
-    with how many seeds.
+    `own` describes the experiment as the paper made it, and `rule` decides whether `claim`, the paper's claim, holds. `budget`
+    says how long models were trained, and with how many seeds.
     """
 
     figure: str

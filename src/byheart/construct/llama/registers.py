@@ -50,7 +50,7 @@ number, and -1 in place of the squares."""
 CLIPS = ("window 0", "window 1", "window 2", "window 3")
 """Registers for the sum in `TOTAL`, clipped to each of the four ranges (windows) in which the total of a known context may lie."""
 FAILURES = "failures"
-"""The number of side words that did not match."""
+"""The number of side words (words that detect unknown contexts) that did not match."""
 
 REUSED = {
     **{name: hot(number) for number, name in enumerate((CHANNEL, FINGERPRINT, FIRST_TOKEN))},

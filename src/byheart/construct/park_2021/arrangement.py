@@ -205,8 +205,8 @@ def arrange(
 ) -> Arrangement:
     """Return the arrangement with the least cost, given the costs of a segment, a bucket and a field (a place in each bucket).
 
-    For N points, PLYS21 use N^(1/3) points per segment. Here, this number is compared with no segments at all and, for up to 3,000
-    points, with a few other numbers near N^(1/3).
+    For N points, PLYS21 use N^(1/3) points per segment. Here, the other candidates are to use no segments and, for up to 3,000
+    points, a few other numbers near N^(1/3).
     """
     mirrors, folded = fold(places, rng)
     n_points = len(folded)

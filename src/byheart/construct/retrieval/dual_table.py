@@ -1,12 +1,13 @@
 """The dual table: a feed-forward layer that stores words in both of its weight matrices. Two tokens read it at once.
 
-Row a is one hidden unit. Its input weights hold the words V[a], its output weights the words Z[a]. An extra token, the same for
-every input, has its pattern φ (1 for each channel that it selects, else 0) in the word registers, so the unit of its row has the
-value Γ + V[a]·φ, and every other unit is 0. Γ is a constant, and |V[a]·φ| <= Γ. The labelled token has zeros in these registers, so
-the unit of its row is exactly Γ, and this unit adds Z[a] to the word registers. In a second attention layer every token
-reads the first token, which is the extra one, and this adds V·φ to the labelled token. The labelled token then adds the words of Z
-that its own pattern selects. Because the input weights store words too, this is the smaller layout for large
-data sets.
+Row a is one hidden unit. Its input weights hold the words V[a], its output weights the words Z[a]. The hash of the input gives
+two tokens a row and a pattern each: the labelled token, and an extra token that is put before every input. A pattern φ is 1 for
+each channel that the token selects, else 0. The extra token has its pattern in the word registers, so the unit of its row has
+the value Γ + V[a]·φ, and every other unit is 0. Γ is a constant, and |V[a]·φ| <= Γ. The labelled token has zeros in these
+registers, so the unit of its row is exactly Γ, and this unit adds Z[a] to the word registers. In a second attention layer every
+token reads the first token, which is the extra one, and this adds V·φ to the labelled token. The labelled token then adds the
+words of Z that its own pattern selects. Because the input weights store words too, this is the smaller layout for large data
+sets.
 
 Registers, each with what it holds over time: x holds the row number, then its last digit; the other digits have registers of their
 own. The role register holds 1 for the extra token and 0 for all others, then Σ J_i² for the digits J_i of the row. y holds the
@@ -20,10 +21,11 @@ most -Γ + Γ = 0. The digits J_i are centred, |J_i| <= h_i, so no partial sum e
 2^word_bits is subtracted from a word of 2^(word_bits - 1) or more before it is stored. This changes none of the bits that are read,
 and halves Γ.
 
-Short weights: a weight stored as int8 or bfloat16 is an 8-bit integer times a power of two, which is the same for a whole channel.
-A word of up to 8 bits is one input or output weight. A longer word consists of several limbs (pieces of 8 bits), in channels whose
-powers of two have exponents that differ by 8 and whose patterns are equal. All other weights are powers of two or short; for this,
-the number of choices in each group and the bases of all digits but the highest are powers of two.
+Short weights: a weight stored as int8 or bfloat16 is an 8-bit integer times a power of two, which is the same for a whole
+channel. A word of up to 8 bits is one input or output weight. A longer word consists of several limbs (pieces of 8 bits). Their
+channels have powers of two whose exponents differ by 8, and every pattern selects all of these channels or none. All other
+weights are powers of two or short. This requires that the number of channels in each group, of which a token selects one, and
+the bases of all digits but the highest are powers of two.
 """
 
 from __future__ import annotations
@@ -134,8 +136,8 @@ class DualTable(RetrievalLayout):
 
     @cached_property
     def shares_window(self) -> bool:
-        """Whether one hashed field holds both the labelled token's pattern (its choice of channels) and the number that encodes the
-        plane (bit field of a word) and the step to the second row.
+        """Whether a single hashed field holds three things: the labelled token's pattern (its choice of channels), the plane (the
+        bit field of a word), and the step to the second row.
         """
         if self.entrance.least_fields > 3:
             return False
@@ -155,7 +157,7 @@ class DualTable(RetrievalLayout):
         """The hashed fields, in this order: the row, the pattern (choice of channels) of the extra token, the pattern of the
         labelled token, and a number that encodes both the step between rows and the plane (bit field).
 
-        The last two may share one field.
+        If `shares_window`, the third field holds this number too, and there is no fourth field.
         """
         base, later = prod(self.choices), self.n_places << self.step_bits
         row, pattern = self.make_field(X, self.n_first_rows), self.make_field(Y, base)

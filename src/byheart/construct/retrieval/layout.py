@@ -170,8 +170,8 @@ class RetrievalLayout:
     @property
     @abstractmethod
     def hashed_fields(self) -> tuple[HashedField, ...]:
-        """The hashed fields: one for the row, one or more for the choices of channels, and one that holds both the steps between
-        rows and the plane (a range of bits of each word).
+        """The hashed fields: one for the row, one or more for the choices of channels, and one that holds both the plane (a range
+        of bits of each word) and the steps between rows.
         """
 
     @property

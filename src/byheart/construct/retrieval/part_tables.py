@@ -267,14 +267,14 @@ class PartTables(DualTable):
         )
 
     def _open_unit(self, group: int, at: int) -> Unit:
-        """Return the unit of a ReLU ramp that starts at `at`. Together, these ramps write 1 to the channels that the extra token
-        (one that is added to every sequence) selects.
+        """Return the unit of a ReLU ramp that starts at `at`. The ramps of all starts together write 1 to the channels that the
+        extra token (one that is added to every sequence) selects.
         """
         return Unit({self.choice_registers[group]: 1}, -at, self._ramp_writes(group, at, 1))
 
     def _choose_unit(self, group: int, at: int) -> Unit:
-        """Return the unit of a ReLU ramp for the labelled token. Together, these ramps add CHOSEN to the channels that this token
-        selects.
+        """Return the unit of a ReLU ramp for the labelled token. The ramps of all starts together add CHOSEN to the channels
+        that this token selects.
 
         The ramp starts at `at` plus the entry of `_beyond` for the group. This entry is the difference between the channel numbers
         of the labelled token and those of the extra token (one that is added to every sequence).

@@ -216,7 +216,7 @@ def _too_slow(url: str, timeout: float) -> UsageError:
 def _first_words(error: urllib.error.HTTPError) -> str:
     """Return the beginning of the body of an error response."""
     with suppress(OSError, ValueError, http.client.HTTPException):
-        return error.fp.read1(SHOWN_CHARACTERS).decode("utf-8", "replace")  # type: ignore[attr-defined, no-any-return]
+        return error.fp.read1(SHOWN_CHARACTERS).decode("utf-8", "replace")  # type: ignore[attr-defined, no-any-return]  # an HTTPResponse, stated to be an IO
     return ""
 
 

@@ -31,7 +31,7 @@ from byheart.process.progress import Progress, Steps, report
 BATCH, PROMPT_TOKENS = 512, 1 << 15
 """Maximum number of prompts in a batch, and maximum number of tokens of these prompts and their answers."""
 _PER_PROMPT = {"generate": 0.002, "confirm": 0.0015}
-"""Approximate seconds per prompt. They are used only to divide the progress bar between loading and these two steps."""
+"""Approximate seconds per prompt. They are used only to divide the progress bar among loading, generating and confirming."""
 Engine = Callable[[list[list[int]], int], list[list[int]]]
 """A function that generates at most a given number of tokens after each prompt, and returns them without the final `eos`."""
 Follower = Callable[[ChainedTexts, Progress | None], np.ndarray]

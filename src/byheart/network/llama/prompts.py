@@ -47,9 +47,9 @@ def find_misread(
 def spell(tokenizer: Tokenizer, rows: Sequence[list[int]]) -> list[str]:
     """Return the text of each row.
 
-    The ids of a word tokenizer do not determine where the text has white space; then it is the text with the least white space. If
-    the pre-tokenizer `Whitespace` cuts this text into the tokens of the row, it does the same with all other texts for these ids,
-    because it cuts at white space, and elsewhere only depending on the two characters next to the cut.
+    The ids of a word tokenizer do not determine where the text has white space, so the text with the least white space is returned.
+    If the pre-tokenizer `Whitespace` cuts this text into the tokens of the row, it cuts all other texts for these ids in the same
+    way: it always cuts at white space, and whether it cuts elsewhere depends only on the two characters there.
     """
     if isinstance(tokenizer, FileTokenizer):
         return tokenizer.decode_all(rows)

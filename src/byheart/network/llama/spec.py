@@ -78,7 +78,7 @@ class LlamaSpec(PadsBeyondVocabulary):
     def most_answered(self) -> int:
         """In mode `facts`, the number of tokens, including the end token, within which an answer must end.
 
-        Other programs stop after `max_new_tokens`.
+        Programs such as transformers stop after `max_new_tokens`, so an answer must also end within these.
         """
         return min(self.answer_len, self.max_new_tokens or self.answer_len)
 
