@@ -16,8 +16,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from byheart.measure.devices import bytes_per_model
 from byheart.measure.families import ModelConfig
+from byheart.measure.model_memory import bytes_per_model
 from byheart.measure.recipe import Training
 from byheart.measure.stack import make_stack
 from byheart.measure.steppers import make_stepper

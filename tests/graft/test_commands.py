@@ -51,6 +51,13 @@ def test_a_missing_chat_column_is_refused_by_its_own_option(host: Path, facts: P
     assert "--chat-column" in str(caught.value)
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the device is there")
+def test_a_device_that_is_not_there_is_refused(grafted: Path, host: Path, facts: Path) -> None:
+    """PyTorch ended the check with a traceback after every tensor was read."""
+    with refused(UsageError, device="cuda"):
+        verify_graft(grafted, facts, host, device="cuda")
+
+
 def test_a_text_of_one_token_is_refused(tmp_path: Path, grafted: Path, host: Path, facts: Path) -> None:
     for content in ("", "1"):
         (tmp_path / "text.txt").write_text(content, encoding="utf-8")

@@ -17,14 +17,15 @@ from torch import Tensor
 
 from byheart.errors import UsageError
 from byheart.measure import steppers
-from byheart.measure.devices import bytes_per_model, choose_device, free_bytes
 from byheart.measure.families import ModelConfig
 from byheart.measure.matmul import bmm
+from byheart.measure.model_memory import bytes_per_model
 from byheart.measure.objective import answers, training_losses
 from byheart.measure.recipe import Training
 from byheart.measure.stack import Stack, make_stack
 from byheart.measure.steppers import make_stepper
 from byheart.measure.trainer import train
+from byheart.process.devices import choose_device, free_bytes
 from byheart.process.memory_limit import OverMemoryLimit
 from tests.measure.problems import clouds, pairs
 from tests.refusal import refused
@@ -50,7 +51,7 @@ def test_an_estimate_frees_what_it_took(monkeypatch: pytest.MonkeyPatch) -> None
         seen.append(ref(flat))
         return training_losses(stack, flat, *rest)
 
-    monkeypatch.setattr("byheart.measure.devices.training_losses", losses)
+    monkeypatch.setattr("byheart.measure.model_memory.training_losses", losses)
     sizes = {"dim": 3, "hidden_width": 8, "n_blocks": 1, "width": 2}
     options = {"embedding": "learned", "positions": "none"}
     bytes_per_model(ModelConfig("uniform-attention", sizes, options), clouds(10, 0), Training(steps=1))

@@ -22,8 +22,16 @@ from byheart.measure.recipe import PassRule, Training
 from byheart.measure.records import Record, Run, canonical, pack_curve
 from byheart.measure.specification import MOST_RUNS
 from byheart.measure.stack_plan import record_of
-from byheart.measure.store import MOST_BYTES, CorruptStore, NewerStore, Store, StoreStopped, this_process
-from byheart.measure.stored_record import read_curve
+from byheart.measure.store import (
+    MOST_BYTES,
+    MOST_TEXT_BYTES,
+    CorruptStore,
+    NewerStore,
+    Store,
+    StoreStopped,
+    this_process,
+)
+from byheart.measure.stored_record import COLUMNS, read_curve
 from byheart.measure.trainer import Outcome
 from tests.refusal import refused
 
@@ -321,7 +329,8 @@ def test_a_record_with_odd_fields_is_named(path: Path, column: str, value: objec
         store.records()
 
 
-def test_a_value_that_is_too_large_is_not_read(path: Path) -> None:
+def set_value(path: Path, column: str, value: object) -> None:
+    """Store the record of run 0 with another value in one column."""
     with Store(path) as store:
         store.add(record(0))
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -329,10 +338,57 @@ def test_a_value_that_is_too_large_is_not_read(path: Path) -> None:
             "SELECT sql FROM sqlite_master WHERE name = 'runs_are_never_changed'"
         ).fetchone()[0]
         connection.execute("DROP TRIGGER runs_are_never_changed")
-        connection.execute("UPDATE runs SET device = hex(zeroblob(?))", (MOST_BYTES // 2 + 1,))
+        connection.execute(f"UPDATE runs SET {column} = ?", (value,))
         connection.execute(trigger)
+
+
+def test_a_value_that_is_too_large_is_not_read(path: Path) -> None:
+    set_value(path, "curve", bytes(MOST_BYTES + 1))
     with Store(path) as store, refused(CorruptStore, "path"):
         store.records()
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+@pytest.mark.parametrize("start", ["", "\0"])
+def test_only_a_curve_may_be_large(
+    path: Path, column: str, start: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_value(path, column, start + "x" * MOST_TEXT_BYTES + "x")
+    monkeypatch.setattr("byheart.measure.store.read_row", lambda _: pytest.fail("the value was read"))
+    with Store(path) as store, refused(CorruptStore, "path"):
+        store.records()
+
+
+def test_a_value_of_the_largest_size_is_read(path: Path) -> None:
+    set_value(path, "device", "x" * MOST_TEXT_BYTES)
+    with Store(path) as store:
+        assert len(store.records()[0].device) == MOST_TEXT_BYTES
+
+
+def test_a_run_that_could_not_be_read_is_not_stored(path: Path) -> None:
+    large = replace(record(0), config=record(0).config | {"data": {"x": "x" * MOST_TEXT_BYTES}})
+    with Store(path) as store:
+        with refused(UsageError, "name", "n_bytes"):
+            store.add(large)
+        assert store.count() == 0
+
+
+@pytest.mark.parametrize("column", ["key", "owner", "expires"])
+def test_a_claim_that_is_too_large_is_not_read(path: Path, column: str) -> None:
+    with Store(path) as store:
+        store.claim(["k"], "elsewhere:1:x")
+        store.connection.execute(f"UPDATE claims SET {column} = ?", ("x" * (MOST_TEXT_BYTES + 1),))
+        with refused(CorruptStore, "path"):
+            store.claim(["other"])
+
+
+def test_records_come_in_order_of_creation(path: Path) -> None:
+    late, *early = (replace(record(seed), created=created) for seed, created in enumerate("baaa"))
+    with Store(path) as store:
+        for each in (late, *early):
+            store.add(each)
+        in_order = [*sorted(each.key for each in early), late.key]
+        assert [each.key for each in store.records()] == in_order
 
 
 def test_a_text_that_is_not_unicode_is_damage(path: Path) -> None:

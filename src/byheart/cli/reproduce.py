@@ -163,7 +163,7 @@ def _samples(folder: Path, texts: str | None, scale: Scale) -> Samples:
 def _train(
     names: list[str], scale: Scale, samples: Samples | None, store: Store, device: str, minutes: float | None
 ) -> bool:
-    from byheart.measure.devices import choose_device, device_name
+    from byheart.process.devices import choose_device, device_name
     from byheart.reproduce.runner import stages_of, work
     from byheart.reproduce.wall_clock import Pass, beside, note
 

@@ -31,6 +31,7 @@ from byheart.graft.recall import TextComparison, compare_text, host_network, loa
 from byheart.graft.rows import read_rows
 from byheart.graft.structure import structural_faults
 from byheart.graft.texts import FIELD, Asking, Row, encode, facts_of, load_tokenizer
+from byheart.process.devices import choose_device
 from byheart.process.progress import Progress, silent
 
 OTHER_TEXT = "It rained all day, and nobody had seen the old bridge for years."
@@ -157,6 +158,7 @@ def verify_graft(
     reading the data, such as `input` and `label`.
     """
     progress(0, 1, "read")
+    choose_device(device)  # refuses a device that is not there, before anything is read
     grafted, opened = FolderHost(folder), open_host(host)
     tokenizer = load_tokenizer(opened.path)
     tokens: list[int] = []

@@ -12,12 +12,13 @@ from typing import Any
 
 import torch
 
-from byheart.measure.devices import BEST_STACK, choose_device
+from byheart.measure.model_memory import BEST_STACK
 from byheart.measure.records import Record, Run
 from byheart.measure.stack_plan import pack, record_of, stack_of
 from byheart.measure.store import Store
 from byheart.measure.sweep import SweepState
 from byheart.measure.trainer import train
+from byheart.process.devices import choose_device
 from byheart.process.task_runner import ray_cluster, results_on_cluster
 
 WORKER_BYTES = 8 << 30  # memory planned per worker, because its real memory is not known to this process

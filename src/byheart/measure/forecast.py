@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 import torch
 
-from byheart.measure.devices import BEST_STACK, choose_device, device_name, free_bytes
+from byheart.measure.model_memory import BEST_STACK
 from byheart.measure.records import Run
 from byheart.measure.specification import Specification
 from byheart.measure.stack_plan import pack, stack_of
 from byheart.measure.steppers import make_stepper
 from byheart.measure.store import Store
+from byheart.process.devices import choose_device, device_name, free_bytes
 
 PROBE_MODELS = {"cpu": 4, "cuda": 256}
 MOST_PROBE_BYTES = 1 << 30  # larger models are not timed, because this alone would take minutes

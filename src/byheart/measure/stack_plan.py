@@ -9,13 +9,14 @@ from datetime import UTC, datetime
 
 import torch
 
-from byheart.measure.devices import DTYPES, bytes_per_model, device_name
 from byheart.measure.families import family_of
+from byheart.measure.model_memory import DTYPES, bytes_per_model
 from byheart.measure.parameter_block import ParameterBlock
 from byheart.measure.records import Record, Run, versions
 from byheart.measure.sources import training_set_of
 from byheart.measure.stack import Stack, make_stack
 from byheart.measure.trainer import Outcome
+from byheart.process.devices import device_name
 
 # The fixed cost of a step, in parameters: with fewer parameters in a stack, starting operations takes most of the time.
 OVERHEAD = {"cpu": 20_000, "cuda": 2_000_000}

@@ -25,6 +25,7 @@ from byheart.process.liveness import is_running, start_of
 LEASE_SECONDS = 300.0  # time after which a claim counts as lost, if its process cannot be checked
 BUSY_SECONDS = 60.0  # how long a writer waits for another writer
 MOST_BYTES = 2**27  # maximum size of one value in a store; a list of a million keys fits
+MOST_TEXT_BYTES = 2**22  # maximum size of one value of a run or claim, except the curve
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -193,6 +194,15 @@ class Store:
                 path=str(self.path),
             )
         row = vars(record) | {name: canonical(getattr(record, name)) for name in DOCUMENTS}
+        for name in DOCUMENTS:
+            if len(row[name]) > MOST_TEXT_BYTES:  # the JSON is ASCII
+                raise UsageError(
+                    f"run {record.key[:12]} cannot be stored: its {name} takes {len(row[name]):,} bytes; at most "
+                    f"{MOST_TEXT_BYTES:,} are allowed.\n"
+                    "  Describe the model and the data with fewer or shorter values.",
+                    name=name,
+                    n_bytes=len(row[name]),
+                )
         row["curve"] = pack_curve(record.curve_steps, record.curve)
         places = ", ".join(f":{name}" for name in COLUMNS)
         with schema.transaction(self.connection):
@@ -208,6 +218,7 @@ class Store:
     @_explain
     def records(self, keys: Iterable[str] | None = None, *, family: str | None = None) -> list[Record]:
         """Return records in order of creation: all of them, only those of `keys`, or only those of one family."""
+        self._require_small("runs", COLUMNS)
         query, values = "SELECT * FROM runs WHERE true", []
         if keys is not None:
             query += " AND key IN (SELECT value FROM json_each(?))"
@@ -215,9 +226,9 @@ class Store:
         if family is not None:
             query += " AND json_extract(config, '$.family') = ?"
             values.append(family)
-        return [
-            self._record(row) for row in self.connection.execute(query + " ORDER BY created, key", values)
-        ]
+        found = [self._record(row) for row in self.connection.execute(query, values)]
+        # ORDER BY would copy each row, with its curve, several times
+        return sorted(found, key=lambda record: (record.created, record.key))
 
     def records_of(self, keys: Sequence[str]) -> list[Record]:
         """Return the records of `keys`, in the order of the keys. Keys without a record are skipped."""
@@ -229,6 +240,17 @@ class Store:
             return read_row(row)
         except DataError as error:
             raise _corrupt(self.path, str(error).rstrip(".")) from error
+
+    def _require_small(self, table: str, columns: Iterable[str]) -> None:
+        """Raise `CorruptStore` if a value of `table` is larger than byheart stores. SQLite compares the sizes: no value is returned."""
+        # the length of a text ends at its first NUL, that of a blob does not
+        sizes = {name: f"length(CAST({name} AS BLOB))" for name in columns}
+        if "curve" in sizes:
+            sizes["curve"] = f"CASE typeof(curve) WHEN 'blob' THEN 0 ELSE {sizes['curve']} END"
+        query = f"SELECT substr(key, 1, 12) FROM {table} WHERE max({', '.join(sizes.values())}) > ? LIMIT 1"
+        large = self.connection.execute(query, (MOST_TEXT_BYTES,)).fetchone()
+        if large is not None:
+            raise _corrupt(self.path, f"run {large[0]} has a value of more than {MOST_TEXT_BYTES:,} bytes")
 
     @_explain
     def count(self) -> int:
@@ -268,6 +290,7 @@ class Store:
         self.connection.execute("DELETE FROM claims WHERE owner = ?", (owner or this_process(),))
 
     def _drop_lost_claims(self) -> None:
+        self._require_small("claims", ("key", "owner", "expires"))
         owners = self.connection.execute("SELECT owner, min(expires) FROM claims GROUP BY owner").fetchall()
         lost = [(owner,) for owner, expires in owners if _is_lost(owner, expires)]
         self.connection.executemany("DELETE FROM claims WHERE owner = ?", lost)

@@ -10,13 +10,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 
-from byheart.measure.devices import BEST_STACK, bytes_per_model, choose_device, free_bytes
+from byheart.measure.model_memory import BEST_STACK, bytes_per_model
 from byheart.measure.records import Run
 from byheart.measure.sources import training_set_of
 from byheart.measure.stack_plan import pack, record_of, stack_of
 from byheart.measure.steppers import Engine
 from byheart.measure.store import Store
 from byheart.measure.trainer import Moment, Outcome, train
+from byheart.process.devices import choose_device, free_bytes
 
 RENEW_SECONDS = 10.0
 WAIT_SECONDS = 0.5

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from byheart.measure.devices import choose_device, device_name
 from byheart.measure.forecast import cost_of
 from byheart.measure.store import Store
 from byheart.measure.text_samples import Samples
+from byheart.process.devices import choose_device, device_name
 from byheart.reproduce.figure import Scale
 from byheart.reproduce.runner import stages_of
 

@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from byheart.measure.devices import choose_device
 from byheart.measure.records import Record, Run
 from byheart.measure.store import Store
 from byheart.measure.sweep import Sweep, SweepReport, SweepState
 from byheart.measure.text_samples import Samples
+from byheart.process.devices import choose_device
 from byheart.reproduce.figure import Scale, TrainingStage
 from byheart.reproduce.registry import figure_of
 

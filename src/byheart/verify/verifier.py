@@ -334,10 +334,9 @@ def _check_device(backend: Backend, device: str) -> None:
             device=device,
             backend=backend,
         )
-    import torch
+    from byheart.process.devices import choose_device  # imports torch
 
-    if not torch.cuda.is_available():
-        raise UsageError(f"this machine has no {device} device.\n  Verify on the cpu.", device=device)
+    choose_device(device)  # refuses a device that is not there
 
 
 def _digest_problems(found: Mapping[str, str], expected: Mapping[str, str]) -> list[str]:

@@ -16,8 +16,8 @@ from byheart.golden.engines.engine import LONG_TEXT, Prompts, Session
 from byheart.golden.reference import BEAM_SEARCH, N_BEAMS
 from byheart.golden.rounding import NumberType
 from byheart.golden.shape import EOS, Shape
-from byheart.measure.devices import choose_device
 from byheart.network.llama.foreign_checkpoint import NO_PICKLES, opened_by_transformers
+from byheart.process.devices import choose_device
 
 CHUNK, REUSED, LOOKED_UP = 5, 7, 3
 

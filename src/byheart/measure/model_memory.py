@@ -1,15 +1,12 @@
-"""Choose the device to train on, and compute how much memory a model takes and how many models fit."""
+"""Estimate how much memory a model takes in training, before it is trained."""
 
 from __future__ import annotations
 
 import math
-import os
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from byheart.errors import UsageError
 from byheart.measure.draws import draw_places
 from byheart.measure.families import ModelConfig, complete_model, family_of
 from byheart.measure.objective import Reduction, training_losses, uses_counts
@@ -22,7 +19,6 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 # With more models than this, training does not get faster at our sizes: the cache of a CPU overflows, and a GPU is fully used.
 BEST_STACK = {"cpu": 8, "cuda": 1024}
-SHARE_OF_FREE_MEMORY = {"cpu": 0.5, "cuda": 0.8}
 
 # Copies of the parameters in memory: weights, gradient, two moments, and temporary copies during an update.
 OPTIMISER_COPIES = 7
@@ -30,48 +26,6 @@ OPTIMISER_COPIES = 7
 ACTIVATION_COPIES = 3.0
 # A step that reads at most this many numbers of the data is measured without estimating its size first.
 FEW_INPUTS = 2**18
-
-
-def choose_device(name: str = "auto") -> torch.device:
-    """Return the device with this name; `auto` means a GPU if there is one. Raise `UsageError` if the device is not available."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise UsageError(f"no device `{name}`; use auto, cpu or cuda.", device=name) from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise UsageError("no CUDA device is available here; use --device cpu or auto.", device=name)
-    if device.type == "cuda" and (device.index or 0) >= (n_devices := torch.cuda.device_count()):
-        raise UsageError(
-            f"no device `{name}`; the number of CUDA devices here is {n_devices}, and they are counted from 0.",
-            device=name,
-            n_devices=n_devices,
-        )
-    if device.type not in BEST_STACK:
-        raise UsageError(f"no device `{name}`; use auto, cpu or cuda.", device=name)
-    return device
-
-
-def device_name(device: torch.device) -> str:
-    """Return a description of the device for the record."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu ({os.cpu_count()} cores)"
-
-
-def free_bytes(device: torch.device) -> int:
-    """Return how many bytes of the device's free memory may be used."""
-    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else _available_memory()
-    return int(free * SHARE_OF_FREE_MEMORY[device.type])
-
-
-def _available_memory() -> int:
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 4 << 30  # if the system does not report it
 
 
 def bytes_per_model(
