@@ -24,6 +24,8 @@ SAMPLE = (
     "weights: a tensor of 2^62 numbers",
     "signature: a million digits",
     "tokenizer: six rules that multiply",
+    "store: a cell of 100 MB",
+    "store: 33 million brackets",
     "store: a view without end",
     "specification: 100,000 levels",
     "figure: five million brackets",

@@ -242,7 +242,7 @@ class Store:
             raise _corrupt(self.path, str(error).rstrip(".")) from error
 
     def _require_small(self, table: str, columns: Iterable[str]) -> None:
-        """Raise `CorruptStore` if a value of `table` is larger than byheart stores. SQLite compares the sizes: no value is returned."""
+        """Raise `CorruptStore` if a value of `table`, other than a curve, is larger than byheart stores. SQLite compares sizes."""
         # the length of a text ends at its first NUL, that of a blob does not
         sizes = {name: f"length(CAST({name} AS BLOB))" for name in columns}
         if "curve" in sizes:

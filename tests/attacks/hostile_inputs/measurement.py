@@ -1,7 +1,7 @@
 """What one case takes.
 
 A case runs in a process of its own, forked from one that has imported everything. Measured are the time of the processor from
-there to the end, children included, and the most memory that the process holds at once, the packages (some 400 MB) included.
+there to the end, children included, and the most memory that the process holds at once, the packages (some 650 MB) included.
 """
 
 from __future__ import annotations
@@ -91,12 +91,12 @@ def _silence() -> None:
 
 def warm_up(folder: Path) -> None:
     """Import what commands import, so that no case pays for it."""
-    import pyarrow  # noqa: F401
+    import pyarrow  # noqa: F401  # the import is the warm-up
     import torch
     from transformers import AutoTokenizer, LlamaForCausalLM  # noqa: F401 - loaded only when named
 
     import byheart.graft.workflow
-    import byheart.reproduce.figure_files  # noqa: F401
+    import byheart.reproduce.figure_files  # noqa: F401  # the import is the warm-up
 
     torch.set_num_threads(1)
     for fixture in ("transformer-exact", "retrieval-float64", "llama-facts", "schema-1-float64"):

@@ -60,6 +60,30 @@ store(
     "STORE",
 )
 store(
+    "store: 33 million brackets",
+    "UPDATE runs SET config = '[' || replace(hex(zeroblob(16500000)), '0', '[],') || '0]'",
+    "runs",
+    "list",
+    "--store",
+    "STORE",
+)
+store(
+    "store: a text of 100 MB with an emoji",
+    "UPDATE runs SET device = hex(zeroblob(50000000)) || char(0x1f600)",
+    "runs",
+    "list",
+    "--store",
+    "STORE",
+)
+store(
+    "store: an owner of 100 MB",
+    "INSERT INTO claims VALUES ('key', hex(zeroblob(50000000)), 0)",
+    "measure",
+    str(ROOT / "examples" / "heads.toml"),
+    "--store",
+    "STORE",
+)
+store(
     "store: a view without end",
     "CREATE VIEW more AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x FROM n",
     "runs",
