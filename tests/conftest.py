@@ -57,7 +57,11 @@ settings.load_profile("ci" if os.environ.get("CI") else "laptop")
 
 # The files that take longest, longest first: started first, they leave short ones to the end, and both workers end together.
 LONGEST = (
-    "tests/web/test_page.py",
+    "tests/web/test_page_compile.py",
+    "tests/web/test_page_explore.py",
+    "tests/web/test_page_jobs.py",
+    "tests/web/test_page_look.py",
+    "tests/web/test_page_attacks.py",
     "tests/web/test_server.py",
     "tests/test_types.py",
     "tests/construct/test_contract.py",
@@ -74,7 +78,7 @@ LONGEST = (
     "tests/cli/test_shards.py",
     "tests/measure/test_stacking.py",
 )
-SAME_SERVER = LONGEST[:2]  # in one worker, and in this order: the server is started once
+SAME_SERVER = LONGEST[:6]  # in one worker, and in this order: the server is started once
 
 
 def _place(item: pytest.Item) -> int:

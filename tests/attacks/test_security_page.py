@@ -44,12 +44,12 @@ SHOWN_BY: dict[str, tuple[str, ...]] = {
         "storage/test_llama_folder.py::test_a_tokenizer_that_agrees_with_its_digest_is_still_the_one_of_model_json",
     ),
     "`verify --signed-by KEY`": (
-        "storage/test_signature.py::test_a_folder_that_was_changed_is_not_opened",
-        "storage/test_signature.py::test_a_signed_certificate_of_another_model_speaks_of_that_one",
+        "storage/test_forgeries.py::test_a_folder_that_was_changed_is_not_opened",
+        "storage/test_forgeries.py::test_a_signed_certificate_of_another_model_speaks_of_that_one",
     ),
     "A private key that byheart makes": (
-        "storage/test_signature.py::test_a_new_key_is_for_its_owner_alone",
-        "storage/test_signature.py::test_a_key_is_never_overwritten",
+        "storage/test_keys.py::test_a_new_key_is_for_its_owner_alone",
+        "storage/test_keys.py::test_a_key_is_never_overwritten",
     ),
     "`forget` reads the options": (
         "attacks/test_tampered_record.py::test_forgetting_refuses_options_that_compile_does_not_record",
@@ -86,7 +86,7 @@ SHOWN_BY: dict[str, tuple[str, ...]] = {
     ),
     "A certificate says what was checked": (
         "storage/test_signature.py::test_the_signature_is_what_the_documentation_says",
-        "storage/test_signature.py::test_a_certificate_that_vouches_for_too_little_is_refused",
+        "storage/test_forgeries.py::test_a_certificate_that_vouches_for_too_little_is_refused",
     ),
     "Reject bits turn unknown inputs away": (
         "construct/retrieval/test_unknown_inputs.py::test_near_misses_are_turned_away",

@@ -146,15 +146,30 @@ def test_the_api_is_described(server: Server) -> None:
 # --- data ---------------------------------------------------------------------------------------------------------
 
 
-def test_duplicates_and_conflicts_are_counted(server: Server) -> None:
-    rows = b"key,value\na,1\na,1\nb,2\nb,3\n"
-    name = server.client.post("/api/data", params={"name": "clash.csv"}, content=rows).json()["name"]
+@pytest.mark.parametrize(
+    ("rows", "n_duplicates", "n_conflicts"),
+    [
+        (b"a,1\na,1\nb,2\nb,3\n", 1, 1),
+        (b"a,1\na,2\na,3\n", 0, 2),
+        (b"a,1\na,2\na,2\na,2\nb,1\n", 2, 3),
+    ],
+)
+def test_duplicates_and_conflicts_are_counted(
+    server: Server, rows: bytes, n_duplicates: int, n_conflicts: int
+) -> None:
+    content = b"key,value\n" + rows
+    name = server.client.post("/api/data", params={"name": "clash.csv"}, content=content).json()["name"]
     found = server.job(kind="examine", data=name)["result"]
-    assert (found["n_samples"], found["duplicates"], found["conflicts"]) == (4, 1, 1)
+    n_samples = rows.count(b"\n")
+    counted = (found["n_samples"], found["duplicates"], found["conflicts"])
+    assert counted == (n_samples, n_duplicates, n_conflicts)
     assert not found["is_memorisable"]
     assert found["conflict_examples"]
     refused = server.job(kind="compile", data=name)
     assert (refused["state"], refused["error"]["error"]) == ("failed", "ConflictingLabels")
+    assert refused["error"]["facts"]["n_conflicts"] == str(n_conflicts)
+    left_out = server.job(kind="examine", data=name, on_conflict="first")["result"]["left_out"]
+    assert sum(left_out.values()) == n_conflicts
 
 
 def test_faulty_rows_are_named_with_the_rules_that_settle_them(server: Server) -> None:
@@ -264,7 +279,7 @@ def test_runs_are_filtered(server: Server) -> None:
 
 def test_files_that_are_no_figures_are_left_out(server: Server) -> None:
     names = [each["name"] for each in server.client.get("/api/figures").json()["figures"]]
-    assert names == ["dana-2024-fig1a", "hostile", "madden-2024-fig1-left"]
+    assert names == ["dana-2024-fig1a", "dana-2024-fig2a", "hostile", "madden-2024-fig1-left"]
     assert server.client.get("/api/figures/other").status_code == 409
 
 

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 import byheart as bh
+from byheart.data.tables import READERS
 from byheart.errors import UsageError
 from byheart.process.progress import silent
 from byheart.web import tasks
 from byheart.web.context import Context
-from byheart.web.examination import PREVIEW_CHARS, preview
+from byheart.web.examination import PREVIEW_CHARS, PREVIEW_ROWS, preview
 from byheart.web.overview import plan_facts
 from byheart.web.tasks import compile_data_file, list_examples, predict_file
 from byheart.web.weights import _as_float
@@ -29,10 +30,38 @@ def test_a_weight_that_is_too_large_for_a_float_is_shown_as_a_large_one(value: F
     assert abs(shown) > 1e300
 
 
-def test_a_long_line_is_cut_and_its_rest_is_no_row(tmp_path: Path) -> None:
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_a_long_cell_is_cut_and_its_rest_is_no_row(quote: str, tmp_path: Path) -> None:
     path = tmp_path / "long.csv"
-    path.write_text(f"key,value\n{'x' * 3 * PREVIEW_CHARS},1\nb,2\n")
-    assert preview(path)["rows"] == [["x" * PREVIEW_CHARS], ["b", "2"]]
+    path.write_text(f"key,value\n{quote}{'x' * 3 * PREVIEW_CHARS}{quote},1\nb,2\n")
+    assert preview(path)["rows"] == [["x" * PREVIEW_CHARS, "1"], ["b", "2"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("quotes.tsv", 'key\tvalue\n"a\t1\n"b\t2\n'),
+        ("quotes.csv", 'key,value\n"a, ""b""",1\n"two\n\nlines",2\n'),
+        ("many_lines.csv", 'key,value\na,"' + "line\n" * 20 + '"\nb,2\n'),
+    ],
+)
+def test_the_first_rows_are_those_of_the_reader(name: str, text: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    read = READERS[path.suffix[1:]](path, ("key", "value"))
+    assert preview(path)["rows"] == [list(cells) for cells in zip(read["key"], read["value"], strict=True)]
+
+
+def test_at_most_eight_rows_are_shown(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("key,value\n" + "".join(f"{number},1\n" for number in range(2 * PREVIEW_ROWS)))
+    assert preview(path)["rows"] == [[str(number), "1"] for number in range(PREVIEW_ROWS)]
+
+
+def test_rows_are_shown_up_to_a_quotation_mark_that_is_never_closed(tmp_path: Path) -> None:
+    path = tmp_path / "open.csv"
+    path.write_text('key,value\na,1\n"b,2\n')
+    assert preview(path)["rows"] == [["a", "1"]]
 
 
 def test_blank_lines_are_no_rows(tmp_path: Path) -> None:

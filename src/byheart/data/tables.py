@@ -209,7 +209,7 @@ def column_names(path: Path, kind: str, written: TextFormat = UTF8) -> list[str]
             return list(file.schema_arrow.names)
     if kind == "jsonl":
         return list(next((row for _, row in json_rows(path, written)), {}))
-    reader = _separated_rows(_whole_text(path, written), kind, written)
+    reader = separated_rows(_whole_text(path, written), kind, written)
     try:
         return next((row for row in reader if row), [])
     except csv.Error as error:
@@ -218,7 +218,8 @@ def column_names(path: Path, kind: str, written: TextFormat = UTF8) -> list[str]
         ) from None
 
 
-def _separated_rows(lines: Iterable[str], kind: str, written: TextFormat) -> Any:
+def separated_rows(lines: Iterable[str], kind: str, written: TextFormat) -> Any:
+    """Return a `csv.reader` over the rows of a CSV or TSV, including the header. A blank line is an empty row."""
     csv.field_size_limit(MAX_CELL_CHARACTERS)  # Python's own limit is 131,072 characters
     chosen = {} if written.delimiter is None else {"delimiter": written.delimiter}
     return csv.reader(lines, **{**DIALECTS[kind], **chosen})
@@ -241,7 +242,7 @@ def separated_cells(
 
     keep_malformed: do not raise an error for a row with too many or too few fields, but yield `MalformedRow` for each cell of it.
     """
-    reader = _separated_rows(lines, kind, written)
+    reader = separated_rows(lines, kind, written)
     header: list[str] = []
     places: list[int] = []
     start = 1  # a row may span several lines; it starts on the line after the last line of the row before

@@ -30,6 +30,7 @@ from byheart.web.requests import (
     Examine,
     Export,
     Forget,
+    JobRequest,
     Question,
     TraceRequest,
     asked,
@@ -52,10 +53,20 @@ def make_router(
 ) -> APIRouter:
     """Return the router with every endpoint under /api."""
     api = APIRouter(prefix="/api")
+    api.include_router(_server_router(folders, limits, version))
+    api.include_router(_data_router(folders, limits))
+    api.include_router(_jobs_router(folders, jobs, limits))
+    api.include_router(_models_router(folders, questions))
+    api.include_router(_bounds_router(questions))
+    api.include_router(_figures_router(folders))
+    api.include_router(_runs_router(folders, questions))
+    return api
 
-    # --- the server itself
 
-    @api.get("/state", tags=["server"])
+def _server_router(folders: Folders, limits: Limits, version: str) -> APIRouter:
+    router = APIRouter(tags=["server"])
+
+    @router.get("/state")
     def state() -> Document:
         """Return the version, the limits, whether models are kept when the server ends, whether there is a store of training
         runs, and the number of figures.
@@ -69,93 +80,111 @@ def make_router(
             "limits": {name: getattr(limits, name) for name in SHOWN_LIMITS},
         }
 
-    # --- data
+    return router
 
-    @api.get("/data", tags=["data"])
+
+def _data_router(folders: Folders, limits: Limits) -> APIRouter:
+    router = APIRouter(tags=["data"])
+
+    @router.get("/data")
     def list_data() -> Document:
         """List the data files that can be compiled: bundled examples and uploads."""
         return {"schema": 1, "data": folders.list_data()}
 
-    @api.post("/data", tags=["data"], status_code=201)
+    @router.post("/data", status_code=201)
     async def upload(request: Request, name: Annotated[str, Query(max_length=110)]) -> Document:
         """Store the body of the request as a data file. The suffix of its name selects the reader."""
         return await folders.keep_upload(name, request.stream(), limits)
 
-    # --- jobs
+    return router
 
-    @api.post("/jobs", tags=["jobs"], status_code=201, openapi_extra=body_schema(*JOBS.values()))
+
+def _jobs_router(folders: Folders, jobs: JobQueue, limits: Limits) -> APIRouter:
+    router = APIRouter(tags=["jobs"])
+
+    @router.post("/jobs", status_code=201, openapi_extra=body_schema(*JOBS.values()))
     def start_job(body: JsonBody) -> Document:
         """Queue a job, which runs in a worker process. To see its progress, request the job by its id."""
         request = read_job(body)
-        understood = asked(request)
-        if isinstance(request, Examine):
-            path = folders.data_path(request.data)
-            arguments = {"path": str(path), "reading": request.reading()}
-            job = jobs.add("examine", f"Examine {path.name}", arguments, understood)
-        elif isinstance(request, Compile):
-            path = folders.data_path(request.data)
-            compiling = (job for job in jobs.all() if job.task == "compile" and job.state not in ENDED)
-            under_way = [job.arguments["model"] for job in compiling]
-            model = folders.new_model(request.name or path.stem, limits, under_way)
-            kept = model.with_name(f"{model.name}{DATA_MARK}{path.suffix}")
-            arguments = {
-                "path": str(path),
-                "model": str(model),
-                "keep_data": str(kept),
-                "reading": request.reading(),
-                "options": request.options(),
-            }
-            job = jobs.add("compile", f"Compile {path.name}", arguments, understood)
-        elif isinstance(request, AskFile):
-            path = folders.data_path(request.data)
-            arguments = {"model": str(folders.model_path(request.model)), "path": str(path)}
-            job = jobs.add("predict_file", f"Ask {path.name}", arguments, understood)
-        elif isinstance(request, Break):
-            changes = [asdict(edit) for edit in request.edits]
-            arguments = {"model": str(folders.model_path(request.model)), "data": data_for(request)}
-            job = jobs.add("break", f"Break {request.model}", {**arguments, "changes": changes}, understood)
-        elif isinstance(request, Export):
-            target = folders.new_export(request.model, request.format)
-            arguments = {"model": str(folders.model_path(request.model)), "output": str(target)}
-            title = f"Export {request.model} to {request.format}"
-            job = jobs.add("export", title, {**arguments, "to": request.format}, understood)
-        else:
-            arguments = {"model": str(folders.model_path(request.model)), "data": data_for(request)}
-            job = jobs.add(
-                "forget", f"Forget a fact of {request.model}", {**arguments, "text": request.text}, understood
-            )
-        return job.to_json()
+        task, title, arguments = _task_of(request, folders, jobs, limits)
+        return jobs.add(task, title, arguments, asked(request)).to_json()
 
-    def data_for(request: Break | Forget) -> str:
-        if request.data is not None:
-            return str(folders.data_path(request.data))
-        kept = folders.data_of(request.model)
-        if kept is None:
-            raise UsageError(
-                f"the data file of the model {request.model!r} is missing.\n"
-                "  Upload the file that the model was compiled from, and choose it.",
-                model=request.model,
-            )
-        return str(kept)
-
-    @api.get("/jobs", tags=["jobs"])
+    @router.get("/jobs")
     def list_jobs() -> Document:
         """List all stored jobs, the newest first, without their results."""
         return {"schema": 1, "jobs": [job.to_json(with_result=False) for job in jobs.all()]}
 
-    @api.get("/jobs/{job_id}", tags=["jobs"])
+    @router.get("/jobs/{job_id}")
     def get_job(job_id: str) -> Document:
         """Return one job: its state, its progress, and its result or error."""
         return jobs.get(job_id).to_json()
 
-    @api.delete("/jobs/{job_id}", tags=["jobs"])
+    @router.delete("/jobs/{job_id}")
     def cancel_job(job_id: str) -> Document:
         """Cancel a job. A waiting job leaves the queue; if the job is running, its worker process is ended at once."""
         return jobs.cancel(job_id).to_json()
 
-    # --- models
+    return router
 
-    @api.get("/models", tags=["models"])
+
+def _task_of(
+    request: JobRequest, folders: Folders, jobs: JobQueue, limits: Limits
+) -> tuple[str, str, Document]:
+    """Return the task that does a job, the title of the job, and the arguments of the task."""
+    if isinstance(request, Examine):
+        path = folders.data_path(request.data)
+        return "examine", f"Examine {path.name}", {"path": str(path), "reading": request.reading()}
+    if isinstance(request, Compile):
+        path = folders.data_path(request.data)
+        return "compile", f"Compile {path.name}", _compile_arguments(request, path, folders, jobs, limits)
+    if isinstance(request, AskFile):
+        path = folders.data_path(request.data)
+        arguments = {"model": str(folders.model_path(request.model)), "path": str(path)}
+        return "predict_file", f"Ask {path.name}", arguments
+    if isinstance(request, Export):
+        target = folders.new_export(request.model, request.format)
+        arguments = {"model": str(folders.model_path(request.model)), "output": str(target)}
+        return "export", f"Export {request.model} to {request.format}", {**arguments, "to": request.format}
+    arguments = {"model": str(folders.model_path(request.model)), "data": _data_for(request, folders)}
+    if isinstance(request, Break):
+        changes = [asdict(edit) for edit in request.edits]
+        return "break", f"Break {request.model}", {**arguments, "changes": changes}
+    return "forget", f"Forget a fact of {request.model}", {**arguments, "text": request.text}
+
+
+def _compile_arguments(
+    request: Compile, path: Path, folders: Folders, jobs: JobQueue, limits: Limits
+) -> Document:
+    compiling = (job for job in jobs.all() if job.task == "compile" and job.state not in ENDED)
+    under_way = [job.arguments["model"] for job in compiling]
+    model = folders.new_model(request.name or path.stem, limits, under_way)
+    kept = model.with_name(f"{model.name}{DATA_MARK}{path.suffix}")
+    return {
+        "path": str(path),
+        "model": str(model),
+        "keep_data": str(kept),
+        "reading": request.reading(),
+        "options": request.options(),
+    }
+
+
+def _data_for(request: Break | Forget, folders: Folders) -> str:
+    if request.data is not None:
+        return str(folders.data_path(request.data))
+    kept = folders.data_of(request.model)
+    if kept is None:
+        raise UsageError(
+            f"the data file of the model {request.model!r} is missing.\n"
+            "  Upload the file that the model was compiled from, and choose it.",
+            model=request.model,
+        )
+    return str(kept)
+
+
+def _models_router(folders: Folders, questions: Questions) -> APIRouter:
+    router = APIRouter(tags=["models"])
+
+    @router.get("/models")
     def list_models() -> Document:
         """List the models in the folder, the newest first, with a summary of their certificates."""
         found = [{"name": name, **_summary(folders.models / name)} for name in folders.list_models()]
@@ -164,12 +193,12 @@ def make_router(
     def ask(task: str, name: str, **arguments: Any) -> Document:
         return questions.ask(task, {"model": str(folders.model_path(name)), **arguments})
 
-    @api.get("/models/{name}", tags=["models"])
+    @router.get("/models/{name}")
     def inspect(name: str) -> Document:
         """Return the document of `byheart inspect --json`."""
         return ask("inspect", name)
 
-    @api.get("/models/{name}/download", tags=["models"])
+    @router.get("/models/{name}/download")
     def download(name: str) -> StreamingResponse:
         """Return the model folder as a zip file."""
         path = folders.model_path(name)
@@ -178,42 +207,42 @@ def make_router(
             _zip(path, _plain_files(path)), media_type="application/zip", headers=headers
         )
 
-    @api.get("/exports/{name}", tags=["models"])
+    @router.get("/exports/{name}")
     def download_export(name: str) -> FileResponse:
         """Return a file that an export job wrote: a model in another format."""
         return FileResponse(folders.export_path(name), media_type="application/octet-stream", filename=name)
 
-    @api.post("/models/{name}/predict", tags=["models"], openapi_extra=body_schema(Question))
+    @router.post("/models/{name}/predict", openapi_extra=body_schema(Question))
     def predict(name: str, body: JsonBody) -> Document:
         """Return the document of `byheart predict --json`, in which `null` means "unknown"."""
         return ask("predict", name, texts=read_body(body, Question).texts)
 
-    @api.get("/models/{name}/examples", tags=["models"])
+    @router.get("/models/{name}/examples")
     def examples(name: str) -> Document:
         """Return a few questions that the model can answer."""
         return ask("examples", name, data=kept_data(name))
 
-    @api.post("/models/{name}/trace", tags=["models"], openapi_extra=body_schema(TraceRequest))
+    @router.post("/models/{name}/trace", openapi_extra=body_schema(TraceRequest))
     def trace(name: str, body: JsonBody) -> Document:
         """Return what the network computes on a question: tokens, stages, and the residual stream after every layer."""
         return ask("trace", name, text=read_body(body, TraceRequest).text)
 
-    @api.post("/models/{name}/fact", tags=["models"], openapi_extra=body_schema(TraceRequest))
+    @router.post("/models/{name}/fact", openapi_extra=body_schema(TraceRequest))
     def fact(name: str, body: JsonBody) -> Document:
         """Return the document of `byheart inspect --fact --json`, and the bits of every weight that it lists."""
         return ask("fact", name, text=read_body(body, TraceRequest).text, data=kept_data(name))
 
-    @api.get("/models/{name}/weights", tags=["models"])
+    @router.get("/models/{name}/weights")
     def weights(name: str) -> Document:
         """List every weight matrix with its name and shape."""
         return ask("weights", name)
 
-    @api.get("/models/{name}/weights/{matrix}", tags=["models"])
+    @router.get("/models/{name}/weights/{matrix}")
     def matrix(name: str, matrix: str, row: int = 0, column: int = 0) -> Document:
         """Return the block of a matrix that contains the entry at `row` and `column`: at most 64 rows and 64 columns."""
         return ask("matrix", name, matrix=matrix, row=row, column=column)
 
-    @api.get("/models/{name}/weights/{matrix}/{row}/{column}", tags=["models"])
+    @router.get("/models/{name}/weights/{matrix}/{row}/{column}")
     def weight(name: str, matrix: str, row: int, column: int) -> Document:
         """Return one weight with its bits."""
         return ask("weight", name, matrix=matrix, row=row, column=column)
@@ -222,9 +251,13 @@ def make_router(
         kept = folders.data_of(name)
         return None if kept is None else str(kept)
 
-    # --- how much fits
+    return router
 
-    @api.get("/plan", tags=["bounds"])
+
+def _bounds_router(questions: Questions) -> APIRouter:
+    router = APIRouter(tags=["bounds"])
+
+    @router.get("/plan")
     def plan(
         facts: Annotated[int, Query(ge=1, le=10**15)] = 10**6,
         value_bits: Annotated[int, Query(ge=1, le=64)] = 10,
@@ -236,14 +269,18 @@ def make_router(
             "plan", {"facts": facts, "value_bits": value_bits, "vocab": vocab, "seq_len": seq_len}
         )
 
-    @api.post("/capacity", tags=["bounds"], openapi_extra=body_schema())
+    @router.post("/capacity", openapi_extra=body_schema())
     def capacity(config: JsonBody) -> Document:
         """Return the document of `byheart bounds --config --json` for the `config.json` in the body."""
         return questions.ask("capacity", {"config": config})
 
-    # --- figures and runs
+    return router
 
-    @api.get("/figures", tags=["figures"])
+
+def _figures_router(folders: Folders) -> APIRouter:
+    router = APIRouter(tags=["figures"])
+
+    @router.get("/figures")
     def list_figures() -> Document:
         """List every stored reproduction of a paper's figure, with its verdict."""
         wanted = ("figure", "paper", "title", "claim", "scale")
@@ -255,7 +292,7 @@ def make_router(
                 found.append({"name": name, **summary, "outcome": record["verdict"]["outcome"]})
         return {"schema": 1, "figures": found}
 
-    @api.get("/figures/{name}", tags=["figures"])
+    @router.get("/figures/{name}")
     def figure(name: str) -> Document:
         """Return the record of one reproduced figure: all its numbers, and the verdict on the paper's claim."""
         record = _figure(folders, name)
@@ -263,12 +300,18 @@ def make_router(
             raise DoesNotHold(f"{name}.json is not a record of a figure.", name=name)
         return record
 
-    @api.get("/runs", tags=["figures"])
+    return router
+
+
+def _runs_router(folders: Folders, questions: Questions) -> APIRouter:
+    router = APIRouter(tags=["figures"])
+
+    @router.get("/runs")
     def runs(where: Annotated[list[str] | None, Query(max_length=20)] = None) -> Document:
         """List the newest training runs (at most 500) that meet all conditions, such as `sizes.n_heads>=4`, the newest first."""
         return questions.ask("runs", {"store": store(), "where": where or [], "most": MOST_RUNS})
 
-    @api.get("/runs/curves", tags=["figures"])
+    @router.get("/runs/curves")
     def curves(key: Annotated[list[str], Query(max_length=MOST_CURVES)]) -> Document:
         """Return the training curves of the runs with these keys."""
         return questions.ask("curves", {"store": store(), "keys": key})
@@ -280,7 +323,7 @@ def make_router(
             )
         return str(folders.store)
 
-    return api
+    return router
 
 
 def _summary(model: Path) -> Document:

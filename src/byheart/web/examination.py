@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from byheart.bounds import table
 from byheart.construct.estimates import require_offer, usual_estimate
@@ -15,12 +15,14 @@ from byheart.construct.registry import get as get_method
 from byheart.construct.registry import names as method_names
 from byheart.data.dataset import Dataset
 from byheart.data.shape import DataShape
+from byheart.data.tables import separated_rows
+from byheart.data.textfile import TextFormat
 from byheart.errors import ByheartError
 from byheart.process.progress import in_stage, part_of
 from byheart.web.context import Context, Document
 
 PREVIEW_ROWS = 8
-PREVIEW_CHARS = 2000  # how many characters of a line are shown
+PREVIEW_CHARS = 2000  # how many characters of a cell or a line are shown
 NUMBERS = ("n_samples", "n_labels", "n_classes", "task", "seq_len", "vocab", "dim", "label_bits")
 TEXTS = (".csv", ".tsv", ".txt", ".jsonl")
 
@@ -37,7 +39,7 @@ def examine(context: Context, path: str, reading: dict[str, Any]) -> Document:
         "file": file.name,
         **{name: getattr(data, name) for name in NUMBERS},
         "duplicates": len(report.duplicates),
-        "conflicts": len(report.conflicts),
+        "conflicts": data.n_conflicting,
         "conflict_examples": list(report.examples),
         "non_finite": len(report.non_finite),
         "is_memorisable": report.is_memorisable,
@@ -87,7 +89,8 @@ def _estimate(name: str, shape: DataShape) -> Document:
 
 
 def preview(path: Path, delimiter: str | None = None) -> Document:
-    """Return the columns and first rows of a text file, with long lines cut. For other kinds of files, both lists are empty.
+    """Return the columns and first rows of a text file, with long cells and lines cut. For other kinds of files, both lists are
+    empty.
 
     Blank lines are not shown. `delimiter` separates the cells of a row; by default, the suffix of the file decides.
     """
@@ -95,20 +98,27 @@ def preview(path: Path, delimiter: str | None = None) -> Document:
     if kind not in TEXTS:
         return {"columns": [], "rows": []}
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
+        if kind in (".csv", ".tsv"):
+            header, *rows = _first_rows(stream, kind[1:], TextFormat(delimiter=delimiter)) or [[]]
+            return {"columns": header, "rows": rows}
         shown = (line[:PREVIEW_CHARS] for line in stream if line.strip("\r\n"))
-        lines = list(islice(shown, PREVIEW_ROWS + 1))
+        lines = list(islice(shown, PREVIEW_ROWS))
     if kind == ".txt":
-        return {"columns": ["text"], "rows": [[line.rstrip("\r\n")] for line in lines[:PREVIEW_ROWS]]}
-    if kind == ".jsonl":
-        entries = [_json_line(line) for line in lines[:PREVIEW_ROWS]]
-        columns = list(dict.fromkeys(name for entry in entries for name in entry))
-        return {
-            "columns": columns,
-            "rows": [[str(entry.get(name, "")) for name in columns] for entry in entries],
-        }
-    separator = delimiter or ("tab" if kind == ".tsv" else ",")
-    rows = list(csv.reader(lines, delimiter="\t" if separator == "tab" else separator))
-    return {"columns": rows[0] if rows else [], "rows": rows[1:]}
+        return {"columns": ["text"], "rows": [[line.rstrip("\r\n")] for line in lines]}
+    entries = [_json_line(line) for line in lines]
+    columns = list(dict.fromkeys(name for entry in entries for name in entry))
+    return {"columns": columns, "rows": [[str(entry.get(name, "")) for name in columns] for entry in entries]}
+
+
+def _first_rows(stream: TextIO, kind: str, written: TextFormat) -> list[list[str]]:
+    """Return the header and the first rows of a CSV or TSV, up to a row that cannot be read."""
+    rows: list[list[str]] = []
+    try:
+        for row in islice(filter(None, separated_rows(stream, kind, written)), PREVIEW_ROWS + 1):
+            rows.append([cell[:PREVIEW_CHARS] for cell in row])
+    except csv.Error:  # for example, a quotation mark that is never closed
+        pass
+    return rows
 
 
 def _json_line(line: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 // Figures and runs: the reproductions with their verdicts, and the runs of a store, also while it is being written.
 
-import { h, fill, field, card, problem, worded, say, table } from "../dom.js";
+import { h, s, fill, field, card, problem, worded, say, table } from "../dom.js";
 import { get, serverState } from "../api.js";
 import { count, plural, ratio, short } from "../format.js";
 import { params, setParams } from "../state.js";
@@ -9,8 +9,12 @@ import { living, loadPlot, look, palette } from "../charts.js";
 
 const LIVE_MS = 2000;
 const MOST_CURVES = 12;
-const STYLES = { measured: 0, second: 1, third: 2, fourth: 3, fifth: 4, sixth: 5, published: 7, bound: 6, bound2: 3, fit: 0, "closed-form": 4 };
-const LINES = ["published", "bound", "bound2", "fit"];
+const DASHED = "5,4", DOTTED = "2,3", DASH_DOT = "8,3,1.5,3";
+// The colour (a number of --series) and the dashes of each style. Styles of one panel differ in one of them, bounds in both.
+const STYLES = new Map(Object.entries({
+  measured: [1], second: [2], third: [3], fourth: [4], fifth: [5], sixth: [6], seventh: [6], "closed-form": [7],
+  published: [8, DASHED], fit: [1, DASHED], fit2: [7, DOTTED], bound: [4, DASH_DOT], bound2: [6, DOTTED],
+}));
 
 export default async function figures(room, { signal }) {
   room.append(h("header", { class: "hero small" }, h("h1", {}, "Figures and runs"),
@@ -61,17 +65,25 @@ function drawing(record, Plot, signal) {
       table(["quantity", "found", "expected", ""], verdict.checks.map((check) => [check.name, check.found, check.wanted, check.holds ? "holds" : "does not hold"]), { caption: "Comparisons behind the verdict" })));
 }
 
-const style = (series) => palette()[STYLES[series.style] ?? 0];
+function looks(series) {
+  const [number, dashes] = STYLES.get(series.style) ?? [1];
+  return { number, dashes };
+}
 
 function legend(panel) {
   if (!panel.series?.length || panel.series.length < 2) return null;
-  return h("ul", { class: "legend" }, panel.series.map((series) => h("li", {}, h("i", { class: LINES.includes(series.style) ? "dashed" : "", style: `--mark:var(--series-${(STYLES[series.style] ?? 0) + 1})`, "aria-hidden": "true" }), series.label)));
+  return h("ul", { class: "legend" }, panel.series.map((series) => {
+    const { number, dashes } = looks(series);
+    const line = s("line", { x2: 24, y1: 2, y2: 2, style: `stroke:var(--series-${number})`, "stroke-width": dashes ? 2 : 3, "stroke-dasharray": dashes });
+    return h("li", {}, s("svg", { width: 24, height: 4, "aria-hidden": "true" }, line), series.label);
+  }));
 }
 
 function lines(Plot, panel, width) {
-  const points = panel.series.flatMap((series) => series.x.map((x, at) => ({ label: series.label, x, y: series.y[at], low: series.low?.[at], high: series.high?.[at], colour: style(series), dashed: LINES.includes(series.style) })))
+  const colours = palette();
+  const points = panel.series.flatMap((series) => { const { number, dashes } = looks(series); return series.x.map((x, at) => ({ label: series.label, x, y: series.y[at], low: series.low?.[at], high: series.high?.[at], colour: colours[number - 1], dashes })); })
     .filter((point) => Number.isFinite(point.y) && (panel.y_scale !== "log" || point.y > 0) && (panel.x_scale !== "log" || point.x > 0));
-  const solid = points.filter((point) => !point.dashed), dashed = points.filter((point) => point.dashed);
+  const solid = points.filter((point) => !point.dashes);
   const ranges = solid.filter((point) => Number.isFinite(point.low) && Number.isFinite(point.high) && (panel.y_scale !== "log" || point.low > 0));
   const line = { x: "x", y: "y", z: "label", stroke: "colour" };
   return Plot.plot({
@@ -80,7 +92,7 @@ function lines(Plot, panel, width) {
     color: { type: "identity" },
     marks: [
       Plot.areaY(ranges, { x: "x", y1: "low", y2: "high", z: "label", fill: "colour", fillOpacity: 0.13 }),
-      Plot.line(dashed, { ...line, strokeDasharray: "5,4", strokeWidth: 1.5 }),
+      [DASHED, DOTTED, DASH_DOT].map((dashes) => Plot.line(points.filter((point) => point.dashes === dashes), { ...line, strokeDasharray: dashes, strokeWidth: 1.5 })),
       Plot.line(solid, { ...line, strokeWidth: 2 }),
       Plot.dot(solid, { x: "x", y: "y", fill: "colour", r: 3 }),
       Plot.tip(points, Plot.pointer({ x: "x", y: "y", title: (d) => `${d.label}\n${panel.x_label}: ${ratio(d.x)}\n${panel.y_label}: ${ratio(d.y)}`, fill: colour("surface"), stroke: colour("line") })),
