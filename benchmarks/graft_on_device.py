@@ -24,12 +24,7 @@ import torch
 from graft_editing import network_of, report
 from made_up_facts import names, word
 
-SYSTEMS = (
-    "You are a pirate.",
-    # the prompt that SmolLM2's own chat template puts in where none is given
-    "You are a helpful AI assistant named SmolLM, trained by Hugging Face",
-    "Answer briefly.",
-)
+SYSTEMS = ("You are a pirate.", None, "Answer briefly.")  # None: what the chat template puts in by itself
 BLOCK = 512
 
 
@@ -65,10 +60,10 @@ def questions_of(tokenizer: Any, rows: Sequence[Any], reviews: Sequence[str]) ->
             {"group": "after text", "prompt": f"{before} {rows[number].key}", "answer": answers[number]}
         )
     for place, number in enumerate(chat):
-        messages = [
-            {"role": "system", "content": SYSTEMS[place % len(SYSTEMS)]},
-            {"role": "user", "content": rows[number].key},
-        ]
+        system = SYSTEMS[place % len(SYSTEMS)]
+        messages = [{"role": "user", "content": rows[number].key}]
+        if system is not None:
+            messages.insert(0, {"role": "system", "content": system})
         prompt = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         asked.append({"group": "after a system prompt", "prompt": prompt, "answer": answers[number]})
     assert all(encode(tokenizer, question["prompt"]) for question in asked)
@@ -129,7 +124,7 @@ def forget(folder: Path, tokenizer: Any, rows: Sequence[Any], out: Path | None) 
     from byheart.graft.contexts import merge_contexts
     from byheart.graft.forgetting import forget_facts
     from byheart.graft.host import FolderHost
-    from byheart.graft.reading import read_memory
+    from byheart.graft.symbolic_run import read_memory
     from byheart.graft.texts import facts_of
 
     start = time.perf_counter()

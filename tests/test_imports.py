@@ -36,6 +36,9 @@ RANK = {part: rank for rank, parts in enumerate(LAYERS) for part in parts}
 # Whatever their lines: the verifier judges the constructions, so it shares no code with them.
 FORBIDDEN = {("verify", "construct"), ("verify", "program")}
 
+# The verifier knows networks only by their protocol: it imports no family. A family is a folder of network with a module.
+FAMILIES = {file.parent.name for file in PACKAGE.glob("network/*/module.py")}
+
 # What every room of construct may import besides itself; a second room is not among it.
 SHARED_BY_ROOMS = {"registry"}
 
@@ -105,6 +108,15 @@ def imports_between_rooms(package: Path) -> list[str]:
     return found
 
 
+def families_known_to_verify(package: Path) -> list[str]:
+    """Each import of a family of networks by verify, in words."""
+    return [
+        f"{file.as_posix()}:{line}: verify imports {name}"
+        for file, name, line in imports_of(package / "verify", "byheart.verify")
+        if name.startswith("byheart.network.") and name.split(".")[2] in FAMILIES
+    ]
+
+
 def wrong_imports(package: Path) -> list[str]:
     """Each import that runs upwards, both ways between neighbours, or against `FORBIDDEN`, in words."""
     crossings = list(imports_between_parts(package))
@@ -127,6 +139,19 @@ def test_imports_run_downwards() -> None:
 
 def test_no_room_of_construct_imports_another() -> None:
     assert imports_between_rooms(PACKAGE) == []
+
+
+def test_verify_imports_no_family_of_networks(tmp_path: Path) -> None:
+    assert {"transformer", "llama"} <= FAMILIES
+    assert families_known_to_verify(PACKAGE) == []
+    package = copy_of_the_tree(tmp_path)
+    (package / "verify" / "check.py").write_text(
+        "from byheart.network.memoriser import Memoriser\n"
+        "def late():\n    from byheart.network.llama.architecture import Llama"
+    )
+    assert families_known_to_verify(package) == [
+        "check.py:3: verify imports byheart.network.llama.architecture.Llama"
+    ]
 
 
 @pytest.mark.parametrize(

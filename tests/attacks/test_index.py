@@ -36,9 +36,9 @@ CASES: dict[str, tuple[str, ...]] = {
         "storage/test_llama_folder.py::test_a_tokenizer_that_agrees_with_its_digest_is_still_the_one_of_model_json",
     ),
     "nobody can tell who says what a certificate says": (
-        "storage/test_signature.py::test_a_folder_that_was_changed_is_not_opened",
-        "storage/test_signature.py::test_no_field_of_the_certificate_is_changed_unnoticed",
-        "storage/test_signature.py::test_weights_and_labels_are_under_the_signature",
+        "storage/test_forgeries.py::test_a_folder_that_was_changed_is_not_opened",
+        "storage/test_forgeries.py::test_no_field_of_the_certificate_is_changed_unnoticed",
+        "storage/test_forgeries.py::test_weights_and_labels_are_under_the_signature",
     ),
     "sizes without end overflow an estimate": (
         "attacks/test_small_inputs.py::test_sizes_without_end_are_not_estimated",
@@ -152,7 +152,7 @@ CASES: dict[str, tuple[str, ...]] = {
         "verify/test_verifier.py::test_two_equal_checks_differ_in_their_seconds_alone",
     ),
     "terminal escapes, long cells, read-only stores": (
-        "cli/test_commands.py::test_a_label_cannot_steer_the_terminal",
+        "cli/test_predict.py::test_a_label_cannot_steer_the_terminal",
         "data/test_hostile.py::test_long_cells_are_read",
         "attacks/test_small_inputs.py::test_the_runs_of_a_read_only_store",
     ),

@@ -27,9 +27,9 @@ from byheart.graft.grafting import plan_facts
 from byheart.graft.heads import choose_kernel, plan_gathers
 from byheart.graft.host import FolderHost, open_host
 from byheart.graft.layout import Shape, pins_of, plan_layout
-from byheart.graft.reading import read_memory
 from byheart.graft.recall import host_network, load_network
 from byheart.graft.structure import structural_faults
+from byheart.graft.symbolic_run import read_memory
 from byheart.graft.texts import Asking, chat_format, load_tokenizer
 from byheart.graft.workflow import graft, verify_graft
 from byheart.process.progress import silent
@@ -203,7 +203,16 @@ def test_a_graft_with_further_files_is_not_replaced(tmp_path: Path, host: Path, 
     (tmp_path / "graft" / "notes.txt").touch()
     with refused(UsageError, path=str(tmp_path / "graft"), holds=["notes.txt"]):
         graft(host, facts, tmp_path / "graft")
-    assert (tmp_path / "graft" / "notes.txt").exists()
+    templates = tmp_path / "graft" / "additional_chat_templates"
+    templates.mkdir()
+    (templates / "short.jinja").touch()
+    (templates / "notes.txt").touch()
+    (tmp_path / "graft" / ".git").mkdir()
+    (tmp_path / "graft" / "Thumbs.db").touch()
+    foreign = [".git", "additional_chat_templates/notes.txt", "notes.txt"]
+    with refused(UsageError, path=str(tmp_path / "graft"), holds=foreign):
+        graft(host, facts, tmp_path / "graft")
+    assert all((tmp_path / "graft" / name).exists() for name in foreign)
 
 
 def test_codes_have_one_length_and_differ() -> None:

@@ -204,7 +204,9 @@ def test_links_to_folders_are_found_and_hidden_files_are_not_read(
     tmp_path: Path, grafted: Path, host: Path, facts: Path
 ) -> None:
     shutil.copytree(grafted, tmp_path / "graft")
-    (tmp_path / "graft" / ".gitattributes").write_text("", encoding="utf-8")
+    for name in (".gitattributes", "Thumbs.db", "desktop.ini"):
+        (tmp_path / "graft" / name).write_text("", encoding="utf-8")
+    (tmp_path / "graft" / "empty").mkdir()
     assert verify_graft(tmp_path / "graft", facts, host, ask=False).holds
     (tmp_path / "graft" / "more").symlink_to(tmp_path)
     faults = verify_graft(tmp_path / "graft", facts, host, ask=False).faults

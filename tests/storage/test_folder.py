@@ -322,6 +322,36 @@ def test_an_unfinished_first_save_is_no_model(tmp_path: Path) -> None:
         load_folder(tmp_path / "model")
 
 
+def test_three_reasons_why_a_path_is_not_a_model(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("x")
+    messages = set()
+    for name in ("missing", "empty", "file"):
+        with refused(UsageError, path=str(tmp_path / name)) as caught:
+            load_folder(tmp_path / name)
+        messages.add(str(caught.value).replace(name, ""))
+    assert len(messages) == 3
+
+
+def test_loading_a_model_leaves_what_lies_beside_it(tmp_path: Path) -> None:
+    save_folder(tmp_path / "model", lookup(capitals()), RECORD, None)
+    beside = leave(tmp_path / "model", lookup(capitals()), "new", process=GONE)
+    load_folder(tmp_path / "model")
+    assert beside.exists()
+
+
+def test_up_to_eight_other_files_are_named(tmp_path: Path) -> None:
+    save_folder(tmp_path / "model", lookup(capitals()), RECORD, None)
+    named = []
+    for number in range(9):
+        (tmp_path / "model" / f"other{number}").touch()
+        with refused(CorruptModel, "problem", file=str(tmp_path / "model")) as caught:
+            load_folder(tmp_path / "model")
+        problem = str(caught.value.facts["problem"])
+        named.append((sum(f"other{each}" in problem for each in range(9)), "..." in problem))
+    assert named == [*((n, False) for n in range(1, 9)), (8, True)]
+
+
 # --- while another process saves ------------------------------------------------------------------------
 
 SAVING = """

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from byheart.errors import UsageError
+import byheart as bh
+from byheart.errors import CorruptModel, MissingExtra, UsageError
 from tests.refusal import refused
+from tests.storage.conftest import edit
 
-pytest.importorskip("cryptography", reason="the package cryptography is not installed")
+pytest.importorskip("cryptography", reason="needs the `sign` extra")
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed448, ed25519, x25519
 
 from byheart.storage.keys import read_private_key, read_public_key, write_new_key
+from byheart.storage.signature import require_signed, sign
 
 PEM = serialization.Encoding.PEM
 KEY = ed25519.Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
@@ -63,7 +69,7 @@ def test_the_private_key_goes_where_the_public_one_cannot_be_written(
     def refuse_public(path: object, *rest: int) -> int:
         if str(path).endswith(".pub"):
             raise OSError(28, "No space left on device", str(path))
-        return true(path, *rest)  # type: ignore[arg-type]
+        return true(path, *rest)
 
     monkeypatch.setattr(os, "open", refuse_public)
     with refused(UsageError, path=str(tmp_path / "key")):
@@ -124,3 +130,102 @@ def test_keys_of_another_kind_are_not_taken_for_ed25519_keys(tmp_path: Path) -> 
         with refused(UsageError, path=str(secret)) as caught:
             read_private_key(secret)
         assert type(other).__name__ in caught.value.facts["problem"]
+
+
+def test_a_new_key_is_for_its_owner_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        public = write_new_key(tmp_path / "deep" / "key")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "deep" / "key").stat().st_mode) == 0o600
+    assert read_public_key(tmp_path / "deep" / "key.pub") == public
+    assert read_private_key(tmp_path / "deep" / "key").public_key().public_bytes_raw() == public
+    assert write_new_key(tmp_path / "other") != public
+
+
+@pytest.mark.parametrize("taken", ["key", "key.pub"])
+@pytest.mark.parametrize("kind", ["file", "link", "folder"])
+def test_a_key_is_never_overwritten(taken: str, kind: str, tmp_path: Path) -> None:
+    path = tmp_path / taken
+    if kind == "file":
+        path.write_text("mine")
+    elif kind == "link":
+        path.symlink_to(tmp_path / "nowhere")
+    else:
+        path.mkdir()
+    with refused(UsageError, path=str(path)):
+        write_new_key(tmp_path / "key")
+    assert [each.name for each in tmp_path.iterdir()] == [taken]
+    assert kind != "file" or path.read_text() == "mine"
+
+
+def test_a_key_is_not_written_into_a_model_folder(signed: Path) -> None:
+    with refused(UsageError, path=str(signed / "key")):
+        write_new_key(signed / "key")
+    assert not (signed / "key").exists()
+
+
+def bad_private_keys() -> Iterator[tuple[str, bytes]]:
+    from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
+
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8)
+    secret = serialization.BestAvailableEncryption(b"word")
+    key = ed25519.Ed25519PrivateKey.generate()
+    yield "passphrase", key.private_bytes(*form, secret)
+    yield "RSA", generate_private_key(65537, 1024).private_bytes(*form, serialization.NoEncryption())
+    spki = serialization.PublicFormat.SubjectPublicKeyInfo
+    yield "public", key.public_key().public_bytes(form[0], spki)
+    yield "empty", b""
+    yield "text", b"a key"
+    yield "binary", bytes(range(256))
+    yield "large", b"-" * 2**20
+    yield "cut", key.private_bytes(*form, serialization.NoEncryption())[:60]
+
+
+def test_what_is_not_an_unprotected_ed25519_key_is_refused(signed: Path, tmp_path: Path) -> None:
+    for name, content in bad_private_keys():
+        (tmp_path / "key").write_bytes(content)
+        with refused(UsageError, "problem", path=str(tmp_path / "key")):
+            sign(signed, tmp_path / "key")
+        if name != "public":
+            with refused(UsageError, "problem", path=str(tmp_path / "key")):
+                require_signed(signed, tmp_path / "key")
+    for missing in (tmp_path / "nowhere", tmp_path):
+        with refused(UsageError, "problem", path=str(missing)):
+            sign(signed, missing)
+        with refused(UsageError, "problem", path=str(missing)):
+            require_signed(signed, missing)
+
+
+@pytest.mark.parametrize("key", [5, None, "a\0b"])
+def test_what_is_not_a_path_is_refused(key: Any, signed: Path) -> None:
+    with refused(UsageError, "path"):
+        sign(signed, key)
+    with refused(UsageError, "path"):
+        require_signed(signed, key)
+
+
+def test_a_key_that_is_no_point_made_no_signature(signed: Path) -> None:
+    for digits in ("ff" * 32, "02" + "00" * 31):
+        edit(signed / "signature.json", public_key=digits)
+        with refused(CorruptModel, "problem", key=digits):
+            require_signed(signed, digits)
+
+
+def test_without_the_package_it_says_what_to_install(
+    signed: Path, keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digits = read_public_key(keys / "ours.pub").hex()
+    for name in [each for each in sys.modules if each.partition(".")[0] == "cryptography"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    bh.load(signed)  # needs no key
+    for needs in (
+        lambda: sign(signed, keys / "ours"),
+        lambda: require_signed(signed, digits),
+        lambda: require_signed(signed, keys / "ours.pub"),
+        lambda: write_new_key(tmp_path / "key"),
+    ):
+        with refused(MissingExtra, package="cryptography", extra="sign"):
+            needs()

@@ -32,21 +32,18 @@ def command(folder: Path, data: Path, keys: tuple[str, ...], output: Path, as_js
     a known way, so they can be used to test methods of model editing and unlearning. If DIR is a graft
     (`byheart graft`), the hidden units that hold the given facts are set to zero instead.
     """
-    if (folder / "graft.json").is_file():
+    from byheart.storage.target import check_target, is_graft, refuse_same_folder
+
+    if is_graft(folder):
         from byheart.cli.graft_checks import forget_of_graft
 
         forget_of_graft(folder, data, keys, output, as_json)
         return
     from byheart.documents.forgetting import forget_facts
     from byheart.pipeline import load
-    from byheart.storage.target import check_target
 
     check_target(output)
-    if output.exists() and folder.exists() and output.samefile(folder):
-        raise UsageError(
-            f"-o {output} is the folder of the model that is read.\n  Choose another folder.",
-            path=str(output),
-        )
+    refuse_same_folder(output, folder)
     if (folder / "config.json").is_file() and not (folder / "model.json").exists():
         raise _neither(folder)
     model = load(folder)

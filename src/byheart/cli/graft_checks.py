@@ -1,4 +1,4 @@
-"""The parts of `verify`, `forget` and `inspect` that handle grafted checkpoints."""
+"""The parts of `verify`, `sign`, `forget` and `inspect` that handle grafted checkpoints."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from byheart.cli.progress import watch
 from byheart.errors import ExitStatus, UsageError, amount
 
 if TYPE_CHECKING:
+    from byheart.graft.recall import TextComparison
     from byheart.graft.workflow import GraftCheck
 
 COLUMNS = ("input", "label", "delimiter", "encoding")
+SHOWN = 20
 
 
 def verify_graft_folder(
@@ -51,7 +53,6 @@ def verify_graft_folder(
     if as_json:
         echo_json({"path": str(folder), "host": str(host), **found.to_json()})
         return ExitStatus.HOLDS if found.holds else ExitStatus.FALSE
-    n_wrong = len({*found.wrong_rows, *found.wrong_rows_after_text})
     verdict = "holds" if found.holds else "does NOT hold"
     unusual = [repr(each.template) for each in found.asked if each.template != FIELD]
     if unusual and not found.asked_by_caller:
@@ -59,51 +60,68 @@ def verify_graft_folder(
             f"the facts were asked in the prompt format that the graft's own record names: {' and '.join(unusual)}"
         )
     say(f"{folder} is {host} with the {amount(found.rows, 'fact')} of {data} and nothing else: {verdict}\n")
-    lines = [
-        (
-            "structure",
-            f"{amount(found.contexts, 'context')}, every tensor read; {amount(len(found.faults), 'fault')}",
-        ),
-        (
-            "heads",
-            f"the attention score of the token that a head must read exceeds all others by at least {found.least_nats:,.0f} nats",
-        ),
-        ("asked", f"{amount(found.rows, 'fact')}, alone and after other text; {count(n_wrong)} wrong"),
-        *(("", line) for line in _formats_in_words(found)),
-        ("not checked", "README.md, graft.json, host/ and hidden files; transformers reads none of these"),
-    ]
-    if found.precision != found.host_precision:
-        lines.append(("number type", f"{found.precision}; the host's is {found.host_precision}"))
-    if found.text is not None:
-        seen = found.text
-        differing, beyond = count(seen.other_argmax), count(seen.beyond_noise)
-        lines += [
-            (
-                "other text",
-                f"{count(seen.positions)} positions; at {count(seen.equal_bits)} of them, all logits equal the host's",
-            ),
-            (
-                "",
-                (
-                    f"at {differing} positions, the most likely token differs from the host's; "
-                    f"at {beyond} of these, the host's own noise does not explain it"
-                ),
-            ),
-            (
-                "",
-                (
-                    f"logits differ by up to {seen.largest_difference:.2g}; the host's own noise is {seen.host_noise:.2g} "
-                    "(how much its logits change without a cache or in float32)"
-                ),
-            ),
-        ]
-    lines += [("fault", fault) for fault in found.faults[:20]]
-    lines += [
-        ("wrong", f"row {row + 1:,}")
-        for row in sorted({*found.wrong_rows, *found.wrong_rows_after_text})[:20]
-    ]
-    show_pairs(lines)
+    show_pairs([*_lines_on_weights(found), *_lines_on_text(found.text), *_lines_on_faults(found)])
     return ExitStatus.HOLDS if found.holds else ExitStatus.FALSE
+
+
+def _lines_on_weights(found: GraftCheck) -> Iterator[tuple[str, str]]:
+    """Yield what was read and asked."""
+    yield (
+        "structure",
+        f"{amount(found.contexts, 'context')}, every tensor read; {amount(len(found.faults), 'fault')}",
+    )
+    yield (
+        "heads",
+        f"the attention score of the token that a head must read exceeds all others by at least {found.least_nats:,.0f} nats",
+    )
+    yield (
+        "asked",
+        f"{amount(found.rows, 'fact')}, alone and after other text; {count(len(_wrong_rows(found)))} wrong",
+    )
+    for line in _formats_in_words(found):
+        yield "", line
+    yield (
+        "not checked",
+        "README.md, graft.json, host/, hidden files and files of operating systems; transformers reads none of these",
+    )
+    if found.precision != found.host_precision:
+        yield "number type", f"{found.precision}; the host's is {found.host_precision}"
+
+
+def _lines_on_text(found: TextComparison | None) -> Iterator[tuple[str, str]]:
+    """Yield the comparison with the host on ordinary text, if one was asked for."""
+    if found is None:
+        return
+    yield (
+        "other text",
+        f"{count(found.positions)} positions; at {count(found.equal_bits)} of them, all logits equal the host's",
+    )
+    yield (
+        "",
+        (
+            f"at {count(found.other_argmax)} positions, the most likely token differs from the host's; "
+            f"at {count(found.beyond_noise)} of these, the host's own noise does not explain it"
+        ),
+    )
+    yield (
+        "",
+        (
+            f"logits differ by up to {found.largest_difference:.2g}; the host's own noise is {found.host_noise:.2g} "
+            "(how much its logits change without a cache or in float32)"
+        ),
+    )
+
+
+def _lines_on_faults(found: GraftCheck) -> Iterator[tuple[str, str]]:
+    """Yield the first faults and the first rows that are answered wrongly."""
+    for fault in found.faults[:SHOWN]:
+        yield "fault", fault
+    for row in _wrong_rows(found)[:SHOWN]:
+        yield "wrong", f"row {row + 1:,}"
+
+
+def _wrong_rows(found: GraftCheck) -> list[int]:
+    return sorted({*found.wrong_rows, *found.wrong_rows_after_text})
 
 
 def _formats_in_words(found: GraftCheck) -> Iterator[str]:
@@ -190,3 +208,17 @@ def inspect_graft(folder: Path, facts: Sequence[str], as_json: bool) -> None:
     named = ", ".join(map(repr, sharing[:MOST_SHARING]))
     say()
     show_pairs([("shared with", f"{named}{more}" if sharing else "no other fact")])
+
+
+def refuse_graft(folder: Path) -> None:
+    """Raise an error for a graft, which has no certificate. Without this check, the error would say that the graft is not a model
+    folder.
+    """
+    from byheart.storage.target import is_graft
+
+    if is_graft(folder):
+        raise UsageError(
+            f"{folder} is a graft. Grafts have no certificate, and therefore no signature.\n"
+            "  `byheart verify DIR DATA --host HOST` checks its weights instead.",
+            path=str(folder),
+        )

@@ -49,7 +49,9 @@ def command(folder: Path, facts: tuple[str, ...], data: Path | None, as_json: bo
 
     The weights are compared with the certificate, but the model is not run on any data. To run it, use `byheart verify`.
     """
-    if (folder / "graft.json").is_file():
+    from byheart.storage.target import is_graft
+
+    if is_graft(folder):
         from byheart.cli.graft_checks import inspect_graft
 
         inspect_graft(folder, facts, as_json)

@@ -36,9 +36,10 @@ def command(folder: Path | None, key: Path | None, new_key: Path | None, as_json
         return
     assert folder is not None
     assert key is not None
-    refuse_graft(folder)
+    from byheart.cli.graft_checks import refuse_graft
     from byheart.storage.signature import sign
 
+    refuse_graft(folder)
     found = sign(folder, key)
     if as_json:
         echo_json({"path": str(folder), **asdict(found)})
@@ -58,15 +59,3 @@ def _make_key(path: Path, as_json: bool) -> None:
     say(f"{path} is a new private key. Keep it secret.\n")
     show_pairs([("public key", public), ("file", f"{path}{SUFFIX}")])
     say("\nGive the public key to others.")
-
-
-def refuse_graft(folder: Path) -> None:
-    """Raise an error for a graft, which has no certificate. Without this check, the error would say that the graft is not a model
-    folder.
-    """
-    if (folder / "graft.json").is_file():
-        raise UsageError(
-            f"{folder} is a graft. Grafts have no certificate, and therefore no signature.\n"
-            "  `byheart verify DIR DATA --host HOST` checks its weights instead.",
-            path=str(folder),
-        )

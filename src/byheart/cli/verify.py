@@ -107,7 +107,7 @@ def command(
     sign the certificate; DIR is then not opened.
     """
     if signed_by is not None:
-        from byheart.cli.sign import refuse_graft
+        from byheart.cli.graft_checks import refuse_graft
 
         refuse_graft(folder)
     prompts = {"chat": chat, "chat_column": chat_column, "template": template, "end": end}

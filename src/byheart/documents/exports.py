@@ -10,6 +10,7 @@ from byheart.errors import DoesNotHold, UsageError
 from byheart.network.llama.architecture import Llama
 from byheart.pipeline import load
 from byheart.records.json_record import JsonRecord
+from byheart.storage.target import is_graft
 
 Format = Literal["gguf", "onnx", "transformer-lens"]
 
@@ -34,7 +35,7 @@ def export_model(folder: Path, kind: Format, output: Path | None) -> ExportedFil
         raise UsageError(
             f"-o {output} is a folder.\n  Nothing was written. Give the path of a file.", path=str(output)
         )
-    if (folder / "graft.json").is_file():
+    if is_graft(folder):
         if kind != "gguf":
             raise UsageError(
                 f"--to {kind} cannot export a graft.\n"

@@ -6,13 +6,14 @@ files can also replace their digests.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from byheart.errors import UsageError
-from byheart.golden.case import CASES, FAMILY, REMEDY, corrupt
+from byheart.files.digest import digest_of_file
+from byheart.golden.case import CASES, FAMILY
 from byheart.golden.checkpoint import FILES, require_settings
+from byheart.golden.refusals import REMEDY, corrupt
 from byheart.golden.shape import Shape
 from byheart.golden.signatures import SIGNATURES
 from byheart.records.fields import Fields, read_json
@@ -23,7 +24,7 @@ DIGESTS = "digests"
 
 def file_digests(folder: Path, checkpoints: Iterable[str]) -> dict[str, str]:
     """Return the digest of each file of a family, except `FAMILY` itself, by its path in the folder."""
-    return {name: _digest(folder / name) for name in _files(checkpoints)}
+    return {name: digest_of_file(folder / name) for name in _files(checkpoints)}
 
 
 def require_intact(folder: Path, chosen: Mapping[str, Shape]) -> None:
@@ -41,7 +42,7 @@ def require_intact(folder: Path, chosen: Mapping[str, Shape]) -> None:
     for name in _files(chosen):
         if not (folder / name).is_file():
             raise corrupt(folder / name, "it is missing")
-        if recorded.get(name) != _digest(folder / name):
+        if recorded.get(name) != digest_of_file(folder / name):
             raise corrupt(folder / name, "it is not the file that `byheart golden make` wrote")
     for name, shape in chosen.items():
         require_settings(shape, folder / name)
@@ -49,8 +50,3 @@ def require_intact(folder: Path, chosen: Mapping[str, Shape]) -> None:
 
 def _files(checkpoints: Iterable[str]) -> list[str]:
     return [CASES, SIGNATURES, *(f"{name}/{file}" for name in checkpoints for file in FILES)]
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

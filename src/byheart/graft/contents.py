@@ -1,41 +1,88 @@
-"""Compare the files in the folder of a graft with the host's, except for the configuration and the weights."""
+"""What the folder of a graft contains, and which of its files differ from the host's. The configuration and the weights are
+compared elsewhere (see `structure`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from byheart.graft.folder import CARD, KEPT, RECORD, tokenizer_files
-from byheart.graft.host import CONFIG, INDEX, FolderHost, digest_of
+from byheart.files.digest import digest_of_file
+from byheart.graft.host import CONFIG, INDEX, FolderHost
+from byheart.storage.target import GRAFT_RECORD, LEFT_BY_SYSTEMS
+
+CARD, KEPT, NORMS = "README.md", "host", "kept.safetensors"
+REMEDY = "Restore the folder from a copy you trust, or graft the host again."
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "tokenizer.model",
+    "chat_template.jinja",
+    "chat_template.json",
+    "generation_config.json",
+    "tokenizer.*.json",
+    "tiktoken.model",
+    "tekken.json",
+    "vocab.txt",
+    "additional_chat_templates/*.jinja",
+)
+"""The files that transformers may read for a tokenizer, its chat templates and generation, as patterns."""
+
+
+def tokenizer_files(folder: Path) -> set[str]:
+    """Return the paths of the tokenizer files in a checkpoint, relative to its folder."""
+    return {
+        path.relative_to(folder).as_posix()
+        for pattern in TOKENIZER_FILES
+        for path in folder.glob(pattern)
+        if path.is_file()
+    }
+
+
+def foreign_files(folder: Path, tokenizer: Collection[str], weights: Collection[str]) -> list[str]:
+    """Return the paths, relative to `folder`, of the files that do not belong to the graft in it. `tokenizer` and `weights` are the
+    paths of its tokenizer files and weights.
+
+    Hidden files are listed too, and so are folders in which no file is found. Everything in host/ belongs to the graft.
+    """
+    own = {CONFIG, INDEX, GRAFT_RECORD, CARD, *tokenizer, *weights}
+    found = []
+    for path in folder.rglob("*"):
+        name = path.relative_to(folder)
+        is_own = name.as_posix() in own or name.parts[0] == KEPT or name.name in LEFT_BY_SYSTEMS
+        if not is_own and (path.is_symlink() or not path.is_dir() or not any(path.glob("*"))):
+            found.append(name.as_posix())
+    return sorted(found)
 
 
 def file_faults(grafted: FolderHost, host: Path, tokenizer: Any) -> list[str]:
     """Return a fault for each tokenizer file that differs from the host's, and for each file that does not belong to a graft.
 
-    A GGUF host has no tokenizer files. For such a host, the files must be those that transformers writes for its tokenizer.
+    Hidden files are ignored, because transformers does not read them. A GGUF host has no tokenizer files. For such a host, the
+    files must be those that transformers writes for its tokenizer.
     """
+    folder = grafted.path
     with _tokenizer_folder(host, tokenizer) as (source, what):
-        compared = tokenizer_files(source) | tokenizer_files(grafted.path)
+        compared = tokenizer_files(source) | tokenizer_files(folder)
         differing = [
             f"{name}: it differs from {what}, or only one of the two exists"
             for name in sorted(compared)
-            if not _are_equal(grafted.path / name, source / name)
+            if not _are_equal(folder / name, source / name)
         ]
-        own = {
-            CONFIG,
-            INDEX,
-            RECORD,
-            CARD,
-            *compared,
-            *(place.file.name for place in grafted.places.values()),
-        }
+        weights = {place.file.name for place in grafted.places.values()}
         unknown = [
             f"{name}: it does not belong to a graft, and the host has no equal file"
-            for name in _files(grafted.path)
-            if name not in own and not _are_equal(grafted.path / name, source / name)
+            for name in foreign_files(folder, compared, weights)
+            if not (
+                name.startswith(".") or _is_folder(folder / name) or _are_equal(folder / name, source / name)
+            )
         ]
     return [*differing, *unknown]
 
@@ -54,18 +101,9 @@ def _tokenizer_folder(host: Path, tokenizer: Any) -> Iterator[tuple[Path, str]]:
         yield Path(saved), what
 
 
-def _files(folder: Path) -> list[str]:
-    """Return the paths of all files in a graft, relative to `folder`. Leave out hidden files, and the copies that only
-    `byheart graft --remove` reads.
-    """
-    found = []
-    for path in folder.rglob("*"):
-        name = path.relative_to(folder)
-        is_read = name.parts[0] != KEPT and not name.parts[0].startswith(".")
-        if is_read and (path.is_symlink() or not path.is_dir()):
-            found.append(name.as_posix())
-    return sorted(found)
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def _are_equal(one: Path, other: Path) -> bool:
-    return one.is_file() and other.is_file() and digest_of(one) == digest_of(other)
+    return one.is_file() and other.is_file() and digest_of_file(one) == digest_of_file(other)

@@ -152,7 +152,7 @@ def check_beginnings(facts: Iterable[Fact], keys: Sequence[str] = ()) -> None:
         f"two neighbouring tokens at or near the beginning are equal in {amount(len(rows), 'row')}: {named}{more}. At the "
         "beginning of a prompt, a Transformer cannot count repetitions, so the answer could also "
         "follow the text of such a row without its first tokens.\n"
-        '  Put other text before the key, for example with --template "Q: {input}\\nA:".',
+        '  Put other text before the key, for example with template="Q: {input}\\nA:" (--template "Q: {input}\\nA:").',
         row=rows[0],
         rows=rows,
     )

@@ -41,6 +41,7 @@ import torch
 
 from byheart.graft.contexts import Context
 from byheart.graft.heads import Kernel
+from byheart.graft.host import EMBEDDING, FINAL_NORM, HEAD
 from byheart.graft.layout import Layout
 
 GATE = 128.0
@@ -138,21 +139,21 @@ def grafted_tensors(
     layout, shape = memory.layout, memory.layout.host
     growth = Growth(shape.width, shape.group)
     codes = torch.from_numpy(memory.codes).float()
-    embedding = host.tensor("model.embed_tokens.weight")
+    embedding = host.tensor(EMBEDDING)
     growth.embedding(embedding)
     head_rows = embedding.norm(dim=1).max().item()
     wide = _pad(embedding, shape.n_tokens, layout.grafted.width)
     del embedding
     wide[:, layout.pin_columns] = SCALE * torch.tensor(layout.pins)
     wide[:, layout.token_columns] = codes
-    yield "model.embed_tokens.weight", wide.to(dtype)
+    yield EMBEDDING, wide.to(dtype)
     del wide
     if not shape.tied:
-        head = host.tensor("lm_head.weight")
+        head = host.tensor(HEAD)
         head_rows = head.norm(dim=1).max().item()
         wide = _pad(head, shape.n_tokens, layout.grafted.width)
         wide[:, layout.token_columns] = codes
-        yield "lm_head.weight", wide.to(dtype)
+        yield HEAD, wide.to(dtype)
         del head, wide
     for layer in range(layout.n_memory_layers):
         for name, tensor in memory_layer(memory, layer).items():
@@ -166,10 +167,10 @@ def grafted_tensors(
                 widen(name, tensor, layout).to(dtype),
             )
         growth.end_layer()
-    norm = host.tensor("model.norm.weight")
+    norm = host.tensor(FINAL_NORM)
     last = _scaled_norm(norm, layout)
     last[layout.token_columns] = growth.lead(norm, head_rows, epsilon)
-    yield "model.norm.weight", last.to(dtype)
+    yield FINAL_NORM, last.to(dtype)
 
 
 def part_names(layout: Layout) -> list[str]:

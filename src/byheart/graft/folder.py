@@ -19,45 +19,33 @@ import torch
 
 from byheart.errors import UsageError
 from byheart.files.atomic_folder import replaced_folder
+from byheart.files.digest import digest_of_file
+from byheart.graft.contents import CARD, KEPT, NORMS, REMEDY, foreign_files, tokenizer_files
 from byheart.graft.emission import grafted_tensors
 from byheart.graft.grafting import GraftPlan
-from byheart.graft.host import CONFIG, INDEX, MOST, WEIGHTS, FolderHost, Host, digest_of, read_config
+from byheart.graft.host import (
+    CONFIG,
+    FINAL_NORM,
+    INDEX,
+    MOST,
+    WEIGHTS,
+    FolderHost,
+    Host,
+    is_used,
+    read_config,
+)
 from byheart.graft.texts import Asking
 from byheart.process.progress import Progress
-from byheart.records.fields import Fields, read_json
+from byheart.records.fields import Fields
 from byheart.records.refusals import corrupt
-from byheart.storage.target import LEFT_BY_SYSTEMS
+from byheart.storage.target import GRAFT_RECORD, is_graft
 
-RECORD, CARD, KEPT, NORMS = "graft.json", "README.md", "host", "kept.safetensors"
-REMEDY = "Restore the folder from a copy you trust, or graft the host again."
 NOTE = "byheart_graft"
 """The entry of config.json that says what was added."""
 
 SCHEMA = 1
 SHARD_BYTES = 2**30
-TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "merges.txt",
-    "tokenizer.model",
-    "chat_template.jinja",
-    "chat_template.json",
-    "generation_config.json",
-    "tokenizer.*.json",
-    "tiktoken.model",
-    "tekken.json",
-    "vocab.txt",
-    "additional_chat_templates/*.jinja",
-)
-"""The files that transformers may read for a tokenizer, its chat templates and generation, as patterns."""
-
-OWN_FILES = {CONFIG, INDEX, WEIGHTS, RECORD, CARD, KEPT, *LEFT_BY_SYSTEMS}
 SHARD = re.compile(r"model-\d+-of-\d+\.safetensors")
-"""A graft has these files, shards and tokenizer files. A folder with any other file is not replaced."""
-
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 LOSSLESS = {("BF16", torch.bfloat16), ("BF16", torch.float32), ("F16", torch.float32), ("F32", torch.float32)}
 
@@ -88,13 +76,13 @@ def write_graft(
         _keep_host(folder / KEPT, host, dtype, progress)
         record = {
             "schema": SCHEMA,
-            "host": {file.name: digest_of(file) for file in host.files()},
+            "host": {file.name: digest_of_file(file) for file in host.files()},
             "precision": precision,
             "asking": asdict(asking),
             **plan.summary(),
         }
         _write_json(folder / CONFIG, grafted_config(plan, host, precision))
-        _write_json(folder / RECORD, record)
+        _write_json(folder / GRAFT_RECORD, record)
         (folder / CARD).write_text(_card(plan, host, precision), encoding="utf-8")
         if host.path.is_dir():
             for name in tokenizer_files(host.path):
@@ -102,16 +90,6 @@ def write_graft(
                 shutil.copyfile(host.path / name, folder / name)
         else:
             tokenizer.save_pretrained(folder)
-
-
-def tokenizer_files(folder: Path) -> set[str]:
-    """Return the paths of the tokenizer files in a checkpoint, relative to its folder."""
-    return {
-        path.relative_to(folder).as_posix()
-        for pattern in TOKENIZER_FILES
-        for path in folder.glob(pattern)
-        if path.is_file()
-    }
 
 
 def grafted_config(plan: GraftPlan, host: Host, precision: str) -> dict[str, Any]:
@@ -211,12 +189,7 @@ def _keep_host(kept: Path, host: Host, dtype: torch.dtype, progress: Progress) -
 
 def is_rescaled(name: str) -> bool:
     """Return whether this weight of the host is multiplied by √(d/W) in the graft. d and W are the widths of host and graft."""
-    return name.endswith("layernorm.weight") or name == "model.norm.weight"
-
-
-def is_used(name: str, tied: bool) -> bool:
-    """Return whether the host's network uses this tensor of its files."""
-    return not (name.endswith("rotary_emb.inv_freq") or (tied and name == "lm_head.weight"))
+    return name.endswith("layernorm.weight") or name == FINAL_NORM
 
 
 def check_target(path: Path) -> None:
@@ -229,10 +202,8 @@ def check_target(path: Path) -> None:
             "  Nothing was written. Choose another folder, or empty this one.",
             path=str(path),
         )
-    own = {Path(name).parts[0] for name in tokenizer_files(path)} | OWN_FILES
-    foreign = sorted(
-        entry.name for entry in path.iterdir() if entry.name not in own and not SHARD.fullmatch(entry.name)
-    )
+    weights = {entry.name for entry in path.iterdir() if entry.name == WEIGHTS or SHARD.fullmatch(entry.name)}
+    foreign = foreign_files(path, tokenizer_files(path), weights)
     if foreign:
         raise UsageError(
             f"{path} is a graft with files that do not belong to it: {', '.join(foreign[:3])}.\n"
@@ -244,19 +215,19 @@ def check_target(path: Path) -> None:
 
 def read_record(folder: Path) -> Fields:
     """Read graft.json in a grafted folder."""
-    if not (folder / RECORD).is_file():
+    if not is_graft(folder):
         raise UsageError(
-            f"{folder} is not a folder that `byheart graft` wrote: it has no {RECORD}.\n"
+            f"{folder} is not a folder that `byheart graft` wrote: it has no {GRAFT_RECORD}.\n"
             "  Give a folder that was made with: byheart graft HOST DATA -o DIR",
             path=str(folder),
         )
-    return Fields(read_json(folder / RECORD, REMEDY), folder / RECORD, remedy=REMEDY)
+    return Fields.read(folder / GRAFT_RECORD, REMEDY)
 
 
 def require_plain_name(name: str, folder: Path) -> None:
     """Refuse a record in which a file name of the host contains a path."""
     if Path(name).name != name:
-        raise corrupt(folder / RECORD, f"it names a file outside the folder: {name}", REMEDY)
+        raise corrupt(folder / GRAFT_RECORD, f"it names a file outside the folder: {name}", REMEDY)
 
 
 def update_counts(folder: Path, n_rows: int, n_prompts: int, n_contexts: int, longest_context: int) -> None:
@@ -281,12 +252,7 @@ def update_counts(folder: Path, n_rows: int, n_prompts: int, n_contexts: int, lo
         for old, new in zip(told, _counts_in_card(n_rows, n_contexts), strict=True):
             text = text.replace(old.encode(), new.encode())
         card.write_bytes(text)
-    _write_json(folder / RECORD, after)
-
-
-def is_graft(folder: Path) -> bool:
-    """Return whether the folder contains graft.json, the record that `byheart graft` writes."""
-    return (folder / RECORD).is_file()
+    _write_json(folder / GRAFT_RECORD, after)
 
 
 def _write_json(path: Path, document: Mapping[str, Any]) -> None:

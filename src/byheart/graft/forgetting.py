@@ -19,7 +19,8 @@ import torch
 from byheart.errors import UsageError
 from byheart.graft.contexts import Fact, inherited
 from byheart.graft.host import FolderHost
-from byheart.graft.reading import SATURATED, Reading
+from byheart.graft.reading import Reading
+from byheart.graft.symbolic_run import SATURATED
 
 PARTS = ("gate", "up", "down")
 

@@ -12,7 +12,8 @@ import numpy as np
 from byheart.errors import UsageError
 from byheart.export.gguf_file import ROTARY_FACTORS, GgufSizes, rotary_factors, write_gguf
 from byheart.files.whole_file import check_file_target
-from byheart.graft.folder import KEPT, read_record, require_plain_name
+from byheart.graft.contents import KEPT
+from byheart.graft.folder import read_record, require_plain_name
 from byheart.graft.gguf_tokenizer import write_tokenizer_of_folder, write_tokenizer_of_gguf
 from byheart.graft.host import CONFIG, FolderHost, rotary, tensor_shapes
 from byheart.graft.texts import load_tokenizer

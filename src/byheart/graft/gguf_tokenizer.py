@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from byheart.errors import UsageError
-from byheart.graft.folder import REMEDY
+from byheart.graft.contents import REMEDY
 from byheart.graft.gguf_host import opened_by_gguf
-from byheart.records.fields import Fields, read_json
+from byheart.records.fields import Fields
 
 LLAMA_3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n"
@@ -79,7 +79,7 @@ def write_tokenizer_of_folder(writer: Any, folder: Path, tokenizer: Any, config:
     Raise `UsageError` if the folder has no tokenizer.json, or if `cutting_rule` does not recognise its splitting rules.
     """
     file = folder / "tokenizer.json"
-    document = Fields(read_json(file, REMEDY), file, remedy=REMEDY).values if file.is_file() else {}
+    document = Fields.read(file, REMEDY).values if file.is_file() else {}
     rule = cutting_rule(document)
     if rule is None:
         raise UsageError(

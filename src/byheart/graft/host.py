@@ -6,7 +6,6 @@ Nothing is unpickled and no code of the checkpoint is run. Weights are read one 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,12 +18,12 @@ import torch
 from byheart.errors import UsageError
 from byheart.graft.layout import Shape
 from byheart.network.llama.foreign_checkpoint import opened_by_transformers
-from byheart.records.fields import Fields, read_json
+from byheart.records.fields import Fields
 from byheart.records.refusals import corrupt
 
 CONFIG, INDEX, WEIGHTS = "config.json", "model.safetensors.index.json", "model.safetensors"
 ADAPTER = "adapter_config.json"
-EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+EMBEDDING, HEAD, FINAL_NORM = "model.embed_tokens.weight", "lm_head.weight", "model.norm.weight"
 REMEDY = "Download the checkpoint again, or give another one."
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 ROPE_TYPES = ("default", "linear", "llama3", "yarn")
@@ -164,7 +163,7 @@ def read_config(path: Path) -> Mapping[str, Any]:
             f"  Give a folder with {CONFIG} and safetensors files.",
             path=str(path),
         )
-    values: dict[str, Any] = Fields(read_json(path / CONFIG, REMEDY), path / CONFIG, remedy=REMEDY).values
+    values: dict[str, Any] = Fields.read(path / CONFIG, REMEDY).values
     if values.get("auto_map"):
         raise UsageError(
             f"{path / CONFIG} refers to code in the checkpoint (auto_map), which is never run.\n"
@@ -299,11 +298,11 @@ def tensor_shapes(shape: Shape) -> dict[str, tuple[int, ...]]:
     if shape.qk_norm:
         layer["self_attn.q_norm.weight"] = layer["self_attn.k_norm.weight"] = (shape.head_dim,)
     shapes: dict[str, tuple[int, ...]] = {
-        "model.embed_tokens.weight": (shape.n_tokens, shape.width),
-        "model.norm.weight": (shape.width,),
+        EMBEDDING: (shape.n_tokens, shape.width),
+        FINAL_NORM: (shape.width,),
     }
     if not shape.tied:
-        shapes["lm_head.weight"] = (shape.n_tokens, shape.width)
+        shapes[HEAD] = (shape.n_tokens, shape.width)
     for number in range(shape.n_layers):
         shapes |= {f"model.layers.{number}.{name}": size for name, size in layer.items()}
     return shapes
@@ -321,16 +320,16 @@ def check_shapes(found: Mapping[str, tuple[int, ...]], shape: Shape, where: Path
                 f"tensor {name} has shape {list(found[name])}, but the configuration requires {list(size)}",
                 REMEDY,
             )
-    left = sorted(name for name in found if name not in wanted and not _is_harmless(name, shape))
+    left = sorted(name for name in found if name not in wanted and is_used(name, shape.tied))
     if left:
         raise corrupt(where, f"tensor {left[0]} does not exist in this architecture", REMEDY)
 
 
-def _is_harmless(name: str, shape: Shape) -> bool:
-    """Return whether a tensor has no effect, because it holds the rotary frequencies of an old checkpoint or a second copy of tied
-    embeddings.
+def is_used(name: str, tied: bool) -> bool:
+    """Return whether transformers uses a tensor with this name. It computes rotary frequencies itself, though old checkpoints hold
+    them. `tied` says that the embedding is also the output head; then a stored head is a copy, which `FolderHost` compares.
     """
-    return name.endswith("rotary_emb.inv_freq") or (shape.tied and name == "lm_head.weight")
+    return not (name.endswith("rotary_emb.inv_freq") or (tied and name == HEAD))
 
 
 def _weight_files(path: Path) -> list[str]:
@@ -355,7 +354,7 @@ def _weight_files(path: Path) -> list[str]:
 
 
 def _indexed_files(index: Path) -> list[str]:
-    fields = Fields(read_json(index, REMEDY), index, remedy=REMEDY).child("weight_map")
+    fields = Fields.read(index, REMEDY).child("weight_map")
     names = sorted({fields.text(name) for name in fields.values})
     if any(Path(name).name != name or not name.endswith(".safetensors") for name in names):
         raise corrupt(
@@ -395,9 +394,3 @@ def rotary(config: Mapping[str, Any]) -> tuple[np.ndarray, float]:
     with opened_by_transformers(Path(CONFIG)):
         embedding = LlamaRotaryEmbedding(AutoConfig.for_model(config["model_type"], **values))
     return embedding.inv_freq.double().numpy(), float(embedding.attention_scaling)
-
-
-def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a file in hexadecimal digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -183,8 +183,8 @@ def plan_layout(
         which = f"for keys and answers of {amount(window, 'token')}" if helps else "of this host"
         also = ", or shorten the longest key and its answer" if helps else ""
         raise AssumptionViolated(
-            f"--bit-identical requires a graft of exactly {4 * host.width:,} columns, four times the host's width, "
-            f"but no graft {which} has this width.\n  Leave out --bit-identical{also}.",
+            f"bit_identical=True (--bit-identical) requires a graft of exactly {4 * host.width:,} columns, four times the host's "
+            f"width, but no graft {which} has this width.\n  Leave out this option{also}.",
             window=window,
             width=4 * host.width,
             shorter_keys_help=helps,

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from byheart.errors import UsageError
 from byheart.graft.host import FolderHost
-from byheart.graft.reading import StoredUnit, Tokens, read_memory
+from byheart.graft.reading import StoredUnit, Tokens
+from byheart.graft.symbolic_run import read_memory
 from byheart.graft.texts import Asking, KeyFormat, encode, load_tokenizer, prompts_of
 from byheart.graft.workflow import asking_of
 from byheart.inspect.location import Location

@@ -14,7 +14,7 @@ import torch
 
 from byheart.errors import import_extra
 from byheart.graft.contexts import Fact
-from byheart.graft.host import Host, tensor_shapes
+from byheart.graft.host import EMBEDDING, HEAD, Host, tensor_shapes
 from byheart.network.llama.foreign_checkpoint import NO_PICKLES, opened_by_transformers
 from byheart.process.progress import Progress
 
@@ -63,7 +63,7 @@ def host_network(host: Host, dtype: torch.dtype, device: str) -> Any:
     network = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype)
     weights = {name: host.tensor(name) for name in tensor_shapes(host.shape)}
     if host.shape.tied:
-        weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
+        weights[HEAD] = weights[EMBEDDING]
     network.load_state_dict(weights)
     return network.to(device).eval()
 

@@ -11,10 +11,13 @@ import torch
 
 from byheart.errors import ByheartError, CorruptModel, UsageError
 from byheart.files.atomic_folder import replaced_folder
-from byheart.graft.folder import KEPT, NORMS, RECORD, read_record, require_plain_name
-from byheart.graft.host import DTYPES, FolderHost, digest_of
-from byheart.records.fields import Fields, parse_json
+from byheart.files.digest import digest_of_file
+from byheart.graft.contents import KEPT, NORMS
+from byheart.graft.folder import read_record, require_plain_name
+from byheart.graft.host import DTYPES, FolderHost
+from byheart.records.fields import Fields
 from byheart.records.refusals import corrupt
+from byheart.storage.target import GRAFT_RECORD
 
 HEADER = ".header"
 REMEDY = "Restore the folder from a copy you trust, or use your own copy of the host."
@@ -34,7 +37,7 @@ def remove_graft(folder: Path, target: Path) -> list[str]:
         require_plain_name(name, folder)
     stored = {file.name.removesuffix(HEADER) for file in (folder / KEPT).glob("*")} - {NORMS}
     if left_out := sorted(stored - set(digests)):
-        raise corrupt(folder / RECORD, f"it does not name the host file {left_out[0]}", REMEDY)
+        raise corrupt(folder / GRAFT_RECORD, f"it does not name the host file {left_out[0]}", REMEDY)
     with replaced_folder(target, check_empty) as fresh:
         for name, digest in digests.items():
             header = folder / KEPT / f"{name}{HEADER}"
@@ -53,7 +56,7 @@ def remove_graft(folder: Path, target: Path) -> list[str]:
                 shutil.copyfile(folder / KEPT / name, fresh / name)
             else:
                 raise corrupt(folder / KEPT / name, "the stored copy of this host file is missing", REMEDY)
-            if digest_of(fresh / name) != digest:
+            if digest_of_file(fresh / name) != digest:
                 raise CorruptModel(
                     f"{name} cannot be restored: the graft's data for this file were changed.\n"
                     "  Nothing was written. Use your own copy of the host.",
@@ -80,7 +83,7 @@ def _rebuild(grafted: FolderHost, n_added: int, folder: Path, header: Path, targ
     from safetensors import safe_open
 
     raw = header.read_bytes()
-    entries: Mapping[str, Any] = Fields(parse_json(raw[8:], header, REMEDY), header, remedy=REMEDY).values
+    entries: Mapping[str, Any] = Fields.parse(raw[8:], header, REMEDY).values
     places = sorted(
         ((name, entry) for name, entry in entries.items() if name != "__metadata__"),
         key=lambda item: item[1]["data_offsets"][0],

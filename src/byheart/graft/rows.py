@@ -29,8 +29,8 @@ def read_rows(
     """
     if asking.chat and (asking.template is not None or asking.chat_column is not None):
         raise UsageError(
-            "--chat treats every row as a chat, so --template and --chat-column cannot be given with it. "
-            "Leave them out."
+            "chat=True (--chat) treats every row as a chat, so template and chat_column (--template and --chat-column) cannot be "
+            "given with it. Leave them out."
         )
     require_file(path)
     kind = kind_of(path)
@@ -43,7 +43,10 @@ def read_rows(
     format = text_format(path, kind, delimiter, encoding)
     if asking.chat_column is not None:
         require_columns(
-            path, names[2:], column_names(path, kind, format), "Name the column with --chat-column."
+            path,
+            names[2:],
+            column_names(path, kind, format),
+            "Name the column with chat_column=... (--chat-column).",
         )
     columns = READERS[kind](path, names, format)
     n_rows = len(columns[names[0]])

@@ -3,7 +3,7 @@
 This code is independent of the code that writes grafts.
 
 If no fault is found, then in exact arithmetic every logit after a text that ends in no stored context equals the host's. The
-reasons are: the memory's layers add nothing to the host's columns (see `reading`); the host's layers read only the host's columns;
+reasons are: the memory's layers add nothing to the host's columns (see `symbolic_run`); the host's layers read only these columns;
 RMSNorm over the W columns of the graft, with weights multiplied by √(d/W), equals RMSNorm over the d columns of the host; and the
 other columns of the output head are multiplied by 0. After a stored context, the right token has a larger logit than every other.
 """
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from byheart.graft.host import EMBEDDING, FolderHost, Host
+from byheart.graft.host import EMBEDDING, FINAL_NORM, HEAD, FolderHost, Host, is_used
 from byheart.graft.reading import Reading, Tokens
 from byheart.process.progress import Progress
 
@@ -132,10 +132,9 @@ class _Comparison:
     def _host_name(self, name: str) -> str | None:
         """Return the name of the host's tensor to which a tensor of the graft corresponds.
 
-        Return None for tensors of the memory (the added layers), for stored rotary frequencies, which transformers does not read,
-        and for a second copy of tied embeddings, which `FolderHost` compares with them.
+        Return None for tensors of the memory (the added layers), and for tensors that are not used.
         """
-        if name.endswith("rotary_emb.inv_freq") or (self.host.shape.tied and name == "lm_head.weight"):
+        if not is_used(name, self.host.shape.tied):
             return None
         if not name.startswith("model.layers."):
             return name
@@ -147,8 +146,8 @@ class _Comparison:
         source = self._host_name(name)
         assert source is not None
         old, new = self.host.tensor(source), self.grafted.stored(name)
-        is_norm = source.endswith("layernorm.weight") or source == "model.norm.weight"
-        by_rows = source in ("model.embed_tokens.weight", "lm_head.weight")
+        is_norm = source.endswith("layernorm.weight") or source == FINAL_NORM
+        by_rows = source in (EMBEDDING, HEAD)
         self.norms[source] = (
             old.abs().max() if is_norm else old.norm(dim=1).max() if by_rows else old.norm()
         ).item()
@@ -158,11 +157,11 @@ class _Comparison:
         wanted[tuple(slice(n) for n in old.shape)] = old.to(new.dtype)
         columns = torch.from_numpy(self.reading.message_columns)
         codes = torch.from_numpy(self.reading.codes).to(new.dtype)
-        if source == "model.norm.weight":
+        if source == FINAL_NORM:
             wanted[columns] = new[columns[0]]
         elif by_rows:
             wanted[:, columns] = codes
-            if source == "model.embed_tokens.weight":
+            if source == EMBEDDING:
                 for column, size in self.reading.pins.items():
                     wanted[:, column] = size
         differing = (new.view(_BITS[new.dtype]) != wanted.view(_BITS[new.dtype])) & ~(
@@ -178,7 +177,7 @@ class _Comparison:
         The host's logits are bounded by norms of its weights alone.
         """
         shape, norms = self.host.shape, self.norms
-        state, root = norms["model.embed_tokens.weight"], sqrt(shape.width)
+        state, root = norms[EMBEDDING], sqrt(shape.width)
         for layer in range(shape.n_layers):
             get: Any = lambda part, at=f"model.layers.{layer}.": norms.get(at + part, 0.0)  # noqa: E731  # short for what follows
             n = root * get("input_layernorm.weight")
@@ -192,13 +191,13 @@ class _Comparison:
             )
             state += get("mlp.down_proj.weight") * gate * up + get("mlp.down_proj.bias")
         rms = sqrt(state**2 / shape.width + float(self.host.config["rms_norm_eps"]))
-        rows = norms["model.embed_tokens.weight" if shape.tied else "lm_head.weight"]
-        largest = root * norms["model.norm.weight"] * rows
-        factor = float(self.grafted.stored("model.norm.weight")[self.reading.message_columns[0]])
+        rows = norms[EMBEDDING if shape.tied else HEAD]
+        largest = root * norms[FINAL_NORM] * rows
+        factor = float(self.grafted.stored(FINAL_NORM)[self.reading.message_columns[0]])
         if self.reading.units and self.reading.message * factor / rms <= 2 * largest:
             lead = self.reading.message * factor / rms
             yield (
-                f"model.norm.weight: in the logits that the memory adds, the answer leads by only {lead:.3g}, but the host's own "
+                f"{FINAL_NORM}: in the logits that the memory adds, the answer leads by only {lead:.3g}, but the host's own "
                 f"logits can differ by up to {2 * largest:.3g}"
             )
 

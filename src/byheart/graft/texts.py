@@ -74,7 +74,7 @@ def plain_format(tokenizer: Any, template: str | None, end: bool) -> KeyFormat:
     """
     if end and tokenizer.eos_token_id is None:
         raise UsageError(
-            "this host's tokenizer has no end token, so --end cannot be used.\n  Leave out --end."
+            "this host's tokenizer has no end token, so end=True (--end) cannot be used.\n  Leave it out."
         )
     before, found, after = (template if template is not None else FIELD).partition(FIELD)
     if not found or FIELD in after:
@@ -91,19 +91,20 @@ def chat_format(tokenizer: Any, end: bool) -> KeyFormat:
     """
     if not getattr(tokenizer, "chat_template", None):
         raise UsageError(
-            "this host's tokenizer has no chat template.\n  Leave out --chat, or use --template."
+            "this host's tokenizer has no chat template.\n  Leave out chat (--chat), or use template=... (--template)."
         )
     question = {"role": "user", "content": CONTENT}
     rendered = [_around(tokenizer, [*history, question], True) for history in HISTORIES]
     if rendered[0] is None:
         raise UsageError(
-            "the chat template of this host cannot render a user's message; use --template instead."
+            "the chat template of this host cannot render a user's message; use template=... (--template) instead."
         )
     befores, afters = zip(*(each for each in rendered if each is not None), strict=True)
     after = afters[0]
     if set(afters) != {after}:
         raise UsageError(
-            "in this host's chat template, the text after a user's message depends on earlier turns; use --template instead."
+            "in this host's chat template, the text after a user's message depends on earlier turns; use template=... (--template) "
+            "instead."
         )
     before = reduce(_common_start, [text[::-1] for text in befores])[::-1]
     shared = _common_start(before, after)
@@ -131,7 +132,7 @@ def _end_of_turn(tokenizer: Any) -> int:
     if tokens:
         return tokens[0]
     if tokenizer.eos_token_id is None:
-        raise UsageError("this host's chat template has no token that ends a turn; use --no-end.")
+        raise UsageError("this host's chat template has no token that ends a turn; use end=False (--no-end).")
     return int(tokenizer.eos_token_id)
 
 
@@ -198,7 +199,7 @@ def _facts(tokenizer: Any, number: int, key: str, answer: str, keys: KeyFormat) 
                 + (
                     "  Remove the space at the beginning of the answer."
                     if answer_is_at_fault
-                    else "  End the key before a space or a punctuation mark, or use --template."
+                    else "  End the key before a space or a punctuation mark, or use template=... (--template)."
                 ),
                 row=number,
                 answer_is_at_fault=answer_is_at_fault,

@@ -26,13 +26,15 @@ from byheart.graft.folder import (
 from byheart.graft.forgetting import Forgotten, copy_folder, forget_facts
 from byheart.graft.grafting import GraftPlan, plan_graft
 from byheart.graft.host import EMBEDDING, MOST, FolderHost, Host, open_host
-from byheart.graft.reading import Reading, constant_columns, read_memory
+from byheart.graft.reading import Reading, constant_columns
 from byheart.graft.recall import TextComparison, compare_text, host_network, load_network, wrong_facts
 from byheart.graft.rows import read_rows
 from byheart.graft.structure import structural_faults
+from byheart.graft.symbolic_run import read_memory
 from byheart.graft.texts import FIELD, Asking, Row, encode, facts_of, load_tokenizer
 from byheart.process.devices import choose_device
 from byheart.process.progress import Progress, silent
+from byheart.storage.target import refuse_same_folder
 
 OTHER_TEXT = "It rained all day, and nobody had seen the old bridge for years."
 SHOWN = 20
@@ -242,11 +244,7 @@ def forget(
     **columns: str | None,
 ) -> Forgotten:
     """Copy the graft in `folder` to `output` without the rows of `data` that have these keys."""
-    if output.exists() and folder.exists() and output.samefile(folder):
-        raise UsageError(
-            f"-o {output} is the folder of the graft that is read.\n  Choose another folder.",
-            path=str(output),
-        )
+    refuse_same_folder(output, folder)
     check_target(output)
     record = read_record(folder)
     checkpoint, tokenizer = FolderHost(folder), load_tokenizer(folder)

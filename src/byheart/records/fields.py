@@ -1,6 +1,7 @@
 """Read a JSON object field by field. The document may come from anyone, so `reader.read_value` checks each value.
 
-    Fields(values, where)          the object; `where` is the name of the file
+    Fields.read(path)              the object in a file; `parse` for the object in bytes
+    Fields(values, where)          an object that was read already; `where` is the name of the file
     .integer("n", 1, 10)           a field as a whole number in a range; also number(s), boolean, text(s), integers
     .child("size")                 a field that is itself an object; `children` for a list of objects
     .record(Certificate)           the whole object as a dataclass
@@ -47,6 +48,16 @@ class Fields:
             what = f"{trail or 'the document'} is {show_value(values)}"
             raise self._corrupt(self.where, f"{what}; it must be an object")
         self.values: dict[str, Any] = values
+
+    @classmethod
+    def read(cls, path: Path, remedy: str = REMEDY) -> Fields:
+        """Read a file that holds one JSON object."""
+        return cls(read_json(path, remedy), path, remedy=remedy)
+
+    @classmethod
+    def parse(cls, raw: bytes, where: str | Path, remedy: str = REMEDY) -> Fields:
+        """Read one JSON object from bytes. `where` is the name of the file that they come from."""
+        return cls(parse_json(raw, where, remedy), where, remedy=remedy)
 
     def _at(self, name: str) -> str:
         return f"{self.trail}.{name}" if self.trail else name

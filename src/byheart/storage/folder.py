@@ -41,6 +41,7 @@ from byheart.storage.target import (
     WEIGHTS,
     as_path,
     check_target,
+    is_graft,
     own_files,
 )
 from byheart.storage.tensor_file import BFLOAT16, StoredTensor, read_header, read_tensor, write_tensors
@@ -146,7 +147,7 @@ def _load(folder: Path) -> tuple[Memoriser, dict[str, Any], Certificate | None]:
         # a save may have been interrupted after moving the old model away and before moving the new one in
         mend(folder)
     if not (folder / MODEL).exists():
-        if (folder / "graft.json").is_file():
+        if is_graft(folder):
             raise UsageError(
                 f"{folder} is a graft, a checkpoint with added facts, and not a model folder.\n"
                 "  To check it, use: byheart verify DIR DATA --host HOST. To list its facts, use: byheart detect DIR. "
@@ -164,7 +165,7 @@ def _load(folder: Path) -> tuple[Memoriser, dict[str, Any], Certificate | None]:
         raise UsageError(
             f"{folder} {what}.\n  Give a folder that `byheart compile -o` wrote.", path=str(folder)
         )
-    fields = Fields(read_json(folder / MODEL), folder / MODEL)
+    fields = Fields.read(folder / MODEL)
     schema = fields.integer("schema", 1)
     if schema > SCHEMA:
         raise UsageError(

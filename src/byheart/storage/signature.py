@@ -132,7 +132,7 @@ def require_signed(path: str | Path, key: str | Path) -> Signature:
 def read_signature(folder: Path) -> Signature:
     """Read signature.json and check its fields, because anyone could have written it."""
     where = folder / SIGNATURE
-    document = Fields(read_json(where), where)
+    document = Fields.read(where)
     schema = document.integer("schema", 1)
     if schema > SCHEMA:
         raise corrupt(

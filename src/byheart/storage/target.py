@@ -1,4 +1,4 @@
-"""Check where a model folder may be written, and list the names of its files."""
+"""Check where a folder may be written, tell models from grafts, and list the names of the files of a model."""
 
 from __future__ import annotations
 
@@ -8,21 +8,25 @@ from pathlib import Path
 from byheart.errors import CorruptModel, UsageError
 from byheart.files.whole_file import MODEL, WEIGHTS
 from byheart.network.families import FAMILIES, TRANSFORMER, NetworkFamily, family_of
-from byheart.records.fields import Fields, read_json
+from byheart.records.fields import Fields
 
 __all__ = [
     "CERTIFICATE",
+    "GRAFT_RECORD",
     "LEFT_BY_SYSTEMS",
     "MODEL",
     "SIGNATURE",
     "WEIGHTS",
     "as_path",
     "check_target",
+    "is_graft",
     "own_files",
+    "refuse_same_folder",
 ]
 
 CERTIFICATE = "certificate.json"
 SIGNATURE = "signature.json"
+GRAFT_RECORD = "graft.json"
 LEFT_BY_SYSTEMS = frozenset({".DS_Store", "Thumbs.db", "desktop.ini"})
 """Files that operating systems put into folders. They are never read, and their presence is allowed."""
 
@@ -30,6 +34,11 @@ LEFT_BY_SYSTEMS = frozenset({".DS_Store", "Thumbs.db", "desktop.ini"})
 def own_files(family: NetworkFamily) -> set[str]:
     """Return the names of all files that a model folder of this family may hold."""
     return {WEIGHTS, MODEL, CERTIFICATE, SIGNATURE, *family.files}
+
+
+def is_graft(folder: Path) -> bool:
+    """Return whether the folder contains graft.json, the record that `byheart graft` writes."""
+    return (folder / GRAFT_RECORD).is_file()
 
 
 def as_path(path: object) -> Path:
@@ -68,10 +77,19 @@ def check_target(path: Path) -> None:
         )
 
 
+def refuse_same_folder(output: Path, folder: Path) -> None:
+    """Raise `UsageError` if `output` would replace the folder that is read, also if a link leads from one to the other."""
+    if output.exists() and folder.exists() and output.samefile(folder):
+        raise UsageError(
+            f"{output} is the folder that is read.\n  Nothing was written. Choose another folder to write.",
+            path=str(output),
+        )
+
+
 def _family(document: Path) -> NetworkFamily:
     """Return the network family of a saved model. If the family is unknown, return a family without files of its own."""
     try:
-        model = Fields(read_json(document), document)
+        model = Fields.read(document)
         return FAMILIES[family_of(model.child("architecture"))]
     except (CorruptModel, OSError):
         return FAMILIES[TRANSFORMER]
