@@ -19,11 +19,11 @@ from typing import Any
 import torch
 
 from byheart.golden.case import cases, shapes
+from byheart.golden.engine_check import check
 from byheart.golden.engines.engine import Session
 from byheart.golden.engines.transformers import TransformersEngine
-from byheart.golden.report import check
-from byheart.golden.rounding import NumberType
 from byheart.golden.shape import Shape
+from byheart.records.vocabulary import NumberType
 
 
 class CompiledEngine(TransformersEngine):
@@ -31,7 +31,7 @@ class CompiledEngine(TransformersEngine):
 
     def open(self, shape: Shape, folder: Path) -> Session:
         session = super().open(shape, folder)
-        setattr(session, "ways", lambda: ("right padding",))  # noqa: B010 - mypy refuses a plain assignment to a method
+        session.ways = lambda: ("right padding",)
         return session
 
 

@@ -50,9 +50,9 @@ CLASSES = 16
 
 def build(n_facts: int, precision: str, check: int | None) -> tuple[dict[str, Any], Transformer, np.ndarray]:
     data, method = grid_vectors(n_facts, n_classes=CLASSES, seed=0), get("retrieval")
-    told = method.estimate(DataShape.of(data), precision=precision)  # type: ignore[arg-type]  # one of the choices below
+    told = method.estimate(DataShape.of(data), precision=precision)
     start = time.perf_counter()
-    options = method.read_options({}, precision)  # type: ignore[arg-type]  # the same
+    options = method.read_options({}, precision)
     built = method.plan(data, options, np.random.default_rng(0), None).emit()
     seconds = time.perf_counter() - start
     network, encoded = built.memoriser.network, built.memoriser.encode(data.inputs)

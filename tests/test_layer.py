@@ -95,7 +95,7 @@ def test_copies_and_saved_programs_answer_alike(model: Model, tmp_path: Path) ->
 def replicate(module: nn.Module, device: str = "cpu") -> nn.Module:
     """What `torch.nn.parallel.replicate` does for one device: the weights of a replica are tensors, not parameters."""
     modules = list(module.modules())
-    replicas = {each: each._replicate_for_data_parallel() for each in modules}  # type: ignore[no-untyped-call]
+    replicas = {each: each._replicate_for_data_parallel() for each in modules}
     for each, replica in replicas.items():
         replica._former_parameters = {}
         for name, child in each._modules.items():
@@ -131,7 +131,7 @@ def test_on_a_gpu(model: Model) -> None:
 
 @pytest.mark.slow
 def test_compiled_by_torch(model: Model) -> None:
-    assert answers(model, torch.compile(model.module)) == list(FACTS.values())  # type: ignore[arg-type]
+    assert answers(model, torch.compile(model.module)) == list(FACTS.values())
 
 
 def test_a_frame_is_answered_with_its_index(project_root: Path) -> None:

@@ -95,7 +95,7 @@ def mutants_of(source: str) -> list[Mutant]:
     """Every mutant of a module."""
     found = []
     for number, (node, _, _, function, kind, make) in enumerate(_mutations(ast.parse(source))):
-        line: int = node.lineno  # type: ignore[attr-defined]
+        line: int = node.lineno
         found.append(Mutant(number, kind, function, line, _first_line(node), _first_line(make())))
     return found
 

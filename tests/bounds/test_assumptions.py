@@ -125,7 +125,7 @@ def test_data_in_pieces_are_measured_as_far_as_memory_allows(
     names = {bound.name for bound in table(vectors).applicable}
     assert not any("Baum" in name or "Bubeck" in name for name in names)
     with refused(UsageError):
-        table([1, 2])  # type: ignore[arg-type]
+        table([1, 2])
 
 
 @pytest.mark.parametrize(

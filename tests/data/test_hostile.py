@@ -132,7 +132,7 @@ def test_a_row_of_very_many_tokens_is_memorised_on_request_only(tmp_path: Path, 
     if n_longer:
         with refused(LongRow, row=2, n_tokens=n_tokens, most=LONGEST, path=str(path)) as raised:
             Dataset.read(path)
-        (fault,) = raised.value.facts["faults"]  # type: ignore[attr-defined]
+        (fault,) = raised.value.facts["faults"]
         assert (fault["option"], fault["remedies"]) == ("max_tokens", ["1", str(n_tokens)])
         assert [Dataset.read(path, max_tokens=int(n)).n_samples for n in fault["remedies"]] == [1, 2]
         np.savez(tmp_path / "long.npz", inputs=np.zeros((1, n_tokens), np.int8), labels=[1])

@@ -66,7 +66,7 @@ def rows_of(path: Path, lines: list[str]) -> list[int]:
 def test_five_kinds_of_faults_are_refused_once(tables: tuple[Path, Path]) -> None:
     with refused(FaultyRows, path=str(tables[1]), n_rows=10) as raised:
         Dataset.read(tables[1])
-    found = {fault["option"]: fault for fault in raised.value.facts["faults"]}  # type: ignore[attr-defined]
+    found = {fault["option"]: fault for fault in raised.value.facts["faults"]}
     assert set(found) == set(FAULTY)
     for option, lines in FAULTY.items():
         assert found[option]["n_rows"] == len(lines)
@@ -142,7 +142,7 @@ def test_vectors_that_are_not_finite_join_the_report(tmp_path: Path) -> None:
 def test_rules_are_checked_and_may_leave_nothing() -> None:
     for rules in ({"empty_inputs": "keep"}, {"empty_labels": "first"}, {"max_tokens": 0}):
         with pytest.raises(UsageError):
-            Dataset.from_pairs([("a", "x")], **rules)  # type: ignore[arg-type]
+            Dataset.from_pairs([("a", "x")], **rules)
     with pytest.raises(DataError):
         Dataset.from_pairs([("abc", "x")], max_tokens=2)
 
@@ -172,7 +172,7 @@ def test_no_table_is_filled_up_beyond_the_limit(monkeypatch: pytest.MonkeyPatch)
     data = Dataset.from_arrays([[1]] * 50 + [[1] * 400], [0] * 51)
     monkeypatch.setenv("BYHEART_MEMORY_LIMIT", "1K")
     with pytest.raises(OverMemoryLimit):
-        data.inputs.pad(2)  # type: ignore[union-attr]
+        data.inputs.pad(2)
 
 
 def test_every_count_of_conflicts_is_that_of_the_rows_that_first_leaves_out() -> None:

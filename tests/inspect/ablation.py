@@ -49,7 +49,7 @@ class Ablation:
             return np.array([np.pad(row, (0, longest - len(row))) for row in rows])
         encoded = memoriser.encode(self.data.inputs)
         backend = "exact" if network.precision == "exact" else "module"
-        found = memoriser.answer(encoded, backend=backend)  # type: ignore[arg-type]
+        found = memoriser.answer(encoded, backend=backend)
         if found.ndim == 2 and network.pad is not None:
             return np.asarray(np.where(encoded == network.pad, 0, found))
         return found

@@ -158,7 +158,7 @@ def test_divergences_are_right_and_never_negative(seed: int, shift: float) -> No
     assert tiny == pytest.approx(p[:, 1] * (1 - p[:, 1]) * shift**2 / 2, rel=1e-2, abs=1e-29)
 
 
-class LargestArray(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no types here
+class LargestArray(TorchDispatchMode):
     """Notes the number of entries of the largest array that any operation returns."""
 
     n_entries = 0
@@ -182,6 +182,6 @@ def test_the_largest_layer_is_the_largest_array_of_a_sample(n_heads: int, seq_le
     for network in (attention, decoder):
         ids = torch.zeros((n_samples, seq_len), dtype=torch.long)
         module = network.module()
-        with torch.no_grad(), LargestArray() as seen:  # type: ignore[no-untyped-call]  # as above
+        with torch.no_grad(), LargestArray() as seen:
             module(ids)
         assert seen.n_entries <= n_samples * network.largest_layer

@@ -10,8 +10,8 @@ from random import Random
 
 from byheart.golden import case
 from byheart.golden.digests import DIGESTS, file_digests
+from byheart.golden.engine_check import check
 from byheart.golden.family import make
-from byheart.golden.report import check
 from byheart.golden.shape import Shape
 from tests.attacks.fuzz.mutation import mutate_bytes, mutate_document
 from tests.attacks.fuzz.target import Target, run_command
@@ -28,7 +28,7 @@ class GoldenFolders(Target):
     def prepare(self, folder: Path) -> None:
         if not self.share:
             return
-        make(folder / "family", family=FAMILY, counts={"float32": 3}, lengths=(5,))  # type: ignore[dict-item] # a plain text
+        make(folder / "family", family=FAMILY, counts={"float32": 3}, lengths=(5,))
         self.files = {
             str(path.relative_to(folder / "family")): path.read_bytes()
             for path in (folder / "family").rglob("*")
