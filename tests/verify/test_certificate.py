@@ -70,15 +70,17 @@ def test_one_context_is_singular() -> None:
 
 def test_the_headline_counts_rows_or_contexts_and_names_columns_and_rule() -> None:
     by_contexts, by_gap = judged(allowed_gap_percent=None), judged(gap_percent=0.5)
-    wrong = of_capitals(holds=False, wrong=2, distribution=by_contexts)
+    context: Any = {"unit": "context"}
+    wrong = of_capitals(holds=False, wrong=2, distribution=by_contexts, **context)
     for certificate, told, untold in (
         (of_capitals(), ["holds", "5 of 5", "row"], ["context", "->", "nats", "left out"]),
         (of_capitals(columns=("key", "value")), ["'key' -> 'value'", "row"], ["context"]),
-        (of_capitals(distribution=by_contexts), ["holds", "context", "0.001"], ["row", "%"]),
-        (of_capitals(distribution=judged(allowed_divergence=None)), ["context"], ["row", "0.001"]),
+        (of_capitals(columns=("line", "next token"), **context), ["context", "'next token'"], ["row"]),
+        (of_capitals(distribution=by_contexts, **context), ["holds", "context", "0.001"], ["row", "%"]),
+        (of_capitals(distribution=judged(allowed_divergence=None), **context), ["context"], ["row", "0.001"]),
         (wrong, ["DOES NOT HOLD", "3 of 5", "context", "0.001"], ["row", "%"]),
         (replace(wrong, fitted=True, distribution=by_gap), ["fitted", "3 of 5", "0.5%", "1%"], ["0.001"]),
-        (replace(wrong, fitted=True, distribution=None), ["fitted", "3 of 5", "row"], ["%"]),
+        (replace(wrong, fitted=True, distribution=None), ["fitted", "3 of 5"], ["%"]),
         (of_capitals(checked=1), ["1 of 1 row"], ["rows"]),
         (of_capitals(rows_left_out=1, on_conflict="drop"), ["5 of 5", "1 more row", "drop"], []),
     ):
@@ -121,6 +123,7 @@ LIES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "sample of none": lambda d: d.update(sampled=0, checked=0),
     "sample of more than were checked": lambda d: d.update(sampled=4),
     "one column": lambda d: d.update(columns=["key"]),
+    "unit": lambda d: d.update(unit="token"),
     "three columns": lambda d: d.update(columns=["key", "value", "more"]),
     "fewer checked": lambda d: d.update(checked=4),
     "holds with a problem": lambda d: d.update(problems=["something"]),
@@ -154,12 +157,22 @@ def test_what_is_written_is_what_is_read(certificate: Certificate) -> None:
     document = json.loads(json.dumps(certificate.to_json()))
     again = Certificate.from_json(document)
     assert again == certificate
-    assert again.columns == certificate.columns
+    assert (again.columns, again.unit) == (certificate.columns, certificate.unit)
     assert document["schema"] == 1
     told = {"sampled", "fitted", "columns", "rows_left_out", "on_conflict"} & set(document)
     assert told == {name for name in told if getattr(certificate, name)} | (
         {"fitted"} if certificate.fitted is not None else set()
     )
+
+
+def test_an_older_file_does_not_say_what_was_counted_and_is_written_again_unchanged() -> None:
+    of_today = of_capitals(columns=("line", "next token")).to_json()
+    assert of_today["unit"] == "row"
+    older = {name: value for name, value in of_today.items() if name != "unit"}
+    read = Certificate.from_json(older)
+    assert read.unit == "sample"
+    assert list(read.to_json()) == list(older)
+    assert "5 of 5 samples, 'line' -> 'next token'" in read.headline
 
 
 def test_a_fitted_file_must_lie_within_the_gap() -> None:

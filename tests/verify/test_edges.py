@@ -73,7 +73,7 @@ def test_a_backend_that_the_model_does_not_have_is_refused() -> None:
 def test_exact_arithmetic_runs_on_the_cpu_alone(backend: str) -> None:
     data = capitals()
     with refused(UsageError, device="cuda", backend=backend):
-        verify(lookup(data), data, backend=backend, device="cuda")  # type: ignore[arg-type]
+        verify(lookup(data), data, backend=backend, device="cuda")
 
 
 def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

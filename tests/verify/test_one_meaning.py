@@ -150,6 +150,32 @@ def test_the_usual_columns_are_named_too(tmp_path: Path, capsys: pytest.CaptureF
     assert (found["columns"], found["columns_named_by"]) == (["country", "city"], "usual")
 
 
+def test_a_column_named_next_token_holds_labels_of_rows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same two columns as in a text to recite; what was counted depends on how the file was read."""
+    table, texts = tmp_path / "t.jsonl", tmp_path / "texts.jsonl"
+    for file, rows in (
+        (table, [{"text": key, "next token": key.upper()} for key in "abc"]),
+        (texts, [{"text": "the cat sat on the mat"}]),
+    ):
+        file.write_text("\n".join(map(json.dumps, rows)))
+    reading = {
+        table: ("--input", "text", "--label", "next token"),
+        texts: ("--recite", "--method", "retrieval"),
+    }
+    for file, options in reading.items():
+        unit = "row" if file == table else "context"
+        model, other = tmp_path / f"model of {file.stem}", tmp_path / f"other {file.name}"
+        assert run(["compile", str(file), "-o", str(model), *options]) == 0
+        other.write_text(file.read_text().replace('"C"', '"A"').replace("mat", "cat"))
+        _, found = run_json(capsys, "verify", model, other)
+        assert (found["columns"], found["unit"]) == (["text", "next token"], unit)
+        said = f"of {found['checked']} {unit}s"
+        assert any(said in problem for problem in found["problems"])
+        assert said in first_line(capsys, "verify", model, other)
+
+
 def test_python_leaves_out_no_row_for_a_model(tmp_path: Path) -> None:
     from byheart.storage.data_source import read_like
 

@@ -103,7 +103,7 @@ def theorem_4_1(
     Assumes:  equal contexts have equal labels. Tokens have norm at most r, and distinct tokens are at least δ apart. Order does not
               matter: a sequence is a multiset with a marked last token.
     """
-    points = _tokens_and_contexts(n_samples, seq_len, n_classes, dim, radius, separation)
+    points = _tokens_and_contexts(n_samples, seq_len, dim, radius, separation)
     return _size_of_two_lookups(THEOREM_4_1, points, n_samples, n_classes)
 
 
@@ -118,7 +118,7 @@ def corollary_4_1(
     token marked as the last.
     """
     n_rows = n_samples * seq_len
-    points = _tokens_and_contexts(n_rows, seq_len, n_classes, dim, radius, separation)
+    points = _tokens_and_contexts(n_rows, seq_len, dim, radius, separation)
     return _size_of_two_lookups(COROLLARY_4_1, points, n_rows, n_classes)
 
 
@@ -137,7 +137,7 @@ def theorem_f_1(
 
     The network looks up `batch_root`² points at a time; the paper calls this root B.
     """
-    tokens, contexts = _tokens_and_contexts(n_samples, seq_len, n_classes, dim, radius, separation)
+    tokens, contexts = _tokens_and_contexts(n_samples, seq_len, dim, radius, separation)
     theorem = replace(THEOREM_F_1, name=f"{THEOREM_F_1.name} with B = {batch_root}")
     first = batched_lookup_size(tokens, n_samples, _id_count(n_samples), batch_root)
     second = batched_lookup_size(contexts, n_samples, n_classes, batch_root)
@@ -197,7 +197,7 @@ def theorem_e_1(n_samples: int, seq_len: int, n_classes: int, vocab: int) -> The
 
 
 def _tokens_and_contexts(
-    n_samples: int, seq_len: int, n_classes: int, dim: int, radius: Real, separation: Real
+    n_samples: int, seq_len: int, dim: int, radius: Real, separation: Real
 ) -> tuple[Points, Points]:
     """Return the points that the two feed-forward parts of Theorem B.1 look up: first the tokens, then the contexts of
     equation 53.

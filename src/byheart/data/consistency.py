@@ -16,7 +16,7 @@ from jaxtyping import Bool, Int
 from byheart.data.options import Rule, Task
 from byheart.data.row_groups import flat_ranges, group_rows, pair_ids, representatives, sort_within_rows
 from byheart.data.sequences import Sequences, TokenSequences, VectorSequences
-from byheart.errors import UsageError
+from byheart.errors import ConflictingLabels, UsageError, amount
 
 Labels = Int[np.ndarray, " n_labels"]
 
@@ -93,6 +93,19 @@ def find_conflicts(inputs: Sequences, labels: Labels, task: Task, contexts: Labe
     pairs = np.stack([first[other], first_with_label[other]], axis=1)
     samples, positions = label_places(inputs, task)
     return Conflicts(samples[pairs], positions[pairs], labels[pairs])
+
+
+def conflicting_labels(conflict: str, n_rows: int, remedy: str, **facts: object) -> ConflictingLabels:
+    """Return the error for data with conflicting labels. `conflict` describes the first conflict.
+
+    n_rows: the number of rows whose label differs from that of the first equal input.
+    """
+    return ConflictingLabels(
+        f"{conflict}; in all, the label of {amount(n_rows, 'row')} differs from that of the first equal input.\n"
+        f"  No function can return both, so nothing can memorise this data set.\n  {remedy}",
+        n_conflicts=n_rows,
+        **facts,
+    )
 
 
 def samples_to_keep(

@@ -15,7 +15,13 @@ from jaxtyping import Bool, Int
 from byheart.data.assemble import Content, content_of_arrays, content_of_documents
 from byheart.data.check import DataReport
 from byheart.data.checked_rows import checked_arrays, checked_content
-from byheart.data.consistency import Conflicts, context_ids, find_conflicts, samples_to_keep
+from byheart.data.consistency import (
+    Conflicts,
+    conflicting_labels,
+    context_ids,
+    find_conflicts,
+    samples_to_keep,
+)
 from byheart.data.contexts import Contexts, contexts_of
 from byheart.data.digest import digest_of
 from byheart.data.frames import frame_columns
@@ -266,16 +272,14 @@ class Dataset(Content):
             raise self._conflicting_labels()
 
     def _conflicting_labels(self) -> ConflictingLabels:
-        return ConflictingLabels(
-            f"{self.describe_conflict(0)}; in all, the label of {amount(self.n_conflicting, 'row')} differs from that of the "
-            "first equal input.\n"
-            "  No function can return both, so nothing can memorise this data set.\n"
-            '  Drop one of them, or choose a rule: on_conflict="first" in Python, --on-conflict first\n'
+        return conflicting_labels(
+            self.describe_conflict(0),
+            self.n_conflicting,
+            'Drop one of them, or choose a rule: on_conflict="first" in Python, --on-conflict first\n'
             "  on the command line (or last, majority, drop).",
             rows=tuple(self.row(int(i)) for i in self.conflicts.samples[0]),
             samples=tuple(int(i) for i in self.conflicts.samples[0]),
             labels=tuple(self.label_names[c] for c in self.conflicts.labels[0]),
-            n_conflicts=self.n_conflicting,
         )
 
     def describe_conflict(self, pair: int) -> str:

@@ -21,12 +21,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import UInt64
 
-from byheart.data.consistency import flat_tokens
+from byheart.data.consistency import conflicting_labels, flat_tokens
 from byheart.data.dataset_pieces import DatasetPieces, spool
 from byheart.data.options import Task
 from byheart.data.row_groups import mix
 from byheart.data.sequences import Sequences, VectorSequences
-from byheart.errors import ConflictingLabels, amount
 from byheart.files.work_folder import (
     read_json,
     read_part,
@@ -145,13 +144,12 @@ def count_contexts(
     known = require_json(done)
     if known["n_conflicts"]:
         later, earlier, *labels = known["first"]
-        raise ConflictingLabels(
-            f"rows {earlier} and {later} are equal but labelled {pieces.label_names[labels[0]]!r} and "
-            f"{pieces.label_names[labels[1]]!r}; in all, the label of {amount(known['n_conflicts'], 'row')} differs from that "
-            "of the first equal input.\n"
-            "  No function can return both, so nothing can memorise this data set. Drop these rows.",
+        a, b = (pieces.label_names[label] for label in labels)
+        raise conflicting_labels(
+            f"rows {earlier} and {later} are equal but labelled {a!r} and {b!r}",
+            known["n_conflicts"],
+            "Drop these rows.",
             rows=(earlier, later),
-            n_conflicts=known["n_conflicts"],
         )
     return int(known["n_contexts"]), tuple(known["label_counts"])
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from byheart.data.tokenizers import Tokenizer
 from byheart.records.json_record import JsonRecord
 from byheart.records.vocabulary import EmptyLabels, OnConflict, RowRule, Rule, Task
 
-__all__ = ["DataSource", "OnConflict", "RowOptions", "Rule", "TableOptions", "Task"]
+__all__ = ["DataSource", "OnConflict", "RowOptions", "Rule", "TableOptions", "Task", "Unit"]
 
 USUAL_COLUMNS = ("key", "value")
 NEXT_TOKEN = "next token"
 """Stands for the column of labels if each label is the token that follows in a text."""
 WITHOUT_COLUMNS = ("npz", "txt")
 """The kinds of files that have no columns to choose from."""
+
+Unit = Literal["row", "context"]
+"""What is counted as right or wrong: a row of a table, or a context, the tokens before a token in a text."""
 
 
 class RowOptions(TypedDict, total=False):
@@ -91,10 +94,14 @@ class DataSource(JsonRecord):
     non_finite: RowRule = "error"
     max_tokens: int | None = None
 
+    def unit(self, task: Task) -> Unit:
+        """Return `context` if each label is the token that follows in a text, and `row` otherwise."""
+        return "context" if task == "distribution" or self.recite else "row"
+
     def columns(self, task: Task) -> tuple[str, str]:
         """Return the names of the columns (or arrays) that were read as input and label."""
         kind = (self.file or "").rpartition(".")[2].lower()
-        if task == "distribution" or self.recite:
+        if self.unit(task) == "context":
             return self.input or ("line" if kind == "txt" else "text"), NEXT_TOKEN
         if kind == "npz":
             return "inputs", "labels"
@@ -107,8 +114,9 @@ class DataSource(JsonRecord):
         """
         if kind in WITHOUT_COLUMNS:
             return {}
-        is_documents = task == "distribution" or self.recite
-        return {"input": self.input} if is_documents else {"input": self.input, "label": self.label}
+        if self.unit(task) == "context":
+            return {"input": self.input}
+        return {"input": self.input, "label": self.label}
 
     def text_options(self, kind: str) -> dict[str, str | None]:
         """Return the delimiter and the encoding for reading another file, whose kind is `kind`, in the same way.

@@ -46,8 +46,7 @@ def read_content(
     require_file(path)
     kind, task = kind or kind_of(path), options.get("task")
     written = text_format(path, kind, options.get("delimiter"), options.get("encoding"))
-    if kind in WITHOUT_COLUMNS:
-        refuse_columns(path, kind, options)
+    refuse_columns(path, kind, options)
     if task == "distribution" or (task is None and _holds_documents(path, kind, written, options)):
         return read_documents(path, kind, **options)
     if kind == "txt":

@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from byheart.errors import UsageError
-from byheart.network.exact.dyadic import SparseMatrix, Weights
+from byheart.network.exact.dyadic import SparseMatrix, Weights, as_dense
 from byheart.network.transformer.architecture import Attention, FeedForward, SumPool, Transformer
 
 Stream = np.ndarray  # shape (n_tokens, width), with floats or Python fractions
@@ -47,9 +47,9 @@ def snapshots(network: Transformer, encoded: np.ndarray, *, last_only: bool) -> 
         if last_only and at == n_mixing:
             stream = stream[-1:]
         if isinstance(layer, FeedForward):
-            before = _apply(layer.w1, stream) + _in_full(layer.b1).reshape(-1)
+            before = _apply(layer.w1, stream) + as_dense(layer.b1).reshape(-1)
             hidden = np.where(before > 0, before, before * 0)
-            stream = stream + _apply(layer.w2, hidden) + _in_full(layer.b2).reshape(-1)
+            stream = stream + _apply(layer.w2, hidden) + as_dense(layer.b2).reshape(-1)
             active = tuple(int(unit) for unit in np.flatnonzero(hidden[-1] > 0))
             yield Snapshot("feed-forward", stream, active, layer.hidden_width)
         elif isinstance(layer, Attention):
@@ -87,9 +87,9 @@ def output_of(network: Transformer, stream: Stream) -> np.ndarray:
 def _enter(network: Transformer, encoded: np.ndarray) -> Stream:
     embedding = network.embedding
     if embedding is not None:
-        vectors = _in_full(embedding.tokens)[encoded]
+        vectors = as_dense(embedding.tokens)[encoded]
         if embedding.positions is not None:
-            vectors = vectors + _in_full(embedding.positions)[: len(encoded)]
+            vectors = vectors + as_dense(embedding.positions)[: len(encoded)]
     elif isinstance(network.w_in, SparseMatrix):
         vectors = np.array(
             [[Fraction(value) for value in vector] for vector in encoded.tolist()], dtype=object
@@ -97,17 +97,13 @@ def _enter(network: Transformer, encoded: np.ndarray) -> Stream:
     else:
         vectors = encoded.astype(network.w_in.dtype)
     if network.extra is not None:
-        vectors = np.concatenate([_in_full(network.extra), vectors])
+        vectors = np.concatenate([as_dense(network.extra), vectors])
     return _apply(network.w_in, vectors)
 
 
 def _apply(weights: Weights, vectors: np.ndarray) -> np.ndarray:
     """Multiply each vector by a matrix."""
-    return np.asarray(vectors @ _in_full(weights).T)
-
-
-def _in_full(weights: Weights) -> np.ndarray:
-    return weights.toarray() if isinstance(weights, SparseMatrix) else np.asarray(weights)
+    return np.asarray(vectors @ as_dense(weights).T)
 
 
 def _attend(layer: Attention, stream: Stream) -> Stream:

@@ -19,7 +19,7 @@ from byheart.construct.retrieval.label_reader import WORD_SCALE
 from byheart.construct.retrieval.layout import LABEL, SLOTS, T
 from byheart.construct.retrieval.part_tables import PartTables
 from byheart.errors import UsageError
-from byheart.network.exact.dyadic import SparseMatrix, Weights
+from byheart.network.exact.dyadic import as_dense
 from byheart.network.transformer.architecture import FeedForward, Transformer
 from byheart.records.reader import read_values
 
@@ -97,11 +97,6 @@ class TableShape:
         return Fraction(1) if segment == 0 else self.gate / WORD_SCALE
 
 
-def in_full(weights: Weights) -> np.ndarray:
-    """Return the weights as an array of floats or, if they are exact, of fractions."""
-    return weights.toarray() if isinstance(weights, SparseMatrix) else np.asarray(weights)
-
-
 NO_NOTES = "facts can be located only in a model of the method `retrieval` whose record holds the notes of its construction."
 
 
@@ -156,7 +151,7 @@ def table_shape(network: Transformer, notes: Mapping[str, object]) -> TableShape
         raise _another_network("the network lacks the tables that the record names")
     layer = network.layers[read.tables[0]]
     assert isinstance(layer, FeedForward)
-    gate = -Fraction(in_full(layer.b2).ravel().tolist()[SLOTS.index(LABEL)]) if is_dual else Fraction(1)
+    gate = -Fraction(as_dense(layer.b2).ravel().tolist()[SLOTS.index(LABEL)]) if is_dual else Fraction(1)
     if gate <= 0:
         raise _another_network("by the weights, the output of an active table unit is not positive")
     return TableShape(
@@ -188,7 +183,7 @@ def _shape_of_parts(network: Transformer, read: _Notes) -> TableShape:
         raise _another_network("the network lacks the tables that the record names")
     layer = layers[0]
     assert isinstance(layer, FeedForward)
-    gate = -Fraction(in_full(layer.w1)[0, SLOTS.index(T)].item()) / 2  # the weight of the square of a row
+    gate = -Fraction(as_dense(layer.w1)[0, SLOTS.index(T)].item()) / 2  # the weight of the square of a row
     if gate <= 0:
         raise _another_network("by the weights, the output of an active table unit is not positive")
     return TableShape(

@@ -31,10 +31,10 @@ from byheart.construct.retrieval.label_reader import WORD_SCALE
 from byheart.construct.retrieval.layout import LIMB_BITS, SLOTS, X, Z
 from byheart.construct.retrieval.part_tables import CHOSEN
 from byheart.errors import UsageError
-from byheart.inspect.table_shape import NO_NOTES, TableShape, in_full, table_shape
+from byheart.inspect.table_shape import NO_NOTES, TableShape, table_shape
 from byheart.network.batches import batch_size_for, side_by_side
 from byheart.network.compiled_module import own_precision
-from byheart.network.exact.dyadic import SparseMatrix, Weights
+from byheart.network.exact.dyadic import SparseMatrix, Weights, as_dense
 from byheart.network.memoriser import Memoriser
 from byheart.network.protocol import Evaluation
 from byheart.network.transformer.answer_plan import AnswerPlan, make_plan
@@ -81,7 +81,7 @@ class TableReads:
         for number, name in self.shape.places:
             layer = self.network.layers[number]
             assert isinstance(layer, FeedForward)
-            matrix = in_full(getattr(layer, name))
+            matrix = as_dense(getattr(layer, name))
             found.append((matrix if name == "w1" else matrix.T)[:, self.shape.n_slots :])
         n_parts = len(self.shape.parts) or 1
         return [np.concatenate(found[at : at + n_parts], axis=1) for at in range(0, len(found), n_parts)]
@@ -283,7 +283,7 @@ class _Tail:
             )
         else:
             entering = stream
-            w_in = np.eye(width, dtype=in_full(self.network.w_out).dtype)
+            w_in = np.eye(width, dtype=as_dense(self.network.w_out).dtype)
         tail = Transformer(w_in, self.network.layers[self.first :], self.network.w_out, 1)
         how = Evaluation("exact" if is_exact else "module", True, "cpu", None)
         return np.asarray(tail.answer(entering[:, None, :], label_names, how)[:, 0])

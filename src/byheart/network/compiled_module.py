@@ -117,28 +117,28 @@ def _require_wide(module: nn.Module, inputs: Any, *, compiled: torch.dtype) -> N
 
 
 def own_precision(inputs: torch.Tensor) -> AbstractContextManager[Any]:
-    """Switch `torch.autocast` off in a `with` block, for the device of `inputs`."""
+    """Switch `torch.autocast` off in a `with` block, for the device of `inputs`. Raise `UsageError` if they are not a tensor."""
+    if not isinstance(inputs, torch.Tensor):
+        raise UsageError(
+            f"this module takes a tensor, not a {type(inputs).__name__}. model.encode returns one, and torch.as_tensor "
+            "converts an array.",
+            given_type=type(inputs).__name__,
+        )
     device = inputs.device.type
     if not torch.amp.is_autocast_available(device):
         return nullcontext()
     return torch.autocast(device, enabled=False)
 
 
-def no_tensor(inputs: Any) -> UsageError:
-    """Return the error for inputs of a module that are not a tensor."""
-    return UsageError(
-        f"this module takes a tensor, not a {type(inputs).__name__}. model.encode returns one, and torch.as_tensor "
-        "converts an array.",
-        given_type=type(inputs).__name__,
-    )
-
-
-def ids_out_of_range(ids: torch.Tensor, n_ids: int) -> UsageError:
-    """Return the error for token ids of which one is outside 0 to n_ids - 1. A lookup on a CPU raises `IndexError` for them."""
-    lowest, largest = int(ids.min()), int(ids.max())
-    return UsageError(
-        f"this module takes token ids from 0 to {n_ids - 1}; got ids from {lowest} to {largest}.",
-        n_ids=n_ids,
-        lowest=lowest,
-        largest=largest,
-    )
+def look_up(table: Callable[[torch.Tensor], torch.Tensor], ids: torch.Tensor, n_ids: int) -> torch.Tensor:
+    """Return the vectors of token ids. On a CPU, raise `UsageError` if an id is outside 0 to n_ids - 1."""
+    try:
+        return table(ids)
+    except IndexError:
+        lowest, largest = int(ids.min()), int(ids.max())
+        raise UsageError(
+            f"this module takes token ids from 0 to {n_ids - 1}; got ids from {lowest} to {largest}.",
+            n_ids=n_ids,
+            lowest=lowest,
+            largest=largest,
+        ) from None

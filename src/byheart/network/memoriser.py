@@ -94,9 +94,7 @@ class Memoriser:
                 token=int(inputs.ids.max()),
                 n_vocab=network.n_vocab,
             )
-        if network.spec.family == "llama":  # a Llama removes the padding again
-            return inputs.pad(network.pad)
-        return inputs.pad(network.pad, network.seq_len)
+        return inputs.pad(network.pad, None if network.generates_text else network.seq_len)
 
     def answer(
         self,

@@ -21,6 +21,7 @@ from byheart.records.vocabulary import Precision as Precision
 if TYPE_CHECKING:
     from torch import nn
 
+    from byheart.data.sequences import Sequences
     from byheart.data.tokenizers import Tokenizer
     from byheart.network.balls import Ball
 
@@ -160,6 +161,8 @@ class Network(ABC):
     why_no_logits = "this network answers with a class number; it has no logits."
     backends: ClassVar[tuple[Backend, ...]]
     """The evaluators of the family."""
+    generates_text: ClassVar[bool] = False
+    """Whether answers are generated token by token. Then inputs are padded only to the length of the longest one."""
 
     # some families have these as fields; a dataclass would use a property here as the field's default
     if TYPE_CHECKING:
@@ -225,6 +228,22 @@ class Network(ABC):
         Most families have no such files (see `files`) and accept everything.
         """
         del tokenizer, labels
+
+    def find_misread(
+        self, inputs: Sequences, asked: np.ndarray, encoded: np.ndarray, tokenizer: Tokenizer | None
+    ) -> list[int]:
+        """Return the positions in `asked` of the inputs that the additional files of a saved model encode differently.
+
+        `asked` are indices of `inputs`, which `tokenizer` produced, and `encoded` holds their encodings for this network. Other
+        programs read the additional files, so they would ask the network something else. Most families have no such files.
+        """
+        del inputs, asked, encoded, tokenizer
+        return []
+
+    def settings(self, backend: Backend) -> Mapping[str, str]:
+        """Return settings of an evaluator that affect its results, for the certificate. Most evaluators have none."""
+        del backend
+        return {}
 
     @abstractmethod
     def module(self) -> nn.Module:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from byheart.data.assumption import Assumption
-from byheart.data.options import NEXT_TOKEN
 from byheart.data.shape import DataRecord
 from byheart.errors import DoesNotHold, amount
 from byheart.network.protocol import Backend
@@ -39,6 +38,7 @@ LEFT_OUT_OF_FILES: Mapping[str, object] = {
     "rows_left_out": 0,
     "on_conflict": None,
     "left_out": {},
+    "unit": "sample",
 }
 """Fields that are saved only if their value differs from the one given here.
 
@@ -181,6 +181,8 @@ class Certificate:
     on_conflict: str | None = None  # the rule for conflicting labels, if it left out rows
     # rows that each rule left out; empty in older certificates
     left_out: Mapping[str, int] = field(default_factory=dict)
+    # what was checked one by one, see `DataSource.unit`; `sample` in older certificates, which do not say what it was
+    unit: Literal["sample", "row", "context"] = field(default="sample", compare=False)
 
     @property
     def label_bits(self) -> float:
@@ -211,12 +213,6 @@ class Certificate:
         if self.holds:
             return "holds"
         return "fitted" if self.fitted else "DOES NOT HOLD"
-
-    @property
-    def unit(self) -> str:
-        """What was checked one by one: a `row` or, if its label is the token that follows in a text, a `context`."""
-        follows = self.columns is not None and self.columns[1] == NEXT_TOKEN
-        return "context" if follows or self.distribution is not None else "row"
 
     @property
     def headline(self) -> str:

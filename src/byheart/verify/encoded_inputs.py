@@ -29,6 +29,13 @@ class EncodedInputs:
     encoded: np.ndarray
     refused: dict[int, str]
 
+    def refuse(self, at: list[int], reason: str) -> EncodedInputs:
+        """Return the division in which the samples at the positions `at` of `asked` are refused too."""
+        refused = dict.fromkeys(self.asked[at].tolist(), reason)
+        return EncodedInputs(
+            np.delete(self.asked, at), np.delete(self.encoded, at, axis=0), self.refused | refused
+        )
+
 
 def draw_samples(n_asked: int, n_wanted: int) -> Drawn:
     """Draw `n_wanted` different numbers below `n_asked` (or all, if there are fewer), and return them in ascending order.
@@ -48,39 +55,6 @@ def encode_inputs(memoriser: Memoriser, inputs: Sequences, tokenizer: Tokenizer 
     if isinstance(inputs, VectorSequences):
         return _encode_vectors(memoriser, inputs)
     return _encode_tokens(memoriser, inputs, tokenizer)
-
-
-def refuse_misread(
-    memoriser: Memoriser, inputs: Sequences, tokenizer: Tokenizer | None, asked: EncodedInputs
-) -> EncodedInputs:
-    """Refuse the inputs that the tokenizer.json of a Llama's folder converts to other ids than those in `asked`.
-
-    Other programs would ask the Llama something else for these inputs. Networks of other families have no such file.
-    """
-    from byheart.network.llama.architecture import Llama
-
-    llama, tokenizer = memoriser.network, tokenizer or memoriser.tokenizer
-    if not isinstance(llama, Llama) or not isinstance(inputs, TokenSequences) or not llama.tokenizer_json:
-        return asked
-    from byheart.network.llama.generation import full_prompt
-    from byheart.network.llama.prompts import find_misread
-
-    assert tokenizer is not None
-    encoded, pad = asked.encoded, llama.spec.pad
-    misread = find_misread(
-        llama.tokenizer_json,
-        tokenizer,
-        inputs.take(asked.asked),
-        lambda i: full_prompt(llama, encoded[i][encoded[i] != pad].tolist()),
-        skip_fragments=llama.spec.mode == "texts",
-    )
-    reason = (
-        "the tokenizer.json of the model converts the input to other ids than the tokenizer in model.json"
-    )
-    refused = dict.fromkeys(asked.asked[misread].tolist(), reason)
-    return EncodedInputs(
-        np.delete(asked.asked, misread), np.delete(encoded, misread, axis=0), asked.refused | refused
-    )
 
 
 def _encode_vectors(memoriser: Memoriser, inputs: VectorSequences) -> EncodedInputs:

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Int
 
 from byheart.data.dataset import Dataset
 from byheart.data.dataset_pieces import DatasetPieces
+from byheart.data.options import DataSource, Unit
 from byheart.data.shape import DataRecord
 from byheart.errors import UsageError, amount
 from byheart.network.memoriser import Memoriser
@@ -30,7 +31,7 @@ from byheart.verify.certificate import (
 )
 from byheart.verify.digest import model_digest, weights_digest
 from byheart.verify.distributions import ALLOWED_GAP, check_distributions
-from byheart.verify.encoded_inputs import Drawn, EncodedInputs, draw_samples, encode_inputs, refuse_misread
+from byheart.verify.encoded_inputs import Drawn, EncodedInputs, draw_samples, encode_inputs
 from byheart.verify.versions import versions
 
 ForEachSample: TypeAlias = Bool[np.ndarray, " n_samples"]
@@ -43,8 +44,10 @@ N_RECHECKED = 3
 """The number of samples that a second, independent evaluator checks again."""
 
 _CHECKING = {"encode": 0.13, "answer": 0.66, "ask again": 0.17, "compare": 0.04}
-_CHECKING_LLAMA = {"encode": 0.02, "answer": 0.92, "ask again": 0.05, "compare": 0.01}
-"""The share of the checking time that each step takes for a Llama, whose second evaluator checks few samples of few tokens."""
+_CHECKING_TEXT = {"encode": 0.02, "answer": 0.92, "ask again": 0.05, "compare": 0.01}
+"""The share of the checking time that each step takes if answers are generated: the second evaluator checks few short samples."""
+
+_MISREAD = "the tokenizer.json of the model converts the input to other ids than the tokenizer in model.json"
 
 MANY_PRODUCTS = 2**22
 """If (tokens of a sample) · (parameters) exceeds this number, the second evaluator takes seconds for each sample."""
@@ -99,37 +102,15 @@ def verify(
     `UsageError` is raised if an argument is invalid, or if the data are for a different task or were read with a different kind of
     tokenizer.
     """
-    if not isinstance(dataset, Dataset | DatasetPieces):
-        raise UsageError(
-            f"verify takes a Dataset, not {type(dataset).__name__}.\n"
-            "  Make one with byheart.Dataset.read(path) or byheart.Dataset.from_pairs(pairs).",
-            given_type=type(dataset).__name__,
-        )
-    if memoriser.task != dataset.task:
-        raise UsageError(
-            f"the model was made for the task {memoriser.task}, but this data set is for {dataset.task}.\n"
-            f"  Read the data with task={memoriser.task!r}.",
-            model=memoriser.task,
-            data=dataset.task,
-        )
+    _check_data(memoriser, dataset)
     if rule not in get_args(DistributionRule):  # with an unknown rule nothing would be judged
         raise UsageError(f"rule {rule!r} is not one of {', '.join(get_args(DistributionRule))}.", rule=rule)
     start = time.perf_counter()
-    sample = None if sample is None else whole_number("sample", sample)
-    if sample is not None and (dataset.task == "distribution" or not 0 < sample < dataset.n_samples):
-        wanted = f"at least 1 and less than {dataset.n_samples:,}, the number of samples"
-        if dataset.task == "distribution":
-            wanted = "omitted: for the task distribution, all contexts are checked"
-        raise UsageError(f"sample = {sample:,} must be {wanted}.", sample=sample)
+    if sample is not None:
+        sample = whole_number("sample", sample)
+        _check_sample(dataset, sample)
     backend = backend or memoriser.network.backend
-    # next-token distributions are computed only by PyTorch
-    backends = ("module",) if dataset.task == "distribution" else memoriser.network.backends
-    if backend not in backends:  # the evaluation would use another one
-        raise UsageError(
-            f"backend {backend!r} is not one of the evaluators of this model and task: {', '.join(backends)}.",
-            backend=backend,
-        )
-    _check_device(backend, device)
+    _check_evaluator(memoriser, backend, device)
     how = Evaluation(backend, device=device, progress=progress)
     is_drawn = np.ones(dataset.n_samples, dtype=bool)
     if sample is not None:
@@ -154,15 +135,20 @@ def verify(
         "weights": weights_digest(memoriser.network),
         "model": model_digest(memoriser),
     }
+    software = {**versions(*PACKAGES[backend]), **memoriser.network.settings(backend)}
+    source = dataset.source or DataSource()
+    unit, columns = source.unit(dataset.task), source.columns(dataset.task)
     others = (*_digest_problems(digests, expected_digests or {}), *found.problems)
-    source = dataset.source
-    unit = "row" if source is None or not source.recite else "context"
     problems = (*others, *(_wrong_in_words(found, unit) if found.wrong else ()))
-    software = versions(*PACKAGES[backend]) | _settings(memoriser.network, backend)
     return Certificate(
         holds=not problems,
         fitted=found.fitted and not others,
         dataset=DataRecord.of(dataset),
+        unit=unit,
+        columns=None if dataset.source is None else columns,
+        rows_left_out=sum(dataset.left_out.values()),
+        on_conflict=_conflict_rule(dataset.left_out),
+        left_out=dict(dataset.left_out),
         weights_digest=digests["weights"],
         size=size_of_network(memoriser.network),
         checked=found.checked,
@@ -181,10 +167,6 @@ def verify(
         model_digest=digests["model"],
         rechecked_by=memoriser.network.second_backend if found.n_rechecked else None,
         sampled=sample,
-        columns=None if source is None else source.columns(dataset.task),
-        rows_left_out=sum(dataset.left_out.values()),
-        on_conflict=_conflict_rule(dataset.left_out),
-        left_out=dict(dataset.left_out),
     )
 
 
@@ -194,13 +176,12 @@ def _conflict_rule(left_out: Mapping[str, int]) -> str | None:
     return next((value for name, _, value in rules if name == "on_conflict"), None)
 
 
-def _wrong_in_words(found: Findings, unit: str) -> list[str]:
+def _wrong_in_words(found: Findings, unit: Unit) -> list[str]:
     """Return sentences about the wrong samples, each of which is called a `unit`."""
-    judged = found.distribution
+    judged, counted = found.distribution, f"{found.wrong:,} of {amount(found.checked, unit)}"
     if judged is None:
-        return [f"The answer is wrong in {found.wrong:,} of {amount(found.checked, unit)}."]
+        return [f"The answer is wrong in {counted}."]
     gap = f"the loss is {judged.gap_nats:.6g} nats above the entropy of {judged.entropy_nats:.6g} nats"
-    counted = f"{found.wrong:,} of {amount(found.checked, 'context')}"
     return [
         f"The next-token distribution differs from that of the data in {counted}.",
         *(
@@ -211,38 +192,30 @@ def _wrong_in_words(found: Findings, unit: str) -> list[str]:
     ]
 
 
-def _settings(network: Network, backend: Backend) -> dict[str, str]:
-    """Return the settings that affect the results of a backend."""
-    if backend != "transformers":
-        return {}
-    from byheart.network.llama.architecture import Llama
-    from byheart.network.llama.stock import attention_run
-
-    return {"attention": attention_run(network)} if isinstance(network, Llama) else {}
-
-
 def _check_labels(
     memoriser: Memoriser, dataset: Dataset, how: Evaluation, n_rechecked: int, is_drawn: ForEachSample
 ) -> Findings:
     """Check the samples for which `is_drawn` is true. Each sample has one label, or one label per token."""
-    steps = Steps(how.progress, _CHECKING_LLAMA if memoriser.network.spec.family == "llama" else _CHECKING)
+    network, inputs = memoriser.network, dataset.inputs
+    steps = Steps(how.progress, _CHECKING_TEXT if network.generates_text else _CHECKING)
     steps.begin("encode")
-    asked = encode_inputs(memoriser, dataset.inputs, dataset.tokenizer)
+    asked = encode_inputs(memoriser, inputs, dataset.tokenizer)
     if not is_drawn.all():
         kept = is_drawn[asked.asked]
         asked = replace(asked, asked=asked.asked[kept], encoded=asked.encoded[kept])
-    if memoriser.network.spec.family == "llama":
-        asked = refuse_misread(memoriser, dataset.inputs, dataset.tokenizer, asked)
+    tokenizer = dataset.tokenizer or memoriser.tokenizer
+    if misread := network.find_misread(inputs, asked.asked, asked.encoded, tokenizer):
+        asked = asked.refuse(misread, _MISREAD)
     answering = steps.begin("answer")
     answers = memoriser.answer(asked.encoded, backend=how.backend, device=how.device, progress=answering)
-    rechecked = draw_samples(len(asked.asked), _affordable(memoriser.network, n_rechecked, len(asked.asked)))
+    rechecked = draw_samples(len(asked.asked), _affordable(network, n_rechecked, len(asked.asked)))
     problems = _disagreements(
         memoriser, dataset, asked, answers, rechecked, replace(how, progress=steps.begin("ask again"))
     )
     steps.begin("compare")
     got = _flat_answers(memoriser, dataset, asked, answers)
-    expected = memoriser.expected_labels(dataset)
     owners = _owners(dataset)
+    expected = memoriser.expected_labels(dataset)
     wrong_labels = np.flatnonzero(((got != expected) | (expected == UNKNOWN)) & is_drawn[owners])
     wrong_samples, first = np.unique(owners[wrong_labels], return_index=True)
     shown = [
@@ -325,7 +298,40 @@ def verify_model(model: Checkable, data: Dataset | DatasetPieces, **options: Any
     return verify(model.memoriser, data, origin=origin_of(model.record), expected_digests=expected, **options)
 
 
-def _check_device(backend: Backend, device: str) -> None:
+def _check_data(memoriser: Memoriser, dataset: object) -> None:
+    if not isinstance(dataset, Dataset | DatasetPieces):
+        raise UsageError(
+            f"verify takes a Dataset, not {type(dataset).__name__}.\n"
+            "  Make one with byheart.Dataset.read(path) or byheart.Dataset.from_pairs(pairs).",
+            given_type=type(dataset).__name__,
+        )
+    if memoriser.task != dataset.task:
+        raise UsageError(
+            f"the model was made for the task {memoriser.task}, but this data set is for {dataset.task}.\n"
+            f"  Read the data with task={memoriser.task!r}.",
+            model=memoriser.task,
+            data=dataset.task,
+        )
+
+
+def _check_sample(dataset: Dataset | DatasetPieces, sample: int) -> None:
+    if dataset.task == "distribution":
+        wanted = "omitted: for the task distribution, all contexts are checked"
+    elif not 0 < sample < dataset.n_samples:
+        wanted = f"at least 1 and less than {dataset.n_samples:,}, the number of samples"
+    else:
+        return
+    raise UsageError(f"sample = {sample:,} must be {wanted}.", sample=sample)
+
+
+def _check_evaluator(memoriser: Memoriser, backend: str, device: str) -> None:
+    # next-token distributions are computed only by PyTorch
+    backends = ("module",) if memoriser.task == "distribution" else memoriser.network.backends
+    if backend not in backends:  # the evaluation would use another one
+        raise UsageError(
+            f"backend {backend!r} is not one of the evaluators of this model and task: {', '.join(backends)}.",
+            backend=backend,
+        )
     if device == "cpu":
         return
     if backend not in ("module", "transformers"):

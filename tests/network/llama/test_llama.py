@@ -40,6 +40,14 @@ def test_transformers_and_torch_give_equal_logits(attention: str) -> None:
     assert torch.equal(ours[:, -1].argmax(-1), torch.from_numpy(TEXTS.following))
 
 
+def test_the_attention_is_a_setting_of_transformers_alone() -> None:
+    assert [set(COMPILED.llama.settings(backend)) for backend in Llama.backends] == [
+        {"attention"},
+        set(),
+        set(),
+    ]
+
+
 @pytest.mark.parametrize("backend", ["transformers", "module", "exact"])
 def test_batches_run_side_by_side_on_one_thread_each(
     backend: Backend, monkeypatch: pytest.MonkeyPatch

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from byheart.network.attention_only.architecture import AttentionOnly
-from byheart.network.compiled_module import CompiledModule, ids_out_of_range, no_tensor, own_precision
+from byheart.network.compiled_module import CompiledModule, look_up, own_precision
 
 
 class AttentionOnlyModule(CompiledModule):
@@ -39,11 +39,7 @@ class AttentionOnlyModule(CompiledModule):
             return inputs.to(self.unembedding.dtype)
         assert self.positions is not None
         table, pad = self.tokens, self.tokens.num_embeddings
-        try:
-            tokens: torch.Tensor = table(inputs.clamp(max=pad - 1))
-        except IndexError:
-            raise ids_out_of_range(inputs, pad + 1) from None
-        return tokens + self.positions
+        return look_up(lambda ids: table(ids.clamp(max=pad - 1)), inputs, pad + 1) + self.positions
 
     def attend(self, inputs: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """Return A, the weighted average of the vectors `x` (batch, S, d) in each head: (batch, H, d).
@@ -71,8 +67,6 @@ class AttentionOnlyModule(CompiledModule):
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Map token ids (batch, S) or vectors (batch, S, d) to logits (batch, n_outputs)."""
         dim = self.query.shape[2]
-        if not isinstance(inputs, torch.Tensor):
-            raise no_tensor(inputs)
         with own_precision(inputs):
             features = self.features(inputs)
             stream: torch.Tensor = features[:, dim:] @ self.output.transpose(1, 2).flatten(0, 1)

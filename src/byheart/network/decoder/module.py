@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from byheart.network.compiled_module import CompiledModule, ids_out_of_range, no_tensor, own_precision
+from byheart.network.compiled_module import CompiledModule, look_up, own_precision
 from byheart.network.decoder.architecture import Activation, Decoder, SelfAttention, TokenAveraging
 
 ACTIVATIONS: dict[Activation, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -82,10 +82,7 @@ class DecoderModule(CompiledModule):
         """Map ids (batch, seq) to the output of the mixing layer, (batch, d)."""
         pad = self.tokens.num_embeddings
         seen = ids < pad
-        try:
-            vectors = self.tokens(ids.clamp(max=pad - 1))
-        except IndexError:
-            raise ids_out_of_range(ids, pad + 1) from None
+        vectors = look_up(lambda ids: self.tokens(ids.clamp(max=pad - 1)), ids, pad + 1)
         if self.positions is not None:
             vectors = vectors + self.positions[positions_of(seen)]
         mixed: torch.Tensor = self.mixing(vectors, seen)
@@ -97,7 +94,5 @@ class DecoderModule(CompiledModule):
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         """Map token ids (batch, seq), padded on the left, to logits (batch, n_outputs)."""
-        if not isinstance(ids, torch.Tensor):
-            raise no_tensor(ids)
         with own_precision(ids):
             return self.features(self.mix(ids)) @ self.logits

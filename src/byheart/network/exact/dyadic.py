@@ -148,5 +148,10 @@ def as_sparse(weights: Weights) -> SparseMatrix:
     return weights if isinstance(weights, SparseMatrix) else SparseMatrix.from_array(weights)
 
 
+def as_dense(weights: Weights) -> np.ndarray:
+    """Return all entries, including zeros, as an array of floats or, if the weights are exact, of `Fraction`."""
+    return weights.toarray() if isinstance(weights, SparseMatrix) else np.asarray(weights)
+
+
 def nonzero_values(weights: Weights) -> Iterator[Dyadic]:
     return iter(as_sparse(weights).entries.values())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from byheart.data.sequences import Sequences, TokenSequences
 from byheart.data.tokenizers import FileTokenizer, Tokenizer
 from byheart.network.arrays import expect_arrays
 from byheart.network.llama.spec import LlamaSpec, weight_name
@@ -30,6 +31,7 @@ class Llama(Network):
 
     why_no_logits = "a Llama answers with text; its logits are over tokens, not over labels."
     backends = ("transformers", "module", "exact")
+    generates_text = True
 
     def __post_init__(self) -> None:
         expect_arrays(self)
@@ -100,6 +102,30 @@ class Llama(Network):
                 "model.json",
                 "the model continues texts, so its labels must be the tokens of its tokenizer and, as the last one, an empty text",
             )
+
+    def find_misread(
+        self, inputs: Sequences, asked: np.ndarray, encoded: np.ndarray, tokenizer: Tokenizer | None
+    ) -> list[int]:
+        """Return the positions in `asked` of the inputs that tokenizer.json converts to other ids than those in `encoded`."""
+        from byheart.network.llama.generation import full_prompt
+        from byheart.network.llama.prompts import find_misread
+
+        if not self.tokenizer_json or not isinstance(inputs, TokenSequences):
+            return []
+        assert tokenizer is not None
+        return find_misread(
+            self.tokenizer_json,
+            tokenizer,
+            inputs.take(asked),
+            lambda i: full_prompt(self, encoded[i][encoded[i] != self.pad].tolist()),
+            skip_fragments=self.spec.mode == "texts",
+        )
+
+    def settings(self, backend: Backend) -> Mapping[str, str]:
+        """Return the attention implementations with which transformers is verified."""
+        from byheart.network.llama.stock import attention_run
+
+        return {"attention": attention_run(self)} if backend == "transformers" else {}
 
     def files(self) -> Mapping[str, bytes]:
         """Return the other files of the checkpoint: configuration, tokenizer and model card."""

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from byheart.network.compiled_module import CompiledModule, ids_out_of_range, no_tensor, own_precision
+from byheart.network.compiled_module import CompiledModule, look_up, own_precision
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.spec import EMBEDDING, FINAL_NORM, weight_name
 
@@ -42,17 +42,12 @@ class LlamaModule(CompiledModule):
 
         If `asked` is given, return only the logits at the positions where it is true, with shape (n_asked, n_vocab).
         """
-        if not isinstance(ids, Tensor):
-            raise no_tensor(ids)
         with own_precision(ids):
             return self._logits(ids, asked)
 
     def _logits(self, ids: Tensor, asked: Tensor | None) -> Tensor:
         spec, tokens = self.spec, self._weight(EMBEDDING)
-        try:
-            stream = functional.embedding(ids, tokens)
-        except IndexError:
-            raise ids_out_of_range(ids, len(tokens)) from None
+        stream = look_up(lambda ids: functional.embedding(ids, tokens), ids, len(tokens))
         angles = torch.arange(ids.shape[1], device=ids.device)[:, None] * torch.tensor(
             spec.frequencies, dtype=torch.float32, device=ids.device
         )

@@ -14,7 +14,7 @@ from torch import nn
 
 from byheart.errors import UsageError
 from byheart.network.batches import run_in_batches
-from byheart.network.compiled_module import CompiledModule, ids_out_of_range, no_tensor, own_precision
+from byheart.network.compiled_module import CompiledModule, look_up, own_precision
 from byheart.network.protocol import COMPUTED_IN
 from byheart.network.transformer.architecture import Attention, FeedForward, Precision, Transformer
 from byheart.network.transformer.floats import as_floats
@@ -125,10 +125,7 @@ class TransformerModule(CompiledModule):
         """Return the input vectors (batch, seq, d), including the extra token."""
         vectors = inputs
         if self.embedding is not None:
-            try:
-                vectors = self.embedding(inputs)
-            except IndexError:
-                raise ids_out_of_range(inputs, self.embedding.num_embeddings) from None
+            vectors = look_up(self.embedding, inputs, self.embedding.num_embeddings)
         if self.positions is not None:
             vectors = vectors + self.positions
         if self.extra is not None:
@@ -138,8 +135,6 @@ class TransformerModule(CompiledModule):
     def _require_fitting(self, inputs: torch.Tensor) -> None:
         """Raise a clear error if inputs have the wrong shape, before they cause an error inside the network."""
         dim = self.w_in.shape[1]
-        if not isinstance(inputs, torch.Tensor):
-            raise no_tensor(inputs)
         if self.embedding is None:
             wanted = f"vectors (batch, seq_len, {dim})"
             fits = inputs.ndim == 3 and inputs.shape[2] == dim
@@ -167,8 +162,8 @@ class TransformerModule(CompiledModule):
         With `last_only`, only the output of the last token is needed: the caller must read only `[:, -1]` of the result.
         The feed-forward layers after the last layer that mixes tokens are then computed for the last token only.
         """
-        self._require_fitting(inputs)
         with own_precision(inputs):
+            self._require_fitting(inputs)
             return self._outputs(inputs, last_only)
 
     def _outputs(self, inputs: torch.Tensor, last_only: bool) -> torch.Tensor:
