@@ -44,9 +44,9 @@ def logit_distance(fault: EngineFault, shape: Shape) -> float:
                 records: list[list[torch.Tensor]] = []
                 for engine in (right, wrong):
                     kept: list[torch.Tensor] = []
-                    engine.pick = lambda logits, kept=kept: kept.append(logits) or logits.argmax(-1)  # type: ignore[method-assign]
+                    engine.pick = lambda logits, kept=kept: kept.append(logits) or logits.argmax(-1)
                     likelihoods = engine.log_likelihoods
-                    engine.log_likelihoods = lambda logits, kept=kept, step=likelihoods: (  # type: ignore[method-assign]
+                    engine.log_likelihoods = lambda logits, kept=kept, step=likelihoods: (
                         kept.append(logits) or step(logits)
                     )
                     engine.generate([ids[0].tolist(), ids[1, :9].tolist()], 2, way)

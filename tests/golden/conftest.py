@@ -37,6 +37,6 @@ def small_family(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("golden") / "family"
     n_threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    make(folder, family=SMALL, counts=COUNTS, lengths=(5, 11))  # type: ignore[arg-type] # plain strings
+    make(folder, family=SMALL, counts=COUNTS, lengths=(5, 11))
     torch.set_num_threads(n_threads)
     return folder

@@ -17,12 +17,12 @@ import torch
 from byheart.golden.case import N_NEW, Case, cases, shapes
 from byheart.golden.checkpoint import read_weights
 from byheart.golden.diagnosis import Outcome, diagnose
+from byheart.golden.engine_check import compare_logits
 from byheart.golden.engines.transformers import TransformersEngine
 from byheart.golden.reference import WAYS, ReferenceEngine
-from byheart.golden.report import compare_logits
-from byheart.golden.rounding import NumberType
 from byheart.golden.shape import Shape
 from byheart.golden.signatures import read_signatures, spread
+from byheart.records.vocabulary import NumberType
 from tests.golden.catalogue import CATALOGUE, EngineFault
 
 N_CASES = 32
@@ -81,10 +81,10 @@ class ReferenceSession:
     def logits(self, prompts: Any) -> list[list[float]]:
         kept: list[torch.Tensor] = []
         pick = self.engine.pick
-        self.engine.pick = lambda logits: (kept.append(logits), pick(logits))[1]  # type: ignore[method-assign]
+        self.engine.pick = lambda logits: (kept.append(logits), pick(logits))[1]
         for prompt in prompts:
             self.engine.generate([prompt], 1)
-        self.engine.pick = pick  # type: ignore[method-assign] # as it was
+        self.engine.pick = pick
         return [[float(value) for value in row[0].float()] for row in kept]
 
 

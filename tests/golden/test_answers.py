@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -13,8 +13,18 @@ import torch
 
 from byheart.errors import UsageError
 from byheart.golden.case import Case, cases, shapes
-from byheart.golden.diagnosis import BOTH_WRONG, FORM, SAME_PLACE, SAME_TOKEN, UNKNOWN, Outcome, diagnose
-from byheart.golden.report import Report, check
+from byheart.golden.diagnosis import (
+    BOTH_WRONG,
+    FORM,
+    SAME_PLACE,
+    SAME_TOKEN,
+    UNKNOWN,
+    Basis,
+    Outcome,
+    diagnose,
+)
+from byheart.golden.engine_check import check
+from byheart.golden.report import Report
 from byheart.golden.signatures import read_signatures
 from tests.golden.test_hostile_cases import CASE, SHAPE, write
 from tests.refusal import refused
@@ -79,7 +89,7 @@ def test_odd_arguments_are_refused(tmp_path: Path, arguments: dict[str, Any]) ->
     ):
         check(lambda *_: pytest.fail("an engine was asked"), tmp_path, **arguments)
     with refused(UsageError, engine=5):
-        check(5, tmp_path)  # type: ignore[arg-type] # this is the error
+        check(5, tmp_path)
 
 
 def test_only_may_be_a_generator(tmp_path: Path) -> None:
@@ -124,6 +134,32 @@ def _unlike_all(case: Case, table: dict[str, Any]) -> tuple[int, ...]:
         for answer in ((a, b, 2, 2, 2) for a in range(2, 24) for b in range(2, 24))
         if list(answer) not in taken and answer[0] != case.answer[0]
     )
+
+
+OTHERS = [replace(CASE, name=name) for name in ("second", "third", "fourth")]
+RIGHT, WRONG = CASE.answer, (2, 3, 3, 3, 3)
+REASONS: dict[str, tuple[list[Outcome], float, bool]] = {
+    "known fault": ([Outcome(CASE, "one by one", WRONG)], 1.0, True),
+    "nearest": ([Outcome(case, "one by one", WRONG) for case in (CASE, *OTHERS)], 0.25, False),
+    "form": ([Outcome(CASE, "one by one", ())], 1.0, True),
+    "way": ([Outcome(CASE, "one by one", RIGHT), Outcome(CASE, "concurrent requests", WRONG)], 0.0, False),
+    "unknown": ([Outcome(CASE, "one by one", (4, 4, 4, 4, 4))], 0.0, False),
+}
+
+
+@pytest.mark.parametrize("basis", REASONS)
+def test_a_suspicion_says_what_its_likeness_means(basis: str) -> None:
+    """A likeness of 0 looked like a fault that is only the nearest, and the share of answers of a wrong form like a similarity."""
+    outcomes, likeness, is_clear = REASONS[basis]
+    table = {SHAPE.name: {"epsilon: ten times": {"one by one": {CASE.name: list(WRONG)}}}}
+    (found,) = diagnose(outcomes, {SHAPE.name: SHAPE}, table)
+    assert (found.basis, found.likeness, found.is_clear) == (basis, likeness, is_clear)
+    (written,) = Report("engine", "float32", tuple(outcomes), {}, (found,)).to_json()["likely_faults"]
+    assert (written["basis"], written["likeness"], written["is_clear"]) == (basis, likeness, is_clear)
+
+
+def test_every_reason_is_tried() -> None:
+    assert set(REASONS) == set(get_args(Basis))
 
 
 def test_a_missing_beginning_of_text_is_named_before_a_lost_key(small_family: Path) -> None:

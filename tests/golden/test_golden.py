@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from xml.etree import ElementTree
 
 import numpy as np
@@ -14,11 +14,12 @@ import pytest
 import torch
 
 from byheart import golden
+from byheart.cli.golden import check_engine
 from byheart.cli.main import run
 from byheart.errors import ExitStatus, UsageError
 from byheart.golden.case import Case, cases, shapes, text_of, token_of, token_text
 from byheart.golden.checkpoint import read_weights, write_checkpoint
-from byheart.golden.diagnosis import Outcome, Suspicion, diagnose
+from byheart.golden.diagnosis import Basis, Outcome, Suspicion, diagnose, headline
 from byheart.golden.engines.llama_cpp import LlamaCppEngine
 from byheart.golden.engines.transformers import TransformersEngine
 from byheart.golden.exact import draw_exact_weights, find_exact_cases
@@ -81,7 +82,7 @@ def test_a_coarser_type_than_asked_is_said(
     command = ["golden", "check", str(small_family), "--engine", "llama.cpp", "--number-type", "float32"]
     chosen = ["--only", "llama", "--flash" if flash else "--no-flash"]
     assert run([*command, *chosen]) == ExitStatus.HOLDS
-    assert ("Add --no-flash" in capsys.readouterr().err) == flash
+    assert ("--no-flash" in capsys.readouterr().err) == flash
 
 
 def test_a_real_server_is_asked_over_http(small_family: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -193,7 +194,7 @@ def test_a_case_left_out_in_two_ways_counts_once(tmp_path: Path) -> None:
             return Session()
 
     write(tmp_path)
-    assert golden.check(Engine(), tmp_path).left_out == {"no reason": 1}  # type: ignore[arg-type] # a plain string
+    assert golden.check(Engine(), tmp_path).left_out == {"no reason": 1}
 
 
 def test_without_a_fault_the_function_holds(small_family: Path) -> None:
@@ -358,22 +359,33 @@ def test_a_gpu_that_is_not_there_is_refused(small_family: Path, monkeypatch: pyt
     assert run(ask) == ExitStatus.USAGE
 
 
-def test_a_likeness_of_less_than_half_names_no_fault(
-    small_family: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("basis", get_args(Basis))
+def test_the_command_and_junit_say_the_same(
+    small_family: Path, basis: Basis, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """JUnit and the command derived from the likeness alone why a fault is suspected, each in its own way."""
     from byheart.cli.golden import _show
+    from byheart.golden.junit import junit_xml
 
     report = golden.check(_reference(small_family), small_family)
     wrong = (replace(report.outcomes[0], answer=(2, 3, 2, 3, 2)),)
-    for likeness, is_named in ((0.5, True), (0.49, False)):
-        suspicion = Suspicion("epsilon", "ten times", likeness)
-        _show(replace(report, outcomes=wrong, suspicions=(suspicion,)), small_family)
-        assert ("Likely fault" in capsys.readouterr().out) == is_named
+    suspicions = (Suspicion("epsilon", "ten times", 0.3, basis), Suspicion("norm", "left out", 0.2, basis))
+    failed = replace(report, outcomes=wrong, suspicions=suspicions)
+    _show(failed, small_family)
+    said, (failure,) = capsys.readouterr().out, ElementTree.fromstring(junit_xml(failed)).iter("failure")
+    assert len(headline(suspicions)) == 2
+    assert all(line in said and line in failure.attrib["message"] for line in headline(suspicions))
 
 
 def test_an_unknown_checkpoint_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError):
+    with refused(UsageError, name="gpt", known=[shape.name for shape in SHAPES]):
         golden.make(tmp_path / "family", only=["gpt"])
+
+
+def test_a_text_instead_of_names_is_refused(tmp_path: Path) -> None:
+    """The error was that there is no checkpoint `l`."""
+    with refused(UsageError, only="llama"):
+        golden.make(tmp_path / "family", only="llama")
 
 
 def test_the_check_of_an_unknown_checkpoint_names_the_known_ones(small_family: Path) -> None:
@@ -383,3 +395,6 @@ def test_the_check_of_an_unknown_checkpoint_names_the_known_ones(small_family: P
         with refused(UsageError, "known", name="gpt") as caught:
             golden.check(lambda *_: pytest.fail("an engine was asked"), small_family, only=only)
         assert set(caught.value.facts["known"]) == set(known)
+    ask = [str(small_family), "--engine", "transformers", "--only", "gpt"]
+    with refused(UsageError, "known", name="gpt"):
+        check_engine.main(ask, standalone_mode=False)

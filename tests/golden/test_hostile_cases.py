@@ -13,7 +13,7 @@ from byheart.errors import CorruptModel, ExitStatus, UsageError
 from byheart.golden.case import CASES, FAMILY, N_NEW, Case
 from byheart.golden.checkpoint import FILES, GGUF, WEIGHTS, require_settings, write_checkpoint
 from byheart.golden.digests import DIGESTS, file_digests
-from byheart.golden.report import check
+from byheart.golden.engine_check import check
 from byheart.golden.shape import Shape
 from byheart.golden.signatures import SIGNATURES
 from tests.refusal import refused

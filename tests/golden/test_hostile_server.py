@@ -16,9 +16,9 @@ import pytest
 from byheart.cli.golden import command
 from byheart.errors import UsageError
 from byheart.golden.case import text_of
+from byheart.golden.engine_check import check
 from byheart.golden.engines import server as engine
 from byheart.golden.engines.server import Completion, ServerEngine, ServerSession, request_json
-from byheart.golden.report import check
 from tests.golden.test_hostile_cases import SHAPE, write
 from tests.refusal import refused
 

@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
+from click.core import ParameterSource
 
 from byheart.cli.options import PATH, WholeNumber, output_option, output_options
 from byheart.cli.output import count, echo_json, printable, say, show_table
 from byheart.cli.progress import watch
 from byheart.errors import CorruptModel, ExitStatus, MalformedFile, UsageError, amount
+from byheart.records.vocabulary import NumberType
 
 if TYPE_CHECKING:
-    from byheart.golden.diagnosis import Suspicion
     from byheart.golden.engines.engine import Engine
     from byheart.golden.report import Report
-    from byheart.golden.rounding import NumberType
 
-NUMBER_TYPES = ("float32", "float16", "bfloat16")
 MOST_SHOWN = 3
 OPTIONS_OF = {
-    "device": "transformers",
-    "attention": "transformers",
-    "flash": "llama.cpp",
-    "model": "server",
-    "timeout": "server",
+    "transformers": ("device", "attention"),
+    "llama.cpp": ("flash",),
+    "onnxruntime": (),
+    "server": ("model", "timeout"),
 }
-"""The engine to which an option of `golden check` belongs."""
+"""The options of `golden check` that belong to one engine."""
 
 
 @click.group()
@@ -69,7 +67,7 @@ def make_family(output: Path, only: tuple[str, ...], workers: int | None, as_jso
 )
 @click.option(
     "--number-type",
-    type=click.Choice(NUMBER_TYPES),
+    type=click.Choice(get_args(NumberType)),
     help="Number type of the engine (default: float32, or float16 for llama.cpp; required for a server).",
 )
 @click.option("--device", default="cpu", help="For transformers: the device, cpu, cuda or auto.")
@@ -99,18 +97,15 @@ def make_family(output: Path, only: tuple[str, ...], workers: int | None, as_jso
 @click.pass_context
 def check_engine(
     ctx: click.Context,
+    /,
     folder: Path,
     name: str,
-    number_type: str | None,
-    device: str,
-    attention: str,
-    flash: bool,
-    model: str | None,
-    timeout: float,
+    number_type: NumberType | None,
     only: tuple[str, ...],
     long_texts: bool,
     junit: Path | None,
     as_json: bool,
+    **options: Any,
 ) -> int:
     """Run an inference engine on the cases of DIR, and name the likely fault if an answer is wrong.
 
@@ -119,17 +114,16 @@ def check_engine(
     import torch
 
     from byheart.golden.case import shapes
-    from byheart.golden.report import check
+    from byheart.golden.engine_check import check
+    from byheart.golden.refusals import require_checkpoints
 
-    kind = cast("NumberType | None", number_type)
     known = shapes(folder)
-    for each in only:
-        if each not in known:
-            raise UsageError(
-                f"{folder} holds no checkpoint {each!r}.\n  It holds {', '.join(known)}.", name=each
-            )
-    _refuse_options_of_others(ctx, name)
-    engine, only = _engine(name, kind, device, attention, flash, model, timeout, only, list(known))
+    require_checkpoints(only, known, str(folder))
+    own = {option: options[option] for option in _own_options(ctx, name)}
+    if "://" in name:
+        engine, only = _reach_server(name, number_type, only, list(known), **own)
+    else:
+        engine = ENGINES[name](number_type, **own)
     n_threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the models are too small to gain from a second thread
     try:
@@ -149,45 +143,47 @@ def check_engine(
         echo_json({"path": str(folder), **found.to_json()})
     else:
         _show(found, folder)
-    if kind not in (None, found.number_type):
-        # the engine judges itself by a coarser type only with flash attention (see `LlamaCppEngine`)
-        click.echo(
-            f"Note: llama.cpp with flash attention is checked as {found.number_type}."
-            f" Add --no-flash to check it as {kind}.",
-            err=True,
-        )
     return ExitStatus.HOLDS if found.holds else ExitStatus.FALSE
 
 
-def _engine(
-    name: str,
+def _make_transformers(number_type: NumberType | None, device: str, attention: str) -> Engine:
+    from byheart.golden.engines.transformers import TransformersEngine
+
+    return TransformersEngine(number_type or "float32", device, attention)
+
+
+def _make_llama_cpp(number_type: NumberType | None, flash: bool) -> Engine:
+    from byheart.golden.engines.llama_cpp import LlamaCppEngine
+
+    engine = LlamaCppEngine(number_type or "float16", flash)
+    if engine.note:
+        click.echo(f"Note: {engine.note}", err=True)
+    return engine
+
+
+def _make_onnxruntime(number_type: NumberType | None) -> Engine:
+    from byheart.golden.engines.onnxruntime import OnnxRuntimeEngine
+
+    return OnnxRuntimeEngine(number_type or "float32")
+
+
+ENGINES: dict[str, Callable[..., Engine]] = {
+    "transformers": _make_transformers,
+    "llama.cpp": _make_llama_cpp,
+    "onnxruntime": _make_onnxruntime,
+}
+"""The engines that run on this machine. Each function takes a number type and the options of the engine."""
+
+
+def _reach_server(
+    url: str,
     number_type: NumberType | None,
-    device: str,
-    attention: str,
-    flash: bool,
-    model: str | None,
-    timeout: float,
     only: tuple[str, ...],
     known: list[str],
+    model: str | None,
+    timeout: float,
 ) -> tuple[Engine, tuple[str, ...]]:
-    """Return the engine, and the names of the checkpoints to check it on."""
-    if name == "transformers":
-        from byheart.golden.engines.transformers import TransformersEngine
-
-        return TransformersEngine(number_type or "float32", device, attention), only
-    if name == "llama.cpp":
-        from byheart.golden.engines.llama_cpp import LlamaCppEngine
-
-        return LlamaCppEngine(number_type or "float16", flash), only
-    if name == "onnxruntime":
-        from byheart.golden.engines.onnxruntime import OnnxRuntimeEngine
-
-        return OnnxRuntimeEngine(number_type or "float32"), only
-    if "://" not in name:
-        raise UsageError(
-            f"there is no engine {name!r}.\n  Use transformers, llama.cpp, onnxruntime or an address such as http://127.0.0.1:8000.",
-            name=name,
-        )
+    """Return a server, and the names of the checkpoints that it serves."""
     from byheart.golden.engines.server import ServerEngine
 
     if number_type is None:
@@ -197,20 +193,20 @@ def _engine(
     if model is not None and len(only) != 1:
         raise UsageError(
             f"--model {model} names one checkpoint, but --only is given {len(only)} times.\n"
-            f"  Give --only once, with the name of the checkpoint that {name} serves as {model}.",
+            f"  Give --only once, with the name of the checkpoint that {url} serves as {model}.",
             model=model,
             only=list(only),
         )
-    server = ServerEngine(name, number_type, model, timeout)
+    server = ServerEngine(url, number_type, model, timeout)
     if not server.served and model is None:
         raise UsageError(
-            f"{name} serves no model.\n  Load a checkpoint of the folder into the server.", url=name
+            f"{url} serves no model.\n  Load a checkpoint of the folder into the server.", url=url
         )
     models = {each: server.model_of(each) for each in only or known}
     served = only or tuple(each for each in known if models[each] is not None)
     if not served:
         raise UsageError(
-            f"{name} serves {server.shown}; no checkpoint in the folder has that name.\n"
+            f"{url} serves {server.shown}; no checkpoint in the folder has that name.\n"
             "  Give the checkpoint with --only NAME, and its name on the server with --model ID.",
             served=server.served,
         )
@@ -219,17 +215,27 @@ def _engine(
     return server, served
 
 
-def _refuse_options_of_others(ctx: click.Context, name: str) -> None:
-    """Raise `UsageError` for an option that has no effect on this engine."""
+def _own_options(ctx: click.Context, name: str) -> tuple[str, ...]:
+    """Return the names of the options that belong to this engine.
+
+    Raise `UsageError` if the engine is unknown, or if an option of another engine was given.
+    """
     owner = "server" if "://" in name else name
-    for option, engine in OPTIONS_OF.items():
-        if engine != owner and ctx.get_parameter_source(option) is click.core.ParameterSource.COMMANDLINE:
-            what = f"a {engine}" if engine == "server" else engine
+    if owner not in OPTIONS_OF:
+        raise UsageError(
+            f"there is no engine {name!r}.\n  Use transformers, llama.cpp, onnxruntime or an address such as http://127.0.0.1:8000.",
+            name=name,
+        )
+    for engine, options in OPTIONS_OF.items():
+        given = [each for each in options if ctx.get_parameter_source(each) is ParameterSource.COMMANDLINE]
+        if given and engine != owner:
             raise UsageError(
-                f"--{option} is an option of {what}, but the engine is {name}.\n  Leave it out.",
-                option=option,
+                f"--{given[0]} is an option of {'a server' if engine == 'server' else engine}, but the engine is {name}.\n"
+                "  Leave it out.",
+                option=given[0],
                 engine=name,
             )
+    return OPTIONS_OF[owner]
 
 
 def _show(report: Report, folder: Path) -> None:
@@ -245,7 +251,7 @@ def _show(report: Report, folder: Path) -> None:
         say(f"\n{engine}: all {count(len(report.outcomes))} answers are those of the cases in {folder}.")
         return
     say(f"\n{engine}: {count(len(report.wrong))} of {amount(len(report.outcomes), 'answer')} wrong.")
-    _show_suspicions(report.suspicions[:MOST_SHOWN])
+    _show_suspicions(report)
     for outcome in report.wrong[:MOST_SHOWN]:
         expected, answer = list(outcome.case.expected(outcome.way)), list(outcome.answer)
         what = f"expected {expected}, got {answer}"
@@ -254,19 +260,13 @@ def _show(report: Report, folder: Path) -> None:
         say(f"  {outcome.case.name}, {outcome.way}: {what}")
 
 
-def _show_suspicions(suspicions: Sequence[Suspicion]) -> None:
+def _show_suspicions(report: Report) -> None:
     """Print the likely faults, or that no known fault gives the answers of the engine, and which is the nearest."""
-    from byheart.golden.diagnosis import FORM
+    from byheart.golden.diagnosis import headline
 
-    first = suspicions[0]
-    if first.kind == FORM:
-        say(f"Likely fault: {FORM} ({first.detail}), in {first.likeness:.0%} of the wrong answers")
-        return
-    if first.likeness == 0:
-        say(f"Likely fault: {first.kind} ({first.detail})")
-        return
-    start = "Likely fault:" if first.is_clear else "No known fault gives these answers. The nearest is"
-    for place, suspicion in enumerate(suspicions):
-        word = start if place == 0 else "  or"
-        say(f"{word} {suspicion.kind} ({suspicion.detail}), likeness {suspicion.likeness:.2f}")
-    say("  Likeness 1 means that the wrong answers are exactly those that this fault gives.")
+    first, *others = headline(report.suspicions)
+    say(first)
+    for other in others:
+        say(f"  {other}")
+    if report.suspicions[0].basis in ("known fault", "nearest"):
+        say("  Likeness 1 means that the wrong answers are exactly those that this fault gives.")

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from byheart.golden.case import Case, cases
+    from byheart.golden.engine_check import check
     from byheart.golden.family import make
-    from byheart.golden.report import Report, check
+    from byheart.golden.report import Report
 
 __all__ = ["Case", "Report", "cases", "check", "make"]
-_HOMES = {"Case": "case", "cases": "case", "Report": "report", "check": "report", "make": "family"}
+_HOMES = {"Case": "case", "cases": "case", "Report": "report", "check": "engine_check", "make": "family"}
 
 
 def __getattr__(name: str) -> Any:

@@ -34,12 +34,12 @@ import torch
 from torch import Tensor
 
 from byheart.golden.case import N_NEW, Case
-from byheart.golden.faults import Change, override, to_bits
+from byheart.golden.changes import Change, override, to_bits
 from byheart.golden.reference import ReferenceEngine
-from byheart.golden.rounding import NumberType
 from byheart.golden.selection import case_of, decode, smallest_gaps
 from byheart.golden.shape import BOS, EMBEDDING, FINAL_NORM, HEAD, N_SPECIAL, Shape
 from byheart.golden.trials import margins_by_trials
+from byheart.records.vocabulary import NumberType
 
 UNIT = 2.0**-8
 N_BITS = 8

@@ -7,29 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from byheart.errors import UsageError
 from byheart.golden.reference import BEAM_SEARCH
-from byheart.golden.rounding import NumberType
+from byheart.golden.refusals import REMEDY, corrupt
 from byheart.golden.shape import BOS, Shape
-from byheart.records import refusals
 from byheart.records.fields import Fields, parse_json, read_json
 from byheart.records.reader import read_values
+from byheart.records.vocabulary import NumberType
 
 CASES = "cases.jsonl"
 FAMILY = "family.json"
-NUMBER_TYPES: tuple[NumberType, ...] = ("float32", "float16", "bfloat16")
 LARGEST_SIZE = 2**20  # the limit for every size of a checkpoint
 N_NEW = 5
 """Number of tokens in an answer."""
-
-REMEDY = (
-    "Restore the folder from a copy you trust, or make the checkpoints again: byheart golden make -o NEW_DIR"
-)
-corrupt = partial(refusals.corrupt, remedy=REMEDY)
 
 N_SUMS = 2
 """The number of signed sums of logits in a case, if it has any."""

@@ -9,7 +9,8 @@ from typing import Any
 from torch import Tensor
 
 from byheart.export.gguf_file import ROTARY_FACTORS, GgufSizes, rotary_factors, write_gguf
-from byheart.golden.case import corrupt, token_text
+from byheart.golden.case import token_text
+from byheart.golden.refusals import corrupt
 from byheart.golden.shape import BOS, EOS, HEAD, Shape
 
 WEIGHTS = "model.safetensors"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from byheart.errors import amount
 from byheart.golden.case import N_NEW, Case
@@ -54,6 +55,10 @@ tokens at the same place, the second for different ones at the same place, the t
 such that most faults of the catalogue are named rightly.
 """
 FORM, UNKNOWN = "form of the answers", "unknown"
+N_NAMED = 3
+"""The maximum number of faults that `headline` names."""
+
+Basis = Literal["known fault", "nearest", "way", "form", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -76,19 +81,44 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Suspicion:
-    """A likely fault.
+    """A likely fault. `basis` is the reason why it is suspected. The meaning of `likeness` depends on it.
 
-    `likeness` is 1 if the engine's wrong answers are exactly those of this fault. If it is below `CLEAR_LIKENESS`, no known fault
-    gives the engine's answers, and this one is only the nearest.
+    known fault  `likeness` is how similar the engine's wrong answers are to those of this fault, at least `CLEAR_LIKENESS`. It is 1
+                 if they are the same
+    nearest      `likeness` is the same similarity, but below `CLEAR_LIKENESS`: this fault alone does not give the engine's answers
+    form         `likeness` is the share of the wrong answers that have the wrong form `detail`
+    way          the engine is wrong only in the ways of running that `detail` lists. `likeness` is 0
+    unknown      no known fault is similar. `likeness` is 0
     """
 
     kind: str
     detail: str
     likeness: float
+    basis: Basis
 
     @property
     def is_clear(self) -> bool:
-        return self.likeness >= CLEAR_LIKENESS
+        """Whether the wrong answers themselves show this fault. If only the ways of running do, this is False."""
+        return self.basis in ("known fault", "form")
+
+
+def headline(suspicions: Sequence[Suspicion]) -> list[str]:
+    """Return a line that names the likely fault, and a line for each of the next likeliest. The list is empty if nothing failed."""
+    if not suspicions:
+        return []
+    is_near = suspicions[0].basis == "nearest"
+    start = "No known fault gives these answers. The nearest is" if is_near else "Likely fault:"
+    return [
+        f"{'or' if place else start} {_in_words(suspicion)}"
+        for place, suspicion in enumerate(suspicions[:N_NAMED])
+    ]
+
+
+def _in_words(suspicion: Suspicion) -> str:
+    named = f"{suspicion.kind} ({suspicion.detail})"
+    if suspicion.basis == "form":
+        return f"{named}, in {suspicion.likeness:.0%} of the wrong answers"
+    return named if suspicion.basis in ("way", "unknown") else f"{named}, likeness {suspicion.likeness:.2f}"
 
 
 def diagnose(
@@ -111,16 +141,18 @@ def diagnose(
     if len(wrong) == len(outcomes) and not any(_is_answer_of_a_fault(outcome, table) for outcome in wrong):
         good = []  # answers that are all wrong in a way of their own are about equally unlike every fault
     if plain is not None and plain not in failed and not good:
-        kind = next((BY_WAY[way] for way in BY_WAY if way in failed), "unknown")
-        return [Suspicion(kind, f"only with {', '.join(sorted(failed))}", 0.0)]
-    return good or [Suspicion(UNKNOWN, "no known fault gives such answers", 0.0)]
+        kind = next((BY_WAY[way] for way in BY_WAY if way in failed), UNKNOWN)
+        return [Suspicion(kind, f"only with {', '.join(sorted(failed))}", 0.0, "way")]
+    return good or [Suspicion(UNKNOWN, "no known fault gives such answers", 0.0, "unknown")]
 
 
 def _common_form_error(wrong: Sequence[Outcome], shapes: dict[str, Shape]) -> Suspicion | None:
     """Return what is wrong with the form of most wrong answers, or None if it is right. The likeness is their share."""
     found = Counter(_form_error(outcome, shapes[outcome.case.checkpoint].vocab) for outcome in wrong)
     error, count = found.most_common(1)[0]
-    return None if error is None or 2 * count <= len(wrong) else Suspicion(FORM, error, count / len(wrong))
+    if error is None or 2 * count <= len(wrong):
+        return None
+    return Suspicion(FORM, error, count / len(wrong), "form")
 
 
 def _form_error(outcome: Outcome, vocab: int) -> str | None:
@@ -219,11 +251,15 @@ def _rank(
                     if guess is not None and not outcome.is_right:
                         score[kind, detail] += _count(outcome, guess)
     ranked = [
-        Suspicion(kind, detail, score[kind, detail] / size[kind, detail])
+        _similar(kind, detail, score[kind, detail] / size[kind, detail])
         for kind, detail in size
         if size[kind, detail]
     ]
     return sorted(ranked, key=lambda suspicion: -suspicion.likeness)
+
+
+def _similar(kind: str, detail: str, likeness: float) -> Suspicion:
+    return Suspicion(kind, detail, likeness, "known fault" if likeness >= CLEAR_LIKENESS else "nearest")
 
 
 def _tie_order(name: str) -> tuple[bool, str]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
 
 import torch
 
-from byheart.errors import UsageError, did_you_mean, require_extra
+from byheart.errors import UsageError, require_extra
 from byheart.files.atomic_folder import replaced_folder
 from byheart.golden.balance import draw_balance_weights, find_balance_cases
 from byheart.golden.case import CASES, FAMILY, Case, cases
@@ -18,13 +18,14 @@ from byheart.golden.checkpoint import GGUF, save_gguf, write_checkpoint
 from byheart.golden.digests import DIGESTS, file_digests
 from byheart.golden.exact import draw_exact_weights, find_exact_cases
 from byheart.golden.logit_sums import with_logit_sums
-from byheart.golden.rounding import NumberType
+from byheart.golden.refusals import require_checkpoints
 from byheart.golden.selection import LENGTHS, find_cases, find_long_cases
 from byheart.golden.shape import Shape
 from byheart.golden.signatures import SIGNATURES, signatures_of, with_sensitivity
 from byheart.golden.weights import draw_weights
 from byheart.process.progress import Progress, in_stage, silent
 from byheart.process.task_runner import Workers
+from byheart.records.vocabulary import NumberType
 
 SCHEMA = 2
 LLAMA3 = {
@@ -153,7 +154,7 @@ class Task:
 
 def make(
     folder: str | Path,
-    only: Sequence[str] = (),
+    only: Iterable[str] = (),
     *,
     family: Sequence[Shape] = SHAPES,
     counts: dict[NumberType, int] | None = None,
@@ -170,11 +171,9 @@ def make(
     """
     target = Path(folder)
     names = [shape.name for shape in family]
-    for name in only:
-        if name not in names:
-            raise UsageError(f"there is no checkpoint {name!r}.{did_you_mean(name, names)}", name=name)
+    wanted = require_checkpoints(only, names, "the family")
     require_extra("gguf", "gguf", "a family of golden checkpoints")
-    chosen = [shape for shape in family if not only or shape.name in only]
+    chosen = [shape for shape in family if not wanted or shape.name in wanted]
     with replaced_folder(target, _refuse_existing) as fresh:
         tasks = [
             Task(shape, fresh, dict(COUNTS if counts is None else counts), tuple(lengths)) for shape in chosen

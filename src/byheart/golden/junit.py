@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from byheart.golden.diagnosis import CLEAR_LIKENESS
+from byheart.golden.diagnosis import headline
 from byheart.golden.report import Report
 
 
@@ -22,13 +22,11 @@ def junit_xml(report: Report) -> str:
         failures=str(len(report.wrong)),
         errors="0",
     )
-    names = "; ".join(f"{each.kind}: {each.detail}" for each in report.suspicions[:3])
-    is_near = bool(report.suspicions) and 0 < report.suspicions[0].likeness < CLEAR_LIKENESS
-    likely = f"{'no known fault gives these answers, the nearest' if is_near else 'likely fault'}: {names}"
+    likely = "; ".join(headline(report.suspicions))
     for outcome in report.outcomes:
         test = ElementTree.SubElement(suite, "testcase", classname=outcome.case.name, name=outcome.way)
         if not outcome.is_right:
-            failure = ElementTree.SubElement(test, "failure", message=f"wrong answer; {likely}")
+            failure = ElementTree.SubElement(test, "failure", message=f"Wrong answer. {likely}")
             asked, expected = list(outcome.case.prompt), list(outcome.case.expected(outcome.way))
             failure.text = f"prompt {asked}\nexpected {expected}\nanswer {list(outcome.answer)}"
             if outcome.wrong_logits:

@@ -6,9 +6,11 @@ A test with the argument `golden_case` runs once for each case whose answer cann
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import pytest
+
+from byheart.records.vocabulary import NumberType
 
 if TYPE_CHECKING:
     from byheart.golden.case import Case
@@ -23,7 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--golden-number-type",
         default="float32",
-        choices=("float32", "float16", "bfloat16"),
+        choices=get_args(NumberType),
         help="the number type of your engine: float32, float16 or bfloat16",
     )
     group.addoption(

@@ -1,35 +1,12 @@
-"""Check an engine: run the cases of a golden family in each way of running, and report the likely fault."""
+"""The result of checking an engine, and the JSON document of it."""
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from byheart.errors import UsageError, amount, did_you_mean
-from byheart.golden.case import N_NEW, NUMBER_TYPES, Case, cases, require_fit, shapes
-from byheart.golden.diagnosis import EXACT_LOGITS, LOGIT_SUMS, Outcome, Suspicion, diagnose
-from byheart.golden.digests import require_intact
-from byheart.golden.engines.engine import (
-    LONG_TEXT,
-    Engine,
-    FunctionEngine,
-    Generate,
-    Session,
-    ShowsLogits,
-    UnansweredPrompt,
-)
-from byheart.golden.logit_sums import wrong_sums
-from byheart.golden.rounding import NumberType
-from byheart.golden.shape import Shape
-from byheart.golden.signatures import read_signatures, spread
-from byheart.process.progress import Progress, silent
-
-ASKED_ALL = ("one by one", "no cache", "batch of 64", "as given", "server")
-N_ASKED = 32
-"""The maximum number of cases of a checkpoint per way of running. The ways in `ASKED_ALL` run all cases."""
+from byheart.golden.diagnosis import Outcome, Suspicion
+from byheart.records.vocabulary import NumberType
 
 
 @dataclass(frozen=True)
@@ -74,6 +51,7 @@ class Report:
                 {
                     "kind": s.kind,
                     "detail": s.detail,
+                    "basis": s.basis,
                     "likeness": round(s.likeness, 3),
                     "is_clear": s.is_clear,
                 }
@@ -96,160 +74,3 @@ class Report:
                 for o in self.wrong
             ],
         }
-
-
-def check(
-    engine: Engine | Generate,
-    folder: str | Path,
-    *,
-    number_type: NumberType = "float32",
-    only: Iterable[str] = (),
-    long_texts: bool = False,
-    progress: Progress = silent,
-) -> Report:
-    """Run `engine` on the cases of `folder` whose answers cannot be changed by rounding in the engine's number type.
-
-    `engine` is one of `byheart.golden.engines`, or your own function `generate(checkpoint_folder, prompts, n_new)`. Each prompt is
-    a list of token ids. For each prompt, the function returns the list of `n_new` token ids that greedy decoding generates.
-    `number_type` is the type that your function computes with. `only` names the checkpoints to check; if it is empty, all are
-    checked. With `long_texts`, cases with thousands of tokens are also run. Raise `CorruptModel` if a file of the folder is not the
-    one that `golden.make` wrote.
-    """
-    driver = engine if isinstance(engine, Engine) else _function_engine(engine, number_type)
-    root = Path(folder)
-    known = shapes(root)
-    chosen = _chosen(known, only, root)
-    require_intact(root, chosen)
-    found = cases(root)
-    outcomes: list[Outcome] = []
-    left_out: dict[str, set[str]] = {}
-    for name, shape in chosen.items():
-        mine = [case for case in found if case.checkpoint == name and case.holds_for(driver.number_type)]
-        require_fit(mine, shape, root)
-        if not long_texts:
-            for case in mine:
-                if len(case.prompt) > LONG_TEXT:
-                    left_out.setdefault("long texts (add --long to run them)", set()).add(case.name)
-            mine = [case for case in mine if len(case.prompt) <= LONG_TEXT]
-        if not mine:
-            continue
-        session = driver.open(shape, root / name)
-        try:
-            for at, way in enumerate(session.ways()):
-                progress(at, len(session.ways()), f"{name}, {way}")
-                able = [case for case in mine if case.expected(way)]
-                outcomes += _ask(session, way, able if way in ASKED_ALL else spread(able, N_ASKED), left_out)
-            if isinstance(session, ShowsLogits):
-                outcomes += compare_logits(session, mine, driver.number_type)
-        finally:
-            session.close()
-    if not outcomes:
-        raise UsageError(
-            f"none of the selected cases can be run in {driver.number_type}.\n"
-            "  Choose another number type (--number-type) or other checkpoints (--only).",
-            number_type=driver.number_type,
-        )
-    suspicions = diagnose(outcomes, known, read_signatures(root))
-    n_left_out = {reason: len(names) for reason, names in left_out.items()}
-    return Report(driver.name, driver.number_type, tuple(outcomes), n_left_out, tuple(suspicions))
-
-
-def _function_engine(function: object, number_type: NumberType) -> FunctionEngine:
-    """Return the function of a user as an engine."""
-    if not callable(function):
-        raise UsageError(
-            f"the engine is {function!r}, which is not a function.\n"
-            "  Give a function generate(checkpoint_folder, prompts, n_new).",
-            engine=function,
-        )
-    if number_type not in NUMBER_TYPES:
-        raise UsageError(
-            f"there is no number type {number_type!r}.{did_you_mean(str(number_type), NUMBER_TYPES)}\n"
-            f"  Choose from: {', '.join(NUMBER_TYPES)}",
-            number_type=number_type,
-        )
-    return FunctionEngine(function, number_type)
-
-
-def _chosen(known: dict[str, Shape], only: Iterable[str], root: Path) -> dict[str, Shape]:
-    """Return the checkpoints with the names in `only`, or all if there are none."""
-    if isinstance(only, str):
-        raise UsageError(f"only is the text {only!r}.\n  Give a list of names: only=[{only!r}]", only=only)
-    names = list(only)
-    for name in names:
-        if name not in known:
-            raise UsageError(
-                f"{root} has no checkpoint {name!r}.{did_you_mean(name, known)}\n"
-                f"  Choose from: {', '.join(known)}",
-                name=name,
-                known=list(known),
-            )
-    return {name: shape for name, shape in known.items() if not names or name in names}
-
-
-def compare_logits(session: ShowsLogits, mine: Sequence[Case], number_type: NumberType) -> list[Outcome]:
-    """Compare the logits of an engine with those of the cases.
-
-    If a case stores exact logits, the engine's logits must equal them exactly. If it stores signed sums of logits and the number
-    type is float32, the engine's sums must agree with these within the error bounds of the case.
-    """
-    asked = [case for case in mine if case.logits or (case.sums and number_type == "float32")]
-    made = session.logits([case.prompt for case in asked]) if asked else []
-    outcomes = []
-    for case, row in zip(asked, made, strict=True):
-        answer = (max(range(len(row)), key=row.__getitem__), *case.answer[1:])
-        if case.logits:
-            wrong = tuple(token for token, value in enumerate(row) if value != case.logits[token])
-            outcomes.append(Outcome(case, EXACT_LOGITS, answer, wrong))
-        else:
-            outcomes.append(Outcome(case, LOGIT_SUMS, answer, wrong_sums(case, row)))
-    return outcomes
-
-
-def _ask(session: Session, way: str, mine: Sequence[Case], left_out: dict[str, set[str]]) -> list[Outcome]:
-    asked = []
-    for case in mine:
-        reason = session.why_not(way, case)
-        if reason is None:
-            asked.append(case)
-        else:
-            left_out.setdefault(reason, set()).add(case.name)
-    if not asked:
-        return []
-    try:
-        answers = session.generate(way, [case.prompt for case in asked], N_NEW)
-    except UnansweredPrompt as error:
-        names = [case.name for case in asked if case.prompt == error.prompt]
-        what = ", ".join([*names[:1], way])
-        raise UsageError(f"{error}\n  This happened in: {what}.", **error.facts, case=what) from error
-    return [
-        Outcome(case, way, answer) for case, answer in zip(asked, read_answers(answers, asked), strict=True)
-    ]
-
-
-def read_answers(answers: object, asked: Sequence[Case]) -> list[tuple[int, ...]]:
-    """Return the answers of an engine as tuples of token ids. Raise `UsageError` unless each prompt has a list of integers."""
-    try:
-        rows = list(answers)  # type: ignore[call-overload] # this is what is tried
-    except TypeError as error:
-        raise _refuse_answers(f"the engine returned {answers!r:.60}", answers) from error
-    if len(rows) != len(asked):
-        raise _refuse_answers(
-            f"the engine returned {amount(len(rows), 'answer')} to {amount(len(asked), 'prompt')}", len(rows)
-        )
-    return [_read_answer(row, case) for row, case in zip(rows, asked, strict=True)]
-
-
-def _read_answer(row: Any, case: Case) -> tuple[int, ...]:
-    """Return the ids of one answer. Numbers of numpy and torch are accepted if they are integers."""
-    try:
-        return tuple(operator.index(token) for token in row)
-    except TypeError as error:
-        raise _refuse_answers(f"the answer to the case {case.name} is {row!r:.60}", case.name) from error
-
-
-def _refuse_answers(problem: str, value: object) -> UsageError:
-    return UsageError(
-        f"{problem}.\n  An engine returns one list of token ids, which are integers, for each prompt.",
-        value=value,
-    )

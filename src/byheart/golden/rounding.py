@@ -24,24 +24,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from byheart.golden.reference import ReferenceEngine
 from byheart.golden.shape import EMBEDDING, FINAL_NORM, HEAD, Shape
+from byheart.records.vocabulary import NumberType
 
 LAMBDA = 7.0
 U32, U16, UB16 = 2.0**-24, 2.0**-11, 2.0**-8  # half a unit in the last place of 1
 FUNCTION = 4 * U32  # the relative error that engines may make in exp, rsqrt and silu in float32
-
-NumberType = Literal["float32", "float16", "bfloat16"]
-"""The number types.
-
-`float32`: everything is float32. `float16`: keys, values and the sums of attention are float16, and everything else is
-float32; this is the default of llama.cpp. `bfloat16`: every stored number is bfloat16, and sums are float32.
-"""
 
 
 @dataclass(frozen=True)

@@ -10,18 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from byheart.golden.case import N_NEW, NUMBER_TYPES, Case, text_of
+from byheart.golden.case import N_NEW, Case, text_of
 from byheart.golden.coverage import Candidates, covering_rows
 from byheart.golden.reference import N_BEAMS, ReferenceEngine
-from byheart.golden.rounding import NumberType, bounds
+from byheart.golden.rounding import bounds
 from byheart.golden.shape import BOS, N_SPECIAL, Shape
 from byheart.golden.weights import fillers
+from byheart.records.vocabulary import NumberType
 
 N_TEXTS, MOST_LAST = 1_920, 120
 """The number of prompts in one block (a group of prompts of equal length), and the maximum number of last tokens that are tried
@@ -214,7 +215,7 @@ def _keep(
 
 def _cases(shape: Shape, weights: dict[str, Tensor], rows: list[list[int]]) -> list[Case]:
     """Convert rows to cases, with their margins for every number type. Rows of equal length are processed together."""
-    types = [each for each in NUMBER_TYPES if each != "bfloat16" or shape.dtype == "bfloat16"]
+    types = [each for each in get_args(NumberType) if each != "bfloat16" or shape.dtype == "bfloat16"]
     made: dict[int, Case] = {}
     for length in sorted({len(row) for row in rows}):
         places = [at for at, row in enumerate(rows) if len(row) == length]

@@ -10,10 +10,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from byheart.golden.case import N_NEW, REMEDY, Case, corrupt
+from byheart.golden.case import N_NEW, Case
 from byheart.golden.engines.engine import LONG_TEXT
 from byheart.golden.faults import Fault, faults_of
 from byheart.golden.reference import WAYS
+from byheart.golden.refusals import REMEDY, corrupt
 from byheart.golden.shape import Shape
 from byheart.records.fields import read_json
 from byheart.records.reader import read_value

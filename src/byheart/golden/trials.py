@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from byheart.golden.reference import ReferenceEngine
-from byheart.golden.rounding import LAMBDA, NumberType
+from byheart.golden.rounding import LAMBDA
 from byheart.golden.shape import Shape
+from byheart.records.vocabulary import NumberType
 
 N_FIRST, N_TRIALS = 4, 24
 HOPELESS = 0.7

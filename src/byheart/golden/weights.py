@@ -55,7 +55,7 @@ def draw_weights(shape: Shape) -> dict[str, Tensor]:
             for name in ("q_norm", "k_norm"):
                 weights[f"{at}.self_attn.{name}.weight"] = norm_weight(shape.head_dim, SHARPNESS**0.5)
     if shape.n_needles:
-        _make_needles(shape, weights, embedding, rng)
+        _make_needles(shape, weights, embedding)
     weights[f"{EMBEDDING}.weight"] = embedding
     head = shape.hidden**-0.5
     weights[f"{FINAL_NORM}.weight"] = norm_weight(
@@ -73,9 +73,7 @@ def fillers(shape: Shape) -> range:
     return range(2 + shape.n_needles, 2 + 2 * shape.n_needles)
 
 
-def _make_needles(
-    shape: Shape, weights: dict[str, Tensor], embedding: Tensor, rng: np.random.Generator
-) -> None:
+def _make_needles(shape: Shape, weights: dict[str, Tensor], embedding: Tensor) -> None:
     """Make the keys of the fillers and of the two special tokens zero, and increase the scores of all other tokens.
 
     Keys read only columns 0 to 7 of the residual stream. In these columns, the embeddings of the fillers and of the special tokens

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from byheart.golden.faults import override
+from byheart.golden.changes import override
 from byheart.golden.reference import ReferenceEngine
 from tests.golden.catalogue.fault import EngineFault, override_steps
 

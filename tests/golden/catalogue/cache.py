@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from byheart.golden.faults import override, to_bits, to_int8
+from byheart.golden.changes import override, to_bits, to_int8
 from byheart.golden.reference import ReferenceEngine
 from tests.golden.catalogue.fault import EngineFault, override_steps
 

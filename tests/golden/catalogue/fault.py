@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from byheart.golden.faults import override
+from byheart.golden.changes import override
 from byheart.golden.shape import Shape
 
 

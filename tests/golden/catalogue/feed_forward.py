@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from byheart.golden.faults import override, to_bits
+from byheart.golden.changes import override, to_bits
 from byheart.golden.reference import ReferenceEngine
 from tests.golden.catalogue.fault import EngineFault, change_tensors, has_architecture, layers, wrap
 

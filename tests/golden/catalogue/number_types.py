@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from byheart.golden.faults import to_bits, to_int8
+from byheart.golden.changes import to_bits, to_int8
 from tests.golden.catalogue.fault import EngineFault, change_tensors, wrap
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from byheart.golden.faults import to_bits
+from byheart.golden.changes import to_bits
 from byheart.golden.reference import ReferenceEngine
 from tests.golden.catalogue.fault import EngineFault, override_steps, wrap
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from byheart.golden.faults import override
+from byheart.golden.changes import override
 from byheart.golden.reference import ReferenceEngine
 from tests.golden.catalogue.fault import EngineFault, change_tensors, layers, override_steps, wrap
 

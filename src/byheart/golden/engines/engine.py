@@ -8,8 +8,8 @@ from typing import Protocol, runtime_checkable
 
 from byheart.errors import UsageError
 from byheart.golden.case import Case
-from byheart.golden.rounding import NumberType
 from byheart.golden.shape import Shape
+from byheart.records.vocabulary import NumberType
 
 Prompts = Sequence[Sequence[int]]
 Generate = Callable[[Path, list[list[int]], int], list[list[int]]]

@@ -12,8 +12,8 @@ from byheart.golden.case import Case
 from byheart.golden.checkpoint import GGUF
 from byheart.golden.engines.engine import Prompts, Session
 from byheart.golden.engines.server import ServerSession
-from byheart.golden.rounding import NumberType
 from byheart.golden.shape import Shape
+from byheart.records.vocabulary import NumberType
 
 
 class LlamaCppEngine:
@@ -30,11 +30,21 @@ class LlamaCppEngine:
             raise UsageError(
                 "llama.cpp cannot be checked in bfloat16, because the GGUF files have float32 "
                 "weights.\n"
-                "  Use --number-type float32 or float16. With float16, only the cache is in float16."
+                "  Use cache='float32' or 'float16' (--number-type float32 or float16). With float16, only the cache is in float16."
             )
         require_extra("xllamacpp", "llama-cpp", "the engine llama.cpp")
         self.number_type: NumberType = "float16" if flash else cache
         self.cache, self.flash = cache, flash
+
+    @property
+    def note(self) -> str:
+        """What a user must know who asked for another number type than the one that is checked. Empty if there is no such type."""
+        if self.number_type == self.cache:
+            return ""
+        return (
+            f"llama.cpp with flash attention is checked as {self.number_type}. "
+            f"Use flash=False (--no-flash) to check it as {self.cache}."
+        )
 
     def open(self, shape: Shape, folder: Path) -> Session:
         return LlamaCppSession(self.start(shape, folder / GGUF), shape)

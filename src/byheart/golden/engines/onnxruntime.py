@@ -14,8 +14,8 @@ from byheart.export.onnx_graph import GraphBuilder
 from byheart.golden.case import Case
 from byheart.golden.checkpoint import read_weights
 from byheart.golden.engines.engine import LONG_TEXT, Prompts, Session
-from byheart.golden.rounding import NumberType
 from byheart.golden.shape import EMBEDDING, EOS, FINAL_NORM, HEAD, Shape
+from byheart.records.vocabulary import NumberType
 
 ROWS = 16  # the number of texts in a batch
 
@@ -27,7 +27,9 @@ class OnnxRuntimeEngine:
 
     def __init__(self, number_type: NumberType = "float32") -> None:
         if number_type != "float32":
-            raise UsageError("the engine onnxruntime is checked in float32 only.\n  Leave out --number-type.")
+            raise UsageError(
+                "the engine onnxruntime is checked in float32 only.\n  Leave out number_type (--number-type)."
+            )
         self.number_type: NumberType = number_type
         self.runtime = import_extra("onnxruntime", "onnx", "the engine onnxruntime")
 

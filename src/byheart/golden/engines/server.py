@@ -21,11 +21,11 @@ from byheart.errors import UsageError
 from byheart.golden.case import Case, text_of, token_of
 from byheart.golden.checkpoint import GGUF
 from byheart.golden.engines.engine import Prompts, Session, UnansweredPrompt
-from byheart.golden.rounding import NumberType
 from byheart.golden.shape import Shape
 from byheart.records.json_file import parse_json
 from byheart.records.reader import length, read_values
 from byheart.records.refusals import refuse_usage
+from byheart.records.vocabulary import NumberType
 
 T = TypeVar("T")
 TIMEOUT_SECONDS = 120
@@ -101,7 +101,8 @@ class ServerEngine:
         if found is None:
             raise UsageError(
                 f"{self.url} does not serve the checkpoint {name}. It serves {self.shown}.\n"
-                f"  If one of these is this checkpoint under another name, give both: --only {name} --model ID.",
+                f"  If one of these is this checkpoint under another name, give both: only=[{name!r}] and model=... "
+                f"(--only {name} --model ID).",
                 served=self.served,
             )
         return found
@@ -207,7 +208,7 @@ def _server_error(url: str, error: object) -> UsageError:
 def _too_slow(url: str, timeout: float) -> UsageError:
     return UsageError(
         f"{url} took more than {timeout:g} seconds to answer.\n"
-        "  Check that the server is not busy with other requests, or allow more time with --timeout.",
+        "  Check that the server is not busy with other requests, or allow more time with timeout=... (--timeout).",
         url=url,
         timeout=timeout,
     )

@@ -14,10 +14,10 @@ from byheart.errors import UsageError, import_extra
 from byheart.golden.case import Case
 from byheart.golden.engines.engine import LONG_TEXT, Prompts, Session
 from byheart.golden.reference import BEAM_SEARCH, N_BEAMS
-from byheart.golden.rounding import NumberType
 from byheart.golden.shape import EOS, Shape
 from byheart.network.llama.foreign_checkpoint import NO_PICKLES, opened_by_transformers
 from byheart.process.devices import choose_device
+from byheart.records.vocabulary import NumberType
 
 CHUNK, REUSED, LOOKED_UP = 5, 7, 3
 
@@ -39,7 +39,7 @@ class TransformersEngine:
             raise UsageError(
                 "transformers cannot be checked in float16, because the checkpoints are made for float32 "
                 "and bfloat16.\n"
-                "  Use --number-type float32 or bfloat16."
+                "  Use number_type='float32' or 'bfloat16' (--number-type float32 or bfloat16)."
             )
         import_extra("transformers", "huggingface", "the engine transformers")
         self.number_type: NumberType = number_type
