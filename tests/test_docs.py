@@ -12,7 +12,7 @@ import shutil
 from dataclasses import asdict, dataclass
 from html import unescape
 from importlib import import_module
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import pytest
@@ -187,6 +187,27 @@ def test_the_pictures_of_the_readme_show_what_is_built_and_stored(monkeypatch: p
         assert kept is not None
         assert json.loads(unescape(kept[1])) == record
         assert any(f"](docs/_static/{name})" in page or f"](_static/{name})" in page for page in pages)
+
+
+def test_names_in_the_picture_of_stored_bits_do_not_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if all curves end at one point, or near the names of the lines."""
+    pytest.importorskip("matplotlib", reason="needs the `figures` extra")
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    pictures = import_module("readme_pictures")
+    precisions = ("int8", "float64", "float32", "bfloat16")
+    same = [
+        [pictures.Point(precision, n_facts, bits) for precision in precisions for n_facts in (10**4, last)]
+        for bits in (0.02, 0.24, 0.96)
+        for last in (10**5, 10**7)
+    ]
+    for points in [pictures.measured(), *same]:
+        figure = pictures.draw_measured(points)
+        (axes,) = figure.axes
+        boxes = [text.get_window_extent() for text in axes.texts]
+        assert len(boxes) == 8
+        assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+        assert all(axes.bbox.contains(*corner) for box in boxes for corner in box.corners())
+        pictures.plt.close(figure)
 
 
 def test_what_vulture_is_told_is_documented_is_documented() -> None:

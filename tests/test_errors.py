@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ast
+import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 import byheart.errors
 
@@ -60,3 +64,26 @@ def test_an_error_without_facts_is_noticed() -> None:
         "print(f'{name}')\n"
     )
     assert [call.lineno for call in without_facts(tree, error_types([tree]))] == [3]
+
+
+def test_a_missing_extra_names_the_command_that_works_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "my checkout"
+    monkeypatch.setattr(byheart.errors, "_CONSTRAINTS", root / "constraints.txt")
+    assert _command() == ["pip", "install", "byheart[figures]"]
+    root.mkdir()
+    (root / "constraints.txt").touch()
+    assert _command() == [
+        *(sys.executable, "-m", "pip", "install"),
+        *("-c", str(root / "constraints.txt"), "-e", f"{root}[figures]"),
+    ]
+
+
+def test_the_checkout_is_found(project_root: Path) -> None:
+    assert f"{project_root}[figures]" in _command()
+
+
+def _command() -> list[str]:
+    error = byheart.errors.MissingExtra("matplotlib", "figures", "drawing")
+    return shlex.split(str(error.facts["command"]))

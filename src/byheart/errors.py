@@ -6,13 +6,18 @@ text. Each also has the exit status with which a command ends if the exception i
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 from enum import IntEnum
 from errno import EBADF, EFBIG, EIO, ENOSPC
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
+from shlex import quote
 from typing import Any
+
+_CONSTRAINTS = Path(__file__).parents[2] / "constraints.txt"  # exists in a checkout only
 
 
 class ExitStatus(IntEnum):
@@ -53,13 +58,22 @@ class MissingExtra(UsageError):
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         """Make the message from the package, the extra that installs it, and the purpose."""
+        command = _install_command(extra)
         super().__init__(
-            f"{purpose} needs the package `{package}`, which is not installed.\n"
-            f"  Install it with: pip install 'byheart[{extra}]'",
+            f"{purpose} needs the package `{package}`, which is not installed.\n  Install it with: {command}",
             package=package,
             extra=extra,
             purpose=purpose,
+            command=command,
         )
+
+
+def _install_command(extra: str) -> str:
+    """Return the command that installs an extra. In a checkout, it works in every folder and without activating `.venv`."""
+    if not _CONSTRAINTS.is_file():
+        return f"pip install 'byheart[{extra}]'"
+    root = quote(f"{_CONSTRAINTS.parent}[{extra}]")
+    return f"{quote(sys.executable)} -m pip install -c {quote(str(_CONSTRAINTS))} -e {root}"
 
 
 def require_extra(package: str, extra: str, purpose: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import METHOD, Byheart
+from .conftest import METHOD, Byheart, write_table
 
 
 def test_bounds_of_a_file_of_sizes_and_of_an_architecture(
@@ -82,3 +82,12 @@ def test_a_broken_architecture_file_is_outside_the_assumptions(byheart: Byheart,
 def test_numbers_may_be_written_as_people_do(byheart: Byheart, written: str) -> None:
     sizes = ("--samples", written, "--seq-len", "1e1", "--vocab", "1e2", "--json")
     assert byheart("bounds", *sizes).document["problem"]["n_samples"] == 1000
+
+
+def test_estimates_say_when_sizes_are_exact(byheart: Byheart, tmp_path: Path) -> None:
+    many = write_table(tmp_path / "many.csv", {f"person {i}": f"city {i % 6}" for i in range(301)})
+    estimated = byheart("bounds", "--data", many).out.partition("Estimates")[2].partition("does not apply")[0]
+    assert " 301" in estimated
+    assert "--data" not in estimated  # they gave it
+    sizes = byheart("bounds", "--samples", 301, "--seq-len", 10, "--vocab", 20).out
+    assert "--data" in sizes.partition("Estimates")[2]

@@ -145,3 +145,20 @@ def test_a_setting_that_is_none_is_refused(
     done = byheart("compile", table, "-o", tmp_path / "model", "--set", setting, "--json")
     assert (done.status, done.document["facts"]) == (2, {"setting": setting})
     assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("--set", "reject_bits=2"),
+        ("-q", "--set", "B=1"),
+        ("--method", "kajitsuka-sato-2025-bits", "--set", "B=1"),
+    ],
+)
+def test_a_setting_is_noted_only_if_it_changes_the_choice_of_auto(
+    byheart: Byheart, table: Path, tmp_path: Path, asked: tuple[str, ...]
+) -> None:
+    assert byheart("compile", table, "-o", tmp_path / "model", *asked).err == ""
+    noted = byheart("compile", table, "-o", tmp_path / "model", "--set", "B=1", "--json")
+    assert noted.document["method"] == "kajitsuka-sato-2025-bits"
+    assert (noted.err.count("\n"), noted.document["method"] in noted.err) == (1, True)

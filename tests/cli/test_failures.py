@@ -239,7 +239,7 @@ def test_a_missing_extra_is_said_before_any_work(
     byheart: Byheart, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("byheart.errors.find_spec", lambda name: None)
-    refused(byheart(*command, "--figure", "growth.svg"), 2, "MissingExtra", "byheart[figures]")
+    refused(byheart(*command, "--figure", "growth.svg"), 2, "MissingExtra", "[figures]")
     refused(byheart(*command, "--figure", "growth.bmp"), 2)
 
 

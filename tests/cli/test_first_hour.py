@@ -179,6 +179,15 @@ COMMANDS = [
         4,
     ),
     Step("byheart compile null.jsonl -o out/e --empty-labels keep -q", ("out/e",)),
+    Step("byheart compile book.xlsx -o out/b", ("book.xlsx", "CSV"), 4),
+    Step(
+        "byheart compile phones.csv -o out/b --set B=1 --input name --label town",
+        ("retrieval", "B", "kajitsuka-sato-2025-bits"),
+    ),
+    Step(
+        "byheart compile phones.csv -o out/b --precision exact --input name --label town",
+        ("retrieval", "exact"),
+    ),
     Step("byheart bounds --samples 1e6", ("--vocab", "--dim"), 2),
     Step("byheart plan --facts 1e30", ("1,000,000,000,000,000,000",), 2),
     Step("byheart export out/m --to gguf -o out/m.gguf", ("--method llama",), 2),
@@ -207,6 +216,7 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, tupl
     (folder / "null.jsonl").write_text('{"key": "a", "value": "1"}\n{"key": "b", "value": null}\n')
     (folder / "towns.csv").write_text(TOWNS, encoding="utf-8")
     (folder / "latin.csv").write_text(TOWNS, encoding="latin-1")
+    (folder / "book.xlsx").write_bytes(b"PK\x03\x04" + bytes(26))
     (folder / "conflict.csv").write_text("key,value\na,1\na,2\nb,3\n")
     (folder / "messy.csv").write_text(MESSY + "x" * 2_000 + ",5\n")
     answers = {}

@@ -52,3 +52,23 @@ def test_a_model_of_sets_ignores_all_order(byheart: Byheart, tmp_path: Path) -> 
     shown = byheart("inspect", tmp_path / "m").out
     assert "is ignored" in shown
     assert "which token is last" not in shown
+
+
+def test_a_fact_without_data_is_not_said_to_share_nothing(byheart: Byheart, folder: Path) -> None:
+    """Nothing was said of facts that share the weights."""
+    asked = ("inspect", folder, "--fact", "capital of France")
+    alone = byheart(*asked)
+    assert re.search(r"shared with +not known.* --data", alone.out)
+    assert {each["n_compared"] for each in byheart(*asked, "--json").document["facts"][0]["locations"]} == {0}
+
+
+def test_counts_of_zero_are_left_out_of_the_notes(byheart: Byheart, table: Path, tmp_path: Path) -> None:
+    """The record of a model that needed one draw was shown as `{'equal addresses': 0, ...}`."""
+    folder = tmp_path / "m"
+    assert byheart("compile", table, "-o", folder, "--method", "retrieval").status == 0
+    failed = byheart("inspect", folder, "--json").document["record"]["notes"]["failed_draws"]
+    shown = " ".join(byheart("inspect", folder).out.split())
+    assert "{" not in shown
+    said = re.search(r"failed draws: ([^,]*)", shown)
+    assert said is not None
+    assert said[1] == (" and ".join(f"{n} {what}" for what, n in failed.items() if n) or "none")

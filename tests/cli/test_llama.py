@@ -77,6 +77,20 @@ def test_a_token_for_unknown_prompts(data: Path, tmp_path: Path, capsys: pytest.
     assert json.loads(capsys.readouterr().out)["facts"] == {"unknown": "e"}
 
 
+def test_the_weights_of_a_fact_are_shown_in_full(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They were rounded to three digits, beside an empty column of bits."""
+    asked = ["inspect", str(model), "--fact", "symbol of gold"]
+    capsys.readouterr()
+    assert run([*asked, "--json"]) == ExitStatus.HOLDS
+    (fact,) = json.loads(capsys.readouterr().out)["facts"]
+    assert run(asked) == ExitStatus.HOLDS
+    shown = capsys.readouterr().out
+    for location in fact["locations"]:
+        line = next(line for line in shown.splitlines() if f"{location['tensor']}{location['index']}" in line)
+        assert float(line.split()[-1].replace(",", "")) == location["value"]
+    assert "bits" not in shown
+
+
 def test_predict_and_verify(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["predict", str(model), "symbol of gold"]) == ExitStatus.HOLDS
     assert "Au" in capsys.readouterr().out

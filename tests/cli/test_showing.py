@@ -17,6 +17,7 @@ from byheart.cli import progress
 from byheart.cli.fact import _bits
 from byheart.cli.inspect import _inputs_and_labels
 from byheart.cli.output import count, ratio
+from byheart.cli.summary import show_worst_case
 from byheart.inspect.location import Location
 
 
@@ -146,3 +147,14 @@ def test_a_stage_that_says_nothing_is_spoken_of_again(monkeypatch: pytest.Monkey
         report(0, 1, "read")
         assert spoken.wait(60)
     assert all(line.startswith("read: 0% after ") for line in stream.getvalue().splitlines())
+
+
+def test_worst_cases_list_parameters_before_bits(capsys: pytest.CaptureFixture[str]) -> None:
+    needs = [("parameters", 1), ("bits", 1), ("parameters of 64 bits", 1), ("parameters of 32 bits", 2)]
+    show_worst_case([(quantity, value, "theorem") for quantity, value in needs])
+    said = " ".join(capsys.readouterr().out.split())
+    shown = [
+        said.find(part)
+        for part in ("1 parameter (", "1 parameter of 64", "2 parameters of 32", "1 bit in all")
+    ]
+    assert -1 < shown[0] < shown[1] < shown[2] < shown[3]

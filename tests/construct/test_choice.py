@@ -8,6 +8,7 @@ import pytest
 
 import byheart as bh
 from byheart.construct import retrieval
+from byheart.construct.choice import note_on_options
 from byheart.construct.registry import Method
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.transformer.architecture import Precision
@@ -56,3 +57,11 @@ def test_a_wrong_value_of_an_option_is_refused_by_its_own_construction(precision
 def test_options_of_other_constructions_choose_them() -> None:
     record = bh.compile({"a": "1", "b": "2"}, precision="float32", activation="tanh").record
     assert record["method"].startswith("madden-2024")
+
+
+@pytest.mark.parametrize("options", [(), ("reject_bits",), ("reject_bit",), ("B", "reject_bits")])
+def test_the_note_on_options_is_for_those_that_only_other_constructions_have(
+    options: tuple[str, ...],
+) -> None:
+    assert note_on_options(options) is None
+    assert "kajitsuka-sato-2025-bits" in str(note_on_options(["B"]))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from byheart.data.dataset import Dataset
+from byheart.data.piece_reader import read_pieces
 from byheart.data.textfile import TextFormat
 from byheart.errors import MalformedFile, UsageError
 from tests.refusal import refused
@@ -101,3 +102,21 @@ def test_an_encoding_that_does_not_say_where_it_fails(tmp_path: Path) -> None:
     path.write_text("key,value\na,b\n")
     with refused(MalformedFile, "path", line=3, offset=14):
         Dataset.read(path, encoding="punycode")
+
+
+@pytest.mark.parametrize("name", ["t.xlsx", "t.csv", "t.tsv", "t.jsonl", "t.parquet", "t.txt", "t.xls"])
+@pytest.mark.parametrize("begins", [b"PK\x03\x04", b"\xd0\xcf\x11\xe0"])
+def test_a_spreadsheet_is_refused_whatever_its_name(tmp_path: Path, name: str, begins: bytes) -> None:
+    path = tmp_path / name
+    path.write_bytes(begins + bytes(600))
+    with refused(MalformedFile, path=str(path)) as caught:
+        Dataset.read(path)
+    assert set(caught.value.facts) == {"path"}  # no line and no byte to remove
+
+
+def test_a_spreadsheet_is_refused_in_pieces_too(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"PK\x03\x04" + bytes(600))
+    with refused(MalformedFile, path=str(path)) as caught:
+        next(read_pieces(path, 0))
+    assert set(caught.value.facts) == {"path"}

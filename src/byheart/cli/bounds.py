@@ -76,7 +76,7 @@ def command(data: Path | None, config: Path | None, as_json: bool, **given: Any)
     )
     for scope, title in titles:
         _show_scope(found.applicable, scope, title)
-    _show_estimates(found)
+    _show_estimates(found, are_data_given=data is not None)
     show_refused(found.not_applicable)
 
 
@@ -181,10 +181,8 @@ def _order(bound: Bound) -> tuple[int, str, bool, int | Fraction]:
     return place, bound.quantity, bound.kind != "lower", bound.value
 
 
-def _show_estimates(found: BoundTable) -> None:
-    """Print the sizes of our own constructions: exact sizes for a data file, estimates if only the sizes of the data are
-    given.
-    """
+def _show_estimates(found: BoundTable, *, are_data_given: bool) -> None:
+    """Print the sizes of our own constructions: exact sizes for a data file with few labels, otherwise estimates."""
     from byheart.construct.estimates import MOST_PLANNED
 
     if not found.estimates:
@@ -193,7 +191,7 @@ def _show_estimates(found: BoundTable) -> None:
     what = (
         "Planned for these data: the exact sizes that `compile --method` builds"
         if planned
-        else "Estimates, not bounds: the sizes that random data of this shape would probably need"
+        else "Estimates, not bounds: probable sizes for random data of this shape"
     )
     say(f"  {what}\n")
     ordered = sorted(found.estimates, key=lambda estimate: estimate.parameters)
@@ -203,7 +201,12 @@ def _show_estimates(found: BoundTable) -> None:
         numbers=(2, 3),
     )
     if not planned:
-        say(f"\n  With --data and at most {MOST_PLANNED:,} labels, exact sizes are shown instead.")
+        unit = "sample" if found.shape.task in ("next-token", "set") else "token"
+        few = f"at most {MOST_PLANNED:,} labels, one per {unit}"
+        if are_data_given:
+            say(f"\n  Exact sizes are shown for {few}.\n  These data have {found.shape.label_count:,}.")
+        else:
+            say(f"\n  Exact sizes are shown for --data with {few}.")
 
 
 def _describe(shape: DataShape) -> str:

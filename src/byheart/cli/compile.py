@@ -22,7 +22,7 @@ from byheart.cli.options import (
     seed_option,
     threads_option,
 )
-from byheart.cli.output import count, echo_json, is_quiet, say, show_pairs
+from byheart.cli.output import count, echo_json, is_quiet, printable, say, show_pairs
 from byheart.cli.progress import watch
 from byheart.cli.summary import (
     density_lines,
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     "settings",
     multiple=True,
     metavar="NAME=VALUE",
-    help="An option of the construction, such as B=8; may be given several times.",
+    help="An option of the construction, such as word_bits=64 with --precision exact; may be given several times.",
 )
 @click.option(
     "--reject-bits",
@@ -129,6 +129,7 @@ def command(
     complete.
     """
     from byheart.bounds import table
+    from byheart.construct.choice import note_on_options
     from byheart.data.dataset import Dataset
     from byheart.documents.compilation import compile_file, prepare, save_compiled
     from byheart.pipeline import compile_in_shards
@@ -139,6 +140,9 @@ def command(
         options["reject_bits"] = reject_bits
     choices = reading_choices(reading)
     in_shards = _shard_options(shards, work, workers, cluster, sample, method, recite)
+    note = note_on_options(options) if method == "auto" else None
+    if note is not None and not is_quiet():
+        click.echo(printable(f"Note: {note}"), err=True)
     with watch(whole="compile") as progress:
         if in_shards is None:
             chosen = {"method": method, "precision": precision, "seed": seed, **options}

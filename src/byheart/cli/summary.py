@@ -144,12 +144,22 @@ def show_sizes(
 
 def show_worst_case(needs: Iterable[tuple[str, int | Fraction, str]]) -> None:
     """Print worst-case bounds for data of the same shape as these data. Each bound is given as quantity, value and source."""
-    said = "; ".join(f"{count(value)} {quantity} ({by})" for quantity, value, by in needs if value > 0)
+    parameters_first = sorted(needs, key=lambda need: need[0] == "bits")
+    said = "; ".join(
+        f"{_need(quantity, value)} ({by})" for quantity, value, by in parameters_first if value > 0
+    )
     if said:
         say()
         show_pairs(
             [("worst case", f"some data of this shape need at least {said}; these data may need less")]
         )
+
+
+def _need(quantity: str, value: int | Fraction) -> str:
+    """Format a worst-case bound, such as 1,137 bits in all, or 18 parameters of 64 bits."""
+    noun, space, rest = quantity.partition(" ")
+    noun = noun.removesuffix("s") if value == 1 else noun
+    return f"{count(value)} {noun}{space}{rest}{' in all' if quantity == 'bits' else ''}"
 
 
 def show_refused(entries: Iterable[NotApplicable]) -> None:

@@ -2,13 +2,13 @@
 
 Most users want a model that runs natively in PyTorch and answers "unknown" to inputs that were not stored. So `auto` first tries
 `retrieval` in float precision, with as many reject bits as fit: with F reject bits, about one in 2^F unknown inputs gets
-another answer. It then tries the other constructions in that precision, the smallest first, and then exact arithmetic. With
-precision `exact` it takes the smallest construction.
+another answer. It then tries the other constructions in that precision, in the order of their estimated sizes, and then exact
+arithmetic. With precision `exact` it begins with the smallest estimated size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -123,6 +123,21 @@ def _require_known(options: Mapping[str, object]) -> None:
             )
 
 
+def note_on_options(options: Collection[str]) -> str | None:
+    """Return a sentence if `auto` cannot choose `retrieval`, its usual construction, because only other constructions have all of
+    these options.
+    """
+    if set(options) <= _option_names(get(USUAL)):  # the others need not be imported
+        return None
+    having = [name for name in names() if set(options) <= _option_names(get(name))]
+    wanted = f"option{'s' if len(options) > 1 else ''} {', '.join(options)}"
+    return (
+        f"{USUAL}, the usual choice of auto, does not have the {wanted}; auto chooses from: {', '.join(having)}."
+        if having
+        else None
+    )
+
+
 def _option_names(method: Method) -> set[str]:
     return {field.name for field in fields(method.options)}
 
@@ -144,7 +159,7 @@ def explain(trial: Trial, task: Task, refused: Mapping[str, str]) -> dict[str, s
     """Explain why `auto` made this choice, and list the alternatives."""
     native = trial.precision != "exact"
     bits = trial.options.get("reject_bits", 0)
-    why = "runs natively in PyTorch" if native else "the smallest model for these data, in exact arithmetic"
+    why = "runs natively in PyTorch" if native else "the smallest estimated size in exact arithmetic"
     if trial.method.name == USUAL:
         why += f"; {unknown_input(bits if isinstance(bits, int) else 0)}"
     if refused:
@@ -155,7 +170,7 @@ def explain(trial: Trial, task: Task, refused: Mapping[str, str]) -> dict[str, s
     elif trial.method.name == USUAL:
         instead.append("--reject-bits 16 to reject unknown inputs")
     if native and ("exact" in trial.method.precisions or _some_offer_exact(task)):
-        instead.append("--precision exact for the smallest model")
+        instead.append("--precision exact to compute in exact arithmetic")
     instead.append("`byheart compare DATA` to compare all methods")
     return {"why": why, "instead": "; ".join(instead)}
 

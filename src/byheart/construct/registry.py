@@ -219,7 +219,7 @@ def candidates(
     name: str, precision: Precision, shape: DataShape, options: Mapping[str, object] | None = None
 ) -> tuple[Method, ...]:
     """Return the method `name`. For "auto", return all methods that support this task, this precision and these options,
-    the smallest first.
+    the one with the smallest estimated size first.
     """
     methods = [get(each) for each in (names() if name == "auto" else (name,))]
     fitting = [method for method in methods if shape.task in method.tasks and precision in method.precisions]

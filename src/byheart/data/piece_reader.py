@@ -29,7 +29,7 @@ from byheart.data.tables import (
     require_no_null,
     separated_cells,
 )
-from byheart.data.textfile import require_content
+from byheart.data.textfile import refuse_spreadsheet, require_content
 from byheart.errors import DataError, MalformedFile, UsageError
 from byheart.files.npz_archive import open_npz
 from byheart.process.memory_limit import require_memory
@@ -89,6 +89,7 @@ def _table_pieces(
     if kind == "parquet":
         yield from _parquet_pieces(path, names)
         return
+    refuse_spreadsheet(path)
     with path.open(encoding="utf-8-sig" if written.is_utf8 else written.encoding, newline="") as lines:
         cells = separated_cells(path, names, kind, written, lines)
         while rows := list(islice(cells, PIECE_ROWS)):

@@ -21,7 +21,7 @@ from byheart.data.checked_rows import checked_arrays, checked_content
 from byheart.data.options import USUAL_COLUMNS, WITHOUT_COLUMNS, DataSource, TableOptions, Task
 from byheart.data.row_rules import LONGEST, RULES, RowCheck
 from byheart.data.tables import DIALECTS, READERS, json_rows
-from byheart.data.textfile import TextFormat, read_text, require_content, require_file
+from byheart.data.textfile import TextFormat, read_text, refuse_spreadsheet, require_content, require_file
 from byheart.errors import DataError, MalformedFile, UsageError
 from byheart.files.npz_archive import read_npz
 from byheart.process.memory_limit import memory_limit
@@ -128,6 +128,8 @@ def kind_of(path: Path) -> str:
     """Return the kind of a file, according to its suffix."""
     kind = path.suffix.lower().removeprefix(".")
     if kind not in _KINDS:
+        if path.is_file():
+            refuse_spreadsheet(path)
         raise UsageError(
             f"{path}: the suffix {path.suffix!r} is not one of .{', .'.join(_KINDS)}.\n"
             "  Rename the file, or read it with Dataset.from_csv, from_jsonl and so on.",

@@ -13,7 +13,14 @@ from shlex import quote
 from typing import Any
 
 from byheart.data.checked_rows import MalformedRow
-from byheart.data.textfile import GIVE_ENCODING, UTF8, TextFormat, read_text, require_content
+from byheart.data.textfile import (
+    GIVE_ENCODING,
+    UTF8,
+    TextFormat,
+    read_text,
+    refuse_spreadsheet,
+    require_content,
+)
 from byheart.errors import MalformedFile, UsageError, did_you_mean, import_extra
 from byheart.process.memory_limit import require_memory
 
@@ -123,6 +130,7 @@ def open_parquet(path: Path) -> Iterator[Any]:
     from pyarrow import parquet
 
     require_content(path)
+    refuse_spreadsheet(path)
     try:
         with parquet.ParquetFile(path) as file:
             yield file

@@ -13,6 +13,7 @@ from byheart.process.memory_limit import require_memory
 
 _UTF8_MARK = b"\xef\xbb\xbf"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_SPREADSHEET_MARKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # ZIP files, such as .xlsx and .ods; .xls
 GIVE_ENCODING = "Give the encoding of the file: encoding=... (--encoding)"
 _MEMORY_PER_BYTE = (
     4  # memory per byte of the file: the bytes, the decoded text, and the parts it is split into
@@ -96,9 +97,22 @@ def require_content(path: Path) -> None:
         raise _empty(path)
 
 
+def refuse_spreadsheet(path: Path) -> None:
+    """Raise `MalformedFile` if a file begins as spreadsheets and ZIP files do, whatever its name is."""
+    with path.open("rb") as file:
+        begins_so = file.read(4) in _SPREADSHEET_MARKS
+    if begins_so:
+        raise MalformedFile(
+            f"{path} is a spreadsheet or a ZIP file, not a text table.\n"
+            "  Open it in the program that wrote it, and save it as CSV (UTF-8).",
+            path=str(path),
+        )
+
+
 def read_text(path: Path, written: TextFormat = UTF8) -> str:
     """Return the text of a file without its byte-order mark. NUL bytes and invalid bytes are refused."""
     require_content(path)
+    refuse_spreadsheet(path)
     require_memory(f"reading {path}", _MEMORY_PER_BYTE * path.stat().st_size)
     try:
         raw = path.read_bytes()
