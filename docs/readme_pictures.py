@@ -168,17 +168,14 @@ def draw_measured(points: list[Point]) -> Figure:
         ("float32", ORANGE, "s"),
         ("bfloat16", "#8a5aa8", "^"),
     )
+    ends = []
     for precision, color, mark in kinds:
         chosen = sorted(
             (point.n_facts, point.bits_per_stored_bit) for point in points if point.precision == precision
         )
         counts, bits = zip(*chosen, strict=True)
         axes.plot(counts, bits, color=color, marker=mark, ms=5, lw=1.6)
-        is_far = counts[-1] > 5e6  # no room to the right of the last point
-        axes.text(
-            counts[-1] * (0.7 if is_far else 1.12), bits[-1] - 0.1 * (precision == "bfloat16"), f"compiled, {precision}",
-            color=color, va="bottom", ha="right" if is_far else "left", fontsize=8.5,
-        )  # fmt: skip
+        ends.append((f"compiled, {precision}", (counts[-1], bits[-1]), color))
     lines = (
         (1.0, "-", "no model holds more: 1", "bottom"),
         (float(STATIC_FUNCTION_BITS_PER_STORED_BIT), ":", "a static function outside a network", "top"),
@@ -188,13 +185,37 @@ def draw_measured(points: list[Point]) -> Figure:
     for height, style, name, side in lines:
         axes.axhline(height, color=INK, ls=style, lw=0.9)
         axes.annotate(
-            f"{name}" if height == 1 else f"{name}: {height:g}", (2.1e7, height), (0, 3 if side == "bottom" else -3),
-            textcoords="offset points", va=side, ha="right", fontsize=8, color=INK,
+            f"{name}" if height == 1 else f"{name}: {height:g}", (1, height), (-4, 3 if side == "bottom" else -3),
+            xycoords=("axes fraction", "data"), textcoords="offset points", va=side, ha="right", fontsize=8, color=INK,
         )  # fmt: skip
     axes.set_xscale("log")
-    axes.set(xlim=(6e3, 2.2e7), ylim=(0, 1.1), xlabel="facts", ylabel="bits of labels per stored bit")
+    last = max(point.n_facts for point in points)  # room for names on its right
+    axes.set(xlim=(6e3, 8 * last), ylim=(0, 1.1), xlabel="facts", ylabel="bits of labels per stored bit")
     figure.tight_layout()
+    for name, end, color in ends:
+        _label(axes, name, end, color)
     return figure
+
+
+def _label(axes: Axes, name: str, point: tuple[float, float], color: str) -> None:
+    """Write a name beside a point, as near as there is room: inside the axes, on no other text and, if possible, on no line."""
+    others = [text.get_window_extent().padded(1) for text in axes.texts]
+    lines = [line.get_transform().transform_path(line.get_path()) for line in axes.lines]
+    text = axes.annotate(
+        name, point, (0, 0), textcoords="offset points", va="center", color=color, fontsize=8.5
+    )
+
+    def move(offset: tuple[float, float]) -> None:
+        text.set(ha="left" if offset[0] > 0 else "right", position=offset)
+
+    def cost(offset: tuple[float, float]) -> tuple[bool, int, float]:
+        move(offset)
+        box = text.get_window_extent()
+        is_outside = not all(axes.bbox.contains(*corner) for corner in box.corners())
+        n_lines = sum(line.intersects_bbox(box, filled=False) for line in lines)
+        return is_outside or bool(box.count_overlaps(others)), n_lines, abs(offset[1])
+
+    move(min(((side, height) for side in (7, -7) for height in range(-80, 81, 4)), key=cost))
 
 
 def write_all(folder: Path = TARGET) -> None:

@@ -76,8 +76,12 @@ def test_measure_list_export_compare(folder: Path) -> None:
     document = json.loads(call(measure, "spec.toml", "--device", "cpu", "--json").stdout)
     assert len(document["records"]) == 4
     assert {record["status"] for record in document["records"]} == {"done"}
+    assert (document["n_trained"], document["n_stored"], document["store"]) == (4, 0, "runs.sqlite")
     again = call(measure, "spec.toml", "--device", "cpu")
     assert "attention-only" in again.stdout
+    assert "runs.sqlite" in again.stdout
+    document = json.loads(call(measure, "spec.toml", "--device", "cpu", "--json").stdout)
+    assert (document["n_trained"], document["n_stored"]) == (0, 4)
     assert "n_heads=2" in again.stdout
     assert "runs: 4" in call(runs, "list").stdout
     listed = json.loads(
@@ -127,6 +131,8 @@ def test_a_capacity_search_shows_its_interval(folder: Path) -> None:
     assert len(found["brackets"]) == 2
     assert all(bracket["n_runs"] <= 5 for bracket in found["brackets"])
     assert "smallest model.n_heads" in call(measure, "search.toml", "--device", "cpu").stdout
+    again = json.loads(call(measure, "search.toml", "--device", "cpu", "--json").stdout)
+    assert (again["n_trained"], again["n_stored"]) == (0, document["n_trained"])
 
 
 def test_a_spent_budget_says_how_to_go_on(folder: Path) -> None:

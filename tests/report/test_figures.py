@@ -8,7 +8,7 @@ from pathlib import Path
 from byheart.bounds import curves, plan
 from byheart.errors import UsageError
 from byheart.measure.tabulate import compare
-from byheart.report.figures import compared_lines, draw_comparison, draw_plan
+from byheart.report.figures import compared_lines, draw_comparison, draw_plan, share_limits
 from tests.refusal import refused
 
 
@@ -57,3 +57,14 @@ def test_a_comparison_is_a_line_for_each_setting_of_the_other_columns(tmp_path: 
     with refused(UsageError):
         draw_comparison([], "loss", tmp_path / "none.svg")
     assert not (tmp_path / "none.svg").exists()
+
+
+def test_the_axis_of_a_share_contains_its_intervals() -> None:
+    """An interval that ended at 1.054 was cut at 1.05."""
+    for shares in ((0.4, 0.6), (0.875, 1.0, 0.9375), (0.0, 1.0)):
+        rows = [{"sizes.width": 1, "measured.accuracy": share} for share in shares]
+        lines = compared_lines(compare(rows, ["sizes.width"], "accuracy"))
+        ((_, _, low, high),) = lines[0].points
+        least, most = share_limits(lines)
+        assert least < min(low, 0)
+        assert most > max(high, 1)

@@ -46,6 +46,7 @@ def test_a_figure_is_trained_drawn_and_gathered_into_a_page(tmp_path: Path) -> N
     assert (
         json.loads(run(reproduce, *common, "--draw-only"))["figures"][0]["runs"] == said["figures"][0]["runs"]
     )
+    assert f"{store}.passes.jsonl" in run(reproduce, *common[:-1], "--draw-only")
     files = {path: path.read_bytes() for path in Path(out).iterdir()}
     with a_disk_of(40_000), refused(UsageError, "path"):
         run(reproduce, *common, "--draw-only")

@@ -78,7 +78,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, project_root: Path) -> Iter
     place = tmp_path_factory.mktemp("page")
     figures = place / "figures"
     figures.mkdir()
-    for name in ("dana-2024-fig1a", "dana-2024-fig2a", "madden-2024-fig1-left"):
+    for name in ("dana-2024-fig1a", "dana-2024-fig2a", "dana-2024-fig3", "madden-2024-fig1-left"):
         shutil.copy(project_root / "results" / f"{name}.json", figures)
     (figures / "hostile.json").write_text(json.dumps(_hostile_figure(figures / "dana-2024-fig1a.json")))
     (figures / "other.json").write_text("[1, 2]")

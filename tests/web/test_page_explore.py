@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 from xml.etree import ElementTree
 
 import pytest
 
+from byheart.reproduce.plots import LINES, LOOKS
 from tests.web.conftest import OpenPage, Server
 from tests.web.page import PHONE, WIDE, both_looks, seen
+
+RESULTS = Path(__file__).resolve().parents[2] / "results"
 
 
 @both_looks(PHONE)
@@ -144,21 +148,45 @@ def test_filter_runs_and_read_figures(server: Server, open_page: OpenPage, width
     assert "figure=madden-2024-fig1-left" in page.url
 
 
-@pytest.mark.parametrize(("name", "n_series"), [("dana-2024-fig1a", 8), ("dana-2024-fig2a", 10)])
-def test_curves_of_a_figure_differ_in_colour_or_dashes_and_bounds_in_both(
-    open_page: OpenPage, name: str, n_series: int
+LOOKS_OF_A_PANEL = """panel => {
+    const lookOf = (shape) => {
+        const { fill, stroke, strokeDasharray } = getComputedStyle(shape);
+        return shape.matches(".circle, .square") ? fill : `${stroke} ${strokeDasharray}`;
+    };
+    const looks = (root) => ["curve", "circle", "square", "times"].flatMap(
+        (name) => [...root.querySelectorAll(`.${name}`)].map((shape) => `${name} ${lookOf(shape)}`));
+    return {drawn: looks(panel.querySelector(".chart")), listed: [...panel.querySelectorAll(".legend li")].map(looks)};
+}"""
+
+
+@pytest.mark.parametrize(
+    ("name", "n_series"),
+    [("dana-2024-fig1a", [8]), ("dana-2024-fig2a", [10]), ("dana-2024-fig3", [9, 8, 6, 6, 6, 6])],
+)
+def test_curves_of_a_figure_differ_and_look_as_in_the_legend(
+    open_page: OpenPage, name: str, n_series: list[int]
 ) -> None:
+    """In colour, dashes or symbols; points that `reproduce/plots.py` does not join have no line."""
     page = open_page(f"/figures?figure={name}")
-    page.locator(".panel .chart path[stroke]").first.wait_for()
-    looks = """lines => lines.map((line) => {
-        const { stroke, strokeDasharray } = getComputedStyle(line);
-        return [stroke, strokeDasharray];
-    })"""
-    drawn = {tuple(look) for look in page.locator(".panel .chart path[stroke]").evaluate_all(looks)}
-    listed = [tuple(look) for look in page.locator(".panel .legend line").evaluate_all(looks)]
-    assert len(listed) == len(set(listed)) == n_series
-    assert drawn == set(listed)
-    first, second = listed[-2:]  # the bounds
+    page.locator(".panel").last.locator(".chart .curve").first.wait_for()
+    for number, panel in enumerate(json.loads((RESULTS / f"{name}.json").read_text())["panels"]):
+        looks = page.locator(".panel").nth(number).evaluate(LOOKS_OF_A_PANEL)
+        listed = [tuple(look) for look in looks["listed"]]
+        assert len(listed) == len(set(listed)) == n_series[number]
+        assert sorted(looks["drawn"]) == sorted(part for look in listed for part in look)
+        for series, look in zip(panel["series"], listed, strict=True):
+            is_joined = LINES.get(series["line"], LOOKS[series["style"]][1]) != "x"
+            assert any(part.startswith("curve") for part in look) == is_joined
+
+
+@pytest.mark.parametrize("name", ["dana-2024-fig1a", "dana-2024-fig2a"])
+def test_bounds_of_a_figure_differ_in_colour_and_dashes(open_page: OpenPage, name: str) -> None:
+    page = open_page(f"/figures?figure={name}")
+    page.locator(".panel .legend li").first.wait_for()
+    look = (
+        "lines => lines.map(getComputedStyle).map(({ stroke, strokeDasharray }) => [stroke, strokeDasharray])"
+    )
+    first, second = page.locator(".panel .legend .curve").evaluate_all(look)[-2:]
     assert first[0] != second[0]
     assert first[1] != second[1]
 

@@ -279,7 +279,13 @@ def test_runs_are_filtered(server: Server) -> None:
 
 def test_files_that_are_no_figures_are_left_out(server: Server) -> None:
     names = [each["name"] for each in server.client.get("/api/figures").json()["figures"]]
-    assert names == ["dana-2024-fig1a", "dana-2024-fig2a", "hostile", "madden-2024-fig1-left"]
+    assert names == [
+        "dana-2024-fig1a",
+        "dana-2024-fig2a",
+        "dana-2024-fig3",
+        "hostile",
+        "madden-2024-fig1-left",
+    ]
     assert server.client.get("/api/figures/other").status_code == 409
 
 

@@ -104,7 +104,7 @@ def command(
             f"stopped; finished runs are stored, and the others start again. Continue with: {again}",
             command=again,
         ) from None
-    _show(specification, measurement, as_json)
+    _show(specification, measurement, path, as_json)
 
 
 def _show_forecast(specification: Specification, expected: Forecast, as_json: bool) -> None:
@@ -144,15 +144,17 @@ def _gib(n_bytes: int) -> str:
     return f"{n_bytes / 2**30:.2f} GiB" if n_bytes >= 2**27 else f"{n_bytes / 2**20:.1f} MiB"
 
 
-def _show(specification: Specification, measurement: Measurement, as_json: bool) -> None:
+def _show(specification: Specification, measurement: Measurement, path: Path, as_json: bool) -> None:
     from byheart.measure.records import finite
-    from byheart.measure.tabulate import labels, row_of
 
     if as_json:
         echo_json(
             {
                 "name": measurement.name,
                 "rule": measurement.rule,
+                "store": str(path),
+                "n_stored": measurement.n_stored,
+                "n_trained": measurement.n_trained,
                 "records": [
                     finite({name: value for name, value in vars(record).items() if "curve" not in name})
                     for record in measurement.records
@@ -170,7 +172,15 @@ def _show(specification: Specification, measurement: Measurement, as_json: bool)
         say(f"A run passes if {measurement.rule}.\n")
     if measurement.capacities:
         _show_capacities(specification, measurement)
-        return
+    else:
+        _show_runs(measurement)
+    trained, stored = count(measurement.n_trained), count(measurement.n_stored)
+    say(f"\n{trained} trained, {stored} already stored; the store is {path}")
+
+
+def _show_runs(measurement: Measurement) -> None:
+    from byheart.measure.tabulate import labels, row_of
+
     shown = measurement.records[:MOST_ROWS]
     shared, own = labels([row_of(record) for record in shown])
     say(f"{shared}\n")

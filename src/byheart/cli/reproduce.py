@@ -88,6 +88,7 @@ def command(
     stored at once, so the same command continues after an interruption.
     """
     from byheart.reproduce.registry import FIGURES, figure_of
+    from byheart.reproduce.wall_clock import beside
 
     if lists:
         _list(as_json)
@@ -121,7 +122,9 @@ def command(
     else:
         rows = [(record.figure, record.verdict.outcome, str(record.runs["count"])) for record in records]
         show_table(("figure", "verdict", "runs"), rows, numbers=(2,))
-        say(f"\n{trained}\n{seconds:.0f} s for this command; files in {output}")
+        times = beside(path)
+        kept = f"runs in {path}{f', their training times in {times}' if times.is_file() else ''}"
+        say(f"\n{trained}\n{seconds:.0f} s for this command; files in {output}; {kept}")
     if not is_complete:
         raise StoppedEarly(
             f"the limit of --minutes {minutes:g} is reached and some runs are missing.\n"

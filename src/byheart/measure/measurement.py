@@ -38,12 +38,16 @@ class Measurement(Sequence[Row]):
     records     one record per grid point and seed (if tuned, the record of the best trial); for a search, the records of all
                 trained runs
     capacities  the results of a search, one per grid point
+    n_stored    number of runs, including all trials and searched values, that were in the store before
+    n_trained   number of all other runs; other processes that share the store may have trained some of them
     """
 
     name: str
     rule: str | None
     records: tuple[Record, ...]
     capacities: tuple[Found, ...]
+    n_stored: int = 0
+    n_trained: int = 0
 
     def __len__(self) -> int:
         return len(self.records)

@@ -9,6 +9,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,10 +17,12 @@ from typing import Any
 from byheart.errors import UsageError
 from byheart.measure.families import Factory, add_family, family_of
 from byheart.measure.measurement import Measurement, carry_out
+from byheart.measure.records import Record, Run
 from byheart.measure.specification import Specification, read_specification, specification_of
 from byheart.measure.steppers import Engine
 from byheart.measure.store import Store
 from byheart.measure.sweep import SweepState
+from byheart.measure.tuner import Trainer
 from byheart.measure.workers import make_trainer
 
 
@@ -67,7 +70,31 @@ def measure(
             on_progress=on_progress,
             keeps_runs=store is not None,
         )
-        return carry_out(specification, trainer)
+        counting = _CountingTrainer(trainer, opened)
+        measurement = carry_out(specification, counting)
+        return replace(measurement, n_stored=counting.n_stored, n_trained=counting.n_trained)
+
+
+class _CountingTrainer:
+    """Calls a trainer, and notes for each run whether it was in the store before."""
+
+    def __init__(self, trainer: Trainer, store: Store) -> None:
+        self.trainer, self.store = trainer, store
+        self.was_stored: dict[str, bool] = {}
+
+    def __call__(self, runs: Sequence[Run]) -> Sequence[Record]:
+        new = [run.key for run in runs if run.key not in self.was_stored]
+        stored = self.store.stored_keys(new)
+        self.was_stored.update({key: key in stored for key in new})
+        return self.trainer(runs)
+
+    @property
+    def n_stored(self) -> int:
+        return sum(self.was_stored.values())
+
+    @property
+    def n_trained(self) -> int:
+        return len(self.was_stored) - self.n_stored
 
 
 def read(

@@ -210,6 +210,16 @@ def compared_lines(found: Sequence[Compared]) -> tuple[ComparedLine, ...]:
     return tuple(ComparedLine(label, tuple(points)) for label, points in lines.items())
 
 
+def share_limits(lines: Sequence[ComparedLine]) -> tuple[float, float]:
+    """Return the ends of an axis that shows 0, 1 and all intervals with some space around. Student's interval of a share may exceed
+    0 to 1.
+    """
+    least = min([0.0, *(low for line in lines for _, _, low, _ in line.points)])
+    most = max([1.0, *(high for line in lines for _, _, _, high in line.points)])
+    space = 0.03 * (most - least)
+    return least - space, most + space
+
+
 def draw_comparison(found: Sequence[Compared], metric: str, path: Path) -> None:
     """Draw means with their intervals over seeds, and save the figure. The suffix of `path` determines the format.
 
@@ -246,8 +256,8 @@ def draw_comparison(found: Sequence[Compared], metric: str, path: Path) -> None:
     places = sorted({point[0] for line in lines for point in line.points}) if is_number else []
     if 0 < len(places) <= _MOST_TICKS:
         axes.set_xticks(places)
-    if metric.endswith("accuracy"):  # Student's interval of a share may exceed 0 to 1
-        axes.set_ylim(-0.02, 1.05)
+    if metric.endswith("accuracy"):
+        axes.set_ylim(*share_limits(lines))
     axes.set(xlabel=x_label, ylabel=f"mean {metric}, 95% interval over seeds")
     pooled = pooled_columns(found)
     if pooled:

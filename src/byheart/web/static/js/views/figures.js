@@ -9,11 +9,18 @@ import { living, loadPlot, look, palette } from "../charts.js";
 
 const LIVE_MS = 2000;
 const MOST_CURVES = 12;
-const DASHED = "5,4", DOTTED = "2,3", DASH_DOT = "8,3,1.5,3";
-// The colour (a number of --series) and the dashes of each style. Styles of one panel differ in one of them, bounds in both.
+const SOLID = "", DASHED = "5,4", DOTTED = "2,3", DASH_DOT = "8,3,1.5,3", NOT_JOINED = null;
+const curve = (number) => ({ number, dashes: SOLID, symbol: "circle" });
+// The colour (a number of --series) of each style, the dashes of its line, and the symbol of its points, if they have one.
+// Styles of one panel differ in one of them, bounds in colour and dashes. `reproduce/plots.py` says which styles are joined.
 const STYLES = new Map(Object.entries({
-  measured: [1], second: [2], third: [3], fourth: [4], fifth: [5], sixth: [6], seventh: [6], "closed-form": [7],
-  published: [8, DASHED], fit: [1, DASHED], fit2: [7, DOTTED], bound: [4, DASH_DOT], bound2: [6, DOTTED],
+  measured: curve(1), second: curve(2), third: curve(3), fourth: curve(4), fifth: curve(5), sixth: curve(6), seventh: curve(6), "closed-form": curve(7),
+  published: { number: 8, dashes: NOT_JOINED, symbol: "times" },
+  fit: { number: 1, dashes: DASHED }, fit2: { number: 7, dashes: DOTTED }, bound: { number: 4, dashes: DASH_DOT }, bound2: { number: 6, dashes: DOTTED },
+}));
+// What the `line` of a series changes; `usual` changes nothing.
+const LINES = new Map(Object.entries({
+  solid: { dashes: SOLID, symbol: "circle" }, dashed: { dashes: DASHED, symbol: "square" }, points: { dashes: NOT_JOINED, symbol: "times" },
 }));
 
 export default async function figures(room, { signal }) {
@@ -65,37 +72,42 @@ function drawing(record, Plot, signal) {
       table(["quantity", "found", "expected", ""], verdict.checks.map((check) => [check.name, check.found, check.wanted, check.holds ? "holds" : "does not hold"]), { caption: "Comparisons behind the verdict" })));
 }
 
-function looks(series) {
-  const [number, dashes] = STYLES.get(series.style) ?? [1];
-  return { number, dashes };
-}
+const looks = (series) => ({ ...STYLES.get(series.style) ?? curve(1), ...LINES.get(series.line) });
+const lineWidth = ({ symbol }) => (symbol ? 2 : 1.5);
 
 function legend(panel) {
   if (!panel.series?.length || panel.series.length < 2) return null;
-  return h("ul", { class: "legend" }, panel.series.map((series) => {
-    const { number, dashes } = looks(series);
-    const line = s("line", { x2: 24, y1: 2, y2: 2, style: `stroke:var(--series-${number})`, "stroke-width": dashes ? 2 : 3, "stroke-dasharray": dashes });
-    return h("li", {}, s("svg", { width: 24, height: 4, "aria-hidden": "true" }, line), series.label);
-  }));
+  return h("ul", { class: "legend" }, panel.series.map((series) => h("li", {}, sample(looks(series)), series.label)));
+}
+
+function sample(look) {
+  const colour = `var(--series-${look.number})`;
+  const line = look.dashes !== NOT_JOINED && s("line", { class: "curve", x2: 24, y1: 5, y2: 5, style: `stroke:${colour}`, "stroke-width": lineWidth(look), "stroke-dasharray": look.dashes || null });
+  const shapes = {
+    circle: () => s("circle", { class: "circle", cx: 12, cy: 5, r: 3, style: `fill:${colour}` }),
+    square: () => s("rect", { class: "square", x: 9, y: 2, width: 6, height: 6, style: `fill:${colour}` }),
+    times: () => s("path", { class: "times", d: "M9,2L15,8M9,8L15,2", style: `stroke:${colour}`, "stroke-width": 1.5 }),
+  };
+  return s("svg", { width: 24, height: 10, "aria-hidden": "true" }, line, look.symbol && shapes[look.symbol]());
 }
 
 function lines(Plot, panel, width) {
   const colours = palette();
-  const points = panel.series.flatMap((series) => { const { number, dashes } = looks(series); return series.x.map((x, at) => ({ label: series.label, x, y: series.y[at], low: series.low?.[at], high: series.high?.[at], colour: colours[number - 1], dashes })); })
-    .filter((point) => Number.isFinite(point.y) && (panel.y_scale !== "log" || point.y > 0) && (panel.x_scale !== "log" || point.x > 0));
-  const solid = points.filter((point) => !point.dashes);
-  const ranges = solid.filter((point) => Number.isFinite(point.low) && Number.isFinite(point.high) && (panel.y_scale !== "log" || point.low > 0));
-  const line = { x: "x", y: "y", z: "label", stroke: "colour" };
+  const isShown = (value, scale) => Number.isFinite(value) && (scale !== "log" || value > 0);
+  const curves = panel.series.map((series) => ({
+    ...looks(series), points: series.x.map((x, at) => ({ label: series.label, x, y: series.y[at], low: series.low?.[at], high: series.high?.[at] }))
+      .filter((point) => isShown(point.x, panel.x_scale) && isShown(point.y, panel.y_scale)),
+  }));
+  const marked = curves.filter((each) => each.symbol), joined = curves.filter((each) => each.dashes !== NOT_JOINED);
+  const colourOf = (each) => colours[each.number - 1];
   return Plot.plot({
     width, height: Math.max(240, Math.min(440, width * 0.55)), marginLeft: 58, marginBottom: 40, style: look(), ariaLabel: panel.title,
     x: { type: panel.x_scale === "log" ? "log" : "linear", label: panel.x_label, grid: true, tickFormat: short, ticks: width < 420 ? 4 : 7 }, y: { type: panel.y_scale === "log" ? "log" : "linear", label: panel.y_label, grid: true, ticks: 6, tickFormat: (value) => (Math.abs(value) >= 1e4 ? short(value) : ratio(value)) },
-    color: { type: "identity" },
     marks: [
-      Plot.areaY(ranges, { x: "x", y1: "low", y2: "high", z: "label", fill: "colour", fillOpacity: 0.13 }),
-      [DASHED, DOTTED, DASH_DOT].map((dashes) => Plot.line(points.filter((point) => point.dashes === dashes), { ...line, strokeDasharray: dashes, strokeWidth: 1.5 })),
-      Plot.line(solid, { ...line, strokeWidth: 2 }),
-      Plot.dot(solid, { x: "x", y: "y", fill: "colour", r: 3 }),
-      Plot.tip(points, Plot.pointer({ x: "x", y: "y", title: (d) => `${d.label}\n${panel.x_label}: ${ratio(d.x)}\n${panel.y_label}: ${ratio(d.y)}`, fill: colour("surface"), stroke: colour("line") })),
+      marked.map((each) => Plot.areaY(each.points.filter(({ low, high }) => isShown(low, panel.y_scale) && Number.isFinite(high)), { x: "x", y1: "low", y2: "high", fill: colourOf(each), fillOpacity: 0.13 })),
+      joined.map((each) => Plot.line(each.points, { x: "x", y: "y", className: "curve", stroke: colourOf(each), strokeWidth: lineWidth(each), strokeDasharray: each.dashes || null })),
+      marked.map((each) => Plot.dot(each.points, { x: "x", y: "y", className: each.symbol, symbol: each.symbol, r: 3, [each.symbol === "times" ? "stroke" : "fill"]: colourOf(each) })),
+      Plot.tip(curves.flatMap((each) => each.points), Plot.pointer({ x: "x", y: "y", title: (d) => `${d.label}\n${panel.x_label}: ${ratio(d.x)}\n${panel.y_label}: ${ratio(d.y)}`, fill: colour("surface"), stroke: colour("line") })),
     ],
   });
 }
