@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +16,9 @@ from byheart.cli.main import run
 from byheart.errors import ByheartError, CorruptModel
 from byheart.graft.contexts import merge_contexts
 from byheart.graft.reading import Reading
-from byheart.graft.texts import Asking
-from byheart.graft.workflow import AskedFormat, detect, graft, verify_graft
+from byheart.graft.structure import ContextFault
+from byheart.graft.texts import Asking, encode, load_tokenizer
+from byheart.graft.workflow import OTHER_TEXT, AskedFormat, detect, graft, verify_graft
 from tests.graft.hosts import change_json, nudge, save_host
 
 
@@ -324,3 +326,54 @@ def test_detect_lists_what_is_stored_and_nothing_elsewhere(grafted: Path, host: 
     assert memory.faults == []
     assert len(memory.answers()) == len(memory.units) > 0
     assert detect(host) is None
+
+
+def test_contexts_and_answers_that_differ_are_named_as_text_and_as_tokens(
+    tmp_path: Path, grafted: Path, host: Path, facts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Faults named token ids only, and wrong rows only their number."""
+    other = tmp_path / "other.csv"
+    other.write_text(facts.read_text(encoding="utf-8").replace("Rome", "Oslo"), encoding="utf-8")
+    key, row = "The capital of Italy is", 1
+    found = verify_graft(grafted, other, host)
+    assert {each.row for each in found.wrong_answers} == set(found.wrong_rows) == {row}
+    assert {each.before for each in found.wrong_answers} == {"", OTHER_TEXT}
+    first = found.wrong_answers[0]
+    assert (first.prompt.strip(), first.expected, first.said) == (key, " Oslo.", " Rome.")
+    tokenizer = load_tokenizer(host)
+    rome, oslo = (tokenizer.convert_tokens_to_ids(name) for name in ("Rome", "Oslo"))
+    asked = tuple(encode(tokenizer, f"{key} "))
+    assert ContextFault(asked, rome, oslo) in found.context_faults
+    assert ContextFault((*asked, rome), tokenizer.convert_tokens_to_ids("."), None) in found.context_faults
+    assert ContextFault((*asked, oslo), None, tokenizer.convert_tokens_to_ids(".")) in found.context_faults
+    assert not any(str(rome) in fault for fault in found.faults)
+    assert any(f"{key} " in fault for fault in found.faults)
+
+    check = ["verify", str(grafted), str(other), "--host", str(host)]
+    assert run([*check, "--json"]) == 3
+    said = json.loads(capsys.readouterr().out)
+    assert said["context_faults"][0]["tokens"]
+    assert (said["wrong_answers"][0]["row"], said["wrong_answers"][0]["said"]) == (row, " Rome.")
+    assert run(check) == 3
+    captured = capsys.readouterr()
+    assert {key, "Oslo", "Rome"} <= set(re.findall(f"{key}|Oslo|Rome", " ".join(captured.out.split())))
+
+
+def test_loading_has_a_stage_of_its_own_and_transformers_shows_no_bars(
+    grafted: Path, host: Path, facts: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`read: 0%` stood for the seconds in which transformers is imported."""
+    stages: list[str] = []
+
+    def progress(done: int, total: int, stage: str = "", /) -> None:
+        stages.append(stage)
+
+    verify_graft(grafted, facts, host, progress=progress)
+    assert "Loading weights" not in capfd.readouterr().err
+    assert "load transformers" in stages
+    stages.clear()
+    detect(grafted, progress)
+    assert stages[0] == "load transformers"
+    stages.clear()
+    graft(host, facts, None, progress=progress)
+    assert "load transformers" in stages

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from byheart.graft.texts import Asking, KeyFormat, Row, chat_format, facts_of, l
 from byheart.graft.workflow import verify_graft
 from byheart.pipeline import load
 from byheart.process.progress import silent
+from tests.graft.hosts import change_json
 from tests.refusal import refused
 
 
@@ -147,6 +149,22 @@ def test_inspect_counts_each_unit_once_and_names_who_shares_it(
     assert all(each["sharing"] == [] for each in units)
     assert run(["inspect", str(grafted), "--fact", key]) == 0
     assert f" {n_units} hidden units" in capsys.readouterr().out
+
+
+def test_inspect_of_a_graft_shows_its_record_in_words(
+    tmp_path: Path, grafted: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It printed the names of fields and numbers such as 4.214167092488503."""
+    assert run(["inspect", str(grafted), "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)["record"]
+    assert run(["inspect", str(grafted)]) == 0
+    shown = capsys.readouterr().out
+    assert not any(name in shown for name in ("_", "code", "schema", str(record["ratio"])))
+    assert f"{record['grafted_parameters']:,}" in shown
+    shutil.copytree(grafted, tmp_path / "graft")
+    for width in ([48], [48, 1, 2], "48"):
+        change_json(tmp_path / "graft", "graft.json", width=width)
+        assert run(["inspect", str(tmp_path / "graft")]) == 3
 
 
 def test_a_graft_is_named_where_a_model_is_needed(grafted: Path, facts: Path) -> None:

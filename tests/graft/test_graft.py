@@ -28,7 +28,7 @@ from byheart.graft.heads import choose_kernel, plan_gathers
 from byheart.graft.host import FolderHost, open_host
 from byheart.graft.layout import Shape, pins_of, plan_layout
 from byheart.graft.recall import host_network, load_network
-from byheart.graft.structure import structural_faults
+from byheart.graft.structure import context_faults, structural_faults
 from byheart.graft.symbolic_run import read_memory
 from byheart.graft.texts import Asking, chat_format, load_tokenizer
 from byheart.graft.workflow import graft, verify_graft
@@ -348,7 +348,8 @@ def test_a_shared_unit_is_read_and_adds_nothing_after_any_other_first_token(
     checkpoint = FolderHost(tmp_path / "graft")
     memory, wanted = read_memory(checkpoint), merge_contexts(facts)
     assert memory is not None
-    assert structural_faults(checkpoint, host, memory, wanted, silent) == []
+    assert structural_faults(checkpoint, host, memory, silent) == []
+    assert list(context_faults(memory, wanted)) == []
     assert memory.answers() == wanted
     assert len({(unit.layer, unit.unit) for unit in memory.units}) == 5 < len(memory.units) == 9
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,11 +12,16 @@ import torch
 from byheart.errors import UsageError
 from byheart.graft.contexts import Fact
 from byheart.graft.locations import locate
-from byheart.graft.recall import load_network, wrong_facts
+from byheart.graft.recall import load_network, wrong_answers
 from byheart.graft.rows import read_rows
 from byheart.graft.texts import Asking, facts_of, load_tokenizer
 from byheart.graft.workflow import graft
 from byheart.process.progress import silent
+
+
+def wrong_rows(network: Any, tokenizer: Any, facts: list[Fact]) -> list[int]:
+    """The rows that are answered wrongly if nothing comes before the key."""
+    return sorted({each.row for each in wrong_answers(network, tokenizer, facts, "", silent)})
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +31,7 @@ def stored(grafted: Path, facts: Path) -> list[Fact]:
 
 
 def test_each_weight_holds_its_fact_and_no_other(grafted: Path, facts: Path, stored: list[Fact]) -> None:
-    network = load_network(grafted, "cpu")
+    network, tokenizer = load_network(grafted, "cpu"), load_tokenizer(grafted)
     with facts.open(encoding="utf-8") as file:
         keys = [row["key"] for row in csv.DictReader(file)]
     found = locate(grafted, keys)
@@ -37,10 +43,10 @@ def test_each_weight_holds_its_fact_and_no_other(grafted: Path, facts: Path, sto
         assert weight[first.index].item() == first.value
         with torch.no_grad():
             weight[first.index] = 0
-        assert wrong_facts(network, stored, [], silent) == [row]
+        assert wrong_rows(network, tokenizer, stored) == [row]
         with torch.no_grad():
             weight[first.index] = first.value
-    assert wrong_facts(network, stored, [], silent) == []
+    assert wrong_rows(network, tokenizer, stored) == []
 
 
 def test_a_key_that_ends_another_shares_its_units(tmp_path: Path, host: Path) -> None:
@@ -80,7 +86,7 @@ def test_only_the_facts_that_are_named_can_be_changed(tmp_path: Path, host: Path
             assert each.index is not None
             with torch.no_grad():
                 weight[each.index] = 0
-            wrong = {rows[number].key for number in wrong_facts(network, facts, [], silent)}
+            wrong = {rows[number].key for number in wrong_rows(network, tokenizer, facts)}
             with torch.no_grad():
                 weight[each.index] = each.value
             assert wrong

@@ -260,6 +260,8 @@ def test_one_fact_among_others() -> None:
     alone, among = model.locate("capital of Peru"), model.locate("capital of Peru", among=list(CAPITALS))
     assert [each.index for each in alone] == [each.index for each in among]
     assert not any(each.sharing for each in alone)
+    assert {each.n_compared for each in alone} == {0}  # sharing is not known
+    assert {each.n_compared for each in among} == {each.to_json()["n_compared"] for each in among} == {2}
     together = model.locate(list(CAPITALS))
     assert [each.sharing for each in among] == [each.sharing for each in together.of("capital of Peru")]
 

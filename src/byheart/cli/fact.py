@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from byheart.inspect.location import Location
 
 MOST_SHARING = 10
+UNKNOWN_SHARING = "not known: give the data file of the model with --data"
 
 
 def show_facts(folder: Path, facts: Sequence[str], data: Path | None, as_json: bool) -> None:
     """Print which weights hold `facts` (by default all facts of `data`).
 
-    With `data`, also name the facts that share these weights.
+    With `data`, also name the facts that share these weights. Without it, say that they are not known.
     """
     from byheart.documents.facts import locate_facts
     from byheart.pipeline import load
@@ -42,18 +43,20 @@ def _show(found: LocatedFact, names_sharing: bool) -> None:
         show_table(("layers", "lemma"), rows)
     else:
         cells = [(each.answer, _name(each), _value(each), _bits(each)) for each in found.locations]
-        show_table(("answer", "weight", "value", "its bits"), cells, numbers=(2,))
+        n_columns = 4 if any(location.powers for location in found.locations) else 3
+        headers = ("answer", "weight", "value", "its bits")[:n_columns]
+        show_table(headers, [row[:n_columns] for row in cells], numbers=(2,))
     if any(location.zeros for location in found.locations):
         say(
             "\nIf all of these weights are set to zero, the answer happens to stay the same. "
             "If only one of them is set to zero, the answer changes."
         )
-    if names_sharing:
-        sharing = found.sharing
-        named = ", ".join(sharing[:MOST_SHARING])
-        rest = f", and {count(len(sharing) - MOST_SHARING)} more" if len(sharing) > MOST_SHARING else ""
-        say()
-        show_pairs([("shared with", f"{named}{rest}" if sharing else "no other fact")])
+    sharing = found.sharing
+    named = ", ".join(sharing[:MOST_SHARING])
+    rest = f", and {count(len(sharing) - MOST_SHARING)} more" if len(sharing) > MOST_SHARING else ""
+    whole = f"{named}{rest}" if sharing else "no other fact"
+    say()
+    show_pairs([("shared with", whole if names_sharing else UNKNOWN_SHARING)])
 
 
 def _name(location: Location) -> str:
@@ -70,7 +73,9 @@ def _value(location: Location) -> str:
     value = location.value
     if value is None:
         return ""
-    return count(int(value)) if value == int(value) else ratio(float(value))
+    if value == int(value):
+        return count(int(value))
+    return f"{value:,}" if isinstance(value, float) else ratio(float(value))
 
 
 def _bits(location: Location) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from byheart.cli.graft_checks import GROWN
 from byheart.cli.options import (
     PATH,
     column_options,
@@ -115,7 +116,7 @@ def command(
             ),
             *[
                 (name, f"{count(said[name][0])} in the host, {count(said[name][1])} in the graft")
-                for name in ("layers", "width", "inner", "heads")
+                for name in GROWN
             ],
         ]
     )

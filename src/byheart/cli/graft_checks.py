@@ -10,13 +10,17 @@ from byheart.cli.fact import MOST_SHARING
 from byheart.cli.output import count, echo_json, say, show_pairs
 from byheart.cli.progress import watch
 from byheart.errors import ExitStatus, UsageError, amount
+from byheart.records.reader import LARGEST
 
 if TYPE_CHECKING:
     from byheart.graft.recall import TextComparison
     from byheart.graft.workflow import GraftCheck
+    from byheart.records.fields import Fields
 
 COLUMNS = ("input", "label", "delimiter", "encoding")
 SHOWN = 20
+GROWN = ("layers", "width", "inner", "heads")
+"""The sizes that a graft adds to, as its record names them."""
 
 
 def verify_graft_folder(
@@ -116,8 +120,14 @@ def _lines_on_faults(found: GraftCheck) -> Iterator[tuple[str, str]]:
     """Yield the first faults and the first rows that are answered wrongly."""
     for fault in found.faults[:SHOWN]:
         yield "fault", fault
+    first_of_row = {each.row: each for each in reversed(found.wrong_answers)}
     for row in _wrong_rows(found)[:SHOWN]:
-        yield "wrong", f"row {row + 1:,}"
+        wrong = first_of_row[row]
+        after = " (after other text)" if wrong.before else ""
+        yield (
+            "wrong",
+            f"row {row + 1:,}: {wrong.prompt!r}{after}: expected {wrong.expected!r}, the graft answers {wrong.said!r}",
+        )
 
 
 def _wrong_rows(found: GraftCheck) -> list[int]:
@@ -163,17 +173,16 @@ def inspect_graft(folder: Path, facts: Sequence[str], as_json: bool) -> None:
     from byheart.graft.locations import steps_of
     from byheart.graft.texts import load_tokenizer
 
-    record = read_record(folder).values
     if not facts:
+        record = read_record(folder)
         if as_json:
-            echo_json({"path": str(folder), "record": record})
+            echo_json({"path": str(folder), "record": record.values})
         else:
+            lines = list(_lines_of_record(record))
             say(
                 f"{folder}: a graft, according to its record (`byheart detect` and `byheart verify --host` read the weights)\n"
             )
-            show_pairs(
-                [(str(name), str(value)) for name, value in record.items() if not isinstance(value, dict)]
-            )
+            show_pairs(lines)
         return
     tokenizer = load_tokenizer(folder)
     with watch() as progress:
@@ -208,6 +217,30 @@ def inspect_graft(folder: Path, facts: Sequence[str], as_json: bool) -> None:
     named = ", ".join(map(repr, sharing[:MOST_SHARING]))
     say()
     show_pairs([("shared with", f"{named}{more}" if sharing else "no other fact")])
+
+
+def _lines_of_record(record: Fields) -> Iterator[tuple[str, str]]:
+    """Yield what the record of a graft says, in words. Some numbers are only in the document that --json prints."""
+    rows, prompts, contexts, longest, host, grafted = (
+        record.integer(name)
+        for name in (
+            "rows",
+            "prompts",
+            "contexts",
+            "longest_context",
+            "host_parameters",
+            "grafted_parameters",
+        )
+    )
+    yield "number type", record.text("precision")
+    yield "facts", f"{count(rows)}, stored after {amount(prompts, 'prompt')}"
+    yield "stored", f"{amount(contexts, 'context')} of up to {amount(longest, 'token')}"
+    yield "parameters", f"{count(grafted)}, {grafted / max(host, 1):.3f} times the host's {count(host)}"
+    for name in GROWN:
+        sizes = record.integers(name, 0, LARGEST)
+        if len(sizes) != 2:
+            raise record.refuse(name, "a list of two whole numbers")
+        yield name, f"{count(sizes[0])} in the host, {count(sizes[1])} in the graft"
 
 
 def refuse_graft(folder: Path) -> None:

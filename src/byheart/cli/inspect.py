@@ -127,14 +127,19 @@ def _origin(model: Model) -> list[tuple[str, str]]:
         ("seed", str(record.get("seed", "unknown"))),
         *[("option", f"{name} = {value}") for name, value in (record.get("options") or {}).items()],
         ("made with", ", ".join(f"{name} {version}" for name, version in versions.items())),
-        (
-            "notes",
-            ", ".join(f"{str(name).replace('_', ' ')}: {value}" for name, value in notes.items()) or "none",
-        ),
+        ("notes", ", ".join(_note(str(name), value) for name, value in notes.items()) or "none"),
         ("label bits", "unknown" if model.label_bits is None else count(model.label_bits)),
         *density_lines(model),
         *entropy_lines(model),
     ]
+
+
+def _note(name: str, value: object) -> str:
+    """Return a note of the record as text. In a note that counts several things, those that are zero are left out."""
+    if isinstance(value, dict):
+        counts = (f"{number} {what}" for what, number in value.items() if number != 0)
+        value = " and ".join(counts) or "none"
+    return f"{name.replace('_', ' ')}: {value}"
 
 
 def _check_lines(certificate: Certificate | None) -> list[tuple[str, str]]:

@@ -43,7 +43,7 @@ def steps_of(folder: Path, facts: Sequence[str], progress: Progress = silent) ->
 
     Every prompt format that the record of the graft names is tried. Raise `UsageError` if nothing is stored for a fact.
     """
-    tokenizer, asking = load_tokenizer(folder), asking_of(folder)
+    tokenizer, asking = load_tokenizer(folder, progress), asking_of(folder)
     kinds = (False, True) if asking.chat_column else (asking.chat,)
     formats = [
         Asking(asking.chat, None, asking.template, asking.end).format_of(tokenizer, chat) for chat in kinds
@@ -156,6 +156,7 @@ def locate(folder: str | Path, facts: str | Sequence[str], progress: Progress = 
                     lemma=None,
                     zeros=None,
                     sharing=tuple(name for name in users if name != step.fact),
+                    n_compared=None,
                 )
             )
     return found

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from byheart.graft.host import EMBEDDING, FolderHost
+from byheart.graft.host import EMBEDDING, FolderHost, Host
 
 Tokens = tuple[int, ...]
+OUTWEIGHED = 2.0**12
+"""A constant column outweighs the other columns of an embedding if it is at least this many times as large."""
 
 
 @dataclass(frozen=True)
@@ -71,18 +73,56 @@ class Reading:
 
 
 def constant_columns(embedding: np.ndarray) -> np.ndarray:
-    """Return, for each column of an embedding, whether it holds the same large number for all tokens, as only grafts do."""
+    """Return, for each column of an embedding, whether it holds the same large number for all tokens. Only
+    checkpoints that byheart makes have such columns.
+    """
     same: np.ndarray = (embedding == embedding[0]).all(0) & (np.abs(embedding[0]) >= 2.0**20)
     return same
 
 
+def has_no_host(checkpoint: Host) -> bool:
+    """Return whether the weights are built like those of a Llama that byheart compiled, which contains no host: the embedding has
+    constant columns that outweigh all others, and no layer changes them.
+
+    Every norm then divides by nearly the same number everywhere, so no layer normalises anything. A graft is built in another way:
+    its memory clears the constant columns, because otherwise they would outweigh the host's columns in the host's norms.
+    """
+    # the layers of trained checkpoints write to every column, so the embedding need not be read
+    return bool(_unwritten(checkpoint, 0).any()) and _keeps_constants(
+        checkpoint, checkpoint.tensor(EMBEDDING).numpy()
+    )
+
+
+def _keeps_constants(checkpoint: Host, embedding: np.ndarray) -> bool:
+    """Return whether an embedding has constant columns that outweigh all others, and no layer of the checkpoint changes them."""
+    constant = constant_columns(embedding)
+    if not constant.any():
+        return False
+    largest = float(np.abs(embedding[:, ~constant]).max(initial=0))
+    if largest * OUTWEIGHED > float(np.abs(embedding[0, constant]).max()):
+        return False
+    return all(_unwritten(checkpoint, layer)[constant].all() for layer in range(checkpoint.shape.n_layers))
+
+
+def _unwritten(checkpoint: Host, layer: int) -> np.ndarray:
+    """Return, for each column of the residual stream, whether a layer writes nothing to it."""
+    shape, written = checkpoint.shape, np.zeros(checkpoint.shape.width, bool)
+    for part, has_bias in (("self_attn.o_proj", shape.o_bias), ("mlp.down_proj", shape.mlp_bias)):
+        written |= checkpoint.tensor(f"model.layers.{layer}.{part}.weight").numpy().any(1)
+        if has_bias:
+            written |= checkpoint.tensor(f"model.layers.{layer}.{part}.bias").numpy() != 0
+    return ~written
+
+
 def find_columns(checkpoint: FolderHost) -> Reading | None:
-    """Return what the embedding of a checkpoint shows of its memory. Return None if no column of the embedding holds the same large
-    number for all tokens, because then there is no memory.
+    """Return what the embedding of a checkpoint shows of its memory.
+
+    Return None if there is no memory: no column of the embedding holds the same large number for all tokens, or the checkpoint
+    contains no host.
     """
     embedding = checkpoint.tensor(EMBEDDING).numpy()
     constant = constant_columns(embedding)
-    if not constant.any():
+    if not constant.any() or _keeps_constants(checkpoint, embedding):
         return None
     pins = {int(column): float(embedding[0, column]) for column in np.flatnonzero(constant)}
     norm = checkpoint.tensor("model.layers.0.input_layernorm.weight").numpy()

@@ -15,6 +15,7 @@ import torch
 from byheart.errors import import_extra
 from byheart.graft.contexts import Fact
 from byheart.graft.host import EMBEDDING, HEAD, Host, tensor_shapes
+from byheart.graft.texts import encode
 from byheart.network.llama.foreign_checkpoint import NO_PICKLES, opened_by_transformers
 from byheart.process.progress import Progress
 
@@ -40,6 +41,24 @@ class TextComparison:
     beyond_noise: int
     largest_difference: float
     host_noise: float
+
+
+@dataclass(frozen=True)
+class WrongAnswer:
+    """A prompt that a graft answered wrongly.
+
+    row       the row of the data, from 0
+    prompt    the prompt, without the text before it
+    expected  the answer in the data, up to its end token if there is one
+    said      as many tokens of what the graft said
+    before    the text before the prompt
+    """
+
+    row: int
+    prompt: str
+    expected: str
+    said: str
+    before: str
 
 
 def load_network(folder: Path, device: str) -> Any:
@@ -69,16 +88,19 @@ def host_network(host: Host, dtype: torch.dtype, device: str) -> Any:
 
 
 @torch.no_grad()
-def wrong_facts(network: Any, facts: Sequence[Fact], before: Sequence[int], progress: Progress) -> list[int]:
-    """Return the numbers of the rows that greedy decoding answers wrongly, if each key follows the tokens `before`.
+def wrong_answers(
+    network: Any, tokenizer: Any, facts: Sequence[Fact], before: str, progress: Progress
+) -> list[WrongAnswer]:
+    """Return the prompts that greedy decoding answers wrongly, if each follows the text `before`, sorted by row.
 
     Batches are padded on the left.
     """
     wrong, ordered = [], sorted(facts, key=lambda fact: len(fact.tokens))
+    first = encode(tokenizer, before)
     for start in range(0, len(ordered), BATCH):
         progress(start, len(ordered), "ask")
         batch = ordered[start : start + BATCH]
-        prompts = [[*before, *fact.tokens[: fact.n_key]] for fact in batch]
+        prompts = [[*first, *fact.tokens[: fact.n_key]] for fact in batch]
         longest = max(map(len, prompts))
         ids = torch.tensor([[0] * (longest - len(prompt)) + prompt for prompt in prompts])
         mask = torch.tensor([[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts])
@@ -91,10 +113,11 @@ def wrong_facts(network: Any, facts: Sequence[Fact], before: Sequence[int], prog
             eos_token_id=None,
         )[:, longest:].tolist()
         for fact, answer in zip(batch, said, strict=True):
-            want = list(fact.tokens[fact.n_key :])
+            key, want = list(fact.tokens[: fact.n_key]), list(fact.tokens[fact.n_key :])
             if answer[: len(want)] != want:
-                wrong.append(fact.row)
-    return sorted(set(wrong))
+                prompt, expected, found = map(tokenizer.decode, (key, want, answer[: len(want)]))
+                wrong.append(WrongAnswer(fact.row, prompt, expected, found, before))
+    return sorted(wrong, key=lambda each: each.row)
 
 
 @torch.no_grad()

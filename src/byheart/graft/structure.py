@@ -1,5 +1,7 @@
 """Prove, tensor by tensor, that a grafted checkpoint is its host with the given contexts added, and nothing else.
 
+`structural_faults` compares the tensors and the configuration, and `context_faults` the contexts.
+
 This code is independent of the code that writes grafts.
 
 If no fault is found, then in exact arithmetic every logit after a text that ends in no stored context equals the host's. The
@@ -10,7 +12,8 @@ other columns of the output head are multiplied by 0. After a stored context, th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from math import sqrt
 from typing import Any
 
@@ -39,14 +42,14 @@ others are notes.
 MISSING = "missing"
 
 
-def structural_faults(
-    grafted: FolderHost, host: Host, reading: Reading, wanted: Mapping[Tokens, int], progress: Progress
-) -> list[str]:
-    """Compare `grafted` with what it should be: `host` with the contexts `wanted`. Return the differences.
+def structural_faults(grafted: FolderHost, host: Host, reading: Reading, progress: Progress) -> list[str]:
+    """Compare `grafted` with what it should be: `host` with a memory. Return the differences.
 
     Each difference is described by a text that names the tensor or setting.
     """
-    faults = [*reading.faults, *_config_faults(grafted, host, reading), *_context_faults(reading, wanted)]
+    faults = [*reading.faults, *_config_faults(grafted, host, reading)]
+    if len(reading.units) != len({unit.tokens for unit in reading.units}):
+        faults.append("two units match the same context")
     if not np.array_equal(reading.host_columns, np.arange(host.shape.width)):
         faults.append(
             "model.layers.0.input_layernorm.weight: it must be zero in exactly the first "
@@ -98,22 +101,43 @@ def _number_type_faults(grafted: FolderHost) -> Iterator[str]:
             yield f"config.json: {name} is {found}, but the weights are {meant}"
 
 
-def _context_faults(reading: Reading, wanted: Mapping[Tokens, int]) -> Iterator[str]:
-    found = reading.answers()
-    if len(reading.units) != len({unit.tokens for unit in reading.units}):
-        yield "two units match the same context"
-    for tokens, token in found.items():
-        if wanted.get(tokens) != token:
-            what = "an unknown token" if token < 0 else f"token {token}"
-            why = (
-                "but the data store nothing there"
-                if tokens not in wanted
-                else f"but the data have token {wanted[tokens]}"
+@dataclass(frozen=True)
+class ContextFault:
+    """A context after which the graft stores something else than the data.
+
+    tokens  the context
+    stored  the token that the graft stores after it. None if it stores nothing; -1 if what it stores is not a single token
+    wanted  the token that the data have after it; None if the data do not have this context
+    """
+
+    tokens: Tokens
+    stored: int | None
+    wanted: int | None
+
+    def in_words(self, decode: Callable[[list[int]], str]) -> str:
+        """Describe the fault. `decode` converts tokens to text."""
+        return (
+            f"after {decode(list(self.tokens))!r}, the graft stores {self._text(self.stored, decode)}, "
+            + (
+                "but the data do not have this text"
+                if self.wanted is None
+                else f"but the data have {self._text(self.wanted, decode)}"
             )
-            yield f"after the tokens {list(tokens)}, {what} is stored, {why}"
-    for tokens in wanted:
-        if tokens not in found:
-            yield f"after the tokens {list(tokens)}, nothing is stored, but the data have token {wanted[tokens]}"
+        )
+
+    @staticmethod
+    def _text(token: int | None, decode: Callable[[list[int]], str]) -> str:
+        if token is None:
+            return "nothing"
+        return "an unknown token" if token < 0 else repr(decode([token]))
+
+
+def context_faults(reading: Reading, wanted: Mapping[Tokens, int]) -> Iterator[ContextFault]:
+    """Compare the contexts that a graft stores with those that it should store, and yield the differences."""
+    found = reading.answers()
+    for tokens in {**found, **wanted}:
+        if found.get(tokens) != wanted.get(tokens):
+            yield ContextFault(tokens, found.get(tokens), wanted.get(tokens))
 
 
 class _Comparison:

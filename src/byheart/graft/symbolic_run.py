@@ -18,6 +18,7 @@ import torch
 from byheart.graft.host import DTYPES, FolderHost, rotary
 from byheart.graft.queries import HeadRead, amplitude_of, differing
 from byheart.graft.reading import Reading, StoredUnit, Tokens, find_columns
+from byheart.graft.texts import load_packages
 from byheart.process.progress import Progress, silent
 
 LEAST_NATS = 200.0
@@ -41,6 +42,7 @@ def read_memory(checkpoint: FolderHost, progress: Progress = silent) -> Reading 
     reading = find_columns(checkpoint)
     if reading is None:
         return None
+    load_packages(progress)  # the rotary frequencies are those of transformers
     run = SymbolicRun(checkpoint, reading)
     for layer in range(reading.n_memory_layers):
         progress(layer, reading.n_memory_layers, "read")

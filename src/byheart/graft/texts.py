@@ -11,6 +11,8 @@ from typing import Any
 from byheart.errors import AssumptionViolated, UsageError, import_extra
 from byheart.graft.contexts import Fact
 from byheart.network.llama.foreign_checkpoint import FILES_ALONE, opened_by_transformers
+from byheart.network.llama.stock import load_transformers
+from byheart.process.progress import Progress, in_stage, silent
 
 FIELD = "{input}"
 CONTENT = "qZ7contentZq7"  # stands for the message while the format of a chat template is found
@@ -58,8 +60,16 @@ class Asking:
         return plain_format(tokenizer, self.template, self.end is True)
 
 
-def load_tokenizer(path: Path) -> Any:
+def load_packages(progress: Progress) -> None:
+    """Import what reads tokenizers and runs checkpoints, which takes seconds the first time. The progress has its own stage."""
+    stage = "load transformers"
+    load_transformers(in_stage(progress, stage))
+    progress(1, 1, stage)
+
+
+def load_tokenizer(path: Path, progress: Progress = silent) -> Any:
     """Load the tokenizer of a host, without running code of the checkpoint."""
+    load_packages(progress)
     transformers = import_extra("transformers", "huggingface", "grafting")
     with opened_by_transformers(path):
         folder, file = (path, {}) if path.is_dir() else (path.parent, {"gguf_file": path.name})

@@ -26,10 +26,17 @@ from byheart.graft.folder import (
 from byheart.graft.forgetting import Forgotten, copy_folder, forget_facts
 from byheart.graft.grafting import GraftPlan, plan_graft
 from byheart.graft.host import EMBEDDING, MOST, FolderHost, Host, open_host
-from byheart.graft.reading import Reading, constant_columns
-from byheart.graft.recall import TextComparison, compare_text, host_network, load_network, wrong_facts
+from byheart.graft.reading import Reading, constant_columns, has_no_host
+from byheart.graft.recall import (
+    TextComparison,
+    WrongAnswer,
+    compare_text,
+    host_network,
+    load_network,
+    wrong_answers,
+)
 from byheart.graft.rows import read_rows
-from byheart.graft.structure import structural_faults
+from byheart.graft.structure import ContextFault, context_faults, structural_faults
 from byheart.graft.symbolic_run import read_memory
 from byheart.graft.texts import FIELD, Asking, Row, encode, facts_of, load_tokenizer
 from byheart.process.devices import choose_device
@@ -62,7 +69,7 @@ def graft(
     progress(0, 1, "read")
     opened = open_host(host)
     _refuse_graft(opened)
-    tokenizer = load_tokenizer(opened.path)
+    tokenizer = load_tokenizer(opened.path, progress)
     rows = read_rows(Path(data), tokenizer, asking, **reading)
     progress(0, 1, "plan")
     plan = plan_graft(opened, tokenizer, rows, bit_identical=bit_identical)
@@ -76,6 +83,12 @@ def graft(
 
 def _refuse_graft(host: Host) -> None:
     """Refuse a host that already stores facts. Its weights decide, because a GGUF file has no record of the graft."""
+    if has_no_host(host):
+        raise UsageError(
+            f"{host.path} has the weights of a Llama that byheart compiled, to which a graft cannot add facts.\n"
+            "  Compile it again with all facts, or give a checkpoint that was trained.",
+            path=str(host.path),
+        )
     if constant_columns(host.tensor(EMBEDDING).numpy()).any():
         raise UsageError(
             f"{host.path} is a graft already, and a graft cannot be grafted again.\n"
@@ -102,8 +115,10 @@ class GraftCheck:
 
     contexts               number of contexts that the graft stores
     faults                 differences from what the graft should be, each described by a text
+    context_faults         those of the faults that are about stored contexts, as token ids
     wrong_rows             rows of the data that are answered wrongly if nothing comes before the key
     wrong_rows_after_text  rows that are answered wrongly after other text
+    wrong_answers          what was answered to these rows
     asked                  the prompt formats of the rows
     asked_by_caller        whether the caller gave these formats; otherwise they are what the graft says of itself
     precision              number type of the graft's weights
@@ -115,8 +130,10 @@ class GraftCheck:
     rows: int
     contexts: int
     faults: tuple[str, ...]
+    context_faults: tuple[ContextFault, ...]
     wrong_rows: tuple[int, ...]
     wrong_rows_after_text: tuple[int, ...]
+    wrong_answers: tuple[WrongAnswer, ...]
     asked: tuple[AskedFormat, ...]
     asked_by_caller: bool
     precision: str
@@ -138,6 +155,8 @@ class GraftCheck:
             "n_faults": len(self.faults),
             **asdict(self),
             "faults": list(self.faults[:SHOWN]),
+            "context_faults": [asdict(fault) for fault in self.context_faults[:SHOWN]],
+            "wrong_answers": [asdict(answer) for answer in self.wrong_answers[:SHOWN]],
         }
 
 
@@ -162,7 +181,7 @@ def verify_graft(
     progress(0, 1, "read")
     choose_device(device)  # refuses a device that is not there, before anything is read
     grafted, opened = FolderHost(folder), open_host(host)
-    tokenizer = load_tokenizer(opened.path)
+    tokenizer = load_tokenizer(opened.path, progress)
     tokens: list[int] = []
     if ask and text is not None:
         tokens = encode(tokenizer, text.read_text(encoding="utf-8", errors="replace"))
@@ -176,18 +195,18 @@ def verify_graft(
     wanted = merge_contexts(facts)
     memory = read_memory(grafted, progress)
     faults = (
-        ["no layer stores facts"]
-        if memory is None
-        else structural_faults(grafted, opened, memory, wanted, progress)
+        ["no layer stores facts"] if memory is None else structural_faults(grafted, opened, memory, progress)
     )
+    contexts = [] if memory is None else list(context_faults(memory, wanted))
+    faults += [fault.in_words(tokenizer.decode) for fault in contexts]
     faults += file_faults(grafted, opened.path, tokenizer)
-    wrong: list[int] = []
-    wrong_after: list[int] = []
+    wrong: list[WrongAnswer] = []
+    wrong_after: list[WrongAnswer] = []
     compared = None
     if ask:
         network = load_network(folder, device)
-        wrong = wrong_facts(network, facts, [], progress)
-        wrong_after = wrong_facts(network, facts, encode(tokenizer, OTHER_TEXT), progress)
+        wrong = wrong_answers(network, tokenizer, facts, "", progress)
+        wrong_after = wrong_answers(network, tokenizer, facts, OTHER_TEXT, progress)
         if text is not None:
             beside = host_network(opened, network.dtype, device)
             wide = beside if network.dtype == torch.float32 else host_network(opened, torch.float32, device)
@@ -196,8 +215,10 @@ def verify_graft(
         len({fact.row for fact in facts}),
         0 if memory is None else len(memory.units),
         tuple(faults),
-        tuple(wrong),
-        tuple(wrong_after),
+        tuple(contexts),
+        tuple(sorted({each.row for each in wrong})),
+        tuple(sorted({each.row for each in wrong_after})),
+        tuple(sorted((*wrong, *wrong_after), key=lambda each: each.row)),
         asked_formats(tokenizer, rows),
         asking is not None,
         _name_of(grafted.dtype),
@@ -228,10 +249,15 @@ def asking_of(folder: Path) -> Asking:
 
 def detect(folder: Path, progress: Progress = silent) -> Reading | None:
     """Read the memory (the layers that hold facts) from the weights of a checkpoint, without the record of the graft. Return None
-    if the checkpoint has no memory.
+    if the checkpoint is no graft: it has no memory, or it contains no host (see `is_compiled`).
     """
     opened = FolderHost(folder)
     return read_memory(opened, progress)
+
+
+def is_compiled(folder: Path) -> bool:
+    """Return whether the weights of a checkpoint are built like those of a Llama that byheart compiled. No record is read."""
+    return has_no_host(FolderHost(folder))
 
 
 def forget(
@@ -247,7 +273,7 @@ def forget(
     refuse_same_folder(output, folder)
     check_target(output)
     record = read_record(folder)
-    checkpoint, tokenizer = FolderHost(folder), load_tokenizer(folder)
+    checkpoint, tokenizer = FolderHost(folder), load_tokenizer(folder, progress)
     rows = read_rows(data, tokenizer, asking_of(folder), **columns)
     missing = sorted(set(keys) - {row.key for row in rows})
     if missing:

@@ -40,6 +40,8 @@ class Location:
     sharing     those of the other given facts that have the same location: setting this weight to zero also changes their answers.
                 If there is no index, the other facts in the same layers. In a graft, all other stored facts whose answers it may
                 change
+    n_compared  the number of other given facts, among which `sharing` was looked for. If it is 0, no facts are known to share the
+                location, but none were looked for. None in a graft, where all stored facts are compared
     """
 
     fact: str
@@ -54,6 +56,7 @@ class Location:
     lemma: str | None
     zeros: bool | None
     sharing: tuple[str, ...]
+    n_compared: int | None
 
     def to_json(self) -> dict[str, Any]:
         """Return a dictionary that can be written as JSON. Fractions and integers above 2^53 are written as text."""
@@ -190,6 +193,7 @@ class Locations(Sequence[Location]):
                 tuple(self.facts[other] for other in facts[place] if other != fact)
                 for fact, place in together
             ],
+            "n_compared": [len(self.facts) - 1] * len(taken),
         }
 
 

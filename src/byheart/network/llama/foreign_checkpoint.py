@@ -22,11 +22,28 @@ With NO_PICKLES, used for models, it also reads weights only from safetensors fi
 def opened_by_transformers(path: Path) -> Iterator[None]:
     """Convert the errors of transformers to `CorruptModel`. This includes panics of Rust code, which are not subclasses of
     Exception. Errors of byheart, lack of memory, Ctrl-C and exits are not converted.
+
+    Inside the block, transformers shows no progress bars of its own.
     """
     try:
-        yield
+        with _no_progress_bars():
+            yield
     except (ByheartError, MemoryError, KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:
         first = (str(error).splitlines() or [""])[0][:200] or type(error).__name__
         raise corrupt(path, f"transformers cannot open it ({first})", "Use another checkpoint.") from None
+
+
+@contextmanager
+def _no_progress_bars() -> Iterator[None]:
+    """Turn off the progress bars of transformers inside the block, if they are on."""
+    from transformers.utils import logging
+
+    was_on = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if was_on:
+            logging.enable_progress_bar()
