@@ -17,7 +17,7 @@ from byheart.golden.trials import TrialEngine
 from tests.golden.catalogue import CATALOGUE
 
 SHAPE = next(shape for shape in SHAPES if shape.design == "balance")
-FEW = (Batch(24, 80, (0.4, 0.25), ("scale up", "epsilon up"), 1),)
+FEW = (Batch(24, 80, (0.4, 0.25), ("scale up", "epsilon up"), 1, n_judged=30, seconds=1.0),)
 
 
 @pytest.fixture(scope="module")

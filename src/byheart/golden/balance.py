@@ -39,6 +39,7 @@ from byheart.golden.reference import ReferenceEngine
 from byheart.golden.selection import case_of, decode, smallest_gaps
 from byheart.golden.shape import BOS, EMBEDDING, FINAL_NORM, HEAD, N_SPECIAL, Shape
 from byheart.golden.trials import margins_by_trials
+from byheart.process.progress import Progress, Steps, part_of, report, silent
 from byheart.records.vocabulary import NumberType
 
 UNIT = 2.0**-8
@@ -246,6 +247,8 @@ class Batch:
 
     `loud` gives the share of loud tokens (those with a non-zero key) in each `System`. `tips` holds names of faults (see the
     function `tips`). The search ends early when each of these faults changes the answers of at least `n_times` cases.
+
+    For progress: about `n_judged` prompts are judged by trials, and all of the search takes about `seconds` on one core.
     """
 
     length: int
@@ -253,11 +256,21 @@ class Batch:
     loud: tuple[float, float]
     tips: tuple[str, ...]
     n_times: int
+    n_judged: int
+    seconds: float
 
 
 BATCHES = (
-    Batch(40, 1_200, (0.4, 0.2), ("scale up", "scale down", "epsilon up", "epsilon down"), 6),
-    Batch(320, 240, (0.4, 0.03), ("base up", "base down", "frequencies up", "frequencies down", "cache"), 4),
+    Batch(40, 1_200, (0.4, 0.2), ("scale up", "scale down", "epsilon up", "epsilon down"), 6, 175, 8.0),
+    Batch(
+        320,
+        240,
+        (0.4, 0.03),
+        ("base up", "base down", "frequencies up", "frequencies down", "cache"),
+        4,
+        19,
+        18.0,
+    ),
 )
 LEAST_GAP = 0.1
 """A prompt is skipped if, for some token of its answer, the logit exceeds the second-largest by no more than this. Logits are up to
@@ -270,15 +283,24 @@ BLOCK = 4_000_000
 
 @torch.no_grad()
 def find_balance_cases(
-    shape: Shape, weights: dict[str, Tensor], batches: tuple[Batch, ...] = BATCHES
+    shape: Shape,
+    weights: dict[str, Tensor],
+    batches: tuple[Batch, ...] = BATCHES,
+    progress: Progress | None = None,
 ) -> list[Case]:
     """Find random prompts whose answers change under small faults, but not under rounding to bfloat16."""
     rng = np.random.default_rng([shape.seed, 80])
     engine = ReferenceEngine(shape, weights)
     found: list[Case] = []
+    in_batches = Steps(progress, {str(batch.length): batch.seconds for batch in batches})
     for batch in batches:
-        rows, margins = _rows_of(engine, batch, _prompts(engine, batch, rng))
-        fine = [float(margins_by_trials(shape, weights, [row], N_NEW, "float32")) for row in rows]
+        steps = Steps(in_batches.begin(str(batch.length)), {"rows": 3, "float32": 1})
+        rows, margins = _rows_of(engine, batch, _prompts(engine, batch, rng), steps.begin("rows") or silent)
+        in_float32 = steps.begin("float32")
+        fine = []
+        for row in rows:
+            fine.append(float(margins_by_trials(shape, weights, [row], N_NEW, "float32")))
+            report(in_float32, len(fine), len(rows))
         gaps = smallest_gaps(shape, weights, rows).tolist()
         for row, gap, coarse, exact in zip(rows, gaps, margins, fine, strict=True):
             # keys and values overflow in float16, so no case applies to it
@@ -300,7 +322,9 @@ def _prompts(engine: ReferenceEngine, batch: Batch, rng: np.random.Generator) ->
     return torch.from_numpy(prompts)
 
 
-def _rows_of(engine: ReferenceEngine, batch: Batch, prompts: Tensor) -> tuple[list[list[int]], list[float]]:
+def _rows_of(
+    engine: ReferenceEngine, batch: Batch, prompts: Tensor, progress: Progress
+) -> tuple[list[list[int]], list[float]]:
     """Choose prompts whose answers change under a fault named in `batch.tips`, but not under rounding to bfloat16.
 
     Return the chosen prompts with their answers, and the margin of each answer. A gap is the logit of a token of the answer minus
@@ -313,6 +337,7 @@ def _rows_of(engine: ReferenceEngine, batch: Batch, prompts: Tensor) -> tuple[li
             change(faulty[name])
     counts, found, margins = dict.fromkeys(batch.tips, 0), [], []
     size = max(1, BLOCK // (shape.n_heads * batch.length**2))
+    n_judged = 0
     for block in torch.split(prompts, size):
         cache = engine.empty_cache(len(block))
         engine.forward(block[:, :-1], torch.ones_like(block[:, :-1], dtype=torch.bool), cache, n_last=1)
@@ -324,7 +349,9 @@ def _rows_of(engine: ReferenceEngine, batch: Batch, prompts: Tensor) -> tuple[li
         ]
         if not useful:
             continue
-        measured = margins_by_trials(shape, weights, rows[useful].tolist(), N_NEW)
+        start, n_judged = n_judged, min(n_judged + len(useful), batch.n_judged)
+        in_trials = part_of(progress, start / batch.n_judged, n_judged / batch.n_judged)
+        measured = margins_by_trials(shape, weights, rows[useful].tolist(), N_NEW, progress=in_trials)
         for at, margin in zip(useful, measured.tolist(), strict=True):
             helped = [name for name in counts if changed[name][at]]
             if margin >= 1.0 and any(counts[name] < batch.n_times for name in helped):

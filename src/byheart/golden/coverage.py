@@ -19,6 +19,11 @@ from byheart.golden.shape import N_SPECIAL
 N_TIMES = 4
 """How many close decisions (see `CLOSE`) to find for each token id."""
 
+N_TRIES = 4
+"""How often texts are chosen, for each number of close decisions, until all chosen texts are safe."""
+
+MOST_ROUNDS = N_TIMES * N_TRIES
+
 CLOSE = 0.05
 """A decision (the choice of one token) is close if the logit of the right token leads by less than this. For comparison, logits
 have a standard deviation of 2.5.
@@ -73,7 +78,7 @@ def covering_rows(
     found: list[list[int]] = []
     for wanted in range(1, N_TIMES + 1):
         # choose texts as if all were safe, drop those that are not, and search the rest again
-        for _ in range(4):
+        for _ in range(N_TRIES):
             trial, chosen = list(counts), []
             for entry in order:
                 tokens = blocks[entry[1]].close_tokens(entry[2])

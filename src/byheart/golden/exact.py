@@ -35,6 +35,7 @@ from torch import Tensor
 from byheart.golden.case import N_NEW, Case, text_of
 from byheart.golden.reference import ReferenceEngine
 from byheart.golden.shape import BOS, EMBEDDING, FINAL_NORM, HEAD, N_SPECIAL, Shape
+from byheart.process.progress import Progress, report
 
 PINS = (0, 20, 41, 63)
 PIN = 2.0**40
@@ -192,7 +193,11 @@ N_DRAWN, N_KEPT = 400, 12
 
 
 def find_exact_cases(
-    shape: Shape, weights: dict[str, Tensor], n_drawn: int = N_DRAWN, n_kept: int = N_KEPT
+    shape: Shape,
+    weights: dict[str, Tensor],
+    n_drawn: int = N_DRAWN,
+    n_kept: int = N_KEPT,
+    progress: Progress | None = None,
 ) -> list[Case]:
     """Find random prompts with their answers and the exact logits of the first token of each answer.
 
@@ -205,7 +210,7 @@ def find_exact_cases(
     engine = ReferenceEngine(shape, weights)
     found: list[Case] = []
     covered: set[int] = set()
-    for length in LENGTHS:
+    for number, length in enumerate(LENGTHS, start=1):
         prompts = torch.from_numpy(rng.integers(N_SPECIAL, shape.vocab, (n_drawn, length)))
         prompts[:, 0] = BOS
         parts = _deciding_codes(engine, prompts)
@@ -216,6 +221,7 @@ def find_exact_cases(
             parts[best] = set()
             if case is not None:
                 found.append(replace(case, name=f"{shape.name}/exact-{len(found):02}"))
+        report(progress, number, len(LENGTHS))
     return found
 
 

@@ -18,12 +18,13 @@ from byheart.golden.checkpoint import GGUF, save_gguf, write_checkpoint
 from byheart.golden.digests import DIGESTS, file_digests
 from byheart.golden.exact import draw_exact_weights, find_exact_cases
 from byheart.golden.logit_sums import with_logit_sums
+from byheart.golden.making_progress import share_writer, shares_read, step_seconds
 from byheart.golden.refusals import require_checkpoints
 from byheart.golden.selection import LENGTHS, find_cases, find_long_cases
 from byheart.golden.shape import Shape
 from byheart.golden.signatures import SIGNATURES, signatures_of, with_sensitivity
 from byheart.golden.weights import draw_weights
-from byheart.process.progress import Progress, in_stage, silent
+from byheart.process.progress import PARTS, Progress, Steps, in_stage, silent
 from byheart.process.task_runner import Workers
 from byheart.records.vocabulary import NumberType
 
@@ -141,11 +142,18 @@ COUNTS: dict[NumberType, int] = {"float32": 28, "float16": 10, "bfloat16": 32}
 PART = "part.json"
 """The file in which a process stores the cases of a checkpoint and its signatures (the wrong answers that known faults give)."""
 
+SHARES = "shares"
+"""The file in which processes store how much of each checkpoint is done."""
+
 
 @dataclass(frozen=True)
 class Task:
-    """The task of making one checkpoint in `folder`. `counts` and `lengths` are those of `make`."""
+    """The task of making one checkpoint in `folder`. `counts` and `lengths` are those of `make`.
 
+    `number` is the index of the checkpoint in the file `SHARES`.
+    """
+
+    number: int
     shape: Shape
     folder: Path
     counts: dict[NumberType, int]
@@ -174,13 +182,17 @@ def make(
     wanted = require_checkpoints(only, names, "the family")
     require_extra("gguf", "gguf", "a family of golden checkpoints")
     chosen = [shape for shape in family if not wanted or shape.name in wanted]
+    seconds = {shape.name: sum(step_seconds(shape).values()) for shape in chosen}
+    # the longest first, so that no process works alone for long at the end
+    order = sorted(chosen, key=lambda shape: -seconds[shape.name])
     with replaced_folder(target, _refuse_existing) as fresh:
         tasks = [
-            Task(shape, fresh, dict(COUNTS if counts is None else counts), tuple(lengths)) for shape in chosen
+            Task(number, shape, fresh, dict(COUNTS if counts is None else counts), tuple(lengths))
+            for number, shape in enumerate(order)
         ]
         tell = in_stage(progress, "checkpoints")
-        tell(0, len(tasks))
-        Workers(n_processes).run(make_checkpoint, tasks, tell)
+        with shares_read(fresh / SHARES, [seconds[shape.name] for shape in order], n_processes, tell):
+            Workers(n_processes).run(make_checkpoint, tasks)
         parts = [json.loads((fresh / shape.name / PART).read_text()) for shape in chosen]
         lines = [line for part in parts for line in part["cases"]]
         table = {shape.name: part["signatures"] for shape, part in zip(chosen, parts, strict=True)}
@@ -194,6 +206,7 @@ def make(
             DIGESTS: file_digests(fresh, [shape.name for shape in chosen]),
         }
         (fresh / FAMILY).write_text(json.dumps(document, indent=1))
+        tell(PARTS, PARTS)
         return cases(fresh)
 
 
@@ -205,28 +218,32 @@ def make_checkpoint(task: Task) -> None:
     if (target / PART).is_file():
         return
     rmtree(target, ignore_errors=True)  # left by a process that was lost
+    tell = share_writer(task.folder / SHARES, task.number)
+    steps = Steps(tell, step_seconds(shape))
     n_threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the models are too small to gain from a second thread
     weights = DRAW[shape.design](shape)
     write_checkpoint(shape, weights, target)
     save_gguf(shape, weights, target / GGUF)
+    in_cases = steps.begin("cases")
     if shape.design == "exact":
-        found = find_exact_cases(shape, weights)
+        found = find_exact_cases(shape, weights, progress=in_cases)
     elif shape.design == "balance":
-        found = find_balance_cases(shape, weights)
+        found = find_balance_cases(shape, weights, progress=in_cases)
     else:
         wanted = dict(task.counts)
         if shape.dtype != "bfloat16":
             wanted.pop("bfloat16", None)
-        found = find_cases(shape, weights, wanted, task.lengths)
+        found = find_cases(shape, weights, wanted, task.lengths, in_cases)
     if shape.design == "generic":
         found = with_logit_sums(shape, weights, found)
-    table = signatures_of(shape, weights, found)
+    table = signatures_of(shape, weights, found, steps.begin("signatures"))
     found = with_sensitivity(found, table)
     if shape.n_needles:
-        found += find_long_cases(shape, weights)
+        found += find_long_cases(shape, weights, steps.begin("long cases"))
     lines = [json.dumps(case.to_json(), ensure_ascii=False) for case in found]
     (target / PART).write_text(json.dumps({"cases": lines, "signatures": table}))
+    tell(1, 1)
     torch.set_num_threads(n_threads)
 
 

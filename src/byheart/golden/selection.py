@@ -17,11 +17,12 @@ import torch
 from torch import Tensor
 
 from byheart.golden.case import N_NEW, Case, text_of
-from byheart.golden.coverage import Candidates, covering_rows
+from byheart.golden.coverage import MOST_ROUNDS, Candidates, covering_rows
 from byheart.golden.reference import N_BEAMS, ReferenceEngine
 from byheart.golden.rounding import bounds
 from byheart.golden.shape import BOS, N_SPECIAL, Shape
 from byheart.golden.weights import fillers
+from byheart.process.progress import Progress, Steps, report
 from byheart.records.vocabulary import NumberType
 
 N_TEXTS, MOST_LAST = 1_920, 120
@@ -43,6 +44,7 @@ def find_cases(
     weights: dict[str, Tensor],
     counts: dict[NumberType, int],
     lengths: Sequence[int],
+    progress: Progress | None = None,
 ) -> list[Case]:
     """For each number type t, find up to `counts[t]` cases in which the lead of a right token is small, but rounding in t cannot
     change the answer. If the vocabulary is small, add cases so that every token id matters for some answer.
@@ -51,14 +53,16 @@ def find_cases(
     """
     rng = np.random.default_rng([shape.seed, 77])
     engine = ReferenceEngine(shape, weights)
+    steps = Steps(progress, {"prompts": 5, **dict.fromkeys(counts, 3), "every token": 4})
+    in_blocks = Steps(steps.begin("prompts"), {str(at): length for at, length in enumerate(lengths)})
     blocks = []
-    for length in lengths:
-        blocks.append(_continue(engine, _prefixes(shape, length, rng), rng))
+    for at, length in enumerate(lengths):
+        blocks.append(_continue(engine, _prefixes(shape, length, rng), rng, in_blocks.begin(str(at))))
     found: list[Case] = []
     for number_type, count in counts.items():
-        found += _keep(shape, weights, blocks, number_type, count)
+        found += _keep(shape, weights, blocks, number_type, count, steps.begin(number_type))
     if shape.vocab <= MOST_COVERED:
-        found += _cover(shape, weights, blocks, found)
+        found += _cover(shape, weights, blocks, found, steps.begin("every token"))
     return with_beams(engine, found)
 
 
@@ -81,9 +85,16 @@ def with_beams(engine: ReferenceEngine, found: list[Case]) -> list[Case]:
 
 
 def _cover(
-    shape: Shape, weights: dict[str, Tensor], blocks: list[Candidates], found: list[Case]
+    shape: Shape,
+    weights: dict[str, Tensor],
+    blocks: list[Candidates],
+    found: list[Case],
+    progress: Progress | None,
 ) -> list[Case]:
     """Find more cases, so that every token id matters for some answer."""
+    steps = Steps(progress, {"search": 1, "margins": 1})
+    in_search = steps.begin("search")
+    n_rounds = 0
 
     def holds(rows: list[list[int]]) -> list[bool]:
         is_safe: dict[int, bool] = {}
@@ -91,10 +102,14 @@ def _cover(
             places = [at for at, row in enumerate(rows) if len(row) == length]
             margins = _margins(shape, weights, [rows[at] for at in places], "float32")
             is_safe |= dict(zip(places, (margins >= 1.0).tolist(), strict=True))
+        nonlocal n_rounds
+        n_rounds += 1
+        report(in_search, n_rounds, MOST_ROUNDS)
         return [is_safe[at] for at in range(len(rows))]
 
     kept = [[*case.prompt, *case.answer] for case in found]
-    made = _cases(shape, weights, covering_rows(blocks, shape.vocab, kept, holds))
+    rows = covering_rows(blocks, shape.vocab, kept, holds)
+    made = _cases(shape, weights, rows, steps.begin("margins"))
     return [replace(case, name=f"{shape.name}/token-{at:03}") for at, case in enumerate(made)]
 
 
@@ -114,7 +129,9 @@ def _n_last(shape: Shape) -> int:
 
 
 @torch.no_grad()
-def _continue(engine: ReferenceEngine, prefixes: Tensor, rng: np.random.Generator) -> Candidates:
+def _continue(
+    engine: ReferenceEngine, prefixes: Tensor, rng: np.random.Generator, progress: Progress | None
+) -> Candidates:
     """Make several prompts from each prefix, each with a different last token, and generate their answers."""
     vocab = engine.shape.vocab
     cache = engine.empty_cache(len(prefixes))
@@ -122,24 +139,26 @@ def _continue(engine: ReferenceEngine, prefixes: Tensor, rng: np.random.Generato
     n_last = min(_n_last(engine.shape), max(1, MOST_LOGITS // (len(prefixes) * vocab)))
     cache = cache.repeat(n_last)
     lasts = [N_SPECIAL + rng.choice(vocab - N_SPECIAL, n_last, replace=False) for _ in prefixes]
-    return decode(
-        engine, prefixes.repeat_interleave(n_last, 0), torch.from_numpy(np.concatenate(lasts)), cache
-    )
+    texts, last = prefixes.repeat_interleave(n_last, 0), torch.from_numpy(np.concatenate(lasts))
+    return decode(engine, texts, last, cache, progress)
 
 
-def decode(engine: ReferenceEngine, texts: Tensor, token: Tensor, cache: Any) -> Candidates:
+def decode(
+    engine: ReferenceEngine, texts: Tensor, token: Tensor, cache: Any, progress: Progress | None = None
+) -> Candidates:
     """Return the greedy answers to prompts. Each prompt is one of `texts`, which are already in the cache, plus one more token.
 
     Prompts whose answers contain a special token are left out.
     """
     columns, gaps, rivals = [token], [], []
-    for _ in range(N_NEW):
+    for step in range(N_NEW):
         logits = engine.forward(token[:, None], torch.ones(len(token), 1, dtype=torch.bool), cache)[:, 0]
         best = logits.topk(2)
         gaps.append(best.values[:, 0] - best.values[:, 1])
         token = best.indices[:, 0]
         rivals.append(best.indices[:, 1])
         columns.append(token)
+        report(progress, step + 1, N_NEW)
     ids = torch.cat([texts, torch.stack(columns, 1)], 1)
     is_plain = (ids[:, -N_NEW:] >= N_SPECIAL).all(1)
     return Candidates(ids[is_plain], torch.stack(gaps, 1)[is_plain], torch.stack(rivals, 1)[is_plain])
@@ -178,6 +197,7 @@ def _keep(
     blocks: list[Candidates],
     number_type: NumberType,
     count: int,
+    progress: Progress | None,
 ) -> list[Case]:
     """Return up to `count` cases, chosen from the candidates of all blocks (groups of prompts of equal length).
 
@@ -190,7 +210,9 @@ def _keep(
     """
     kept: list[tuple[float, list[int]]] = []
     per_block = -(-count // len(blocks)) + 1
-    for block in blocks:
+    steps = Steps(progress, {"blocks": 2, "margins": 1})
+    in_blocks = steps.begin("blocks")
+    for number, block in enumerate(blocks, start=1):
         smallest, step = block.gaps.min(1)
         widest = smallest.topk(4)
         sample = _margins(shape, weights, block.ids[widest.indices].tolist(), number_type)
@@ -208,19 +230,28 @@ def _keep(
             margins = _margins(shape, weights, rows, number_type)
             good = [row for row in margins.argsort().tolist() if margins[row] >= 1.0][:per_block]
             kept += [(float(margins[row]), rows[row]) for row in good]
+        report(in_blocks, number, len(blocks))
     kept.sort(key=lambda pair: pair[0])
-    made = _cases(shape, weights, [row for _, row in kept[:count]])
+    made = _cases(shape, weights, [row for _, row in kept[:count]], steps.begin("margins"))
     return [replace(case, name=f"{shape.name}/{number_type}-{at:02}") for at, case in enumerate(made)]
 
 
-def _cases(shape: Shape, weights: dict[str, Tensor], rows: list[list[int]]) -> list[Case]:
+def _cases(
+    shape: Shape, weights: dict[str, Tensor], rows: list[list[int]], progress: Progress | None
+) -> list[Case]:
     """Convert rows to cases, with their margins for every number type. Rows of equal length are processed together."""
     types = [each for each in get_args(NumberType) if each != "bfloat16" or shape.dtype == "bfloat16"]
     made: dict[int, Case] = {}
-    for length in sorted({len(row) for row in rows}):
+    lengths = sorted({len(row) for row in rows})
+    in_types = Steps(progress, {f"{each} {length}": length for length in lengths for each in types})
+    for length in lengths:
         places = [at for at, row in enumerate(rows) if len(row) == length]
         group = [rows[at] for at in places]
-        margins = {each: _margins(shape, weights, group, each) for each in types}
+        margins: dict[NumberType, Tensor] = {}
+        for each in types:
+            in_type = in_types.begin(f"{each} {length}")
+            margins[each] = _margins(shape, weights, group, each)
+            report(in_type, 1, 1)
         gaps = smallest_gaps(shape, weights, group)
         for place, (at, row) in enumerate(zip(places, group, strict=True)):
             prompt, answer = row[:-N_NEW], row[-N_NEW:]
@@ -253,7 +284,7 @@ answer) and the end of the prompt.
 
 
 @torch.no_grad()
-def find_long_cases(shape: Shape, weights: dict[str, Tensor]) -> list[Case]:
+def find_long_cases(shape: Shape, weights: dict[str, Tensor], progress: Progress | None = None) -> list[Case]:
     """Find cases whose answers depend on tokens (needles) that are thousands of tokens back.
 
     Each prompt begins with three needles. The answer changes if the second of them is replaced by a filler (a token whose keys are
@@ -263,6 +294,9 @@ def find_long_cases(shape: Shape, weights: dict[str, Tensor]) -> list[Case]:
     engine = ReferenceEngine(shape, weights)
     found: list[Case] = []
     needles = range(2, 2 + shape.n_needles)
+    steps = Steps(
+        progress, {f"{distance} {at}": distance for distance, count in LONG.items() for at in range(count)}
+    )
     for distance, count in LONG.items():
         kept = 0
         for _ in range(400):
@@ -282,7 +316,7 @@ def find_long_cases(shape: Shape, weights: dict[str, Tensor]) -> list[Case]:
             ):
                 continue
             with torch.enable_grad():
-                case = _cases(shape, weights, [row])[0]
+                case = _cases(shape, weights, [row], steps.begin(f"{distance} {kept}"))[0]
             if case.holds_for("float32"):
                 found.append(replace(case, name=f"{shape.name}/{distance}-{kept:02}"))
                 kept += 1

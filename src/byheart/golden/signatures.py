@@ -16,6 +16,7 @@ from byheart.golden.faults import Fault, faults_of
 from byheart.golden.reference import WAYS
 from byheart.golden.refusals import REMEDY, corrupt
 from byheart.golden.shape import Shape
+from byheart.process.progress import Progress, report
 from byheart.records.fields import read_json
 from byheart.records.reader import read_value
 
@@ -28,12 +29,15 @@ Signature = dict[str, dict[str, list[int]]]
 
 
 @torch.no_grad()
-def signatures_of(shape: Shape, weights: dict[str, Tensor], cases: Sequence[Case]) -> dict[str, Signature]:
+def signatures_of(
+    shape: Shape, weights: dict[str, Tensor], cases: Sequence[Case], progress: Progress | None = None
+) -> dict[str, Signature]:
     """Return the wrong answers that each known fault causes, by fault name. Texts of thousands of tokens are left out."""
     short = [case for case in cases if len(case.prompt) <= LONG_TEXT]
-    found = {}
-    for fault in faults_of(shape):
+    found, faults = {}, faults_of(shape)
+    for number, fault in enumerate(faults, start=1):
         found[fault.name] = signature(fault, shape, weights, short)
+        report(progress, number, len(faults))
     return found
 
 

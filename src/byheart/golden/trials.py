@@ -18,6 +18,7 @@ from torch import Tensor
 from byheart.golden.reference import ReferenceEngine
 from byheart.golden.rounding import LAMBDA
 from byheart.golden.shape import Shape
+from byheart.process.progress import Progress, report
 from byheart.records.vocabulary import NumberType
 
 N_FIRST, N_TRIALS = 4, 24
@@ -83,6 +84,7 @@ def margins_by_trials(
     rows: Sequence[Sequence[int]],
     n_new: int,
     number_type: NumberType = "bfloat16",
+    progress: Progress | None = None,
 ) -> Tensor:
     """Return, for each text, the smallest ratio of a gap to its error bound. A gap is the lead of a right token over another token.
 
@@ -103,8 +105,12 @@ def margins_by_trials(
         return found.masked_fill(found.isnan(), torch.inf).flatten(1).min(1).values
 
     def moved(seeds: range) -> Tensor:
-        engines = (TrialEngine(shape, weights, SIGNIFICANT_BITS[number_type], seed) for seed in seeds)
-        return torch.stack([gaps(engine) - exact for engine in engines])
+        found = []
+        for seed in seeds:
+            engine = TrialEngine(shape, weights, SIGNIFICANT_BITS[number_type], seed)
+            found.append(gaps(engine) - exact)
+            report(progress, seed + 1, N_TRIALS)
+        return torch.stack(found)
 
     exact = gaps(ReferenceEngine(shape, weights))
     seen = moved(range(N_FIRST))
