@@ -353,7 +353,7 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         _, error = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert error.splitlines()[-1] == "Stopped: interrupted. No incomplete output was left behind."
+    assert error.splitlines()[-1].startswith("Stopped: interrupted.")
     assert "Traceback" not in error
     assert sorted(path.name for path in tmp_path.iterdir()) == before
 
@@ -377,8 +377,7 @@ def test_ctrl_c_ends_compiled_code_too() -> None:
         process.send_signal(signal.SIGINT)
         _, error = process.communicate(timeout=60)  # the call itself takes minutes
     assert process.returncode == 130
-    assert error
-    assert "Traceback" not in error
+    assert error.splitlines()[-1] == f"Stopped: {main.ENDED}"  # nothing was cleaned up
 
 
 def test_a_reader_that_has_seen_enough_is_no_failure(folder: Path) -> None:

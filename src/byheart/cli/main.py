@@ -18,6 +18,7 @@ from byheart.process.interrupt import interruptible
 from byheart.process.memory_limit import VARIABLE, memory_limit
 
 STOPPED = "interrupted. No incomplete output was left behind."
+ENDED = "interrupted. A hidden temporary file or folder may be left beside the output."
 READER_LEFT = 141  # the exit status of a program that wrote to a closed pipe
 
 COMMANDS = {
@@ -205,5 +206,5 @@ def _open_stream(number: int, mode: int) -> TextIO:
 
 def _end_now() -> None:
     """End the process at once, without raising an exception. Compiled code may still be running, and exceptions do not end it."""
-    os.write(2, f"Stopped: {STOPPED}\n".encode())
+    os.write(2, f"Stopped: {ENDED}\n".encode())
     os._exit(ExitStatus.INTERRUPTED)
