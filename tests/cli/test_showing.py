@@ -114,7 +114,7 @@ def test_ratios() -> None:
 
 
 def test_one_bit_is_no_range() -> None:
-    place = Location("a", "b", 0, 1, 1, "w", (0, 0), 1, (), None, None, ())
+    place = Location("a", "b", 0, 1, 1, "w", (0, 0), 1, (), None, None, (), 0)
     powers = {(): "", (5,): "2^5", (2, 3, 4): "2^2 to 2^4", (2, 5, 6): "2^2 and 2^5 to 2^6"}
     assert {each: _bits(replace(place, powers=each)) for each in powers} == powers
 
