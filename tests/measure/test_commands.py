@@ -19,7 +19,7 @@ from byheart.cli.progress import watch
 from byheart.cli.runs import command as runs
 from byheart.errors import UsageError
 from byheart.measure.progress import duration, report_to, share_done
-from byheart.measure.records import Record
+from byheart.measure.records import Record, key_of
 from byheart.measure.specification import Budget, read_specification
 from byheart.measure.store import Store
 from byheart.measure.sweep import SweepState
@@ -66,7 +66,7 @@ def test_a_dry_run_trains_nothing(folder: Path) -> None:
 def test_a_store_cannot_steer_the_terminal(tmp_path: Path) -> None:
     config = record().config | {"family": "\x9b2J\u202egone"}
     with Store(tmp_path / "runs.sqlite") as store:
-        store.add(replace(record(), config=config))
+        store.add(replace(record(), key=key_of(config), config=config))
     shown = call(runs, "list", "--store", str(tmp_path / "runs.sqlite")).stdout
     assert r"\x9b2J\u202egone" in shown
     assert ("\x9b" in shown, "\u202e" in shown) == (False, False)
@@ -238,7 +238,8 @@ def test_a_negative_r_squared_is_explained(folder: Path) -> None:
     with Store(folder / "runs.sqlite") as store:
         for heads, loss, config in zip((1, 2, 3), (1e-6, 10.0, 1.0), configs, strict=True):
             of_heads = config | {"sizes": config["sizes"] | {"n_heads": heads}}
-            store.add(replace(record(heads), key=f"{heads:064}", config=of_heads, measured={"loss": loss}))
+            found = replace(record(heads), key=key_of(of_heads), config=of_heads, measured={"loss": loss})
+            store.add(found)
     fit = ["fit", "--x", "sizes.n_heads", "--y", "loss", "--law"]
     (fitted,) = json.loads(call(runs, *fit, "power", "--json").stdout)["fits"]
     assert fitted["r_squared"] < 0

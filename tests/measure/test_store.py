@@ -174,13 +174,13 @@ def test_a_store_of_version_1_is_brought_forward(path: Path) -> None:
     schema.migrate(connection, upto=1)
     assert schema.version_of(connection) == 1
     connection.execute(
-        "INSERT INTO runs VALUES ('k', ?, 'done', 1, '{}', 1, 1, 1, 'cpu', '{}', 'now', ?)",
-        (canonical(run_of().config), pack_curve(np.arange(2), {"loss": np.ones(2)})),
+        "INSERT INTO runs VALUES (?, ?, 'done', 1, '{}', 1, 1, 1, 'cpu', '{}', 'now', ?)",
+        (run_of().key, canonical(run_of().config), pack_curve(np.arange(2), {"loss": np.ones(2)})),
     )
     connection.close()
     with Store(path) as store:
         assert schema.version_of(store.connection) == schema.VERSION
-        assert [found.key for found in store.records()] == ["k"]
+        assert [found.key for found in store.records()] == [run_of().key]
         assert store.claim(["new"]) == ["new"]
 
 
@@ -301,34 +301,6 @@ def test_curves_are_compressed() -> None:
     np.testing.assert_allclose(back["loss"], loss, atol=3 * 2**-24)
 
 
-@pytest.mark.parametrize(
-    ("column", "value"),
-    [
-        ("config", "[1]"),
-        ("config", '{"family": 3}'),
-        ("config", "{"),
-        ("measured", '{"loss": "high"}'),
-        ("versions", "5"),
-        ("steps", "many"),
-        ("curve", b"PK"),
-        ("curve", "text"),
-    ],
-)
-def test_a_record_with_odd_fields_is_named(path: Path, column: str, value: object) -> None:
-    with Store(path) as store:
-        store.add(record(0))
-    connection = sqlite3.connect(path)
-    names = [found[1] for found in connection.execute("PRAGMA table_info(runs)")]
-    row = dict(zip(names, connection.execute("SELECT * FROM runs").fetchone(), strict=True))
-    row |= {"key": "f" * 64, column: value}
-    connection.execute("DROP INDEX runs_by_family")
-    connection.execute("INSERT INTO runs VALUES (" + ", ".join("?" * len(row)) + ")", list(row.values()))
-    connection.commit()
-    connection.close()
-    with Store(path) as store, refused(CorruptStore, "path"):
-        store.records()
-
-
 def set_value(path: Path, column: str, value: object) -> None:
     """Store the record of run 0 with another value in one column."""
     with Store(path) as store:
@@ -341,6 +313,66 @@ def set_value(path: Path, column: str, value: object) -> None:
         connection.execute("DROP INDEX runs_by_family")  # it would parse the value
         connection.execute(f"UPDATE runs SET {column} = ?", (value,))
         connection.execute(trigger)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "name"),
+    [
+        ("config", "[1]", "config"),
+        ("config", '{"family": 3}', "config.family"),
+        ("config", "{", "config"),
+        ("measured", '{"loss": "high"}', "measured.loss"),
+        ("measured", '{"accuracy": 1.5}', "measured.accuracy"),
+        ("measured", '{"accuracy_tail": -0.1}', "measured.accuracy_tail"),
+        ("versions", "5", "versions"),
+        ("status", "finished", "status"),
+        ("steps", "many", "steps"),
+        ("steps", -5, "steps"),
+        ("n_parameters", -1, "n_parameters"),
+        ("n_samples", -1.0, "n_samples"),
+        ("seconds", math.inf, "seconds"),
+    ],
+)
+def test_a_record_with_odd_fields_is_named(path: Path, column: str, value: object, name: str) -> None:
+    set_value(path, column, value)
+    with Store(path) as store, refused(CorruptStore, "path", name=name):
+        store.records()
+
+
+@pytest.mark.parametrize("value", [b"PK", "text"])
+def test_a_curve_that_cannot_be_read_is_damage(path: Path, value: object) -> None:
+    set_value(path, "curve", value)
+    with Store(path) as store, refused(CorruptStore, path=str(path)):
+        store.records()
+
+
+def nested(n_levels: int) -> str:
+    """Return a config whose data are too deep to be written again, but not to be read."""
+    return canonical(run_of(0).config | {"data": 0}).replace(
+        '"data":0', f'"data":{{"x":{"[" * n_levels}{"]" * n_levels}}}'
+    )
+
+
+@pytest.mark.parametrize(
+    "config", [canonical(run_of(7).config), canonical(run_of(0).config | {"more": 1}), nested(600)]
+)
+def test_a_config_that_is_not_that_of_its_key_is_refused(path: Path, config: str) -> None:
+    """`measure` printed a changed size as a result of the size that it was asked for."""
+    set_value(path, "config", config)
+    with Store(path) as store, refused(CorruptStore, "path", run=f"run {run_of(0).key[:12]}", name="config"):
+        store.records()
+
+
+def test_a_record_of_a_moved_file_is_read(path: Path) -> None:
+    """The path of a file is not part of the key."""
+    config = run_of(0).config
+    moved = [config | {"data": config["data"] | {"path": place}} for place in ("/a", "/b")]
+    with Store(path) as store:
+        store.add(replace(record(0), config=moved[0]))
+        assert [found.config for found in store.records()] == moved[:1]
+    set_value(path, "config", canonical(moved[1]))
+    with Store(path) as store:
+        assert [found.config for found in store.records()] == moved[1:]
 
 
 @pytest.fixture
@@ -359,7 +391,7 @@ def test_a_value_that_is_too_large_is_not_read(path: Path) -> None:
 @pytest.mark.parametrize("column", COLUMNS)
 def test_a_large_text_is_not_read(path: Path, column: str) -> None:
     set_value(path, column, "\0" + "x" * MOST_TEXT_BYTES)  # SQLite's length of a text ends at NUL
-    with Store(path) as store, refused(CorruptStore, "path"):
+    with Store(path) as store, refused(CorruptStore, "path", name=column):
         store.records()
 
 
@@ -390,7 +422,7 @@ def test_a_claim_that_is_too_large_is_not_read(path: Path, column: str) -> None:
     with Store(path) as store:
         store.claim(["k"], "elsewhere:1:x")
         store.connection.execute(f"UPDATE claims SET {column} = ?", ("x" * (MOST_TEXT_BYTES + 1),))
-        with refused(CorruptStore, "path"):
+        with refused(CorruptStore, "path", name=column):
             store.claim(["other"])
 
 

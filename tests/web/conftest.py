@@ -215,7 +215,7 @@ def _hostile_figure(path: Path) -> dict[str, Any]:
 
 def _write_store(path: Path) -> None:
     """Twelve finished runs, as `byheart measure` stores them."""
-    from byheart.measure.records import Record
+    from byheart.measure.records import Record, key_of
     from byheart.measure.store import Store
 
     steps = np.arange(0, 200, 10)
@@ -232,15 +232,15 @@ def _write_store(path: Path) -> None:
             }
             accuracy = 1 - np.exp(-steps * heads / 200)
             record = Record(
-                key=f"{number:064x}",
+                key=key_of(config),
                 config=config,
-                status=HOSTILE if number == 11 else "done",
+                status="done",
                 steps=200,
                 measured={"loss": 1 / heads, "accuracy": float(accuracy[-1])},
                 n_parameters=100 * heads,
                 n_samples=64,
                 seconds=1.0,
-                device="cpu",
+                device=HOSTILE if number == 11 else "cpu",
                 versions={"torch": "2"},
                 created=f"2026-01-01T00:00:{number:02d}Z",
                 curve_steps=steps,

@@ -194,13 +194,15 @@ def test_bounds_of_a_figure_differ_in_colour_and_dashes(open_page: OpenPage, nam
 def test_runs_are_seen_while_they_are_stored(server: Server, open_page: OpenPage) -> None:
     from dataclasses import replace
 
+    from byheart.measure.records import key_of
     from byheart.measure.store import Store
 
     page = open_page("/figures")
     seen(page, "12 of 12 runs")
     with Store(server.models.parent / "runs.sqlite") as store:
-        record = replace(store.records()[0], key="f" * 64, created="2026-02-01T00:00:00Z")
-        store.add(record)
+        record = store.records()[0]
+        config = record.config | {"seed": 9}
+        store.add(replace(record, key=key_of(config), config=config, created="2026-02-01T00:00:00Z"))
     seen(page, "13 of 13 runs")
 
 

@@ -10,7 +10,7 @@ import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -20,6 +20,8 @@ from byheart.measure.recipe import PassRule, Training
 
 # increased whenever the same configuration would train differently, so that old records are not reused
 ENGINE = 1
+
+Status = Literal["done", "passed", "diverged"]
 
 
 @dataclass(frozen=True)
@@ -50,12 +52,8 @@ class Run:
 
     @cached_property
     def key(self) -> str:
-        """The SHA-256 of the configuration without file paths. It identifies the run in every store.
-
-        A data file is represented by the digest of its content, because its path differs between machines.
-        """
-        data = {name: value for name, value in self.data.items() if name != "path"}
-        return hashlib.sha256(canonical(self.config | {"data": data}).encode()).hexdigest()
+        """The text that identifies the run in every store."""
+        return key_of(self.config)
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Run:
@@ -73,7 +71,7 @@ class Record:
 
     key: str
     config: dict[str, Any]
-    status: str  # done, passed or diverged
+    status: Status
     steps: int
     measured: dict[str, float]
     n_parameters: int
@@ -84,6 +82,15 @@ class Record:
     created: str  # UTC, ISO 8601
     curve_steps: np.ndarray = field(repr=False)
     curve: dict[str, np.ndarray] = field(repr=False)
+
+
+def key_of(config: Mapping[str, Any]) -> str:
+    """Return the key of a run: the SHA-256 of its configuration without file paths.
+
+    A data file is represented by the digest of its content, because its path differs between machines.
+    """
+    data = {name: value for name, value in config["data"].items() if name != "path"}
+    return hashlib.sha256(canonical({**config, "data": data}).encode()).hexdigest()
 
 
 def versions() -> dict[str, str]:

@@ -75,13 +75,13 @@ def _explaining(path: Path) -> Iterator[None]:
         raise _corrupt(path, str(error)) from error
 
 
-def _corrupt(path: Path, reason: str) -> CorruptStore:
+def _corrupt(path: Path, reason: str, /, **facts: object) -> CorruptStore:
     return CorruptStore(
         f"{path} is damaged or is not a run store: {reason}.\n"
         f"  Nothing was deleted from the file. Save what can be read with `sqlite3 {path} .recover | sqlite3 "
         "rescued.sqlite`, or"
         " name another file with --store.",
-        path=str(path),
+        **facts | {"path": str(path)},
     )
 
 
@@ -239,7 +239,7 @@ class Store:
         try:
             return read_row(row)
         except DataError as error:
-            raise _corrupt(self.path, str(error).rstrip(".")) from error
+            raise _corrupt(self.path, str(error).rstrip("."), **error.facts) from error
 
     def _require_small(self, table: str, columns: Iterable[str]) -> None:
         """Raise `CorruptStore` if a value of `table`, other than a curve, is larger than byheart stores. SQLite compares sizes."""
@@ -247,10 +247,14 @@ class Store:
         sizes = {name: f"length(CAST({name} AS BLOB))" for name in columns}
         if "curve" in sizes:
             sizes["curve"] = f"CASE typeof(curve) WHEN 'blob' THEN 0 ELSE {sizes['curve']} END"
-        query = f"SELECT substr(key, 1, 12) FROM {table} WHERE max({', '.join(sizes.values())}) > ? LIMIT 1"
+        listed = ", ".join(sizes.values())
+        query = f"SELECT substr(key, 1, 12), {listed} FROM {table} WHERE max({listed}) > ? LIMIT 1"
         large = self.connection.execute(query, (MOST_TEXT_BYTES,)).fetchone()
         if large is not None:
-            raise _corrupt(self.path, f"run {large[0]} has a value of more than {MOST_TEXT_BYTES:,} bytes")
+            key, *n_bytes = large
+            _, name = max(zip(n_bytes, sizes, strict=True))
+            reason = f"{name} of run {key} takes more than {MOST_TEXT_BYTES:,} bytes"
+            raise _corrupt(self.path, reason, run=f"run {key}", name=name)
 
     @_explain
     def count(self) -> int:

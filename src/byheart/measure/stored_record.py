@@ -8,15 +8,15 @@ from __future__ import annotations
 import io
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard, get_args
 
 import numpy as np
 
 from byheart.errors import ByheartError, DataError
 from byheart.files.npz_archive import read_npz
-from byheart.measure.records import Record
+from byheart.measure.records import Record, Status, key_of
 
 COLUMNS: dict[str, type | tuple[type, ...]] = {
     "key": str,
@@ -33,6 +33,9 @@ COLUMNS: dict[str, type | tuple[type, ...]] = {
     "curve": bytes,
 }
 DOCUMENTS = ("config", "measured", "versions")  # columns that hold JSON
+COUNTS = ("steps", "n_parameters", "n_samples", "seconds")  # columns that hold numbers of at least 0
+SHARES = ("accuracy", "accuracy_tail")  # metrics from 0 to 1
+HIGHEST_SHARE = 1 + 1e-6  # counts of samples are rounded to float32, so a share may be slightly above 1
 SECTIONS = ("sizes", "options", "data", "training")
 
 
@@ -42,13 +45,17 @@ def read_row(row: Sequence[Any]) -> Record:
     run = f"run {str(values['key'])[:12]}"
     for name, kind in COLUMNS.items():
         _require(isinstance(values[name], kind), run, name, values[name])
+    _require(values["status"] in get_args(Status), run, "status", values["status"])
+    for name in COUNTS:
+        _require(_is_number(values[name]) and values[name] >= 0, run, name, values[name])
     config = _document(values["config"], run, "config")
     for name in ("family", "seed", *SECTIONS):
         kind = str if name == "family" else int if name == "seed" else dict
         _require(isinstance(config.get(name), kind), run, f"config.{name}", config.get(name))
+    _require_key(values["key"], config, run)
     measured = _document(values["measured"], run, "measured")
     for name, value in measured.items():
-        _require(value is None or _is_number(value), run, f"measured.{name}", value)
+        _require(value is None or _is_measured(name, value), run, f"measured.{name}", value)
     versions = _document(values["versions"], run, "versions")
     for name, value in versions.items():
         _require(isinstance(value, str), run, f"versions.{name}", value)
@@ -81,7 +88,26 @@ def _document(text: str, run: str, name: str) -> dict[str, Any]:
     return dict(found)
 
 
-def _is_number(value: object) -> bool:
+def _require_key(key: str, config: Mapping[str, Any], run: str) -> None:
+    """Raise `DataError` if a run has not the key of its configuration: then it is the result of another configuration."""
+    try:
+        found = key_of(config)
+    except RecursionError:  # too deep to be written as JSON
+        found = ""
+    if found != key:
+        raise DataError(
+            f"{run}: its key is not that of its config, so one of the two was changed.",
+            run=run,
+            name="config",
+        )
+
+
+def _is_measured(name: str, value: object) -> bool:
+    """Return whether a value is possible for the metric `name`."""
+    return _is_number(value) and (name not in SHARES or 0 <= value <= HIGHEST_SHARE)
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
     """Return whether a value is a number (not a bool) that is finite and not too large for a float."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2.0**1023
 

@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,10 +22,10 @@ from byheart.errors import UsageError
 from byheart.measure.families import Inputs
 from byheart.measure.objective import measure, require_batches
 from byheart.measure.recipe import Training
+from byheart.measure.records import Status
 from byheart.measure.stack import Stack, StackTargets
 from byheart.measure.steppers import Engine, Stepper, make_stepper
 
-Status = Literal["done", "passed", "diverged"]
 DIVERGED = 100.0  # a loss this many times the initial loss counts as diverged
 TAIL_SAMPLES = 20  # number of evaluations in the final `tail` steps
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
+from byheart.measure.records import key_of
 from byheart.measure.store import Store
 from tests.attacks.fuzz.mutation import TEXTS, VALUES, mutate_bytes, mutate_document
 from tests.attacks.fuzz.target import Target, run_command
@@ -101,9 +102,11 @@ class Stores(Target):
                     if isinstance(value, str | float) or (isinstance(value, int) and abs(value) < 2**63)
                     else "x"
                 )
-        row[0] = row[0] if row[0] != self.row[0] else "f" * 64
+        if row[0] == self.row[0]:
+            with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
+                row[0] = key_of(json.loads(row[1]))  # otherwise every odd config is refused for its key
         connection = sqlite3.connect(path)
         connection.execute("DROP INDEX runs_by_family")  # which asks for JSON
-        connection.execute("INSERT OR IGNORE INTO runs VALUES (" + ", ".join("?" * len(row)) + ")", row)
+        connection.execute("INSERT OR REPLACE INTO runs VALUES (" + ", ".join("?" * len(row)) + ")", row)
         connection.commit()
         connection.close()
