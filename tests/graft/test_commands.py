@@ -15,7 +15,7 @@ import torch
 
 from byheart.cli.main import run
 from byheart.documents.exports import export_model
-from byheart.errors import AssumptionViolated, UsageError
+from byheart.errors import AssumptionViolated, MalformedFile, UsageError
 from byheart.graft.recall import BLOCK, compare_text
 from byheart.graft.rows import read_rows
 from byheart.graft.texts import Asking, KeyFormat, Row, chat_format, facts_of, load_tokenizer
@@ -58,6 +58,13 @@ def test_a_device_that_is_not_there_is_refused(grafted: Path, host: Path, facts:
     """PyTorch ended the check with a traceback after every tensor was read."""
     with refused(UsageError, device="cuda"):
         verify_graft(grafted, facts, host, device="cuda")
+
+
+def test_a_spreadsheet_is_no_text(tmp_path: Path, grafted: Path, host: Path, facts: Path) -> None:
+    """Its bytes were compared as if they were text."""
+    (tmp_path / "text.xlsx").write_bytes(b"PK\x03\x04" + bytes(range(256)))
+    with refused(MalformedFile, path=str(tmp_path / "text.xlsx")):
+        verify_graft(grafted, facts, host, text=tmp_path / "text.xlsx")
 
 
 def test_a_text_of_one_token_is_refused(tmp_path: Path, grafted: Path, host: Path, facts: Path) -> None:

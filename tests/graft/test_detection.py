@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -15,9 +16,12 @@ from safetensors.torch import load_file, save_file
 import byheart as bh
 from byheart.cli.main import run
 from byheart.errors import UsageError
-from byheart.graft.workflow import detect, graft, is_compiled
+from byheart.graft.reading import constant_columns
+from byheart.graft.workflow import detect, graft, is_compiled, verify_graft
+from tests.graft.hosts import change_json, save_host
 from tests.refusal import refused
 
+EMBEDDING = "model.embed_tokens.weight"
 WEIGHTS = "model.safetensors"
 RECORDS = ("model.json", "certificate.json")
 CAPITALS = {"capital of France": "Paris", "capital of Chad": "N'Djamena", "capital of Peru": "Lima"}
@@ -124,6 +128,75 @@ def test_a_compiled_llama_is_refused_as_host(tmp_path: Path, compiled: Path, fac
     with refused(UsageError, path=str(compiled)) as caught:
         graft(compiled, facts, tmp_path / "graft")
     assert "--remove" not in str(caught.value)
+
+
+def append_rows(tensors: dict[str, torch.Tensor]) -> None:
+    """Three tokens of zeros, as a padded vocabulary has."""
+    table = tensors[EMBEDDING]
+    tensors[EMBEDDING] = torch.cat([table, torch.zeros(3, table.shape[1])])
+
+
+def scale_a_row(tensors: dict[str, torch.Tensor]) -> None:
+    tensors[EMBEDDING][0] *= 1.000001
+
+
+@pytest.mark.parametrize("edit", [append_rows, scale_a_row])
+def test_a_graft_with_another_vocabulary_is_still_a_graft(
+    tmp_path: Path, grafted: Path, facts: Path, edit: Callable[[dict[str, torch.Tensor]], None]
+) -> None:
+    """It was no graft for `detect`, and a host for `graft`."""
+    folder = tmp_path / "edited"
+    shutil.copytree(grafted, folder)
+    change(folder, edit)
+    change_json(folder, "config.json", vocab_size=len(load_file(folder / WEIGHTS)[EMBEDDING]))
+    memory, plain = detect(folder), detect(grafted)
+    assert memory is not None
+    assert plain is not None
+    assert memory.answers() == plain.answers()
+    assert memory.faults
+    with refused(UsageError, path=str(folder)):
+        graft(folder, facts, tmp_path / "again")
+
+
+def test_constant_columns_are_large_and_hold_for_most_tokens() -> None:
+    table = np.zeros((5, 4), np.float32)
+    table[:3, 1], table[:2, 2], table[:, 3] = 2.0**20, 2.0**20, -(2.0**30)
+    assert constant_columns(table) == {1: 2.0**20, 3: -(2.0**30)}
+
+
+def test_an_answer_that_is_no_token_is_a_fault(
+    tmp_path: Path, grafted: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a unit adds was doubled. The context was listed without a fault."""
+    memory = detect(grafted)
+    assert memory is not None
+    unit = memory.units[0]
+
+    def double(tensors: dict[str, torch.Tensor]) -> None:
+        tensors[f"model.layers.{unit.layer}.mlp.down_proj.weight"][:, unit.unit] *= 2
+
+    shutil.copytree(grafted, tmp_path / "doubled")
+    change(tmp_path / "doubled", double)
+    said = said_of(tmp_path / "doubled", capsys)
+    assert [each["tokens"] for each in said["contexts"] if each["next"] is None]
+    assert said["faults"]
+
+
+def test_verify_says_whether_the_tensors_were_compared(
+    tmp_path: Path, grafted: Path, host: Path, facts: Path
+) -> None:
+    """If a size of the host did not fit, this could also end in a traceback."""
+    others = [
+        save_host(tmp_path / next(iter(size)), **size)
+        for size in (
+            {"hidden_size": 64},
+            {"intermediate_size": 600},
+            {"num_attention_heads": 16, "num_key_value_heads": 16},
+            {"tie_word_embeddings": False},
+        )
+    ]
+    found = [verify_graft(grafted, facts, other, ask=False) for other in (host, *others)]
+    assert [(each.compared, each.holds) for each in found] == [(True, True), *[(False, False)] * 4]
 
 
 def test_people_see_the_same_as_programs(

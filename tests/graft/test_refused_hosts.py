@@ -9,10 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file, save_file
 
-from byheart.errors import CorruptModel, UsageError
+from byheart.errors import AssumptionViolated, CorruptModel, UsageError
 from byheart.graft.workflow import graft
 from tests.graft.hosts import change_json
+from tests.refusal import refused
 
 
 def lie_about_shapes(folder: Path) -> None:
@@ -77,6 +79,20 @@ def test_hostile_hosts_are_refused_and_nothing_is_written(
     with pytest.raises((UsageError, CorruptModel)):
         graft(tmp_path / "host", facts, tmp_path / "graft")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["host"]
+
+
+@pytest.mark.parametrize("factor", [1e4, 1e20])
+def test_a_host_with_too_large_weights_is_refused(
+    tmp_path: Path, host: Path, facts: Path, factor: float
+) -> None:
+    """No number of float32 lifts the answers above such logits. Before, this ended in tracebacks."""
+    shutil.copytree(host, tmp_path / "host")
+    weights = tmp_path / "host" / "model.safetensors"
+    tensors = {name: tensor * factor for name, tensor in load_file(weights).items()}
+    save_file(tensors, weights, metadata={"format": "pt"})
+    with refused(AssumptionViolated, "largest_lead"):
+        graft(tmp_path / "host", facts, tmp_path / "graft")
+    assert [path.name for path in tmp_path.iterdir()] == ["host"]
 
 
 def test_a_short_file_is_not_a_host(tmp_path: Path, facts: Path) -> None:

@@ -83,7 +83,7 @@ def _document(
 
 
 def _show_no_graft(folder: Path, is_compiled: bool) -> None:
-    """Say that nothing was grafted. For a Llama that byheart compiled, tell what the weights show from what the record says."""
+    """Say that nothing was grafted. If the weights are as in a Llama that byheart compiled, say so, and what the record says."""
     say(f"{folder}: no graft")
     if not is_compiled:
         return
@@ -94,10 +94,14 @@ def _show_no_graft(folder: Path, is_compiled: bool) -> None:
     )
     weights = (
         "as in a Llama that byheart compiled: no layer changes the constant columns, which outweigh all others. "
-        "So it contains no host to which facts were added; it may store facts itself"
+        "In a graft, layers clear them. Whether the weights contain another model cannot be said"
     )
     say()
     show_pairs([("weights", weights), ("record", record)])
+
+
+def _next_of(context: Mapping[str, Any]) -> str:
+    return "unknown" if context["next"] is None else repr(context["next"])
 
 
 def _show_contexts(folder: Path, memory: Reading, contexts: Sequence[Mapping[str, Any]], most: int) -> None:
@@ -107,6 +111,6 @@ def _show_contexts(folder: Path, memory: Reading, contexts: Sequence[Mapping[str
     )
     if contexts[:most]:
         say()
-        show_pairs([(repr(each["next"]), f"after {each['context']!r}") for each in contexts[:most]])
+        show_pairs([(_next_of(each), f"after {each['context']!r}") for each in contexts[:most]])
     if len(contexts) > most:
         say(f"\n  and {count(len(contexts) - most)} more; show them with --most or --json")

@@ -70,14 +70,16 @@ def verify_graft_folder(
 
 def _lines_on_weights(found: GraftCheck) -> Iterator[tuple[str, str]]:
     """Yield what was read and asked."""
+    read = "every tensor read" if found.compared else "the tensors were not compared with the host's"
     yield (
         "structure",
-        f"{amount(found.contexts, 'context')}, every tensor read; {amount(len(found.faults), 'fault')}",
+        f"{amount(found.contexts, 'context')}, {read}; {amount(len(found.faults), 'fault')}",
     )
-    yield (
-        "heads",
-        f"the attention score of the token that a head must read exceeds all others by at least {found.least_nats:,.0f} nats",
-    )
+    if found.compared:
+        yield (
+            "heads",
+            f"the attention score of the token that a head must read exceeds all others by at least {found.least_nats:,.0f} nats",
+        )
     yield (
         "asked",
         f"{amount(found.rows, 'fact')}, alone and after other text; {count(len(_wrong_rows(found)))} wrong",

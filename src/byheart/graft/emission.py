@@ -39,6 +39,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from byheart.errors import AssumptionViolated
 from byheart.graft.contexts import Context
 from byheart.graft.heads import Kernel
 from byheart.graft.host import EMBEDDING, FINAL_NORM, HEAD
@@ -48,6 +49,7 @@ GATE = 128.0
 TINY = 2.0**-50
 SCALE = 2.0**40
 HALF = 128  # thresholds are written as a multiple of this number plus a remainder, each exact in bfloat16
+LARGEST_LEAD = 2.0**127  # the largest power of two in float32 and bfloat16
 SPARE_BITS = 4  # the lead is at least 2^4 times as large as needed
 
 Parts = dict[str, torch.Tensor]
@@ -104,11 +106,19 @@ class Growth:
         root mean square of the last state. LEAD is so large that this lead exceeds twice the largest logit of the host.
 
         Let d and W be the widths of the host and of the graft. Then |logit| <= √d·max|norm|·|row of the head|, and rms over W
-        columns is at most √(|state|²/d + ε), since W >= d.
+        columns is at most √(|state|²/d + ε), since W >= d. Raise an error if float32 cannot hold LEAD.
         """
-        rms = sqrt(self.state**2 / self.width + epsilon)
+        rms = sqrt(self.state * self.state / self.width + epsilon)
         logit = sqrt(self.width) * norm.abs().max().item() * head_rows
-        return float(2.0 ** (ceil(log2(2 * max(logit, 1e-6) * rms / TINY)) + SPARE_BITS))
+        needed = 2 * max(logit, 1e-6) * rms / TINY
+        if not needed * 2**SPARE_BITS <= LARGEST_LEAD:  # also if the bounds overflowed to infinity or NaN
+            raise AssumptionViolated(
+                "the weights of this host are too large. The bound on its logits, which follows from norms of its weights, "
+                "is so large that no float32 number can lift the answers above it.\n"
+                "  Give another host. No option changes this.",
+                largest_lead=LARGEST_LEAD,
+            )
+        return float(2.0 ** (ceil(log2(needed)) + SPARE_BITS))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,12 @@ import numpy as np
 from byheart.graft.host import EMBEDDING, FolderHost, Host
 
 Tokens = tuple[int, ...]
+LARGE = 2.0**20
+"""Constant columns hold numbers of at least this magnitude."""
+
+LARGEST_CODE = 2**20
+"""Entries of codes are cut to this magnitude, so that their squares can be summed. Those of grafts are far smaller."""
+
 OUTWEIGHED = 2.0**12
 """A constant column outweighs the other columns of an embedding if it is at least this many times as large."""
 
@@ -72,20 +78,26 @@ class Reading:
         return found
 
 
-def constant_columns(embedding: np.ndarray) -> np.ndarray:
-    """Return, for each column of an embedding, whether it holds the same large number for all tokens. Only
-    checkpoints that byheart makes have such columns.
+def constant_columns(embedding: np.ndarray) -> dict[int, float]:
+    """Return the columns of an embedding that hold the same large number for more than half of the tokens, with these numbers.
+    Trained checkpoints have no such columns. A few tokens may have other numbers: others can extend the vocabulary of a graft.
     """
-    same: np.ndarray = (embedding == embedding[0]).all(0) & (np.abs(embedding[0]) >= 2.0**20)
-    return same
+    n_tokens, constants = len(embedding), {}
+    large = (embedding >= LARGE) | (embedding <= -LARGE)
+    for column in np.flatnonzero(2 * large.sum(0) > n_tokens):
+        entries = embedding[:, column]
+        common = np.partition(entries, n_tokens // 2)[n_tokens // 2]
+        if 2 * (entries == common).sum() > n_tokens:
+            constants[int(column)] = float(common)
+    return constants
 
 
-def has_no_host(checkpoint: Host) -> bool:
-    """Return whether the weights are built like those of a Llama that byheart compiled, which contains no host: the embedding has
-    constant columns that outweigh all others, and no layer changes them.
+def has_untouched_constants(checkpoint: Host) -> bool:
+    """Return whether the embedding has constant columns that outweigh all others, and no layer changes them, as in a Llama that
+    byheart compiled.
 
-    Every norm then divides by nearly the same number everywhere, so no layer normalises anything. A graft is built in another way:
-    its memory clears the constant columns, because otherwise they would outweigh the host's columns in the host's norms.
+    The norms then divide by nearly the same number after almost all tokens. A graft is built in another way: its memory clears the
+    constant columns, because otherwise they would outweigh the host's columns in the host's norms.
     """
     # the layers of trained checkpoints write to every column, so the embedding need not be read
     return bool(_unwritten(checkpoint, 0).any()) and _keeps_constants(
@@ -95,11 +107,12 @@ def has_no_host(checkpoint: Host) -> bool:
 
 def _keeps_constants(checkpoint: Host, embedding: np.ndarray) -> bool:
     """Return whether an embedding has constant columns that outweigh all others, and no layer of the checkpoint changes them."""
-    constant = constant_columns(embedding)
-    if not constant.any():
+    constants = constant_columns(embedding)
+    if not constants:
         return False
+    constant = np.isin(np.arange(embedding.shape[1]), list(constants))
     largest = float(np.abs(embedding[:, ~constant]).max(initial=0))
-    if largest * OUTWEIGHED > float(np.abs(embedding[0, constant]).max()):
+    if largest * OUTWEIGHED > max(map(abs, constants.values())):
         return False
     return all(_unwritten(checkpoint, layer)[constant].all() for layer in range(checkpoint.shape.n_layers))
 
@@ -117,27 +130,35 @@ def _unwritten(checkpoint: Host, layer: int) -> np.ndarray:
 def find_columns(checkpoint: FolderHost) -> Reading | None:
     """Return what the embedding of a checkpoint shows of its memory.
 
-    Return None if there is no memory: no column of the embedding holds the same large number for all tokens, or the checkpoint
-    contains no host.
+    Return None if there is no memory: the embedding has no constant columns, or no layer changes them.
     """
     embedding = checkpoint.tensor(EMBEDDING).numpy()
-    constant = constant_columns(embedding)
-    if not constant.any() or _keeps_constants(checkpoint, embedding):
+    pins = constant_columns(embedding)
+    if not pins or _keeps_constants(checkpoint, embedding):
         return None
-    pins = {int(column): float(embedding[0, column]) for column in np.flatnonzero(constant)}
     norm = checkpoint.tensor("model.layers.0.input_layernorm.weight").numpy()
     mine = norm != 0
-    coded = mine & ~constant & (embedding != 0).any(0)
+    ordinary = (embedding[:, list(pins)] == list(pins.values())).all(1)
+    faults = []
+    if not ordinary.all():
+        faults.append(
+            f"{EMBEDDING}: the numbers in the constant columns differ for {(~ordinary).sum():,} of the {len(embedding):,} tokens"
+        )
+    if not ordinary.any():
+        ordinary[:] = True
+    coded = mine & (embedding[ordinary] != 0).any(0)
+    coded[list(pins)] = False
     codes = embedding[:, coded]
     scale = sqrt(sum(size**2 for size in pins.values()) / embedding.shape[1])
-    whole = codes.astype(np.int64)
-    faults = []
+    whole = np.rint(codes.clip(-LARGEST_CODE, LARGEST_CODE)).astype(np.int64)
     if log2(scale) % 1:
         faults.append(
             f"{EMBEDDING}: the squares of the constant columns' values do not sum to the width times a power of four"
         )
     squares = (whole**2).sum(1)
-    if not np.array_equal(whole, codes) or len(np.unique(squares)) != 1:
+    squared_norm = int(squares[ordinary][0])
+    whole[~ordinary & (squares != squared_norm)] = 0
+    if not np.array_equal(whole[ordinary], codes[ordinary]) or (squares[ordinary] != squared_norm).any():
         faults.append(
             f"{EMBEDDING}: the codes (the vectors that identify tokens) are not integer vectors of equal norm"
         )
@@ -145,7 +166,7 @@ def find_columns(checkpoint: FolderHost) -> Reading | None:
     while n_layers < checkpoint.shape.n_layers and not _reads_host(checkpoint, n_layers, ~mine):
         n_layers += 1
     return Reading(
-        n_layers, np.flatnonzero(~mine), pins, np.flatnonzero(coded), whole, int(squares[0]), faults=faults
+        n_layers, np.flatnonzero(~mine), pins, np.flatnonzero(coded), whole, squared_norm, faults=faults
     )
 
 

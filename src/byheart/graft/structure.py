@@ -39,6 +39,14 @@ UNREAD = ("layer_types", "_name_or_path", "byheart_graft")
 others are notes.
 """
 
+AT_LEAST = {
+    "n_tokens": "vocab_size",
+    "inner": "intermediate_size",
+    "n_heads": "num_attention_heads",
+    "n_kv_heads": "num_key_value_heads",
+}
+"""The sizes that must be at least the host's, with their names in config.json."""
+
 MISSING = "missing"
 
 
@@ -47,23 +55,44 @@ def structural_faults(grafted: FolderHost, host: Host, reading: Reading, progres
 
     Each difference is described by a text that names the tensor or setting.
     """
-    faults = [*reading.faults, *_config_faults(grafted, host, reading)]
+    faults = [*reading.faults, *_config_faults(grafted, host, reading), *_shape_faults(grafted, host)]
     if len(reading.units) != len({unit.tokens for unit in reading.units}):
         faults.append("two units match the same context")
-    if not np.array_equal(reading.host_columns, np.arange(host.shape.width)):
+    if not _has_columns_of(host, reading):
         faults.append(
             "model.layers.0.input_layernorm.weight: it must be zero in exactly the first "
             f"{host.shape.width:,} columns, which belong to the host"
         )
-        return faults
-    # `_config_faults` has already reported this
-    if grafted.shape.n_layers != host.shape.n_layers + reading.n_memory_layers:
+    if not comparable(grafted, host, reading):
         return faults
     comparison = _Comparison(grafted, host, reading)
     for number, name in enumerate(names := comparison.names()):
         progress(number, len(names), "compare")
         faults += comparison.faults_of(name)
     return [*faults, *comparison.lead_faults()]
+
+
+def comparable(grafted: FolderHost, host: Host, reading: Reading) -> bool:
+    """Return whether the host's tensors fit into those of `grafted`. Otherwise no tensors are compared."""
+    n_layers = host.shape.n_layers + reading.n_memory_layers
+    fits = _has_columns_of(host, reading) and grafted.shape.n_layers == n_layers
+    return fits and not any(_shape_faults(grafted, host))
+
+
+def _shape_faults(grafted: FolderHost, host: Host) -> Iterator[str]:
+    """Yield a fault for each tensor size of the host that does not fit into the graft's."""
+    for size, name in AT_LEAST.items():
+        found, least = getattr(grafted.shape, size), getattr(host.shape, size)
+        if found < least:
+            yield f"config.json: {name} is {found:,}, less than the host's {least:,}"
+    for name in ("head_dim", "tied", "qk_norm", "qkv_bias", "o_bias", "mlp_bias"):
+        found, meant = getattr(grafted.shape, name), getattr(host.shape, name)
+        if found != meant:
+            yield f"the weights: {name} is {found}, but {meant} in the host"
+
+
+def _has_columns_of(host: Host, reading: Reading) -> bool:
+    return np.array_equal(reading.host_columns, np.arange(host.shape.width))
 
 
 def _config_faults(grafted: FolderHost, host: Host, reading: Reading) -> Iterator[str]:
@@ -214,12 +243,12 @@ class _Comparison:
                 get(f"mlp.{part}_proj.weight") * n + get(f"mlp.{part}_proj.bias") for part in ("gate", "up")
             )
             state += get("mlp.down_proj.weight") * gate * up + get("mlp.down_proj.bias")
-        rms = sqrt(state**2 / shape.width + float(self.host.config["rms_norm_eps"]))
+        rms = sqrt(state * state / shape.width + float(self.host.config["rms_norm_eps"]))
         rows = norms[EMBEDDING if shape.tied else HEAD]
         largest = root * norms[FINAL_NORM] * rows
         factor = float(self.grafted.stored(FINAL_NORM)[self.reading.message_columns[0]])
-        if self.reading.units and self.reading.message * factor / rms <= 2 * largest:
-            lead = self.reading.message * factor / rms
+        lead = self.reading.message * factor / rms
+        if self.reading.units and not lead > 2 * largest:  # also if a bound overflowed to NaN
             yield (
                 f"{FINAL_NORM}: in the logits that the memory adds, the answer leads by only {lead:.3g}, but the host's own "
                 f"logits can differ by up to {2 * largest:.3g}"

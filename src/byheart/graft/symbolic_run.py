@@ -371,6 +371,18 @@ class SymbolicRun:
             self.accepted[doubled] = tuple(sorted(found)) if good else ()
         return self.accepted[doubled]
 
+    def _check_answers(self) -> None:
+        """Record a fault for each context after which the units do not add the code of a single token."""
+        units = {unit.tokens: unit for unit in self.reading.units}
+        for tokens, token in self.reading.answers().items():
+            if token < 0:
+                self.layer = units[tokens].layer
+                self.fault(
+                    "mlp.down_proj.weight",
+                    f"after the tokens {list(tokens)}, unit {units[tokens].unit} and the units of shorter contexts "
+                    "do not add the code of one token",
+                )
+
     def end(self) -> None:
         """Record the stored contexts, and check that the memory passes nothing to the host's layers except the answer. Also check
         the queries of all heads.
@@ -392,6 +404,7 @@ class SymbolicRun:
                 )
             else:
                 self.reading.units.append(StoredUnit(tokens, tuple(int(x) for x in change), self.layer, unit))
+        self._check_answers()
         left = np.flatnonzero(self.offset >= 0)
         if len(left) or self.pins_left:
             self.fault(

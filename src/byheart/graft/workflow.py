@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from byheart.data.textfile import refuse_spreadsheet
 from byheart.errors import CorruptModel, UsageError
 from byheart.files.atomic_folder import replaced_folder
 from byheart.graft.contents import file_faults
@@ -26,7 +27,7 @@ from byheart.graft.folder import (
 from byheart.graft.forgetting import Forgotten, copy_folder, forget_facts
 from byheart.graft.grafting import GraftPlan, plan_graft
 from byheart.graft.host import EMBEDDING, MOST, FolderHost, Host, open_host
-from byheart.graft.reading import Reading, constant_columns, has_no_host
+from byheart.graft.reading import Reading, constant_columns, has_untouched_constants
 from byheart.graft.recall import (
     TextComparison,
     WrongAnswer,
@@ -36,7 +37,7 @@ from byheart.graft.recall import (
     wrong_answers,
 )
 from byheart.graft.rows import read_rows
-from byheart.graft.structure import ContextFault, context_faults, structural_faults
+from byheart.graft.structure import ContextFault, comparable, context_faults, structural_faults
 from byheart.graft.symbolic_run import read_memory
 from byheart.graft.texts import FIELD, Asking, Row, encode, facts_of, load_tokenizer
 from byheart.process.devices import choose_device
@@ -83,13 +84,14 @@ def graft(
 
 def _refuse_graft(host: Host) -> None:
     """Refuse a host that already stores facts. Its weights decide, because a GGUF file has no record of the graft."""
-    if has_no_host(host):
+    if has_untouched_constants(host):
         raise UsageError(
-            f"{host.path} has the weights of a Llama that byheart compiled, to which a graft cannot add facts.\n"
+            f"{host.path} has constant columns that no layer changes, as a Llama has that byheart compiled. "
+            "A graft cannot add facts to it.\n"
             "  Compile it again with all facts, or give a checkpoint that was trained.",
             path=str(host.path),
         )
-    if constant_columns(host.tensor(EMBEDDING).numpy()).any():
+    if constant_columns(host.tensor(EMBEDDING).numpy()):
         raise UsageError(
             f"{host.path} is a graft already, and a graft cannot be grafted again.\n"
             "  Graft the original host with all facts at once. `byheart graft DIR --remove -o HOST` restores the host.",
@@ -123,6 +125,7 @@ class GraftCheck:
     asked_by_caller        whether the caller gave these formats; otherwise they are what the graft says of itself
     precision              number type of the graft's weights
     host_precision         number type of the host's weights
+    compared               whether the tensors were compared with the host's; not if a size differs or no layer stores facts
     least_nats             the smallest lead of a head in the added layers: how much its highest attention score exceeds every other
     text                   the comparison with the host on ordinary text, if one was asked for
     """
@@ -138,6 +141,7 @@ class GraftCheck:
     asked_by_caller: bool
     precision: str
     host_precision: str
+    compared: bool
     least_nats: float
     text: TextComparison | None
 
@@ -184,6 +188,7 @@ def verify_graft(
     tokenizer = load_tokenizer(opened.path, progress)
     tokens: list[int] = []
     if ask and text is not None:
+        refuse_spreadsheet(text)
         tokens = encode(tokenizer, text.read_text(encoding="utf-8", errors="replace"))
         if len(tokens) < 2:
             raise UsageError(
@@ -223,6 +228,7 @@ def verify_graft(
         asking is not None,
         _name_of(grafted.dtype),
         _name_of(opened.dtype),
+        memory is not None and comparable(grafted, opened, memory),
         0.0 if memory is None else memory.least_nats,
         compared,
     )
@@ -249,15 +255,17 @@ def asking_of(folder: Path) -> Asking:
 
 def detect(folder: Path, progress: Progress = silent) -> Reading | None:
     """Read the memory (the layers that hold facts) from the weights of a checkpoint, without the record of the graft. Return None
-    if the checkpoint is no graft: it has no memory, or it contains no host (see `is_compiled`).
+    if the checkpoint is no graft: it has no memory, or it is built like a compiled Llama (see `is_compiled`).
     """
     opened = FolderHost(folder)
     return read_memory(opened, progress)
 
 
 def is_compiled(folder: Path) -> bool:
-    """Return whether the weights of a checkpoint are built like those of a Llama that byheart compiled. No record is read."""
-    return has_no_host(FolderHost(folder))
+    """Return whether the embedding has constant columns that no layer changes, as in a Llama that byheart compiled. Other weights
+    may be built so too. No record is read.
+    """
+    return has_untouched_constants(FolderHost(folder))
 
 
 def forget(
