@@ -92,7 +92,8 @@ def test_one_byte_is_singular(path: Path) -> None:
     write(path, inputs=claiming((1,), "|i1", b"12"), labels=LABELS)
     with refused(MalformedFile, array="inputs", claimed_bytes=1, stored_bytes=2) as raised:
         Dataset.read(path)
-    assert "takes 1 byte, but the file holds 2 bytes for it" in str(raised.value)
+    assert "1 byte" in str(raised.value)
+    assert "1 bytes" not in str(raised.value)
 
 
 @pytest.mark.parametrize("shape", [(2**30, 0), (0, 2**40), (2**17, 0, 5)])
