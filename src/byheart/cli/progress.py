@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, TextIO
 
 from byheart.cli.output import is_quiet
 from byheart.process.progress import Progress, silent
+from byheart.process.repetition import called_every
 
 if TYPE_CHECKING:
     from rich import progress as bars
@@ -55,28 +56,10 @@ def watch(stream: TextIO | None = None, *, whole: str = "") -> Iterator[Progress
                 watcher.report(*said)
 
     try:
-        with _every(TICK_SECONDS, repeat) if goes_on else nullcontext():
+        with called_every(TICK_SECONDS, repeat) if goes_on else nullcontext():
             yield report
     finally:
         watcher.close()
-
-
-@contextmanager
-def _every(seconds: float, call: Callable[[], None]) -> Iterator[None]:
-    """Call a function every `seconds` seconds from another thread while the block runs."""
-    ended = threading.Event()
-
-    def run() -> None:
-        while not ended.wait(seconds):
-            call()
-
-    thread = threading.Thread(target=run, name="progress", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 class Pace:

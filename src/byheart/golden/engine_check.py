@@ -102,7 +102,7 @@ def _function_engine(function: object, number_type: NumberType) -> FunctionEngin
     known = get_args(NumberType)
     if number_type not in known:
         raise UsageError(
-            f"there is no number type {number_type!r}.{did_you_mean(str(number_type), known)}\n"
+            f"{number_type!r} is not a known number type.{did_you_mean(str(number_type), known)}\n"
             f"  Choose from: {', '.join(known)}",
             number_type=number_type,
         )

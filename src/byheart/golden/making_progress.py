@@ -7,7 +7,6 @@ writes the shares of the checkpoints that it makes, and the parent process reads
 from __future__ import annotations
 
 import heapq
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 from byheart.golden.selection import MOST_COVERED
 from byheart.golden.shape import Shape
 from byheart.process.progress import PARTS, Progress
+from byheart.process.repetition import called_every
 
 READ_SECONDS = 0.5  # time between two readings of the file
 START_SECONDS = 2.0  # rough processor time in which a process loads its packages
@@ -58,22 +58,17 @@ def shares_read(path: Path, seconds: Sequence[float], n_processes: int, progress
     """
     shares = np.memmap(path, np.float64, "w+", shape=len(seconds))
     whole = START_SECONDS + seconds_left(seconds, n_processes)
-    ended = threading.Event()
 
     def read() -> None:
-        while not ended.wait(READ_SECONDS):
-            to_start = 0.0 if shares.any() else START_SECONDS
-            left = to_start + seconds_left(np.array(seconds) * (1 - shares), n_processes)
-            progress(min(round(PARTS * (1 - left / whole)), PARTS - 1), PARTS)
+        to_start = 0.0 if shares.any() else START_SECONDS
+        left = to_start + seconds_left(np.array(seconds) * (1 - shares), n_processes)
+        progress(min(round(PARTS * (1 - left / whole)), PARTS - 1), PARTS)
 
     progress(0, PARTS)
-    thread = threading.Thread(target=read, name="golden-progress", daemon=True)
-    thread.start()
     try:
-        yield
+        with called_every(READ_SECONDS, read):
+            yield
     finally:
-        ended.set()
-        thread.join()
         path.unlink()
 
 
