@@ -53,6 +53,15 @@ def test_exp2_encloses_and_is_tight(exponent: Fraction, bits: int) -> None:
     assert interval.high - interval.low <= interval.low * Fraction(bits + 10, 1 << bits)
 
 
+@pytest.mark.parametrize("guard", [16, 72])
+def test_roots_of_two_enclose_and_are_tight(guard: int) -> None:
+    """The first root is off by one digit of the last place. Each further root halves what it is given, and rounds once: two."""
+    for place in range(1, 9):
+        root = enclosures._root_of_two(place, guard)
+        assert root.low ** (1 << place) <= 2 <= root.high ** (1 << place)
+        assert root.high - root.low <= Fraction(min(place, 2), 1 << (guard + 8))
+
+
 @given(positive)
 @examples(200)
 def test_square_roots(value: Fraction) -> None:

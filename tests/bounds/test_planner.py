@@ -66,6 +66,13 @@ def test_plans_from_a_million_to_a_million_million_are_quick_and_make_lines() ->
     json.dumps([one.to_json() for one in plans])
 
 
+def test_the_lines_of_one_plan_have_one_point_each() -> None:
+    result = plan(100, 8, estimates=linear)
+    assert {(line.name, line.kind, line.source, line.points) for line in curves([result])} == {
+        (row.name, row.kind, row.source, ((100, row.parameters),)) for row in result.rows
+    }
+
+
 @pytest.mark.parametrize(("facts", "bits"), [(0, 8), (10, 0)])
 def test_impossible_plans_are_refused(facts: int, bits: int) -> None:
     with pytest.raises(UsageError):

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import ctypes
+import itertools
 import os
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from byheart.errors import UsageError
-from byheart.files.atomic_folder import mend, put_file, read_whole, replaced_folder
+from byheart.files.atomic_folder import (
+    ATTEMPT_SECONDS,
+    ATTEMPTS,
+    _exchange,
+    mend,
+    put_file,
+    read_whole,
+    replaced_folder,
+)
 from byheart.files.whole_file import check_file_target, whole_file, write_whole
 from tests.refusal import refused
 
@@ -147,6 +159,112 @@ def test_a_failure_after_the_last_step_does_not_say_that_nothing_was_changed(
     assert "Nothing was changed" not in str(raised.value)
 
 
+def inode(path: Path) -> int:
+    return path.stat().st_ino
+
+
+def test_what_gets_a_new_name_is_on_disk_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, target = tmp_path / "folder", tmp_path / "target"
+    folder.mkdir()
+    synced: list[tuple[int, bool, bool]] = []  # what is synced, and whether the file and the folder are there
+
+    def sync(handle: int) -> None:
+        synced.append((os.fstat(handle).st_ino, (folder / "name").exists(), target.exists()))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    put_file(folder, "name", b"content")
+    assert synced == [(inode(folder / "name"), False, False), (inode(folder), True, False)]
+    synced.clear()
+    with replaced_folder(target, any_target) as fresh:
+        (fresh / "one").touch()
+        (fresh / "two").touch()
+    assert sorted(synced[:2]) == sorted((inode(target / name), True, False) for name in ("one", "two"))
+    assert synced[2:] == [(inode(target), True, False), (inode(tmp_path), True, True)]
+
+
+def test_a_temporary_folder_that_someone_else_removed_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+
+    def remove_others(handle: int) -> None:
+        if (folder / "name").exists():
+            (fresh,) = tmp_path.glob(".folder.*")
+            fresh.rmdir()
+
+    monkeypatch.setattr(os, "fsync", remove_others)
+    put_file(folder, "name", b"content")
+    assert (names(folder), names(tmp_path)) == (["name"], ["folder"])
+
+
+def failing_sync(number: int) -> Callable[[int], None]:
+    """Like `os.fsync`, but the call of this number fails, counted from 1."""
+    calls = itertools.count(1)
+
+    def sync(handle: int) -> None:
+        if next(calls) == number:
+            raise OSError(5, "Input/output error")
+
+    return sync
+
+
+@pytest.mark.parametrize(("kind", "n_steps"), [("folder", 3), ("file", 2)])
+def test_an_error_says_whether_the_target_was_replaced(
+    kind: str, n_steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the last `fsync` follows the change of the name."""
+    target = tmp_path / "target"
+    target.mkdir()
+    told: list[tuple[list[str], str]] = []
+    for step in range(1, n_steps + 1):
+        monkeypatch.setattr(os, "fsync", failing_sync(step))
+        with refused(UsageError, "path") as raised:
+            if kind == "file":
+                put_file(target, "new", b"")
+            else:
+                with replaced_folder(target, any_target) as fresh:
+                    (fresh / "new").touch()
+        assert names(tmp_path) == ["target"]
+        told.append((names(target), str(raised.value)))
+    *before, after = told
+    assert [there for there, _ in told] == [[]] * (n_steps - 1) + [["new"]]
+    assert len({text for _, text in before}) == 1
+    assert after[1] != before[0][1]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux exchanges folders in one step")
+def test_linux_exchanges_two_folders_in_one_step(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    for folder in (one, other):
+        folder.mkdir()
+        (folder / f"of {folder.name}").touch()
+    assert _exchange(one, other)
+    assert (names(one), names(other)) == (["of other"], ["of one"])
+    assert not _exchange(one, tmp_path / "missing")
+    assert names(tmp_path) == ["one", "other"]
+
+
+def no_library(*_: object, **__: object) -> object:
+    raise OSError("no such library")
+
+
+def another_library(*_: object, **__: object) -> object:
+    return object()
+
+
+@pytest.mark.parametrize("library", [no_library, another_library])
+def test_a_folder_is_replaced_where_the_system_cannot_exchange(
+    library: Callable[..., object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", library)
+    target = tmp_path / "target"
+    for content in ("one", "two"):
+        with replaced_folder(target, any_target) as fresh:
+            (fresh / content).touch()
+        assert (names(target), names(tmp_path)) == ([content], ["target"])
+
+
 @pytest.mark.parametrize(("age", "is_left"), [(3599, True), (3600, False), (3601, False)])
 def test_what_names_no_process_is_abandoned_after_an_hour(
     tmp_path: Path, age: int, is_left: bool, monkeypatch: pytest.MonkeyPatch
@@ -187,6 +305,10 @@ def test_only_what_a_dead_process_left_is_mended(
     assert set(names(tmp_path)) == {name.format(**words) for name in expected}
 
 
+def always_fails() -> None:
+    raise UsageError("no")
+
+
 def test_a_folder_is_read_again_while_it_changes(tmp_path: Path) -> None:
     calls: list[int] = []
 
@@ -205,4 +327,53 @@ def test_a_folder_is_read_again_while_it_changes(tmp_path: Path) -> None:
 
     calls.clear()
     assert read_whole(tmp_path, changes) == 21  # twenty attempts, and what the last one finds
-    assert read_whole(tmp_path, lambda: 7) == 7
+
+    def counts() -> int:
+        calls.append(1)
+        return len(calls)
+
+    calls.clear()
+    assert read_whole(tmp_path, counts) == 1  # nothing changed, so once is enough
+
+
+@pytest.mark.parametrize(
+    ("there", "is_repeated"),
+    [
+        ({".target.1-0badcafe.old"}, True),
+        ({"target", ".target.1-0badcafe.old"}, False),  # left there after both moves
+        ({".target.1-0badcafe.new"}, False),
+        ({".other.1-0badcafe.old"}, False),
+        (set(), False),
+    ],
+)
+def test_a_folder_that_is_being_moved_is_waited_for(
+    there: set[str], is_repeated: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in there:
+        (tmp_path / name).mkdir()
+    waits: list[float] = []
+    monkeypatch.setattr(time, "sleep", waits.append)
+    calls: list[int] = []
+
+    def fails_once() -> int:
+        calls.append(1)
+        if len(calls) == 1:
+            raise UsageError("no")
+        return len(calls)
+
+    def fails() -> None:
+        calls.append(1)
+        raise UsageError("no")
+
+    if is_repeated:
+        assert read_whole(tmp_path / "target", fails_once) == 2
+        assert waits == [ATTEMPT_SECONDS]
+    calls.clear()
+    with refused(UsageError):
+        read_whole(tmp_path / "target", fails)
+    assert len(calls) == (ATTEMPTS + 1 if is_repeated else 1)
+
+
+def test_a_folder_in_no_folder_is_not_waited_for(tmp_path: Path) -> None:
+    with refused(UsageError):
+        read_whole(tmp_path / "missing" / "target", always_fails)

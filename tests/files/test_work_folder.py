@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tracemalloc
@@ -24,6 +25,8 @@ from byheart.files.work_folder import (
     read_arrays,
     read_json,
     read_part,
+    remove_parts,
+    require_json,
     write_arrays,
     write_json,
     write_parts,
@@ -126,6 +129,39 @@ def test_a_file_is_not_a_folder_to_work_in(tmp_path: Path) -> None:
         pass
 
 
+def test_a_folder_in_a_file_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with (
+        refused(UsageError, path=str(tmp_path / "file" / "work")),
+        claimed_folder(tmp_path / "file" / "work", {}),
+    ):
+        pass
+
+
+def test_a_folder_of_other_files_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis").touch()
+    with refused(UsageError, path=str(tmp_path)), claimed_folder(tmp_path, {}):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis"]
+    (tmp_path / "thesis").rename(tmp_path / "lock")  # all that a process leaves that ends at once
+    with claimed_folder(tmp_path, {}):
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["job.json", "lock"]
+
+
+def test_a_folder_belongs_to_one_job(tmp_path: Path) -> None:
+    job = {"file": "data.csv", "seed": 0, "shards": 2}
+    for _ in range(2):
+        with claimed_folder(tmp_path, job):
+            pass
+    other = {"file": "data.csv", "seed": 1, "method": "retrieval"}
+    with (
+        refused(UsageError, path=str(tmp_path), differing=["method", "seed", "shards"]),
+        claimed_folder(tmp_path, other),
+    ):
+        pass
+    assert read_json(tmp_path / "job.json") == job
+
+
 def test_a_part_of_another_type_is_damage(tmp_path: Path) -> None:
     path, columns = tmp_path / "rows.npy", [np.arange(6), np.arange(6)]
     write_parts(path, np.arange(6) % 2, 2, columns)
@@ -133,6 +169,35 @@ def test_a_part_of_another_type_is_damage(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"'<i8'", b"'>i8'"))
     with refused(DamagedWork, "path", "folder"):
         read_part([path], 1)
+
+
+def test_parts_are_removed_and_what_is_gone_is_no_error(tmp_path: Path) -> None:
+    """An interrupted removal is repeated."""
+    paths = [tmp_path / f"rows{number}.npy" for number in range(3)]
+    for path in paths:
+        write_parts(path, np.arange(6) % 2, 2, [np.arange(6)])
+    (tmp_path / "other").touch()
+    paths[1].unlink()  # half removed
+    for _ in range(2):
+        remove_parts(paths)
+        assert [path.name for path in tmp_path.iterdir()] == ["other"]
+
+
+def test_a_missing_document_is_nothing_or_damage(tmp_path: Path) -> None:
+    assert read_json(tmp_path / "missing.json") is None
+    with refused(DamagedWork, path=str(tmp_path / "missing.json"), folder=str(tmp_path)):
+        require_json(tmp_path / "missing.json")
+
+
+def test_a_document_must_fit_into_the_memory_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, document = tmp_path / "labels.json", [f"label {number}" for number in range(100)]
+    write_json(path, document)
+    n_bytes = 8 * path.stat().st_size
+    monkeypatch.setenv("BYHEART_MEMORY_LIMIT", str(n_bytes))
+    assert read_json(path) == document
+    monkeypatch.setenv("BYHEART_MEMORY_LIMIT", str(n_bytes - 1))
+    with refused(OverMemoryLimit, n_bytes=n_bytes):
+        read_json(path)
 
 
 @pytest.mark.parametrize("name", [COUNTED, "pieces/000001.json"])
@@ -209,6 +274,13 @@ def test_a_document_with_a_right_checksum_may_still_be_none(text: str, tmp_path:
     path.write_text(f"{text}\n{crc32(f'job.json {text}'.encode()):08x}\n")
     with refused(DamagedWork, "path", "folder"):
         read_json(path)
+
+
+def test_a_lock_names_no_process_but_its_own(tmp_path: Path) -> None:
+    """The process that had the lock before may have written a longer line."""
+    (tmp_path / "lock").write_bytes(b"8" * 200 + b" on another machine\n")
+    with claimed_folder(tmp_path, {}):
+        assert (tmp_path / "lock").read_text() == f"{os.getpid()} on {socket.gethostname()}\n"
 
 
 def test_a_folder_in_use_is_refused_and_names_the_process(tmp_path: Path) -> None:

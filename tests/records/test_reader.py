@@ -11,7 +11,15 @@ from msgspec import Meta
 
 from byheart.errors import MalformedFile, UsageError
 from byheart.records.json_file import MAX_CONTAINERS, MAX_DEPTH, parse_json, read_json
-from byheart.records.reader import describe_unknown, length, not_negative, read_value, read_values, within
+from byheart.records.reader import (
+    describe_unknown,
+    json_schemas,
+    length,
+    not_negative,
+    read_value,
+    read_values,
+    within,
+)
 from tests.effort import at_most_calls
 from tests.refusal import refused
 
@@ -79,6 +87,13 @@ def test_a_refusal_names_field_value_and_expectation(values: Any, message: str) 
     with pytest.raises(UsageError) as caught:
         read_values(values, Outer, "here")
     assert str(caught.value).startswith(message)
+
+
+def test_a_schema_refers_to_those_of_its_parts() -> None:
+    schemas = json_schemas([Outer], "#/parts/{name}")
+    assert set(schemas) == {"Outer", "Inner"}
+    assert schemas["Outer"]["properties"]["parts"]["items"] == {"$ref": "#/parts/Inner"}
+    assert schemas["Inner"]["required"] == ["size"]
 
 
 def test_unknown_fields_may_be_ignored() -> None:

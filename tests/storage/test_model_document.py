@@ -79,6 +79,22 @@ def test_a_vocabulary_may_be_as_large_as_the_network_embeds(tmp_path: Path) -> N
                 load_folder(tmp_path / "m")
 
 
+def test_a_network_of_vectors_embeds_no_vocabulary(tmp_path: Path) -> None:
+    save_folder(tmp_path / "m", memory_of(float_network()), RECORD, None)
+    file = tmp_path / "m" / "model.json"
+    document = json.loads(file.read_text())
+    assert document["architecture"]["n_vocab"] is None
+    for words, is_taken in (([], True), (["a"], False)):
+        file.write_text(json.dumps({**document, "tokenizer": {"name": "word", "vocabulary": words}}))
+        if is_taken:
+            tokenizer = load_folder(tmp_path / "m")[0].tokenizer
+            assert tokenizer is not None
+            assert tokenizer.vocabulary == ()
+        else:
+            with refused(CorruptModel, "problem", file=str(file)):
+                load_folder(tmp_path / "m")
+
+
 def test_a_network_that_could_not_be_loaded_is_not_saved(tmp_path: Path) -> None:
     network = replace(float_network(), seq_len=2**25)
     with refused(UsageError, "problem"):

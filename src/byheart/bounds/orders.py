@@ -18,7 +18,7 @@ from byheart.theorems import realises
 
 @dataclass(frozen=True)
 class Order:
-    """An order of growth, one row of a comparison. `value` is `expression` evaluated in integers, without a constant.
+    """An order of growth: one row of a comparison. `value` is `expression` without a constant, evaluated in integers.
 
     `side` is "upper" if sizes of this order suffice, and "lower" if they are necessary. `n_layers` is the order of the depth.
     """
@@ -40,7 +40,7 @@ def table_1(n_samples: int, seq_len: int, dim: int, vocab: int) -> tuple[Order, 
     """
     big_n, n, d, omega = n_samples, seq_len, dim, vocab
     tokens = n * big_n
-    log_tokens = max(1, floor_log2(max(tokens, 2)))
+    log_tokens = floor_log2(max(tokens, 2))
     hard = isqrt(tokens // log_tokens)
     rows = (
         ("KKM23", "seq-to-seq", "n + √(nN)", "upper", "n + √(nN)", n + isqrt(tokens), "Kim et al. 2023"),
@@ -101,7 +101,8 @@ def robust_memorisation(n_samples: int, dim: int, ratio: Fraction) -> tuple[Orde
     """
     if not 0 < ratio < 1:
         raise ImpossibleSize(
-            f"ratio {ratio} must be between 0 and 1, so that balls of differently labelled samples do not overlap",
+            f"ratio {ratio} must be above 0 and below 1, so that balls around differently labelled samples "
+            "do not overlap",
             ratio=ratio,
         )
     source = "Kim, Moon & Yun 2025, The cost of robustness"
@@ -125,9 +126,9 @@ def footnote_2(n_samples: int, seq_len: int) -> tuple[Order, Order]:
     bits is about log(nN). The networks use the k with the fewest parameters. The two numbers of blocks are then about equal, which
     gives about 2√(N·bits) blocks in all.
     """
-    log_n_samples = max(1, floor_log2(max(n_samples, 2)))
-    log_seq_len = max(1, floor_log2(max(seq_len, 2)))
-    log_both = max(1, floor_log2(max(n_samples * seq_len, 2)))
+    log_n_samples = floor_log2(max(n_samples, 2))
+    log_seq_len = floor_log2(max(seq_len, 2))
+    log_both = floor_log2(max(n_samples * seq_len, 2))
     source = "Kajitsuka & Sato 2025, Theorem B.1"
     value = isqrt(n_samples * log_n_samples) * log_seq_len
     printed = Order("KS25", "next-token", "√N", "upper", "√(N log N)·log n", value, source)
@@ -144,7 +145,7 @@ def section_6(n_sequences: int, n_tokens: int, seq_len: int, dim: int) -> tuple[
     Corollary 1, the number is 2S + 4N + 8T₀ up to an added constant. The others are only orders of growth.
     """
     t, n, s, d = n_sequences, n_tokens, seq_len, dim
-    deep = s + n + isqrt(t * max(1, floor_log2(max(t, 2))))
+    deep = s + n + isqrt(t * floor_log2(max(t, 2)))
     rows = (
         ("DPC24", "attention only, d = 2", "1", "upper", "2S + 4N + 8T₀", 2 * s + 4 * n + 8 * t, "Corollary 1"),
         ("KKM23", "deep, with MLPs", "√(T₀ log T₀)", "upper", "S + N + √(T₀ log T₀)", deep, "Kim et al. 2023"),

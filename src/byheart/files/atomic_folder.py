@@ -124,8 +124,8 @@ def mend(target: Path) -> None:
 
 
 def _leftovers(target: Path) -> dict[tuple[str, str], Path]:
-    """Return the folders that saves of ended processes left behind. Each key is a pair: the random mark in the name of the folder,
-    and `new` or `old`.
+    """Return the folders left behind by saves whose process has ended. Each key is a pair: the random mark in the name of the
+    folder, and `new` or `old`.
     """
     pattern = re.compile(re.escape(f".{target.name}.") + r"(?:(\d+)-)?([0-9a-f]{8})\.(new|old)")
     found = {}

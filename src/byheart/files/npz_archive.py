@@ -155,7 +155,7 @@ def _open_entry(path: Path, archive: zipfile.ZipFile, name: str) -> StoredArray:
             f"{amount(max(stored, 0), 'byte')} for it"
         )
     elif too_dense:
-        problem = "it is smaller in the file than compression can make it"
+        problem = "its data in the file are shorter than compression could make them"
     elif many_of_nothing:
         problem = f"its shape is {shape}, but its type {dtype} takes no bytes"
     if problem:

@@ -63,8 +63,8 @@ def whole_file(path: Path) -> Iterator[Path]:
             path=str(path),
         ) from error
     finally:
-        with suppress(OSError):  # an error here must not hide the original one
-            fresh.unlink(missing_ok=True)
+        with suppress(OSError):  # usually, it was renamed; an error here must not hide the original one
+            fresh.unlink()
 
 
 def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:

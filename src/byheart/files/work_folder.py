@@ -57,7 +57,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     try:
         found = read_npz(path)
     except MalformedFile as error:
-        raise damaged(path, str(error)) from error
+        raise damaged(path, "the file cannot be read as an .npz archive") from error
     if str(found.pop(NAME, None)) != path.name:
         raise damaged(path, "the file was written under another name")
     return found
@@ -120,7 +120,7 @@ def read_json(path: Path) -> Any:
     require_memory(f"reading {path}", MEMORY_PER_BYTE * path.stat().st_size)
     text, _, checksum = path.read_bytes().decode("ascii", "replace").removesuffix("\n").rpartition("\n")
     if checksum != _checksum(path, text):
-        raise damaged(path, "its checksum is not the one that was written")
+        raise damaged(path, "the checksum of the file is not the one that was written")
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -189,7 +189,7 @@ def claimed_folder(folder: Path, job: Mapping[str, Any]) -> Iterator[None]:
         except Exception as error:
             if not is_old:
                 raise
-            problem = f"its files do not match each other ({type(error).__name__}: {error})"
+            problem = f"the files in this folder do not match each other ({type(error).__name__}: {error})"
             raise damaged(folder / JOB, problem) from error
 
 

@@ -41,16 +41,18 @@ MAX_WRONG_SHOWN = 5
 """The number of wrong samples that a certificate shows in full. All are counted."""
 
 N_RECHECKED = 3
-"""The number of samples that a second, independent evaluator checks again."""
+"""The number of samples that are checked again with a second evaluator, which shares no code with the first one."""
 
 _CHECKING = {"encode": 0.13, "answer": 0.66, "ask again": 0.17, "compare": 0.04}
 _CHECKING_TEXT = {"encode": 0.02, "answer": 0.92, "ask again": 0.05, "compare": 0.01}
-"""The share of the checking time that each step takes if answers are generated: the second evaluator checks few short samples."""
+"""The share of the checking time that each step takes. `_CHECKING_TEXT` is for networks that generate their answers as text."""
 
 _MISREAD = "the tokenizer.json of the model converts the input to other ids than the tokenizer in model.json"
 
 MANY_PRODUCTS = 2**22
-"""If (tokens of a sample) · (parameters) exceeds this number, the second evaluator takes seconds for each sample."""
+"""If (tokens of a sample) · (parameters) exceeds this number, the second evaluator takes seconds for each sample. It then
+checks at most a quarter of the samples, but at least one.
+"""
 
 WORDS = {
     "interpreter": "the slow interpreter",
@@ -94,7 +96,7 @@ def verify(
     rule, allowed_gap: with `total-gap`, the certificate also says whether the loss is near enough to the entropy, see
         `check_distributions`. The rule and the gap are never taken from the model.
     origin: how the model was made, and the data on which its assumptions were checked. The certificate repeats this
-        without checking it. It leaves out the assumptions if `dataset` is not those data.
+        without checking it. It leaves out the assumptions if they were not checked on `dataset`.
     expected_digests: the digests `dataset`, `weights` and `model` of an earlier certificate. Each difference is listed as a
         problem.
 
@@ -195,7 +197,9 @@ def _wrong_in_words(found: Findings, unit: Unit) -> list[str]:
 def _check_labels(
     memoriser: Memoriser, dataset: Dataset, how: Evaluation, n_rechecked: int, is_drawn: ForEachSample
 ) -> Findings:
-    """Check the samples for which `is_drawn` is true. Each sample has one label, or one label per token."""
+    """Check the samples for which `is_drawn` is true, in a data set with one label per sample or per token. (For data with
+    next-token distributions, see `check_distributions`.)
+    """
     network, inputs = memoriser.network, dataset.inputs
     steps = Steps(how.progress, _CHECKING_TEXT if network.generates_text else _CHECKING)
     steps.begin("encode")
@@ -229,7 +233,9 @@ def _check_labels(
 def _check_pieces(
     memoriser: Memoriser, dataset: DatasetPieces, how: Evaluation, n_rechecked: int, is_drawn: ForEachSample
 ) -> Findings:
-    """Check one piece of the data set after the other. The second evaluator checks only samples of the first piece."""
+    """Check one piece of the data set after the other. The second evaluator, which computes some answers again in another way, is
+    used only for samples of the first piece.
+    """
     total = Findings(0, 0, (), (), 0)
     n_before = 0
     for number, piece in enumerate(dataset.pieces()):
@@ -251,10 +257,10 @@ def _check_pieces(
 
 
 def _affordable(network: Network, n_wanted: int, n_asked: int) -> int:
-    """Return how many samples the second evaluator can check in reasonable time.
+    """Return how many samples the second evaluator checks: `n_wanted`, or fewer to save time.
 
-    If the second evaluator is slow, it checks at most one sample in four (but at least one), so that it does not take longer than
-    the first.
+    If the second evaluator is slow for this network, it checks at most a quarter of the `n_asked` samples, but at least one if
+    `n_wanted` is not 0.
     """
     is_cheap = network.seq_len * network.spec.parameters_dense <= MANY_PRODUCTS
     return n_wanted if is_cheap else min(n_wanted, max(1, n_asked // 4))
@@ -387,8 +393,7 @@ def _flat_answers(
         return got
     width = memoriser.network.seq_len
     table = np.full((dataset.n_samples, width), UNKNOWN, dtype=np.int64)
-    if len(asked.asked):
-        table[asked.asked] = answers
+    table[asked.asked] = answers
     # sequences are padded on the left, so the labels of a sequence are the last ones of its row
     lengths = dataset.lengths
     starts = np.cumsum(lengths) - lengths
