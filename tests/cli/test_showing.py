@@ -14,6 +14,7 @@ import pytest
 
 import byheart as bh
 from byheart.cli import progress
+from byheart.cli.compare import short
 from byheart.cli.fact import _bits
 from byheart.cli.inspect import _inputs_and_labels
 from byheart.cli.output import count, ratio
@@ -158,3 +159,7 @@ def test_worst_cases_list_parameters_before_bits(capsys: pytest.CaptureFixture[s
         for part in ("1 parameter (", "1 parameter of 64", "2 parameters of 32", "1 bit in all")
     ]
     assert -1 < shown[0] < shown[1] < shown[2] < shown[3]
+
+
+def test_counts_beyond_the_range_of_floats_are_shortened() -> None:
+    assert short(10**400) == "1.0e+400"

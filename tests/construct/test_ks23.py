@@ -87,7 +87,9 @@ def test_the_theorem_sharpness_is_refused_in_floats() -> None:
 
 def test_beta_must_be_a_number() -> None:
     data = uniform_vectors(3, 2, 2, seed=0, task="seq-to-seq")
-    assert compiled(METHOD, data, beta=2.0).notes["beta"] == 2.0
+    given = compiled(METHOD, data, beta=2.0)
+    assert given.notes["beta"] == 2.0
+    assert given.theorem != compiled(METHOD, data).theorem  # the sharpness was not chosen for the data
     with refused(UsageError, beta="sharp"):
         compiled(METHOD, data, beta="sharp")
 

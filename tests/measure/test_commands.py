@@ -148,6 +148,15 @@ def test_a_spent_budget_says_how_to_go_on(folder: Path) -> None:
     assert "again" not in str(caught.value)
 
 
+def test_a_spent_budget_counts_each_run_once(folder: Path) -> None:
+    (folder / "spec.toml").write_text(
+        SPEC.replace("n_heads = [1, 2]", "n_heads = [1, 1]") + "[budget]\nmax_seconds = 1e-9\n"
+    )
+    with pytest.raises(BudgetSpent) as caught:
+        bh.measure("spec.toml", device="cpu")
+    assert caught.value.facts["n_runs"] == 2
+
+
 def test_the_rounds_of_a_search_share_one_time_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left = []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import astuple
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -164,10 +165,10 @@ def _show_theory(rows: tuple[Row, ...]) -> None:
 
 
 def short(value: int) -> str:
-    """Format a count in at most seven characters, such as 12,345, 123k, 1.23M, 45.6G or, if it is very large, 1.2e+15."""
+    """Format a count in few characters, such as 12,345, 123k, 1.23M, 45.6G or, if it is very large, 1.2e+15."""
     if value < 100_000:
         return f"{value:,}"
     for unit, name in ((10**3, "k"), (10**6, "M"), (10**9, "G"), (10**12, "T")):
         if value < 999.5 * unit:
             return f"{value / unit:.3g}{name}"
-    return f"{value:.1e}"
+    return f"{Decimal(value):.1e}"  # a float may be too small for it

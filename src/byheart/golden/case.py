@@ -25,7 +25,7 @@ N_NEW = 5
 """Number of tokens in an answer."""
 
 N_SUMS = 2
-"""The number of signed sums of logits in a case, if it has any."""
+"""The number of signed sums in a case that stores such sums. A signed sum adds up all logits, each multiplied by 1 or -1."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,8 @@ def cases(folder: str | Path) -> list[Case]:
     path = Path(folder) / CASES
     if not path.is_file():
         raise UsageError(
-            f"{folder} holds no {CASES}.\n"
-            f"  Make a family of checkpoints with: byheart golden make -o {folder}",
+            f"{folder} contains no {CASES}.\n"
+            "  Make a family of checkpoints in a new folder: byheart golden make -o NEW_DIR",
             path=str(path),
         )
     return [
@@ -146,8 +146,8 @@ def shapes(folder: str | Path) -> dict[str, Shape]:
     path = Path(folder) / FAMILY
     if not path.is_file():
         raise UsageError(
-            f"{folder} holds no {FAMILY}.\n"
-            f"  Make a family of checkpoints with: byheart golden make -o {folder}",
+            f"{folder} contains no {FAMILY}.\n"
+            "  Make a family of checkpoints in a new folder: byheart golden make -o NEW_DIR",
             path=str(path),
         )
     found = Fields(read_json(path, REMEDY), path, remedy=REMEDY).child("checkpoints")

@@ -67,8 +67,8 @@ def _explaining(path: Path) -> Iterator[None]:
             raise _corrupt(path, str(error)) from error
         raise StoreStopped(
             f"the run store {path} cannot be used: {error}.\n"
-            "  Stored records are intact. Free disk space or fix permissions, and run the same command "
-            "again. Finished runs are not repeated.",
+            "  Free disk space, fix permissions or wait until no other program locks the file, and run the same command "
+            "again. Runs that are in the store are not repeated.",
             path=str(path),
         ) from error
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # a text in the store may not be UTF-8
@@ -86,7 +86,7 @@ def _corrupt(path: Path, reason: str, /, **facts: object) -> CorruptStore:
 
 
 def _file_at(path: Path) -> tuple[int, int] | None:
-    """Return the identity (device and inode) of the file at `path`, or None if there is none."""
+    """Return the identity (device and inode) of the file at `path`, or None if there is no file."""
     try:
         found = path.stat()
     except OSError:
@@ -242,7 +242,7 @@ class Store:
             raise _corrupt(self.path, str(error).rstrip("."), **error.facts) from error
 
     def _require_small(self, table: str, columns: Iterable[str]) -> None:
-        """Raise `CorruptStore` if a value of `table`, other than a curve, is larger than byheart stores. SQLite compares sizes."""
+        """Raise `CorruptStore` if a value of `table`, other than a curve, exceeds the size limit. SQLite compares the sizes."""
         # the length of a text ends at its first NUL, that of a blob does not
         sizes = {name: f"length(CAST({name} AS BLOB))" for name in columns}
         if "curve" in sizes:

@@ -35,7 +35,7 @@ def make_trainer(
 ) -> Callable[[Sequence[Run]], list[Record]]:
     """Return a function that trains runs and adds their records to `store`, on this machine or on a cluster.
 
-    The function keeps the limits `max_stack` and `max_seconds` of the specification's budget. Time is counted from the call of
+    The function applies the limits `max_stack` and `max_seconds` of the specification's budget. Time is counted from the call of
     `make_trainer`, so all rounds of a search or a tuning share `max_seconds`. If the time ends before all runs are stored, the
     function raises `BudgetSpent`. The error message says how to continue if `keeps_runs` is true, and otherwise that the finished
     runs are lost.
@@ -68,18 +68,19 @@ def make_trainer(
                 max_seconds=left,
                 on_progress=on_progress,
             )
-        if budget.max_seconds is not None and len(records) < len({run.key for run in runs}):
+        n_runs = len({run.key for run in runs})
+        if budget.max_seconds is not None and len(records) < n_runs:
             remedy = (
                 "Run the same command again to continue."
                 if keeps_runs
-                else "They are lost, because there is no `store`. Give one to keep runs and to continue later."
+                else "Finished runs are lost without a `store`. Give one to keep them and continue later."
             )
             raise BudgetSpent(
-                f"the budget of {budget.max_seconds:g} s is spent: {len(records)} of {len(runs)} runs are done.\n"
+                f"the budget of {budget.max_seconds:g} s is spent: {len(records)} of {n_runs} runs are done.\n"
                 f"  {remedy}",
                 max_seconds=budget.max_seconds,
                 n_stored=len(records),
-                n_runs=len(runs),
+                n_runs=n_runs,
             )
         return records
 

@@ -24,6 +24,7 @@ Shape: TypeAlias = tuple[int, ...]
 BITS: dict[StoredNumbers, int] = {"int8": 8, "int16": 16, "float32": 32, "bfloat16": 16}
 EXPONENT_BITS = 8
 _NONE = 1 << 20  # the granularity of zero, which is a multiple of everything
+_MANTISSA = (1 << 52) - 1  # the bits of a float64 that hold its mantissa without the leading 1
 
 
 @dataclass(frozen=True)
@@ -107,9 +108,11 @@ FORMATS = {str(each): each for each in (*matrix_formats(), BFLOAT16)}
 
 
 def smallest_format(weights: np.ndarray) -> WeightFormat:
-    """Return the format in which an int8 network stores `weights` in the fewest bits: int8 or int16 if exact, else float32.
+    """Return the format in which an int8 network stores `weights` in the fewest bits.
 
-    All integers of a vector share one exponent. The function does not check that float32 is exact.
+    This is int8 or int16 if such integers, times powers of two, are exactly `weights`, and otherwise float32. A vector has one
+    power of two. A matrix has one, or one for each row or each column. The function does not check that float32 represents
+    `weights` exactly.
     """
     grains = granularity(weights)
 
@@ -136,7 +139,7 @@ def _shared(grains: np.ndarray, scale: Scale) -> np.ndarray:
 
 
 def _spread(exponents: np.ndarray, scale: Scale, n_axes: int) -> np.ndarray:
-    """Broadcast exponents to the entries that they apply to."""
+    """Return the exponents in a shape that numpy broadcasts to the weights, so that each weight is paired with its exponent."""
     return exponents[:, None] if scale == "rows" and n_axes == 2 else exponents
 
 
@@ -149,8 +152,11 @@ def _fits(wholes: np.ndarray, exponents: np.ndarray, numbers: StoredNumbers) -> 
 
 def granularity(values: np.ndarray) -> np.ndarray:
     """For each float, return the largest g such that the float is a multiple of 2^g. For zero, return g = 2^20."""
-    fractions, exponents = np.frexp(values.astype(np.float64))
-    integers = np.abs(np.ldexp(fractions, 53)).astype(np.int64)
-    lowest = np.where(integers == 0, 1, integers & -integers)
-    trailing = np.log2(lowest.astype(np.float64)).astype(np.int64)
-    return np.where(integers == 0, _NONE, exponents.astype(np.int64) - 53 + trailing)
+    numbers = np.ascontiguousarray(values, dtype=np.float64)
+    bits = numbers.view(np.int64)
+    mantissa = bits & _MANTISSA
+    rest = (bits ^ (mantissa & -mantissa)).view(np.float64)  # without the lowest bit that is 1
+    lowest = np.where(
+        mantissa == 0, numbers, numbers - rest
+    )  # only a power of two has no such bit in its mantissa
+    return np.where(numbers == 0, _NONE, np.frexp(lowest)[1].astype(np.int64) - 1)

@@ -52,7 +52,8 @@ class Plan(ABC):
 class Construction(Plan):
     """A network compiled from data, with the assumptions that were checked and the choices that were made.
 
-    If planning already builds the network, the construction is also the plan.
+    It is also a `Plan`, because some methods build the network already when they plan it. `emit` then returns the construction
+    itself.
     """
 
     memoriser: Memoriser
@@ -136,7 +137,7 @@ class ProgramPlan(Plan):
         claims = (self.method, self.theorem, self.assumptions, self.theorem_size, self.notes)
         return Construction(Memoriser.of(network, self.data), *claims)
 
-    def in_floats(self, precision: Precision) -> ProgramPlan:
+    def in_floats(self, precision: Precision, progress: Progress | None = None) -> ProgramPlan:
         """Return this plan in float precision.
 
         First check that this precision represents every weight exactly, and that every sum on these data is exact in any order
@@ -150,8 +151,8 @@ class ProgramPlan(Plan):
             encoded = Memoriser.of(network, self.data).encode(self.data.inputs)
             # if a number does not fit, the first few samples usually show it
             found = float_exactness(network, encoded[:_FIRST_LOOK])
-            found = float_exactness(network, encoded) if found.holds else found
-            reason = f"{found.where} needs {found.bits_needed:.0f} mantissa bits, but only {found.bits_available} are available"
+            found = float_exactness(network, encoded, progress) if found.holds else found
+            reason = found.reason
         except InexactWeights as error:
             found, reason = None, str(error).removesuffix(".")
         if found is None or not found.holds:

@@ -39,6 +39,10 @@ from byheart.program.emit import emit
 
 NAME = "kajitsuka-sato-2023"
 _LEAST_GAP_IN_ERRORS = 8.0
+_STATEMENTS: dict[float | str | None, str] = {
+    None: "KS23 Corollary 1, with a sharpness of attention chosen for the data",
+    "theorem": "KS23 Corollary 1",
+}
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,7 @@ def memorise_by_one_head(
         program=program,
         data=data,
         method=NAME,
-        theorem="KS23 Corollary 1, with a sharpness of attention chosen for the data",
+        theorem=_STATEMENTS.get(options.beta, "KS23 Corollary 1, with a given sharpness of attention"),
         assumptions=(
             *assume_contexts(data, len(ids.ids)),
             Assumption(
@@ -137,9 +141,10 @@ def _context_ids(
     options: SoftmaxOptions,
     rng: np.random.Generator,
 ) -> SoftmaxIds:
-    """Return the ids with the largest ratio of gap to error, where the gap is the smallest difference between two ids.
+    """Try several ways to give the contexts ids, and return the ids for which gap / error is largest.
 
-    The sharpness (factor of the attention scores) is that of `options` or, if none is given, the best one found.
+    The gap is the smallest difference between two ids, and the error is a bound on how far rounding may move an id. The sharpness
+    (factor of the attention scores) is that of `options` or, if none is given, the best one found.
     """
     if options.beta is None:
         return find_sharpness(candidates, samples, columns, rng)
@@ -155,7 +160,7 @@ def _require_gap(ids: SoftmaxIds) -> None:
     if ids.gap < _LEAST_GAP_IN_ERRORS * ids.error:
         raise AssumptionViolated(
             f"float64 cannot distinguish all {len(ids.ids)} contexts after one softmax head: with "
-            f"β = {ids.beta:.4g} the closest two ids\n  differ by {ids.gap:.3g}, and rounding may move an id by "
+            f"β = {ids.beta:.4g} the closest two context ids differ by {ids.gap:.3g}, and rounding may move an id by "
             f"{ids.error:.3g}.\n  Use an exact construction, such as kajitsuka-sato-2025.",
             gap=ids.gap,
             error=ids.error,

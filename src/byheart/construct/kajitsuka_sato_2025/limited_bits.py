@@ -21,7 +21,7 @@ from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.size import Size
 from byheart.network.transformer.float_exactness import MANTISSA_BITS
-from byheart.process.progress import Progress
+from byheart.process.progress import Progress, in_stage
 from byheart.program.construction import ProgramPlan
 from byheart.program.distinct_tokens import distinct_tokens, radius_and_separation
 from byheart.program.lookup import LookupPlan, Planner, plan_lookup
@@ -74,10 +74,10 @@ def plan_short_lookup(n_fields: int) -> Planner:
     Source:     KS25 Lemma F.1 (Vardi et al. 2022, Theorem 6.2).
     Guarantee:  that of `memorise_points`. Packed numbers have at most n_fields·max(key bits, label bits) bits.
     Size:       for N points, ⌈N/n_fields⌉ blocks that load packed numbers, and n_fields·(max(key bits, label bits) + 2) + 1 blocks
-                that extract bits. With the paper's B, from 1 to √N, these are Õ(N/B) blocks.
-    Departs:    the paper runs Lemma C.1 on N/B² subsets one after the other. For each subset it projects again (erratum 7) and
-                extracts B keys. Here one lookup over all groups and a single extraction give the same result, and
-                B² need not divide N.
+                that extract bits. With n_fields = `fields_for(B)` for the paper's B, from 1 to √N, these are Õ(N/B) blocks.
+    Departs:    the paper divides the points into N/B² subsets and runs all of Lemma C.1 on one after the other. So each subset
+                has its own projection (erratum 7) and its own extraction, of B keys. Here one lookup over all groups and a
+                single extraction give the same result, and B² need not divide N.
     """
 
     def plan(n_points: int, key_bits: int, label_bits: int, model_width: int) -> LookupPlan:
@@ -146,7 +146,8 @@ def _plan_in_floats(
     def attempt(limit: int) -> tuple[int, ProgramPlan | None]:
         """Plan a network with at most `limit` fields per packed number.
 
-        Return the most fields that a packed number has and, if all sums fit into a mantissa, the plan.
+        Return the largest number of fields in a packed number of this network. Also return the plan, or None if a sum does not
+        fit into a mantissa.
         """
         nonlocal reason
         # with one factor bit, projections have no more bits after the binary point than the data
@@ -154,7 +155,7 @@ def _plan_in_floats(
         plan = theorem_for(data)(data, np.random.default_rng(seed), progress, tuning)
         largest = max(_group_sizes(plan.notes))
         try:
-            return largest, plan.in_floats("float64")
+            return largest, plan.in_floats("float64", progress and in_stage(progress, "check sums"))
         except AssumptionViolated as error:
             reason = error.facts["reason"]
             return largest, None

@@ -34,19 +34,20 @@ from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.llama.spec import LlamaSpec
 
 WORD_BITS = 23
-"""The number of bits of a table word. Sums of words are taken modulo 2^23. The total is the sum of three words in ±2^22, plus 2^22,
-minus a fingerprint below 2^23, so it is within ±2^24."""
+"""The number of bits of a table word. Sums of words are taken modulo 2^23. The total is the sum of three words between -2^22
+and 2^22, plus 2^22, minus 2^12 times a fingerprint below 2^11. So it is between -2^24 and 2^24."""
 FINGERPRINT_SHIFT = 12
 N_FIELDS, FIELD_BITS = 4, 4
 """A side word (a table entry that detects unknown contexts) has four fields of four bits. The fingerprint of a context, a part of
 its hash, determines which field belongs to the context."""
 SIDE_FOLDS = 3
-"""How many times more rows a table of words has than a table of side words. The ratio is less than four, although four contexts
-share a side word, because some fields have more contexts than others."""
+"""A table of words has this many times as many rows as a table of side words. A side word has room for four contexts, one in each
+field. The ratio is nevertheless less than four, because chance gives some fields more contexts than others."""
 MOST_SIDE = len(SIDE_SUMS)
 """The most side words (words that detect unknown contexts) per context."""
 DIGIT = 2048
-"""The largest vocabulary whose logits need only one number per token: 3·2048² < 2^24."""
+"""The base of the digits in which tokens are numbered. A vocabulary of at most this size needs only one digit per token. Its
+logits are exact in float32, because 3·2048² < 2^24."""
 WIDTHS = (32, 64, 128, 256, 512)
 LEAST_CHANNELS = 8
 FOLD_UNITS = 3 * 2 * (SIDE_FOLDS - 1)
@@ -135,19 +136,21 @@ class Layout:
 
     @property
     def digits(self) -> tuple[str, ...]:
-        """The registers of the digits of a token's number."""
+        """The registers for a token's number: its low digit, the sum of the squares of its digits and, if the vocabulary needs
+        two digits, its high digit.
+        """
         return DIGITS if self.shape.n_vocab > DIGIT else (NUMBER, NUMBER_SQUARE)
 
     # folds
 
     @property
     def row_folds(self) -> int:
-        """The hash value from which a row number is computed has `row_folds` times as many possible values as there are rows."""
+        """The number of possible hash values per row: a hash value that gives a row number is below `row_folds` · `n_rows`."""
         return max(1, -(-LIMB // (2 * self.n_rows)))
 
     @property
     def last_folds(self) -> list[int]:
-        """For each limb (a part of the hash), the largest value after the last level of the hash."""
+        """For each limb (a part of the hash), the largest value that it can have after the last layer that computes the hash."""
         return [self.row_folds * self.n_rows - 1] * 3 + [LIMB, LIMB]
 
     @property
@@ -316,7 +319,9 @@ def choose_layout(shape: TextShape, hidden: int | None = None) -> Layout:
             + (
                 "Split the data, or give a smaller reject_bits."
                 if hidden is None
-                else "Leave out hidden, or give a larger one."
+                else "Leave out the option hidden, or give a larger width."
+                if hidden < WIDTHS[-1]
+                else "Split the data, or give a smaller reject_bits."
             ),
             n_contexts=shape.n_contexts,
         )

@@ -98,11 +98,11 @@ def memorise_by_interpolation(
     Assumes:    one vector per sample; equal samples carry equal labels.
     Guarantee:  the output equals label + 1 exactly on every sample, over the rationals.
     In floats:  with precision float64 or float32, the same network runs natively. It is checked that every sum on these data is
-                exact in any order; otherwise the data are rejected. Token ids and grids usually fit float64, random floats do
-                not.
+                exact in any order; otherwise the data are rejected. Token ids and grids usually fit into float64;
+                random floats do not.
     Size:       N - 1 units and 3N + d - 1 dense parameters for N distinct vectors of dimension d. The length of a weight in bits
                 grows only with log N. In constructions with about √N blocks, such as `vardi-2022`, it grows with √N.
-    Departs:    knots lie between the points, at places where every outgoing weight is a power of two
+    Departs:    knots lie between the points, at places chosen so that every outgoing weight is a power of two
                 (reconstructed). All units share the first layer, which projects to a line, so a unit has 3
                 parameters instead of d + 2.
     """
@@ -125,7 +125,7 @@ def memorise_by_interpolation(
         theorem_size=two_layer_relu_size(len(vectors), vectors.tokens.dim),
         notes={"distinct_samples": len(vectors), "line_bits": line.value_bits},
     )
-    return plan if options.precision == "exact" else plan.in_floats(options.precision)
+    return plan if options.precision == "exact" else plan.in_floats(options.precision, progress)
 
 
 def size_of(shape: DataShape, options: InterpolationOptions) -> Size:

@@ -7,13 +7,15 @@ inputs. If it is met in a layer and in all layers before it, the values after th
 checked with these values.
 
 The magnitudes are added up in float64, and the check is rigorous nevertheless. Rounding is monotone, so as soon as a term or a
-partial sum of magnitudes is not exact, it and all later ones are at least 2^(53+g). A result below 2^(p+g) is therefore exact.
+partial sum of magnitudes is not exact, it and all later partial sums are at least 2^(53+g). A result below 2^(p+g) is therefore
+exact.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import isinf
 from typing import NamedTuple
 
 import numpy as np
@@ -23,14 +25,17 @@ from byheart.network.exact.dyadic import SparseMatrix
 from byheart.network.protocol import COMPUTED_IN
 from byheart.network.transformer.architecture import Attention, FeedForward, SumPool, Transformer
 from byheart.network.weight_format import granularity
+from byheart.process.progress import Progress, report
 
 MANTISSA_BITS = {"float64": 53, "float32": 24}
 
 _EXPONENTS = {"float64": (-1022, 1024), "float32": (-126, 128)}
-"""For each type, the exponent of its smallest normal number, and the first power of two that is too large."""
+"""For each float type, two exponents of 2: of the smallest normal number, and of the first power of two that is too large."""
 
 _ZERO = 1 << 19
-"""`granularity` is above this for zero, and below it for any product of two other numbers."""
+"""A granularity (the largest g such that a number is a multiple of 2^g) above this limit means that the number is zero. Products
+of two non-zero floats have a granularity below it.
+"""
 
 
 class _Needs(NamedTuple):
@@ -48,12 +53,16 @@ class _Needs(NamedTuple):
 
 _NOTHING, _ROUNDED = _Needs(0.0), _Needs(np.inf)
 
+_CACHED_NUMBERS = 1 << 14
+"""An array with this many numbers stays in the processor's cache, so inputs are checked in batches of this size."""
+
 
 @dataclass(frozen=True)
 class FloatExactness:
-    """The largest number of mantissa bits that any sum needs, and where in the network this sum is.
+    """The result of checking that a float network never rounds: how many mantissa bits its most demanding sum needs, and `where`
+    in the network this sum is.
 
-    The number is infinite for a division that rounds, and for numbers that are too small or too large for the float type.
+    `bits_needed` is infinite for a division that rounds, and for numbers that are too small or too large for the float type.
     """
 
     bits_needed: float
@@ -65,8 +74,17 @@ class FloatExactness:
         """Whether every sum on these inputs is exact in any order of summation."""
         return self.bits_needed <= self.bits_available
 
+    @property
+    def reason(self) -> str:
+        """Say which sum needs the most bits, and how many."""
+        if isinf(self.bits_needed):
+            return f"{self.where} divides with rounding, or has a number that is too small or too large for floats"
+        return f"{self.where} needs {self.bits_needed:.0f} mantissa bits, but only {self.bits_available} are available"
 
-def float_exactness(network: Transformer, encoded: np.ndarray, batch_size: int = 1024) -> FloatExactness:
+
+def float_exactness(
+    network: Transformer, encoded: np.ndarray, progress: Progress | None = None
+) -> FloatExactness:
     """Check every sum that the float network `network` computes on `encoded`, up to the first one that may need rounding.
 
     Raises `UsageError` for exact weights and for networks that the check does not cover. These are networks with hard attention,
@@ -79,18 +97,22 @@ def float_exactness(network: Transformer, encoded: np.ndarray, batch_size: int =
     computed_in = COMPUTED_IN[network.precision]
     lowest, highest = _EXPONENTS[computed_in]
     worst = FloatExactness(0.0, MANTISSA_BITS[computed_in], "nowhere")
+    widths = (layer.hidden_width for layer in network.layers if isinstance(layer, FeedForward))
+    batch_size = max(1, _CACHED_NUMBERS // (encoded.shape[1] * max([network.model_width, *widths])))
+    n_sums = 3 * len(network.layers) + 3  # for each batch, or fewer
     for start in range(0, len(encoded), batch_size):
-        for needs, where in _sums(network, encoded[start : start + batch_size]):
+        for at, (needs, where) in enumerate(_sums(network, encoded[start : start + batch_size])):
             bits = needs.bits if lowest <= needs.lowest and needs.highest <= highest else np.inf
             if bits > worst.bits_needed:
                 worst = FloatExactness(bits, worst.bits_available, where)
             if not worst.holds:
                 return worst
+            report(progress, start * n_sums + at * batch_size, len(encoded) * n_sums)
     return worst
 
 
 def _sums(network: Transformer, encoded: np.ndarray) -> Iterator[tuple[_Needs, str]]:
-    """For every sum, in the order of computation, yield a pair: what floats must offer so that the sum is exact, and its name."""
+    """For every sum, in the order of computation, yield what floats must offer to compute it exactly, and its name."""
     if network.embedding is None:
         vectors = encoded.astype(np.float64)
         yield _to_hold(vectors), "the inputs"
@@ -123,7 +145,7 @@ def _sums(network: Transformer, encoded: np.ndarray) -> Iterator[tuple[_Needs, s
         elif layer.kind == "uniform" or (layer.kind == "softmax" and layer.ignores_scores):
             stream, found = _attend(layer, stream)
             for needs, part in found:
-                yield needs, f"layers.{at}.{part}"
+                yield needs, f"layers.{at}, {part}"
         else:
             raise UsageError(
                 f"the check that floats never round does not cover {layer.kind} attention.", kind=layer.kind
@@ -147,14 +169,14 @@ def _attend(layer: Attention, stream: np.ndarray) -> tuple[np.ndarray, list[tupl
     found: list[tuple[_Needs, str]] = []
     if divides_first:
         found.append(
-            (_NOTHING if n_tokens & (n_tokens - 1) == 0 else _ROUNDED, "the share 1/n of each token")
+            (_NOTHING if n_tokens & (n_tokens - 1) == 0 else _ROUNDED, "the weight 1/n of each token")
         )
     shared = []
     for number, head in enumerate(layer.heads):
         needs, values = _linear(stream, _array(head.value))
         found.append((needs, f"heads.{number}.value"))
         values = values * (1.0 / n_tokens) if divides_first else values
-        found.append((_of_sum(list(np.moveaxis(values, 1, 0))), f"heads.{number}: the sum over tokens"))
+        found.append((_of_sum(list(np.moveaxis(values, 1, 0))), f"heads.{number}, the sum over tokens"))
         shared.append(values)
     values = np.concatenate(shared, axis=2)
     weights = np.concatenate([_array(head.output) for head in layer.heads], axis=1)
@@ -201,7 +223,7 @@ def _linear(
 
 
 def _of_sum(terms: list[np.ndarray]) -> _Needs:
-    """Return what the elementwise sum of the terms needs in all channels."""
+    """Return what floats must offer to compute the elementwise sum of the terms exactly, in every channel."""
     n_channels = terms[0].shape[-1]
     magnitude = sum((np.abs(term) for term in terms[1:]), np.abs(terms[0])).reshape(-1, n_channels)
     grains = [granularity(term.reshape(-1, n_channels)).min(axis=0) for term in terms]
@@ -213,8 +235,8 @@ def _to_hold(values: np.ndarray) -> _Needs:
 
 
 def _widest(magnitude: np.ndarray, grain: np.ndarray) -> _Needs:
-    """Return what the sums of all channels need. In each channel, the magnitudes of the terms add up to at most `magnitude`, and
-    all terms are multiples of 2^grain.
+    """Return what floats must offer to compute the sums in all channels exactly. In each channel, the magnitudes of the terms add
+    up to at most `magnitude`, and all terms are multiples of 2^grain.
     """
     is_used = grain < _ZERO
     if not is_used.any():
