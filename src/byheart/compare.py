@@ -192,7 +192,7 @@ def _row(
 
 
 def _theorem_formula(model: Model) -> Formula | None:
-    """Return the number of parameters by the theorem's formula with its constants, or None if the model's record has none."""
+    """Return the number of parameters by the theorem's formula with its constants, or None if the model's record lacks it."""
     sizes = model.record.get("theorem_size")
     if not sizes:
         return None

@@ -110,7 +110,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 class DataError(ByheartError):
-    """The data cannot be read, or fall outside what any construction can memorise."""
+    """The data cannot be read, or no construction can memorise them."""
 
     exit_status = ExitStatus.OUTSIDE
 
@@ -159,7 +159,7 @@ UNWRITABLE = (ENOSPC, EFBIG, EIO, EBADF)
 
 
 def as_byheart_error(error: Exception) -> ByheartError | None:
-    """Convert an error that the user can fix to a `ByheartError`. Return None for a bug of byheart."""
+    """If the user can fix the cause of `error`, return it as a `ByheartError`. Return None for a bug of byheart."""
     if isinstance(error, ByheartError):
         return error
     if isinstance(error, OSError) and error.filename is not None:

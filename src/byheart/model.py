@@ -60,7 +60,8 @@ class Model:
             One: a text, a list of token ids, or one sample of vectors (seq_len, dim).
             From a data frame, the column that the model was compiled from is used; from a Series, its cells. In both
             cases the answers are a Series with the same index.
-            For a model that takes texts, each number in a list or column is an input: its text, as when numbers are compiled.
+            A model that takes texts also accepts a list or column of numbers. Each number is one input, and is converted to
+            text in the same way as when numbers are compiled.
 
         The answer to an input that is None or that the network does not know, such as a text with an unknown token, is None.
         An array of the wrong shape raises `UsageError`, which names the right shape.
@@ -290,8 +291,8 @@ class Model:
         It is a copy: changing it does not affect `predict`, `save` or the certificate, which use the compiled weights.
         Its parameters are frozen, because an optimiser would change them, for example by weight decay.
         `module.requires_grad_(True)` makes them trainable, but the certificate does not cover weights that were
-        trained further. Raise `InexactWeights` if a weight has no exact value in floats, since rounded weights would
-        make another network.
+        trained further. Raise `InexactWeights` if a weight has no exact value in floats, since rounding would
+        change what the network computes.
         """
         from byheart.network.compiled_module import freeze  # imports torch
 
@@ -324,7 +325,8 @@ class Model:
     def bits_per_stored_bit(self) -> float | None:
         """`label_bits` per stored bit of the weights, never above 1. None if `label_bits` is not recorded.
 
-        Also None if there are more label bits than stored bits, which is possible only for labels that are not arbitrary.
+        Also None if there are more label bits than stored bits. This is possible only if the labels follow a rule, or if some of
+        them are far more frequent than others.
         """
         return None if self.label_bits is None else self.size.bits_per_stored_bit(self.label_bits)
 

@@ -57,7 +57,8 @@ def compile(
     labels: the label of each input, if `data` holds only inputs. `Model.predict` answers with labels of their original type.
     method: the name of a construction, or `auto` (see `byheart.construct.choice`). The model's record says why it was chosen.
     precision: the number type of the weights; by default, the first that the method offers.
-    task: what each label belongs to. If `data` is a `Dataset`, it must be the task of that data set.
+    task: what each label belongs to: a sequence (`next-token`), a set of tokens (`set`), each token (`seq-to-seq`) or each
+        beginning of a document (`distribution`). If `data` is a `Dataset`, it must be the task of that data set.
     seed: the seed of all random choices. The same call gives the same weights.
     check: verify the result; if the model does not memorise the data, raise `DoesNotHold` with the certificate.
     options: options of the construction. If `data` is not a `Dataset`, also options of `Dataset.read`.
@@ -137,7 +138,10 @@ def _verified(
     sample: int | None = None,
     remedy: str = "",
 ) -> Model:
-    """Verify every sample, or only `sample` of them, and return the model with its certificate (none without `check`)."""
+    """Verify every sample, or only `sample` of them, and return the model with its certificate.
+
+    If `check` is false, nothing is verified, and the model has no certificate.
+    """
     record = construction.record(data, {**choice, "versions": versions("numpy")})
     model = Model(construction.memoriser, record, None)
     if not check:

@@ -131,7 +131,8 @@ def vc_dimension_at_most(network: Transformer) -> int:
     freely.
 
     The bound depends on the number of linear maps: two in every feed-forward block, two in every attention layer, and one each for
-    the embedding E_in and the output map E_out. Raise `UsageError` if any attention is not uniform, because it is not linear then.
+    the embedding E_in and the output map E_out. Raise `UsageError` if any attention is not uniform, because such attention is
+    not linear.
     """
     if any(isinstance(layer, Attention) and layer.kind != "uniform" for layer in network.layers):
         raise UsageError(

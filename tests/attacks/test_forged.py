@@ -103,7 +103,7 @@ def test_a_folder_leaves_out_no_row_without_a_word(
     assert run(asked) == ExitStatus.FALSE
     shown = capsys.readouterr().out
     assert "label=value (claimed by the model" in shown
-    assert "2 of the checked rows would be left out by the model's record (on_conflict=drop)" in " ".join(
+    assert "2 of the checked rows, which on_conflict=drop in the model's record would leave out" in " ".join(
         shown.split()
     )
     assert run([*asked, "--json"]) == ExitStatus.FALSE

@@ -266,7 +266,7 @@ def test_only_stacks_of_the_own_module_hold_one_model(capsys: pytest.CaptureFixt
         (["one-layer-decoder"], "(groups of models that are trained together)"),
         (
             [own, "one-layer-decoder"],
-            f"(groups of models that are trained together; one model each for {own})",
+            f"(groups of models that are trained together; groups of one model for {own})",
         ),
     ):
         specification = read(table() | {"model": {"family": families, **sizes}})

@@ -46,8 +46,8 @@ def changed(tmp_path: Path, document: dict[str, Any], path: tuple[str | int, ...
         (("tables", 0, "heads"), ["x", "y"], "does not have as many cells as the header"),
         (("runs", "count"), "many", "count is"),
         (("runs",), {}, "runs: count is missing"),
-        (("observations",), [{"common": {}}, {}], "its observations are not those of a figure"),
-        (("observations",), 3, "its observations are not those of a figure"),
+        (("observations",), [{"common": {}}, {}], "its observations cannot be read"),
+        (("observations",), 3, "its observations cannot be read"),
     ],
 )
 def test_odd_fields_are_named(

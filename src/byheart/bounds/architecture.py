@@ -153,7 +153,8 @@ class _LlamaStyle:
     head_dim     default size of a head; None for the width of the model divided by the number of heads
     head_norms   number of norms per block that act on single heads
     block_norms  number of norms per block that act on vectors of the width of the model
-    experts      for mixtures, the key with the number of experts, and its other name in files of some versions of transformers
+    experts      for mixtures of experts, the key with the number of experts, then the name of this key in files of some other
+                 versions of transformers
     activation   default activation function
     """
 

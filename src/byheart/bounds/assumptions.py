@@ -1,6 +1,6 @@
 """Check the assumptions of theorems that depend on the data themselves and not only on their shape.
 
-Some theorems assume that any k of some vectors, such as the last tokens of all samples, are linearly independent. This is checked
+Some theorems assume that any k vectors of a set, such as the last tokens of all samples, are linearly independent. This is checked
 in exact arithmetic for each choice of k vectors. If there are more than `MOST_CHOICES` choices, or k is above `MOST_DIMENSIONS`,
 the choices are not checked, and bounds with this assumption are not shown.
 """
@@ -34,9 +34,9 @@ class DataChecks:
 
     general_position    no D + 1 samples, read as vectors of dimension D, lie on a hyperplane; if there are at most D samples, they
                         are affinely independent
-    independent_tokens  the n tokens of each sample are linearly independent, and so are the last tokens of any n samples. If n is
-                        above the dimension of the tokens, this never holds. The reason is empty even then, because
-                        `bounds.table` finds it from the shape of the data
+    independent_tokens  the n tokens of each sample are linearly independent, and so are the last tokens of any n samples. This
+                        never holds if n is above the dimension of the tokens. In this case the reason is empty too, because
+                        `bounds.table` detects it from the shape of the data
     full_support        every token follows every context with positive probability
     """
 
@@ -49,7 +49,9 @@ ASSUMED = DataChecks()
 """Used if there is nothing to check. Every assumption is then taken for granted, and each bound states its assumptions."""
 
 
-_UNCHECKED = "it was not checked whether vectors are independent, because the data are read in pieces"
+_UNCHECKED = (
+    "it was not checked whether vectors are linearly independent, because the data are read in pieces"
+)
 NOT_IN_MEMORY = DataChecks(general_position=_UNCHECKED, independent_tokens=_UNCHECKED)
 
 
@@ -100,15 +102,15 @@ def _dependent_tokens(inputs: VectorSequences) -> str:
     samples = dict.fromkeys(tuple(map(tuple, sample)) for sample in inputs.values.tolist())
     last = [list(map(Fraction, sample[-1])) for sample in samples]
     if inputs.seq_len > 1 and len(set(map(tuple, last))) < len(last):
-        return "two samples end in the same token, but last tokens must be independent"
+        return "two samples end in the same token, but last tokens must be linearly independent"
     return _dependent_choice(last, inputs.seq_len, "last tokens are linearly dependent")
 
 
 def _dependent_choice(vectors: Sequence[Vector], size: int, what: str) -> str:
-    """Return a message if `size` of these vectors are linearly dependent, or if there are too many choices to check all of them.
+    """Check whether every choice of `size` of these vectors is linearly independent. Return an empty text if this is so.
 
-    Otherwise return an empty text. If there are fewer than `size` vectors, all of them are checked together. The message about
-    dependent vectors is the number of vectors that were checked together, followed by `what`.
+    Otherwise return a message: some choice is dependent, or there are too many choices to check. If there are fewer than `size`
+    vectors, all of them are checked together. The message about a dependent choice is its number of vectors, followed by `what`.
     """
     if _are_too_many(len(vectors), size):
         return _not_checked(comb(len(vectors), size), size)
@@ -127,7 +129,7 @@ def _not_checked(n_choices: int, size: int) -> str:
         if size > MOST_DIMENSIONS
         else f"there are {n_choices:,} choices"
     )
-    return f"it was not checked that every choice of {size} vectors is independent: {many}"
+    return f"it was not checked whether every choice of {size} vectors is linearly independent: {many}"
 
 
 def _is_dependent(vectors: Sequence[Vector]) -> bool:

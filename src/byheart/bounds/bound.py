@@ -20,13 +20,13 @@ these data               one data set. A size that suffices for all data of a sh
 some data of this shape  the worst case among all data sets of the same shape: of the same task and vocabulary or dimension, with as
                          many sequences, tokens and contexts, and with labels from as many classes, of which some may be unused. It
                          may be more than a given data set needs
-arbitrary distributions  a model that can give any next-token distributions to as many contexts. No data set asks for this: N
-                         documents determine distributions with at most N possible next tokens each. Such a bound is therefore
-                         no bound for data
+arbitrary distributions  a model that can give any next-token distributions to a given number of contexts. No data set asks for
+                         this: N documents determine distributions with at most N possible next tokens each. Such a bound
+                         therefore does not apply to data
 """
 
 CAPACITIES = ("contexts", "facts", "samples")
-"""Quantities that a model can hold. For these, a lower bound is a guarantee."""
+"""Quantities that a model can hold. A lower bound on one of them is a guarantee: the model can hold at least this many."""
 
 
 def spell(number: int) -> str:
@@ -42,11 +42,11 @@ class Bound:
     """One theorem evaluated on one problem.
 
     value      an integer or an exact rational. If a real number had to be rounded, it was rounded so that the bound stays true
-    quantity   what is bounded: "parameters", "bits", "depth", "samples", ... Bounds can be compared only if their quantities
-               agree and both apply
-    statement  the id in the theorem index; empty if the index has none
-    speaks_of  whether the bound holds for these data, for some data of this shape, or for no data but for arbitrary distributions.
-               Only bounds of the first kind may be shown next to the size of a model of these data
+    quantity   what is bounded: "parameters", "bits", "depth", "samples", ... Two bounds can be compared only if they have
+               the same quantity and both apply
+    statement  the id of the theorem in the theorem index; empty if the theorem is not in the index
+    speaks_of  whether the bound holds for these data, for some data of this shape, or only for arbitrary distributions (see
+               `Scope`). Only bounds of the first kind may be shown next to the size of a model of these data
     """
 
     name: str
@@ -135,8 +135,8 @@ class Theorem:
         """Return the bound for one problem. `more` is added to the source, to give the place in the publication in more detail.
 
         If `speaks_of` is not given, an upper bound holds for these data, and a lower bound for some data of this shape (the worst
-        case). For the amounts that a model can hold, listed in `CAPACITIES`, it is the other way round. An exact value also counts
-        as one that holds for some data of this shape.
+        case). For the amounts that a model can hold, listed in `CAPACITIES`, it is the other way round. An exact value
+        is treated as a bound for some data of this shape.
         """
         source = self.source + more
         promises: Kind = "lower" if quantity in CAPACITIES else "upper"

@@ -33,7 +33,7 @@ class ConfigKeys:
             )
 
     def first_present(self, *names: str) -> str:
-        """Return the first of these names of one key that is present, or the first name if none is."""
+        """Return the first of these alternative names of one key that is in the file. If none is, return the first of all."""
         return next((name for name in names if self.config.get(name) is not None), names[0])
 
     def size(self, name: str, default: int | None = None) -> int:

@@ -90,11 +90,12 @@ def _last_tokens(shape: AttentionOnlyShape) -> str:
 
 @realises("DPC24-T1")
 def theorem_1(shape: AttentionOnlyShape) -> Bound:
-    """Return a lower bound on the number of sequences on which this Transformer can imitate any sequence encoder of dimension d.
+    """Return a lower bound on the largest T such that this Transformer can imitate any sequence encoder of dimension d on any T
+    sequences.
 
     A sequence encoder of dimension d = `dim` is any function from sequences to vectors of dimension d, followed by a matrix that
-    turns these vectors into logits. To imitate it means that, on any set of that many sequences, the logits of the Transformer can
-    be within any given γ > 0 of those of the encoder.
+    turns these vectors into logits. To imitate it means that the logits of the Transformer can be within any given γ > 0 of those
+    of the encoder.
     """
     assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, _last_tokens(shape), "distributions of full support")
     sentence = (
@@ -179,13 +180,13 @@ def corollary_2(shape: AttentionOnlyShape, n_contexts: int) -> Bound:
 
     T₀ = `n_contexts` is the number of sequences with a label, N the number of tokens and R the `rank` of the shape.
 
-    Departs: this holds in expectation over uniformly random labels of the sequences that are not memorised, not for
-             all labels.
+    Departs: this holds on average over uniformly random labels for the sequences that are not memorised, but not for
+             every choice of these labels.
     """
     share = min(Fraction(shape.rank, n_contexts), Fraction(1))
     chance = Fraction(1, shape.n_tokens)
     value = chance + (1 - chance) * share
-    random = "in expectation over random labels of the sequences that are not memorised"
+    random = "on average over random labels for the sequences that are not memorised"
     assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, _last_tokens(shape), random)
     sentence = f"Some Transformer of this shape has an accuracy of at least {float(value):.4g} on the labelled sequences."
     return COROLLARY_2.bound("accuracy", "lower", value, assumptions, sentence)

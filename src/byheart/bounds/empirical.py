@@ -1,4 +1,4 @@
-"""How much trained models store, as measured in experiments. These laws are fitted to measurements, so they are never bounds.
+"""Laws that say how many bits trained models store. They are fitted to measurements, so they are never bounds.
 
 A better optimiser or other data may break a law. Each law states the conditions of its measurements and whether a value is
 extrapolated.
@@ -16,7 +16,7 @@ from byheart.errors import ImpossibleSize
 
 @dataclass(frozen=True)
 class EmpiricalLaw:
-    """A law by which memorised bits are proportional to parameters, as measured between two model sizes.
+    """A measured law: for models between two sizes, the memorised bits are proportional to the parameters.
 
     bits_per_parameter   memorised bits per parameter
     stored_bits          bits in which one parameter is stored, at the shortest precision at which this capacity was measured

@@ -68,10 +68,10 @@ def floor_log2(value: Rational) -> int:
 def log2(value: Rational, bits: int = DEFAULT_BITS) -> Interval:
     """Enclose log2(value), usually to within 2**-bits. If `value` is a power of two, the result is exact.
 
-    Write value = 2**k m with m in [1, 2). The binary digits of log2(m) are computed one by one: m is squared. If the square is at
-    least 2, the digit is 1 and the square is halved; otherwise the digit is 0. The result is the next m. Since m is not known
-    exactly, two fractions enclose it, whose denominator is 2**guard with guard = 2 bits + 16. At the first digit on which the two
-    disagree, the computation stops, and the interval is wider.
+    Write value = m · 2**k with m in [1, 2). The binary digits of log2(m) are computed one by one. For each digit, m is squared.
+    If the square is at least 2, the digit is 1, and half of the square is the next m. Otherwise the digit is 0, and the square is
+    the next m. Since m is rounded, two fractions with the denominator 2**guard enclose it, where guard = 2 · bits + 16. If the
+    two give different digits, the computation stops there, and the interval is wider.
     """
     value = Fraction(value)
     whole = floor_log2(value)
@@ -193,7 +193,8 @@ def ln(value: Rational, bits: int = DEFAULT_BITS) -> Interval:
 def exp2(exponent: Rational, bits: int = DEFAULT_BITS) -> Interval:
     """Enclose 2**exponent for a rational exponent.
 
-    The result is 2 to the whole part of the exponent, times 2**(2**-k) for each binary digit 1 at place k after its point.
+    Let w be the exponent rounded down. The result is the product of 2**w and of a factor 2**(2**-k) for each k for which the k-th
+    binary digit of exponent - w after the point is 1.
     """
     exponent = Fraction(exponent)
     whole = exponent.__floor__()

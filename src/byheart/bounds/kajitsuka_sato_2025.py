@@ -4,7 +4,7 @@ Notation in the docstrings:
 
     N  n_samples      n  seq_len      C  n_classes      d  dim      r  radius      δ  separation of tokens
 
-The depths and bits of the parts, from the module `lookup`, are added up as in the proofs. Two steps of the proofs had to be
+The module `lookup` gives the depths and bits of the parts, which are added up as in the proofs. Two steps of the proofs had to be
 repaired, which does not raise the depths or the bits. First, the proof of Lemma B.2 is replaced by one whose weights are far below
 4N³√π. Second, W_O W_V is multiplied by n, so that attention sums instead of averaging. The weights of these matrices then have
 ⌊log2 n⌋ + 1 bits, so they are never the longest weights. As in the paper, feed-forward layers are counted without skip connections.

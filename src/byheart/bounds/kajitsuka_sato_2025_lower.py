@@ -63,7 +63,7 @@ def feed_forward_input(seq_len: int, dim: int) -> Bound:
     )
     sentence = (
         f"A feed-forward network that reads {spell(seq_len)} tokens of dimension {spell(dim)} as one vector has at least "
-        f"{spell(value)} parameters; a Transformer shares them among the tokens."
+        f"{spell(value)} parameters; a Transformer uses the same parameters for every token."
     )
     return SECTION_4_2_1.bound(quantity, "lower", value, assumptions, sentence, speaks_of="these data")
 
@@ -198,7 +198,7 @@ def log2_hard_attention_patterns(shape: BlockShape, depth: int, n_samples: int, 
     N = `n_samples`, n = `seq_len` and L = `depth`. Equation (90) of the paper bounds K. Its third line is computed in closed form:
     over the layers l = 1, ..., L, the sum of 8l - 4 is 4L², and the sum of 4l is 2L(L + 1). For L <= 16, the product in the second
     line is also computed, and the smaller result is returned. If there are more parameters than outputs, (90) does not
-    apply. The result is then nN·log2(3), because each sign is -1, 0 or 1; it gives no lower bound on the size.
+    apply. The result is then nN·log2(3), because each sign is -1, 0 or 1. No lower bound on the size follows from it.
     """
     n_outputs, total = n_samples * seq_len, shape.parameters(depth)
     if n_outputs < total:

@@ -71,8 +71,8 @@ def theorem_1(n_parameters: int, vocab: int) -> Bound:
     step = Fraction(1, vocab - 1)
     value = ((2 + step) * n_parameters * step + 1).__floor__()
     sentence = (
-        f"A model of {spell(n_parameters)} parameters cannot reach the entropy of every corpus over {spell(vocab)} "
-        f"tokens with more than {spell(value)} contexts."
+        f"A model of {spell(n_parameters)} parameters can reach the entropy of every corpus over "
+        f"{spell(vocab)} tokens with n contexts only if n is at most {spell(value)}."
     )
     return THEOREM_1.bound("contexts", "upper", value, BY_THEOREM_1, sentence, speaks_of=ARBITRARY)
 

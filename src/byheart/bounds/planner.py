@@ -33,7 +33,7 @@ MOST_FACTS = 10**18
 
 @dataclass(frozen=True)
 class PlanRow(JsonRecord):
-    """One row of a plan: the size of a model for `n_facts` facts, in parameters and, if known, in bits, and the source of it.
+    """One row of a plan: the size of a model for `n_facts` facts, in parameters and, if known, in bits, with its source.
 
     bits                 size of the model in bits; in `Capacity.trained`, the bits of facts that the model would hold
     precision            how a parameter is stored, as text for display, such as "16 bits" or "float64"
@@ -139,8 +139,10 @@ def plan(
 
 
 def curves(plans: Sequence[SizePlan]) -> tuple[Curve, ...]:
-    """Convert plans to the lines of a figure. All rows that have the same name, from all plans, form one line, in order of the
-    number of facts.
+    """Convert plans to the lines of a figure.
+
+    Each plan is for one number of facts, and has a row for each estimate, theorem, law and bound. All rows with the same name
+    form one line of the figure, in order of the number of facts.
     """
     lines: dict[str, list[PlanRow]] = {}
     for one in sorted(plans, key=lambda p: p.n_facts):

@@ -1,4 +1,4 @@
-"""Refuse sizes that no data set and no network can have."""
+"""Reject sizes that are impossible for a data set or a network, such as 0 tokens."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ R = TypeVar("R")
 
 
 def takes_sizes(**least: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorate a function so that its numeric arguments are checked before each call, as by `takes_numbers`.
+    """Decorate a function so that its numeric arguments are checked before each call, as `takes_numbers` does.
 
-    In addition, `ImpossibleSize` is raised if a whole number is below 1, or below the number that `least` gives for its name.
+    In addition, `ImpossibleSize` is raised if an integer argument is too small. Its smallest allowed value is the one that `least`
+    gives for its name, or 1 if `least` gives none.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -55,7 +56,7 @@ def require_sizes(least: int, **sizes: int) -> None:
 
 
 def require_ball(radius: Fraction | int | float, separation: Fraction | int | float) -> None:
-    """Raise `ImpossibleSize` unless points of norm at most `radius` can be at least `separation` apart."""
+    """Raise `ImpossibleSize` if `radius` is negative, or if `separation` is not positive."""
     if radius < 0 or separation <= 0:
         raise ImpossibleSize(
             f"radius is {radius} and separation is {separation}; radius must not be negative and separation must be positive",

@@ -27,16 +27,17 @@ _SUFFICIENT = (
     (upper.COROLLARY_4_1, "seq-to-seq", upper.corollary_4_1),
     (upper.THEOREM_D_1, "set", upper.theorem_d_1),
 )
-_POSITIONS = "this bound is proved with sequences of equal tokens, but positions make equal tokens differ"
+_POSITIONS = "the proof uses sequences whose tokens are all equal, but positions make equal tokens differ"
 _NO_CONSTANT = (
-    "this bound is proved with sequences of equal tokens, but data with so many contexts may have none"
+    "this bound is proved with sequences of equal tokens, but data with this number of contexts need not "
+    "contain such sequences"
 )
 _INCONSISTENT = "equal contexts carry different labels"
 
 
 @dataclass(frozen=True)
 class BoundTable:
-    """All bounds for data of one shape, and separately the sizes of our constructions."""
+    """All bounds for data of one shape and, listed separately, the sizes of byheart's own constructions."""
 
     shape: DataShape
     applicable: tuple[Bound, ...]
@@ -46,7 +47,7 @@ class BoundTable:
     def of(self, quantity: str, kind: str, speaks_of: Scope | None = None) -> tuple[Bound, ...]:
         """Return the applicable bounds of one kind on one quantity.
 
-        If `speaks_of` is given, return only those about it.
+        If `speaks_of` is given, return only the bounds with this scope.
         """
         return tuple(
             bound
@@ -67,9 +68,9 @@ def for_shape(
 ) -> BoundTable:
     """Evaluate every bound that applies to data of this shape, and give the reason why each other bound does not apply.
 
-    estimates: sizes of our constructions, or why they do not accept such data. They are listed separately from the bounds.
-    checks: the result of checking those assumptions that can be checked only on the data. By default they are taken for granted,
-    and each bound states them.
+    estimates: sizes of byheart's own constructions, or why they do not accept such data. They are listed apart from the bounds.
+    checks: the result of checking the assumptions that can be checked only on the data. By default, nothing is checked: bounds
+    with such assumptions are returned, and each of them states its assumptions.
     """
     shape.require_possible()
     entries: list[Entry | Estimate] = [
@@ -92,7 +93,7 @@ def for_shape(
 
 def table(dataset: Dataset | DatasetPieces, estimates: Iterable[Estimate | NotApplicable] = ()) -> BoundTable:
     """Return every bound whose assumptions about the data hold for a data set, and the reason why each other bound does not apply.
-    Such assumptions are that equal inputs have equal labels, or that vectors are in general position.
+    Examples of such assumptions are that equal inputs have equal labels, and that vectors are in general position.
 
     If the task is `distribution` and the data set is not in pieces, the table also contains the entropy of the data. No model has a
     smaller loss on these data (Madden et al. 2024, Lemma 2).
@@ -128,7 +129,7 @@ def _counting(shape: DataShape) -> Iterator[Entry]:
 
 
 def _uncounted(shape: DataShape) -> str:
-    """Return why lower bounds that count contexts do not apply to the sizes of a data set, or an empty string if they apply."""
+    """Return why lower bounds that count contexts do not apply to data of this shape, or an empty string if they apply."""
     is_data_set = shape.n_labels is not None
     return (
         "the distinct contexts of these data were not counted"
@@ -138,7 +139,12 @@ def _uncounted(shape: DataShape) -> str:
 
 
 def _some_data(shape: DataShape) -> DataShape:
-    """Return a shape whose `context_count` some data of the given shape have: its tokens certainly fit into the ball."""
+    """Return a shape whose `context_count` is not too large: some data of the given shape certainly have so many contexts.
+
+    This is the given shape, except if its tokens are vectors of known norm and separation and its contexts were not counted. It
+    is not known exactly how many such vectors fit into a ball. The result then has token ids in place of vectors, and its
+    vocabulary is a number of vectors that certainly fit.
+    """
     if shape.n_contexts is not None or shape.dim is None or shape.radius is None or shape.separation is None:
         return shape
     ball = VectorView(shape.dim, Fraction(shape.radius), Fraction(shape.separation))
@@ -275,21 +281,21 @@ def _dana(shape: DataShape, checks: DataChecks) -> Iterator[Entry]:
             yield dana_2024.theorem_1_parameters(*sizes, int(embedding.value), shape.n_last_tokens)
         yield corollary.refuse("contexts have more than one next token")
         return
-    yield theorem.refuse("labels are single tokens, for which Corollary 1 is stronger")
+    yield theorem.refuse("labels are single tokens, and for these, Corollary 1 gives a stronger bound")
     if reason := _unmet_by_single_labels(shape, "next-token"):
         yield corollary.refuse(reason)
         return
     yield dana_2024.proposition_3()
     if shape.ragged:
-        yield corollary.refuse("this bound is about sequences of equal length, but these differ in length")
+        yield corollary.refuse("this bound is about sequences of equal length, but these lengths differ")
     else:
         yield dana_2024.corollary_1_parameters(*sizes, shape.n_last_tokens)
 
 
 def _unmet_by_documents(shape: DataShape, n_tokens: int) -> str:
-    """Return why Theorem 1 of Dana et al. 2024 applies to no documents of this shape, or an empty string if it may apply."""
+    """Return why Theorem 1 of Dana et al. 2024 does not apply to documents of this shape, or an empty string if it may apply."""
     if shape.context_len > 1:
-        return "contexts are the beginnings of documents, which differ in length, but this bound is about one length"
+        return "contexts are the beginnings of documents, which differ in length, but this bound needs equal lengths"
     if shape.n_samples < n_tokens:
         return "there are fewer documents than tokens, so no distribution has full support"
     return ""

@@ -58,7 +58,7 @@ def tokens_as_vectors(shape: DataShape) -> VectorView | None:
 
 
 def id_vectors(shape: DataShape) -> tuple[str, ...]:
-    """Return a sentence that says how `tokens_as_vectors` reads token ids, or nothing if the tokens are vectors."""
+    """Return one sentence that says how `tokens_as_vectors` reads token ids, or an empty tuple if the tokens are vectors."""
     if shape.vocab is None:
         return ()
     return (f"token ids are read as {'vectors (id, position)' if shape.has_positions else 'numbers'}",)

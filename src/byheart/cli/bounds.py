@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 FIRST = ("parameters", "bits", "bits per weight")
 KINDS = {"lower": "at least", "upper": "enough", "exact": "exactly"}
-ARBITRARY = "every choice of next-token distributions"
+ARBITRARY = "arbitrary next-token distributions"
 SIZES = ("n_samples", "seq_len", "n_classes", "vocab", "dim", "radius", "separation")
 
 
@@ -71,7 +71,7 @@ def command(data: Path | None, config: Path | None, as_json: bool, **given: Any)
         ("some data of this shape", "Bounds for some data of this shape, in the worst case"),
         (
             "arbitrary distributions",
-            f"Bounds for {ARBITRARY} after as many contexts; data of this shape may need less",
+            f"Bounds for {ARBITRARY} after this number of contexts; data of this shape may need less",
         ),
     )
     for scope, title in titles:
@@ -130,7 +130,7 @@ def _show_capacity(capacity: Capacity, path: Path) -> None:
     _show_scope(
         capacity.bounds,
         "arbitrary distributions",
-        f"Contexts for {ARBITRARY} (data may need less)",
+        f"Contexts for {ARBITRARY} (given data may allow more)",
     )
     show_table(
         ("trained models", "facts", "note"),
@@ -141,7 +141,7 @@ def _show_capacity(capacity: Capacity, path: Path) -> None:
 
 
 def _show_scope(bounds: tuple[Bound, ...], speaks_of: Scope, title: str) -> None:
-    """Print the bounds that are about `speaks_of`, under a title, with the conditions under which each bound holds."""
+    """Print the bounds with the scope `speaks_of`, under a title, with the conditions under which each bound holds."""
     chosen = tuple(bound for bound in bounds if bound.speaks_of == speaks_of)
     if chosen:
         say(f"  {title}:\n")
@@ -152,7 +152,7 @@ def _show_scope(bounds: tuple[Bound, ...], speaks_of: Scope, title: str) -> None
 
 
 def _show_conditions(bounds: tuple[Bound, ...]) -> None:
-    """Print the conditions of the bounds, one line for all bounds that have the same."""
+    """Print the conditions of the bounds. Bounds with the same conditions share one line."""
     names: dict[tuple[str, ...], list[str]] = {}
     for bound in bounds:
         sharing = names.setdefault(bound.assumptions, [])
@@ -163,7 +163,7 @@ def _show_conditions(bounds: tuple[Bound, ...]) -> None:
 
 
 def _show_bounds(bounds: tuple[Bound, ...]) -> None:
-    """Print the bounds, grouped by quantity. In each group, lower bounds come before all others; each part is sorted by value."""
+    """Print the bounds, grouped by quantity. Each group lists its lower bounds by value, then all others by value."""
     from byheart.bounds.bound import CAPACITIES
 
     rows = []
@@ -182,7 +182,7 @@ def _order(bound: Bound) -> tuple[int, str, bool, int | Fraction]:
 
 
 def _show_estimates(found: BoundTable, *, are_data_given: bool) -> None:
-    """Print the sizes of our own constructions: exact sizes for a data file with few labels, otherwise estimates."""
+    """Print the sizes of byheart's own constructions: exact sizes for a data file with few labels, otherwise estimates."""
     from byheart.construct.estimates import MOST_PLANNED
 
     if not found.estimates:
@@ -204,9 +204,11 @@ def _show_estimates(found: BoundTable, *, are_data_given: bool) -> None:
         unit = "sample" if found.shape.task in ("next-token", "set") else "token"
         few = f"at most {MOST_PLANNED:,} labels, one per {unit}"
         if are_data_given:
-            say(f"\n  Exact sizes are shown for {few}.\n  These data have {found.shape.label_count:,}.")
+            say(
+                f"\n  Exact sizes are shown for {few}.\n  These data have {found.shape.label_count:,} labels."
+            )
         else:
-            say(f"\n  Exact sizes are shown for --data with {few}.")
+            say(f"\n  For exact sizes, give data (--data) with {few}.")
 
 
 def _describe(shape: DataShape) -> str:

@@ -83,7 +83,9 @@ def _document(
 
 
 def _show_no_graft(folder: Path, is_compiled: bool) -> None:
-    """Say that nothing was grafted. If the weights are as in a Llama that byheart compiled, say so, and what the record says."""
+    """Say that the checkpoint has no graft. If `is_compiled`, also say that its weights are as in a Llama that byheart
+    compiled, and whether the folder has a model.json, which claims the same.
+    """
     say(f"{folder}: no graft")
     if not is_compiled:
         return
@@ -94,7 +96,7 @@ def _show_no_graft(folder: Path, is_compiled: bool) -> None:
     )
     weights = (
         "as in a Llama that byheart compiled: no layer changes the constant columns, which outweigh all others. "
-        "In a graft, layers clear them. Whether the weights contain another model cannot be said"
+        "In a graft, layers clear them. It cannot be determined whether the weights contain another model"
     )
     say()
     show_pairs([("weights", weights), ("record", record)])

@@ -1,4 +1,4 @@
-"""`byheart export`: a saved model in other formats (GGUF, ONNX, TransformerLens)."""
+"""`byheart export`: write a saved model as GGUF or ONNX, or check that TransformerLens opens it."""
 
 from __future__ import annotations
 

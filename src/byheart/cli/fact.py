@@ -20,7 +20,8 @@ UNKNOWN_SHARING = "not known: give the data file of the model with --data"
 def show_facts(folder: Path, facts: Sequence[str], data: Path | None, as_json: bool) -> None:
     """Print which weights hold `facts` (by default all facts of `data`).
 
-    With `data`, also name the facts that share these weights. Without it, say that they are not known.
+    With `data`, also name the other facts that share these weights. Without `data`, print that these other facts
+    cannot be named.
     """
     from byheart.documents.facts import locate_facts
     from byheart.pipeline import load
@@ -79,7 +80,7 @@ def _value(location: Location) -> str:
 
 
 def _bits(location: Location) -> str:
-    """Describe which bits of the weight belong to the fact, as powers of two and ranges of them."""
+    """Describe which bits of the weight belong to the fact, as powers of two, such as "2^3 and 2^5 to 2^8"."""
     runs: list[list[int]] = []
     for power in location.powers:
         if runs and power == runs[-1][-1] + 1:

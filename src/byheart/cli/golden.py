@@ -27,7 +27,7 @@ OPTIONS_OF = {
     "onnxruntime": (),
     "server": ("model", "timeout"),
 }
-"""The options of `golden check` that belong to one engine."""
+"""For each engine, the options of `golden check` that belong to this engine alone."""
 
 
 @click.group()
@@ -172,7 +172,7 @@ ENGINES: dict[str, Callable[..., Engine]] = {
     "llama.cpp": _make_llama_cpp,
     "onnxruntime": _make_onnxruntime,
 }
-"""The engines that run on this machine. Each function takes a number type and the options of the engine."""
+"""The engines that run on this machine, each with the function that makes it from a number type and the options of the engine."""
 
 
 def _reach_server(
@@ -183,7 +183,7 @@ def _reach_server(
     model: str | None,
     timeout: float,
 ) -> tuple[Engine, tuple[str, ...]]:
-    """Return a server, and the names of the checkpoints that it serves."""
+    """Return the engine for the server at `url`, and the names of the checkpoints that the server serves."""
     from byheart.golden.engines.server import ServerEngine
 
     if number_type is None:
@@ -211,7 +211,9 @@ def _reach_server(
             served=server.served,
         )
     for each in served:
-        click.echo(printable(f"The checkpoint {each} is asked as the model {models[each]}."), err=True)
+        click.echo(
+            printable(f"Prompts for the checkpoint {each} go to the server's model {models[each]}."), err=True
+        )
     return server, served
 
 
@@ -248,7 +250,7 @@ def _show(report: Report, folder: Path) -> None:
         say(f"  left out: {amount(n, 'case')}, {reason}")
     engine = f"{report.engine}, {report.number_type}"
     if report.holds:
-        say(f"\n{engine}: all {count(len(report.outcomes))} answers are those of the cases in {folder}.")
+        say(f"\n{engine}: all {count(len(report.outcomes))} answers agree with the cases in {folder}.")
         return
     say(f"\n{engine}: {count(len(report.wrong))} of {amount(len(report.outcomes), 'answer')} wrong.")
     _show_suspicions(report)
@@ -261,7 +263,7 @@ def _show(report: Report, folder: Path) -> None:
 
 
 def _show_suspicions(report: Report) -> None:
-    """Print the likely faults, or that no known fault gives the answers of the engine, and which is the nearest."""
+    """Print the likely faults. If no known fault explains the wrong answers, say so and name the most similar known faults."""
     from byheart.golden.diagnosis import headline
 
     first, *others = headline(report.suspicions)

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 COLUMNS = ("input", "label", "delimiter", "encoding")
 SHOWN = 20
 GROWN = ("layers", "width", "inner", "heads")
-"""The sizes that a graft adds to, as its record names them."""
+"""The names of the sizes of a model that a graft can increase. In the record of the graft, each has two values: the host's, and
+the grafted model's.
+"""
 
 
 def verify_graft_folder(
@@ -36,7 +38,7 @@ def verify_graft_folder(
     """Check that `folder` is `host` with the facts of `data` added and nothing else, and run the model on every fact. Print the
     result and return the exit status.
 
-    `prompts` holds the fields of `Asking`. If none is given, the prompt format is read from the record of the graft.
+    `prompts` holds the fields of `Asking`. If none of them is set, the prompt format is read from the record of the graft.
     """
     from byheart.graft.texts import FIELD, Asking
     from byheart.graft.workflow import verify_graft
@@ -69,7 +71,7 @@ def verify_graft_folder(
 
 
 def _lines_on_weights(found: GraftCheck) -> Iterator[tuple[str, str]]:
-    """Yield what was read and asked."""
+    """Yield (name, text) lines that say which weights were read and how many facts were asked."""
     read = "every tensor read" if found.compared else "the tensors were not compared with the host's"
     yield (
         "structure",
@@ -95,7 +97,7 @@ def _lines_on_weights(found: GraftCheck) -> Iterator[tuple[str, str]]:
 
 
 def _lines_on_text(found: TextComparison | None) -> Iterator[tuple[str, str]]:
-    """Yield the comparison with the host on ordinary text, if one was asked for."""
+    """Yield (name, text) lines that compare the graft with its host on ordinary text, or nothing if they were not compared."""
     if found is None:
         return
     yield (
@@ -106,7 +108,7 @@ def _lines_on_text(found: TextComparison | None) -> Iterator[tuple[str, str]]:
         "",
         (
             f"at {count(found.other_argmax)} positions, the most likely token differs from the host's; "
-            f"at {count(found.beyond_noise)} of these, the host's own noise does not explain it"
+            f"at {count(found.beyond_noise)} of these, the host's own noise does not explain the difference"
         ),
     )
     yield (
@@ -119,7 +121,7 @@ def _lines_on_text(found: TextComparison | None) -> Iterator[tuple[str, str]]:
 
 
 def _lines_on_faults(found: GraftCheck) -> Iterator[tuple[str, str]]:
-    """Yield the first faults and the first rows that are answered wrongly."""
+    """Yield (name, text) lines with the first faults and the first rows that are answered wrongly."""
     for fault in found.faults[:SHOWN]:
         yield "fault", fault
     first_of_row = {each.row: each for each in reversed(found.wrong_answers)}
@@ -162,7 +164,7 @@ def forget_of_graft(folder: Path, data: Path, keys: Sequence[str], output: Path,
             ("zeroed", f"{amount(len(done.zeroed), 'hidden unit')} (entries of gate, up and down)"),
             (
                 "rewritten",
-                f"{amount(len(done.rewritten), 'hidden unit')} whose answer depended on a unit that was set to zero",
+                f"{amount(len(done.rewritten), 'hidden unit')} whose output weights depended on a unit that was set to zero",
             ),
             ("all else", "equal to the last bit"),
         ]
@@ -222,7 +224,7 @@ def inspect_graft(folder: Path, facts: Sequence[str], as_json: bool) -> None:
 
 
 def _lines_of_record(record: Fields) -> Iterator[tuple[str, str]]:
-    """Yield what the record of a graft says, in words. Some numbers are only in the document that --json prints."""
+    """Yield (name, text) lines about the record of a graft. Some numbers are only in the document that --json prints."""
     rows, prompts, contexts, longest, host, grafted = (
         record.integer(name)
         for name in (

@@ -135,7 +135,7 @@ def _origin(model: Model) -> list[tuple[str, str]]:
 
 
 def _note(name: str, value: object) -> str:
-    """Return a note of the record as text. In a note that counts several things, those that are zero are left out."""
+    """Return a note (a name and its value) as text. If the value is a dictionary of counts, counts of zero are left out."""
     if isinstance(value, dict):
         counts = (f"{number} {what}" for what, number in value.items() if number != 0)
         value = " and ".join(counts) or "none"

@@ -27,7 +27,7 @@ COMMANDS = {
     "sign": "Sign the certificate of a saved model, so that others can tell who vouches for it.",
     "predict": "Show the answers of a saved model to your inputs.",
     "recite": "Continue a text that a saved model has memorised.",
-    "export": "Write a saved model in other formats (GGUF, ONNX, TransformerLens).",
+    "export": "Write a saved model as GGUF or ONNX, or check that TransformerLens opens it.",
     "inspect": "Show the parts of a saved model, and what was verified about it.",
     "forget": "Compile a Llama again without some facts, and show which weights differ.",
     "graft": "Add facts to an existing checkpoint exactly, and leave everything else as it was.",

@@ -101,7 +101,7 @@ def command(
     except KeyboardInterrupt:
         again = shlex.join(["byheart", *sys.argv[1:]])
         raise Interrupted(
-            f"stopped; finished runs are stored, and the others start again. Continue with: {again}",
+            f"stopped; finished runs are stored, and all others will start over. Continue with: {again}",
             command=again,
         ) from None
     _show(specification, measurement, path, as_json)
@@ -116,7 +116,7 @@ def _show_forecast(specification: Specification, expected: Forecast, as_json: bo
     members, alone = "models that are trained together", _own_families(specification)
     if alone:
         is_mixed = any(point["model"]["family"] not in alone for point in specification.points)
-        members = f"{members}; one model each for {', '.join(alone)}" if is_mixed else "one model each"
+        members = f"{members}; groups of one model for {', '.join(alone)}" if is_mixed else "one model each"
     pairs = [
         ("name", specification.name),
         ("runs", f"{count(expected.n_runs)}, of which {count(expected.n_stored)} are stored"),

@@ -23,7 +23,7 @@ LINE_SECONDS = 5.0
 """Time between two plain lines."""
 
 TICK_SECONDS = 1.0
-"""Time between two updates of the display. Each repeats the last report, because a stage may report nothing new for long."""
+"""Time between two updates of the display. Each repeats the last report, because a stage may report nothing new for a long time."""
 
 
 @contextmanager

@@ -187,8 +187,9 @@ def _train(
 
 
 def _passes(store: Path, output: Path, earlier: Path | None) -> str:
-    """Describe how long training took, including the earlier runs recorded in the folder `earlier`, and store the times beside
-    the figures.
+    """Return a sentence that says how long training took. Also write the times to a file beside the figures.
+
+    The times are those of the training sessions for this store and of those recorded in the folder `earlier`.
     """
     from byheart.reproduce.wall_clock import FILE, beside, in_words, read
 

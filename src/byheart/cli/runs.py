@@ -100,7 +100,8 @@ def compare_runs(
 ) -> None:
     """Average a metric over the seeds of each setting, with a 95% interval.
 
-    If the runs of a group differ in more than their seeds, their mean has no interval, and these columns are named.
+    If the runs of a group differ in more than their seeds, their mean has no interval, and the columns in which they
+    differ are named.
     """
     from byheart.measure.tabulate import compare, pooled_columns
 
@@ -166,8 +167,8 @@ def fit_runs(
 ) -> None:
     """Fit formulas, such as a line or a power law, to stored runs. Every coefficient gets a 95% interval.
 
-    R² compares the law with the constant that is the mean of y: it is 1 for a perfect fit, and negative if the constant
-    fits better.
+    R² compares the formula with a constant, the mean of y: it is 1 for a perfect fit, and negative if the constant fits
+    better.
     """
     from byheart.measure.fits import compare, up_to_first_above
     from byheart.measure.tabulate import points, pooled_at
@@ -199,7 +200,8 @@ def fit_runs(
         say("\nA negative R² means that the law fits worse than a constant, the mean of y.")
     if pooled:
         say(
-            f"\nRuns with the same {x} also differ in {', '.join(pooled)}, and the intervals treat them as seeds.\n"
+            f"\nRuns with the same {x} also differ in {', '.join(pooled)}, "
+            "but the intervals treat them as if only their seeds differed.\n"
             "To fit a single setting, filter with --where."
         )
 

@@ -21,7 +21,7 @@ from byheart.errors import UsageError, require_extra
     "--host",
     default="127.0.0.1",
     metavar="ADDRESS",
-    help="Address to listen on. For an address that other machines can reach, the page asks for a token.",
+    help="Address to listen on. For an address that other machines can reach, the page asks for an access token.",
 )
 @click.option(
     "--models",

@@ -19,7 +19,7 @@ from byheart.errors import UsageError
     "--new-key",
     type=PATH,
     metavar="FILE",
-    help="Make a new key instead: write the private key to FILE and the public key to FILE.pub.",
+    help="Make a key instead of signing: write a new private key to FILE and its public key to FILE.pub.",
 )
 @output_options
 def command(folder: Path | None, key: Path | None, new_key: Path | None, as_json: bool) -> None:

@@ -79,8 +79,8 @@ def density_lines(model: Model) -> list[tuple[str, str]]:
     if bits is not None and model.bits_per_stored_bit is None:
         stored, listed = count(model.size.stored_bits), count(bits)
         said = (
-            f"not computed: the weights take {stored} bits, but a list of the labels would take {listed} bits; "
-            "so the labels are not arbitrary: they follow a rule, or some are far more frequent than others"
+            f"not computed: the weights take {stored} bits, fewer than a list of the labels ({listed} bits). "
+            "So the labels are not arbitrary: they follow a rule, or some are far more frequent than others"
         )
         return [("bits per stored bit", said)]
     return [
@@ -109,7 +109,7 @@ def show_sizes(
 
     Worst-case bounds for data of this shape are printed separately, because these data may need far less.
 
-    is_said: whether the numbers of the theorem were read from a model folder rather than computed now.
+    is_said: True if the numbers of the theorem come from a model folder. They are then shown as claimed, not checked.
     """
     # 0 means that the theorem promises nothing
     promised = {name: value for name, value in (theorem or {}).items() if value}

@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 @click.option(
     "--rule",
     type=click.Choice(["contexts", "total-gap"]),
-    help="How to judge next-token distributions. contexts (the default): each context must be right by itself; the "
-    'verdict is then "holds". total-gap: only the total loss must be near the entropy; the verdict is then "fitted".',
+    help="How to judge next-token distributions. With contexts (the default), each context must be right by itself, and the "
+    'verdict is "holds". With total-gap, only the total loss must be near the entropy, and the verdict is "fitted".',
 )
 @click.option(
     "--sample",
@@ -168,10 +168,10 @@ SAID = "claimed by the model, not checked"
 
 
 class _Columns(NamedTuple):
-    """Who chose the columns that were read.
+    """How the columns that were read were chosen.
 
-    `named_by` is `usual` if the default columns were read or if the file has no columns, else `caller` or `model`. If it is
-    `model`, `warning` names the columns.
+    `named_by` is `usual` if they are the default columns or if the file has no columns, `caller` if the caller named them, and
+    `model` if only the model's record names them. If it is `model`, `warning` names the columns.
     """
 
     named_by: str
@@ -179,7 +179,9 @@ class _Columns(NamedTuple):
 
 
 def _columns_in_words(path: Path, data: Dataset, given: Mapping[str, str]) -> _Columns:
-    """Return who chose the columns and, if the model chose unusual columns, a warning that names them.
+    """Return whether the columns are the usual ones, named by the caller or named by the model's record of its data.
+
+    If the record names unusual columns, also return a warning that names them.
 
     The warning is printed before the verdict.
     """
@@ -262,7 +264,8 @@ def _reading_lines(model: Model, given: Mapping[str, str], n_unnamed: int) -> li
     if n_unnamed:
         rule = source_of(model).on_conflict
         left_out = (
-            f"{n_unnamed:,} of the checked rows would be left out by the model's record (on_conflict={rule})"
+            f"{n_unnamed:,} of the checked rows, which on_conflict={rule} in the model's record "
+            "would leave out"
         )
         lines.append(
             ("not left out", f"{left_out}: every row is checked unless --on-conflict {rule} is given")

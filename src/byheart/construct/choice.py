@@ -82,7 +82,11 @@ def build(
 def trials(
     name: str, precision: Precision | None, shape: DataShape, options: Mapping[str, object]
 ) -> Iterator[Trial]:
-    """Yield the trials in order of preference: those of the method `name` or, for `auto`, those of all suitable constructions."""
+    """Yield what to try, in order of preference: constructions with a precision and options.
+
+    If `name` is a method, only this method is tried, with its usual options in turn. For `auto`, all suitable constructions are
+    tried.
+    """
     if name != "auto":
         wanted = precision or get(name).precisions[0]
         (method,) = candidates(name, wanted, shape, options)
@@ -143,8 +147,10 @@ def _option_names(method: Method) -> set[str]:
 
 
 def _usual(precision: Precision, shape: DataShape, options: Mapping[str, object]) -> Iterator[Trial]:
-    """Yield trials of `retrieval` with fewer and fewer reject bits (the bits that recognise unknown inputs), if it supports
-    this task and precision and has these options. Raise `UsageError` if one of them has a wrong value.
+    """Yield trials of `retrieval` with fewer and fewer reject bits (the bits that recognise unknown inputs).
+
+    Yield nothing if `retrieval` does not support this task or precision, or does not have these options. Raise `UsageError` if an
+    option has a wrong value.
     """
     method = get(USUAL)
     if shape.task not in method.tasks or precision not in method.precisions:

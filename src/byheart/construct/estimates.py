@@ -19,7 +19,9 @@ from byheart.network.size import Size
 from byheart.network.transformer.architecture import Precision
 
 MOST_PLANNED = 300
-"""Up to this many labels, the size for a data set is exact. For more labels, the estimate assumes random data of the same shape."""
+"""If a data set has at most this many labels, the sizes of its models are computed exactly. For more labels, they are estimated
+as for random data of the same shape.
+"""
 
 
 def require_offer(method: Method, task: str, precision: Precision | None) -> None:
@@ -66,7 +68,7 @@ def estimates_for_data(
 ) -> Iterator[Estimate | NotApplicable]:
     """Yield the size of every construction on `data`, in the first precision that the construction supports.
 
-    Sizes are exact if there are at most `MOST_PLANNED` labels. A construction that does not accept the data yields the reason.
+    Sizes are exact if there are at most `MOST_PLANNED` labels. For a construction that does not accept the data, yield the reason.
     """
     if data.n_labels > MOST_PLANNED:
         return estimates_for_shape(DataShape.of(data), methods)
@@ -83,7 +85,9 @@ def estimates_for_data(
 def estimates_for_shape(
     shape: DataShape, methods: Sequence[str] | None = None
 ) -> Iterator[Estimate | NotApplicable]:
-    """Yield the estimated size of every construction on data of this shape, in the first precision that it supports."""
+    """Yield the estimated size of every construction on data of this shape, in the first precision that the construction
+    supports.
+    """
 
     def size(method: Method) -> tuple[Size, dict[str, object]]:
         require_offer(method, shape.task, None)
@@ -93,10 +97,11 @@ def estimates_for_shape(
 
 
 def estimates_for_plan(shape: DataShape) -> Iterator[Estimate | NotApplicable]:
-    """Yield estimates like `estimates_for_shape`, with a second one for each construction that chooses its own options.
+    """Yield the estimates of `estimates_for_shape`. For a construction that can choose between several sets of options, also
+    yield an estimate with the last set that it would try, if the first estimate is for another set.
 
-    The second estimate is for the last options that the construction would try. The last options of `retrieval` have no reject
-    bits (bits that recognise unknown inputs), so the second estimate of `retrieval` is its smallest size.
+    The last set of options of `retrieval` has no reject bits (bits that recognise unknown inputs), so the second estimate of
+    `retrieval` is its smallest size.
     """
     for found in estimates_for_shape(shape):
         yield found

@@ -24,7 +24,8 @@ from byheart.records.reader import read_values
 
 Result = TypeVar("Result")
 LOADING, N_MODULES = 0.25, 1100
-"""Approximate share of planning time spent importing torch and numba, and the number of modules that they load."""
+"""Estimates for the progress display: the share of planning time that importing torch and numba takes, and the number of modules
+that they load."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Example:
 ESTIMATED = {"n_samples": 10**18, "seq_len": 2**24, "n_classes": 2**62, "vocab": 2**40, "dim": 2**16}
 """For each property of a data shape, the largest value for which sizes are estimated.
 
-Parameters are counted in machine integers, so there must be a limit. No data set is larger.
+Parameters are counted in machine integers, which could overflow for larger values.
 """
 
 
@@ -80,8 +81,10 @@ class Method:
     def usual_options(
         self, given: Mapping[str, object], precision: Precision
     ) -> tuple[dict[str, object], ...]:
-        """Return the sets of options to try, the best first: only `given` if it sets one of the construction's usual options,
-        otherwise each set of usual options together with `given`.
+        """Return the sets of options to try, the best first.
+
+        If `given` sets one of the construction's usual options, only `given` is tried. Otherwise, each set of usual options is
+        tried together with `given`.
         """
         choices = self.usual(precision)
         if any(name in given for choice in choices for name in choice):
@@ -106,8 +109,8 @@ class Method:
     def fitting_options(
         self, shape: DataShape, precision: Precision, given: Mapping[str, object]
     ) -> dict[str, object]:
-        """Return the first set of `usual_options` with which the construction accepts data of this shape. Raises
-        `AssumptionViolated` if there is none.
+        """Try the sets of options that `usual_options` returns, in this order. Return the first with which the construction
+        accepts data of this shape. Raises `AssumptionViolated` if there is none.
         """
         _, options = self.first_that_fits(
             lambda each: self.estimate(shape, each, precision), precision, given
@@ -115,9 +118,10 @@ class Method:
         return options
 
     def read_options(self, given: Mapping[str, object], precision: Precision | None = None) -> Any:
-        """Convert the options `given` to the construction's own dataclass. If the construction has an option
-        `precision`, the argument `precision`, unless it is None, replaces that option's value in `given`. Raises `UsageError` if an
-        option is wrong.
+        """Convert the options `given` to the construction's own dataclass. Raises `UsageError` if an option is wrong.
+
+        If the construction has an option `precision` and the argument `precision` is not None, the argument replaces the value in
+        `given`.
         """
         chosen = dict(given)
         for name, value in chosen.items():
@@ -218,8 +222,9 @@ def get(name: str) -> Method:
 def candidates(
     name: str, precision: Precision, shape: DataShape, options: Mapping[str, object] | None = None
 ) -> tuple[Method, ...]:
-    """Return the method `name`. For "auto", return all methods that support this task, this precision and these options,
-    the one with the smallest estimated size first.
+    """Return the method `name` if it supports this task and precision. For "auto", return all methods that accept data of this
+    shape with this precision and these options, the one with the smallest estimated size first. Raises `UsageError` if there is
+    none.
     """
     methods = [get(each) for each in (names() if name == "auto" else (name,))]
     fitting = [method for method in methods if shape.task in method.tasks and precision in method.precisions]

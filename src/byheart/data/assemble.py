@@ -148,7 +148,7 @@ def require_texts(texts: Sequence[Any], what: str = "input") -> None:
     for row, text in enumerate(texts, start=1):
         if not isinstance(text, str):
             raise DataError(
-                f"row {row}: the {what} is {text!r}, but it must be a text, like all others.",
+                f"row {row}: the {what} is {text!r}, but it must be a text.\n  Convert it to a text.",
                 row=row,
                 value=text,
             )

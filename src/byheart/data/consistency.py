@@ -72,7 +72,9 @@ def flat_tokens(inputs: Sequences) -> tuple[Int[np.ndarray, " n_tokens"], Int[np
 
 
 def label_places(inputs: Sequences, task: Task) -> tuple[Labels, Labels]:
-    """For each label, return the sample and position of the token that carries it (for `set`, the last token)."""
+    """For each label, return its sample and the position of its token in this sample. For `seq-to-seq`, every token has a label.
+    For `next-token` and `set`, only the last token has one. In documents, every token but the last has one: the next token.
+    """
     samples = np.arange(len(inputs))
     lengths = inputs.lengths
     if task in ("next-token", "set"):
@@ -98,7 +100,7 @@ def find_conflicts(inputs: Sequences, labels: Labels, task: Task, contexts: Labe
 def conflicting_labels(conflict: str, n_rows: int, remedy: str, **facts: object) -> ConflictingLabels:
     """Return the error for data with conflicting labels. `conflict` describes the first conflict.
 
-    n_rows: the number of rows whose label differs from that of the first equal input.
+    n_rows: the number of rows whose label differs from the label of the first row with the same input.
     """
     return ConflictingLabels(
         f"{conflict}; in all, the label of {amount(n_rows, 'row')} differs from that of the first equal input.\n"

@@ -27,7 +27,7 @@ MOST_WRITTEN = 2**22
 MOST_COPIES = 512
 """The largest allowed ratio of the number of tokens in all contexts to the number of tokens in all documents.
 
-A document of 1,025 tokens has a ratio of 512.
+Each beginning of a document is a context. A document of 1,025 tokens has 1,024 of them, and a ratio of 512.
 """
 
 BYTES_WRITTEN = 32
@@ -136,8 +136,8 @@ class Contexts:
 
     @cached_property
     def entropy_nats(self) -> float:
-        """The total entropy in nats (MFT24 section 3): -Σ_i Σ_γ c_i π̂_γi log π̂_γi, where c_i is the count of context i and π̂_γi
-        the share of token γ among the tokens that follow it.
+        """The total entropy in nats: -Σ_i Σ_γ c_i π̂_γi log π̂_γi, where c_i is the count of context i, and π̂_γi is the share of
+        token γ among the tokens that follow this context (Madden et al., 2024, section 3).
 
         No term is negative, each term is accurate to a few units in its last place, and the sum is rounded once.
         """
@@ -145,7 +145,7 @@ class Contexts:
 
     @property
     def entropy_nats_per_token(self) -> float:
-        """Entropy divided by the number of predicted tokens."""
+        """The total entropy in nats (`entropy_nats`), divided by the number of predicted tokens."""
         return self.entropy_nats / self.n_predictions
 
     @cached_property
@@ -159,7 +159,8 @@ class Contexts:
     def cross_entropy_nats(self, log_probabilities: Float[np.ndarray, "n_contexts n_vocab"]) -> float:
         """Return the total loss, in nats, of a model with these log-probabilities for the next token after each context.
 
-        The loss is summed over all predicted tokens of all documents. It is never below `entropy_nats` (MFT24 Lemma 2).
+        The loss is summed over all predicted tokens of all documents. It is never below `entropy_nats` (Madden et al.,
+        2024, Lemma 2).
         """
         if log_probabilities.shape != (len(self), self.n_vocab):
             raise UsageError(

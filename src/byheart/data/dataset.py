@@ -59,7 +59,8 @@ class Dataset(Content):
         first of each document; each is the label of the prefix before it.
     label_names: the name of each class.
     tokenizer: the tokenizer that converted texts to ids; None for data given as ids or vectors.
-    ordered: True if positions matter; False if only the multiset of tokens and the last token matter.
+    ordered: True if positions matter. False if only two things matter: the multiset of tokens and, except for the task `set`, the
+        token that carries the label.
     source: how the data set was read; None if it was not read from a file.
     rows: the row (from 1) of each sample in the file or list it came from; None if sample i came from row i + 1.
     left_out: the number of rows that each rule left out, such as {"on_conflict=first": 2}.
@@ -263,7 +264,9 @@ class Dataset(Content):
 
     @property
     def n_conflicting(self) -> int:
-        """Number of samples with a label that differs from that of the first equal context. The rule `first` drops them."""
+        """Number of samples whose label differs from that of the first sample with an equal context. These are the samples that
+        on_conflict="first" drops.
+        """
         return int((~self._keep_by("first")).sum()) if len(self.conflicts) else 0
 
     def require_consistent(self) -> None:
@@ -403,8 +406,8 @@ class Dataset(Content):
     ) -> Dataset:
         """Make a data set from (input, label) pairs.
 
-        An input is a text or a sequence of token ids. A label is a text or a whole number; for `seq-to-seq`, it is a sequence of
-        these, one per token.
+        An input is a text or a sequence of token ids. A label is a text or a whole number. For `seq-to-seq`, a label is a sequence
+        of texts or whole numbers, one per token.
 
         rules: how to treat rows that cannot be memorised (see `TableOptions`). An empty text is a valid label unless
             `empty_labels` is given.
@@ -461,7 +464,7 @@ class Dataset(Content):
         encoding: str | None = None,
     ) -> Dataset:
         """Make a data set of documents (task `distribution`) from a list of texts, a .txt file with one document per line, or
-        the column `text` of a table.
+        a column of a table. The column is `text`, unless `input` names another.
         """
         content = read_documents(
             source, tokenizer=tokenizer, input=input, delimiter=delimiter, encoding=encoding
@@ -584,8 +587,8 @@ class Dataset(Content):
 
 
 def _whole_numbers(given: Any, what: str, remedy: str) -> Int[np.ndarray, " n_given"]:
-    """Check that indices of samples or classes are integers. Without this check, 0.5 or a mask would be converted to other numbers
-    without an error.
+    """Return indices of samples or classes as an array of integers. Raise `UsageError` if they are not integers: NumPy
+    would convert floats or a mask to different numbers without an error.
     """
     numbers = np.asarray(given).reshape(-1)
     if numbers.size and numbers.dtype.kind not in "iu":

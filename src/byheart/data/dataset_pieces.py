@@ -37,7 +37,9 @@ _OWN_VOCABULARY = ("char", "word")  # tokenizers whose vocabulary is made of the
 
 @dataclass(frozen=True, eq=False)
 class TokensInPlace:
-    """The distinct pairs (token id, position), with positions from 0, and the number of distinct last tokens of sequences."""
+    """The distinct pairs of a token id and its position, counted from 0. `n_last` is the number of distinct tokens that end a
+    sequence.
+    """
 
     ids: Int[np.ndarray, " n_pairs"]
     positions: Int[np.ndarray, " n_pairs"]
@@ -77,7 +79,7 @@ class DatasetPieces:
 
     @property
     def n_labels(self) -> int:
-        """Number of labels, one per sequence."""
+        """Number of labels. Each sequence has one."""
         return self.n_samples
 
     @property

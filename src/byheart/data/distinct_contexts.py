@@ -157,7 +157,7 @@ def count_contexts(
 def _sort_piece(task: _Piece) -> None:
     """Write the fingerprints (hashes) of the contexts in one piece to disk, sorted by partition (a range of fingerprints).
 
-    Each is stored with its label and its row.
+    Each fingerprint is stored with the label and the row number of its sample.
     """
     if task.file.exists():
         return

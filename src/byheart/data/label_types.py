@@ -25,9 +25,10 @@ _KINDS: tuple[tuple[LabelType, tuple[type, ...]], ...] = (
 
 
 def type_of_labels(labels: Iterable[Any]) -> LabelType:
-    """Return the type of all labels. If a label is a list, the types of its items count.
+    """Return the common type of the labels. If a label is a list, the types of its items count.
 
-    Integers among floats are numbers too, if a float can represent each of them. Other mixtures are `text`.
+    If there are both integers and floats, the type is `number`, provided that a float can represent each of the integers. Other
+    mixtures have the type `text`.
     """
     items = [item for label in labels for item in _items(label)]
     types = {_type_of(item) for item in items}

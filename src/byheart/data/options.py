@@ -15,12 +15,12 @@ __all__ = ["DataSource", "OnConflict", "RowOptions", "Rule", "TableOptions", "Ta
 
 USUAL_COLUMNS = ("key", "value")
 NEXT_TOKEN = "next token"
-"""Stands for the column of labels if each label is the token that follows in a text."""
+"""Used in place of the name of a label column if each label is the token that follows in a text."""
 WITHOUT_COLUMNS = ("npz", "txt")
 """The kinds of files that have no columns to choose from."""
 
 Unit = Literal["row", "context"]
-"""What is counted as right or wrong: a row of a table, or a context, the tokens before a token in a text."""
+"""What is counted as right or wrong: a row of a table or, in a text, a context (the tokens before a token)."""
 
 
 class RowOptions(TypedDict, total=False):
@@ -68,14 +68,14 @@ class TableOptions(RowOptions, total=False):
 
 @dataclass(frozen=True)
 class DataSource(JsonRecord):
-    """The options that a file was read with, and its name.
+    """The name of a data file, and the options with which it was read.
 
     file        name of the file, without its folder
     input, label
                 column names; None if the default columns were read
     tokenizer   `char`, `word`, `bytes` or `file`; None for ids and vectors
     delimiter, encoding
-                of a text file; None if they had their default values
+                the delimiter and encoding of a text file; None for the default
     recite      whether the file was read as texts that were cut into windows of consecutive tokens, each labelled with the next
                 token
     """
@@ -108,9 +108,9 @@ class DataSource(JsonRecord):
         return self.input or USUAL_COLUMNS[0], self.label or USUAL_COLUMNS[1]
 
     def column_options(self, kind: str, task: Task) -> dict[str, str | None]:
-        """Return the recorded columns for reading another file, whose kind is `kind`, in the same way.
+        """Return the recorded column names as options for reading another file, of the kind `kind`, in the same way.
 
-        Documents have no column of labels, and some kinds of files have no columns.
+        Documents have no column of labels, and some kinds of files have no columns. Options that do not apply are left out.
         """
         if kind in WITHOUT_COLUMNS:
             return {}
@@ -119,9 +119,9 @@ class DataSource(JsonRecord):
         return {"input": self.input, "label": self.label}
 
     def text_options(self, kind: str) -> dict[str, str | None]:
-        """Return the delimiter and the encoding for reading another file, whose kind is `kind`, in the same way.
+        """Return the recorded delimiter and encoding as options for reading another file, of the kind `kind`, in the same way.
 
-        An option that files of this kind do not have is None.
+        An option that does not apply to this kind of file is None.
         """
         return {
             "delimiter": self.delimiter if kind in ("csv", "tsv") else None,

@@ -1,6 +1,6 @@
-"""Count the distinct contexts that sequences of given sizes can have at most.
+"""Compute the largest number of distinct contexts that sequences of given sizes can have.
 
-The numbers are exact: some sequences of these sizes have as many contexts. A context is everything that a network can use to
+The number is exact: some sequences of these sizes have this many contexts. A context is everything that a network can use to
 predict one label:
 
     next-token      the last token with the multiset of all tokens, or the whole sequence if positions matter
@@ -35,7 +35,7 @@ class SequenceSizes:
     ragged: bool
 
     def most_contexts(self) -> int:
-        """Return the most distinct contexts that such sequences can have. Sequences may repeat."""
+        """Return the largest number of distinct contexts that sequences of these sizes can have. Sequences may repeat."""
         if self.task == "distribution":
             return self._most_prefixes()
         if self.task == "seq-to-seq":
@@ -43,7 +43,7 @@ class SequenceSizes:
         return self.most_distinct()
 
     def most_distinct(self) -> int:
-        """Return the most sequences that can be told apart: those that differ in a context, at most `n_sequences`."""
+        """Return how many of the `n_sequences` sequences can have pairwise different contexts."""
         if self.n_tokens is None:
             return self.n_sequences
         total = 0
@@ -57,7 +57,10 @@ class SequenceSizes:
         return range(self.length, 0, -1) if self.ragged else range(self.length, self.length - 1, -1)
 
     def _n_distinct(self, length: int, n_tokens: int) -> int:
-        """Return how many sequences of this length differ in a context, or any number above `n_sequences` if there are more."""
+        """Return the number of different contexts that sequences of this length can have.
+
+        If this number is above `n_sequences`, a smaller number may be returned, but at least `n_sequences`.
+        """
         if self.ordered:
             return self._power(n_tokens, length)
         if self.task == "next-token":  # the last token, and the multiset of the others
@@ -65,7 +68,11 @@ class SequenceSizes:
         return self._choices(n_tokens + length - 1, length)
 
     def _most_prefixes(self) -> int:
-        """Add up how many prefixes of each length differ: all possible ones, or one for each document."""
+        """Return the largest number of distinct prefixes of documents.
+
+        For each length, count the possible prefixes or the documents, whichever are fewer. If `ragged` is true and there are
+        several documents, at least one of them is shorter than the others, so it has no prefix of the full length.
+        """
         n_documents, n_tokens = self.n_sequences, self.n_tokens
         # one document is too short to have a prefix of full length
         is_short = self.ragged and n_documents > 1
@@ -78,7 +85,7 @@ class SequenceSizes:
         return total + n_documents * (self.length - length) - (is_short and length < self.length)
 
     def _most_labelled_tokens(self) -> int:
-        """Choose the sequences with the most contexts each."""
+        """Return the largest number of contexts for `seq-to-seq`, reached by choosing the sequences with the most contexts."""
         total, remaining = 0, self.n_sequences
         for n_contexts, n_such in self._sequences_by_contexts():
             chosen = min(remaining, n_such)
@@ -89,7 +96,10 @@ class SequenceSizes:
         return total - (is_full and self.ragged and self.n_sequences > 1)
 
     def _sequences_by_contexts(self) -> Iterator[tuple[int, int]]:
-        """Yield a number of contexts in one sequence, from the largest down, and how many distinct sequences have as many."""
+        """Yield pairs: a number of contexts in one sequence, and how many distinct sequences have this number of contexts.
+
+        The largest number of contexts comes first.
+        """
         n_tokens = self.n_tokens
         if n_tokens is None:
             yield self.length, self.n_sequences

@@ -181,7 +181,7 @@ def table_columns(options: TableOptions) -> tuple[str, str]:
 def table_content(
     path: Path, inputs: Sequence[Any], labels: Sequence[Any], options: TableOptions, check: RowCheck
 ) -> Content:
-    """Return the content of two columns that were read from `path`."""
+    """Convert the input column and the label column of a table, which were read from `path`, to the content of a data set."""
     how: dict[str, Any] = {
         "task": options.get("task"),
         "tokenizer": options.get("tokenizer", "char"),

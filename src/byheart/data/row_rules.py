@@ -90,8 +90,8 @@ class RowCheck:
     """
 
     def __init__(self, rules: Mapping[str, Any]) -> None:
-        """Store those options in `rules` that decide what happens to faulty rows. If the option for a fault is missing, rows with
-        this fault are an error.
+        """Read from `rules` the options that decide what happens to faulty rows, and ignore the others. If the option for a fault
+        is missing, rows with this fault are an error.
         """
         self.rules = {name: rules[name] for name in RULES if rules.get(name) is not None}
         for name, choices in CHOICES.items():

@@ -87,9 +87,9 @@ def separation_of(inputs: Sequences, ordered: bool) -> Separation:
 def separation_of_ids(
     ids: Int[np.ndarray, " n_tokens"], positions: Int[np.ndarray, " n_tokens"], ordered: bool
 ) -> Separation:
-    """Measure the largest norm and the smallest distance of token ids.
+    """Measure the largest norm of tokens given by ids, and the smallest distance between distinct tokens.
 
-    Ids are taken as numbers or, if positions matter, as points (id, position).
+    If `ordered`, a token is the point (id, position) in the plane. Otherwise it is the number `id` on a line.
     """
     if not ordered:
         return separation_of_points(np.unique(ids).astype(np.float64)[:, None])
@@ -133,8 +133,8 @@ def _closest_squared(points: Points) -> Fraction:
 
 
 def _nearest_distances(scaled: Points) -> Float[np.ndarray, " n_points"]:
-    """For each point, return the distance to the nearest other point. It may be infinity for a point that certainly does not
-    belong to the closest pair.
+    """For each point, return the distance to the nearest other point. The result may be infinity for a point that certainly
+    does not belong to the closest pair.
     """
     from scipy.spatial import cKDTree
 

@@ -16,7 +16,9 @@ from byheart.process.memory_limit import require_memory
 
 MAX_VOCAB = 2**53
 MOSTLY_PADDING = 8
-"""The memory limit applies to a padded table only if its number of entries is more than this many times its number of tokens."""
+"""Before sequences are padded, the memory that this needs is compared with the limit, but only if the padded table has more than
+this many entries for each token of the sequences.
+"""
 
 
 def freeze(array: np.ndarray, dtype: type) -> np.ndarray:

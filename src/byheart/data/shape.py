@@ -29,7 +29,7 @@ from byheart.records.refusals import corrupt
 NEEDED = ("n_samples", "seq_len", "n_classes")
 COUNTS = (*NEEDED, "vocab", "dim", "n_contexts", "n_sequences", "n_labels", "n_last_tokens")
 _MANY = 200
-"""If a number of possible vectors takes more than this many bits, it is treated as unlimited."""
+"""If the number of possible vectors takes more than this many bits, it is treated as unlimited."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,9 @@ class DataShape:
 
     @property
     def context_len(self) -> int:
-        """Number of tokens in the longest context. The last token of a document does not count, because it is only predicted."""
+        """Number of tokens in the longest context. For the task `distribution`, the last token of a document does not count,
+        because it is predicted but never part of a context.
+        """
         return max(self.seq_len - 1, 1) if self.task == "distribution" else self.seq_len
 
     @property
@@ -151,9 +153,10 @@ class DataShape:
 
     @property
     def context_count(self) -> int:
-        """Number of distinct contexts. If it is not known, the largest number that data of this shape can have.
+        """Number of distinct contexts. If it is not known, an upper bound on the number that data of this shape can have.
 
-        For vectors it may be larger, because it is not known exactly how many vectors at this distance fit into a ball.
+        For token ids, some data of this shape have that many contexts. For vectors, perhaps none have: it is not known exactly
+        how many vectors with this separation fit into a ball, so an upper bound on their number is used.
         """
         if self.n_contexts is not None:
             return self.n_contexts
@@ -172,7 +175,7 @@ class DataShape:
 
     @property
     def most_sequences(self) -> int:
-        """The largest number of sequences that differ in a context, as far as the sizes of this shape allow."""
+        """The largest number of sequences with pairwise different contexts that the sizes of this shape allow."""
         return self._sequence_sizes.most_distinct()
 
     @property
@@ -181,8 +184,10 @@ class DataShape:
         return self.context_count * log2(self.n_classes)
 
     def require_possible(self) -> None:
-        """Raise an error if the vocabulary allows fewer contexts than there are or, if they were not counted, fewer different
-        sequences. Documents may repeat, because they determine distributions by repetition. With vectors, any number is possible.
+        """Raise an error if there are more distinct contexts than the vocabulary allows. With vectors, any number is possible.
+
+        If neither contexts nor labels were counted, all sequences are assumed to be distinct, and their number is checked instead.
+        The number of documents is not checked, because documents may repeat: repetition determines the distributions.
         """
         if self.vocab is None:
             return
@@ -210,10 +215,10 @@ class DataShape:
 
     @property
     def _most_tokens(self) -> int | None:
-        """The size of the vocabulary, or an upper bound on the number of vectors with this radius and separation, if it is known.
+        """The size of the vocabulary or, for vectors, an upper bound on the number of distinct tokens, if one is known.
 
-        Balls around the vectors whose radius is half of the separation δ do not overlap, and lie in a ball of radius r + δ/2. So
-        there are at most (2r/δ + 1)^d vectors of dimension d.
+        Let r be the radius and δ the separation of the vectors. Balls of radius δ/2 around the vectors do not overlap, and they
+        lie in a ball of radius r + δ/2. So there are at most (2r/δ + 1)^d vectors of dimension d.
         """
         if self.dim is None or self.radius is None or self.separation is None:
             return self.vocab
@@ -262,7 +267,7 @@ Count = Annotated[int, within(1, LARGEST)]
 
 @dataclass(frozen=True)
 class DataRecord:
-    """The digest and shape of a data set. Records with equal digests are equal, because equal digests mean equal data.
+    """The digest and shape of a data set. Only the digests of two records are compared, because equal digests mean equal data.
 
     label_entropy  entropy of the labels in bits; None in records of older versions
     is_complete    False in records of older versions, which lack `ordered`, `ragged` and `n_contexts`; the
@@ -302,7 +307,7 @@ class DataRecord:
 
     @staticmethod
     def from_json(document: object, where: str | Path) -> DataRecord:
-        """Read a record that this or an older version wrote with `to_json`. Raise `CorruptModel` if a field is wrong."""
+        """Read a record that `to_json` of this or an older version of byheart wrote. Raise `CorruptModel` if a field is wrong."""
         if not isinstance(document, Mapping):
             raise corrupt(where, "dataset must be a JSON object")
         saved = read_values(document, _Saved, f"{where}, dataset", refuse=corrupt, ignore_unknown=True)

@@ -98,7 +98,7 @@ def require_content(path: Path) -> None:
 
 
 def refuse_spreadsheet(path: Path) -> None:
-    """Raise `MalformedFile` if a file begins as spreadsheets and ZIP files do, whatever its name is."""
+    """Raise `MalformedFile` if the first bytes of a file are those of a spreadsheet or a ZIP file, whatever its name."""
     with path.open("rb") as file:
         begins_so = file.read(4) in _SPREADSHEET_MARKS
     if begins_so:

@@ -52,10 +52,10 @@ def used_part(document: str) -> str:
 
 
 def _growth(part: object) -> int:
-    """Return the largest number of characters that the Replace rules of a part may make from one character.
+    """Return a bound on how many characters one character can become when all Replace rules of a part are applied.
 
-    A part is a value in a tokenizer.json, such as its normalizer. If a part has several rules, each works on the result of the one
-    before, so their numbers are multiplied.
+    A part is a value in a tokenizer.json, such as its normalizer. Each rule is applied to the result of the rule before it, so
+    the bounds of the rules are multiplied.
     """
     if isinstance(part, list):
         return math.prod(map(_growth, part))

@@ -19,8 +19,8 @@ from byheart.process.progress import Progress, in_stage, part_of
 from byheart.storage.target import check_target
 
 _READING, _BUILT = 0.14, 0.97
-"""The progress, as a share of the whole work, when the file has been read, and when the model has been compiled and checked. The
-rest is for bounds and saving.
+"""Two points of the progress bar, as shares of the whole work: `_READING` when the file has been read, and `_BUILT` when the
+model has also been compiled and checked. The rest is for bounds and saving.
 """
 
 
@@ -106,14 +106,14 @@ def compile_file(
 
 
 def prepare(output: Path, method: object) -> None:
-    """Raise an error if a model may not be saved at `output`, or if a package that checks models of `method` is missing."""
+    """Raise an error if a model cannot be saved at `output`, or if a package that checks models of `method` is missing."""
     check_target(output)
     if method == "llama":
         require_extra("transformers", "huggingface", "checking the checkpoint with transformers")
 
 
 def save_compiled(model: Model, seconds: float, theory: BoundTable, output: Path) -> CompiledFile:
-    """Save a verified model in the folder `output`. `seconds` is the time that compiling and verifying it took together."""
+    """Save a verified model in the folder `output`. `seconds` is the total time of compiling and verifying it."""
     assert model.certificate is not None
     verify = model.certificate.seconds
     model.save(output)

@@ -89,7 +89,7 @@ def forget_facts(
 
 
 def _others(dataset: Dataset, data: str | Path, facts: Sequence[str]) -> list[int]:
-    """Return the indices of the samples to keep."""
+    """Return the indices of all samples except those of `facts`. Raise `UsageError` if a fact is missing or no sample is left."""
     assert dataset.tokenizer is not None
     texts = [dataset.tokenizer.decode(dataset.inputs[at].tolist()) for at in range(dataset.n_samples)]
     missing = sorted(set(facts) - set(texts))

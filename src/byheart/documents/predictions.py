@@ -21,8 +21,8 @@ from byheart.storage.data_source import source_of
 class Predictions:
     """Questions and their answers.
 
-    unknown_inputs  what the model answers to inputs that were not in its data. This is read from the model's
-                    record, which no digest protects.
+    unknown_inputs  what the model answers to inputs that were not in its data. This is what the model's record claims.
+                    No digest protects the record, so the claim could have been changed.
     """
 
     questions: list[Any]

@@ -89,7 +89,7 @@ def write_gguf(
 
     write_tokenizer: a function that adds the tokenizer to a `GGUFWriter`.
     shapes: the shape of every tensor, by its name in transformers.
-    weight: a function that returns the tensor with this name. It is called when the tensor is written.
+    weight: a function that returns a tensor, given its name in transformers. It is called when the tensor is written.
     """
     check_file_target(path)
     gguf = import_extra("gguf", "gguf", "a GGUF file")

@@ -152,7 +152,7 @@ class _Graph(GraphBuilder):
         return self.node("Add", stream, change)
 
     def _mix(self, name: str, stream: str, layer: Attention, head: Head) -> str:
-        """Add the nodes that compute what each token receives from the tokens that it attends to in one head."""
+        """Add the nodes that compute, for one head, what each token receives from the tokens that it attends to."""
         read = self.tokens(stream, 0, 1) if layer.pattern == "scatter" else stream
         values = self.matmul(f"{name}.value", read, np.asarray(head.value))
         if layer.pattern == "scatter":

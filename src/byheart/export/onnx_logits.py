@@ -171,4 +171,4 @@ LOGIT_MODELS: dict[str, Callable[[Any], ModelProto]] = {
     "decoder": decoder_model,
     "averaging-decoder": decoder_model,
 }
-"""The export function of each family that answers with logits."""
+"""For each family of networks whose answer is the class with the largest logit, the function that builds the ONNX model."""

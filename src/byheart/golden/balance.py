@@ -9,14 +9,14 @@ and the key of a quiet token is 0. The queries are constant. A score is an input
 
 1. The two *scale heads* use only the last RoPE pair, which hardly rotates because of `rope_scaling`. The score of a loud token is
    exactly 42 nats in one scale head and exactly 36 nats in the other; the score of a quiet token is 0. To make up for this, the
-   values of quiet tokens are about 2^60 times as large, and the output projection of each head has a suitable factor. As a result,
-   loud and quiet tokens contribute about equally to the output. If the factor that scales the scores is 0.5% wrong, the score of a
-   loud token changes by 0.2 nats, and the contribution of loud tokens by a fifth. If epsilon is larger by 1e-6, this score changes
-   by 2.6 nats.
-2. The six *RoPE heads* use the other seven pairs, each of which contributes up to 16 nats to a score. Loud tokens are rare and up
-   to hundreds of tokens back. The score of a loud token depends on its distance, and the loud token with the highest score decides
-   the answer. At a distance of 300, a base that is 0.1% wrong rotates a pair by up to 0.1, which changes the score by about 3 nats;
-   rounding changes it by a few tenths.
+   values of quiet tokens are about 2^60 times as large as those of loud tokens, and the output projection of each head has a
+   suitable factor. As a result, loud and quiet tokens contribute about equally to the output. If the factor that scales the scores
+   is 0.5% wrong, the score of a loud token changes by 0.2 nats, and the contribution of loud tokens by a fifth. If epsilon is
+   larger by 1e-6, the score of a loud token changes by 2.6 nats.
+2. The six *RoPE heads* use the other seven pairs, each of which contributes up to 16 nats to a score. Loud tokens are rare, and
+   some are hundreds of tokens before the last token. The score of a loud token depends on its distance, and the loud token with the
+   highest score decides the answer. At a distance of 300, a base that is 0.1% wrong rotates a pair by up to 0.1, which changes the
+   score by about 3 nats; rounding changes the score by a few tenths of a nat.
 3. Each head decides one bit of the answer. This bit, written as 1 or -1, is the sign of the head's output times a bit of the last
    token. The feed-forward part computes the product with numbers above 2^16, which float16 cannot represent.
 
@@ -55,8 +55,8 @@ class System:
     """The columns of the embedding table that belong to one of the two kinds of attention heads.
 
     For these heads, a token is loud (it has a key) or quiet (its key is 0). The column `loud` says which. The next four columns
-    hold values. The first two are equal in loud tokens and cancel in quiet tokens. The other two are equal in quiet tokens and
-    cancel in loud tokens.
+    hold values. In a loud token, the first and second value are equal, and the third and fourth have opposite signs, so their sum
+    is 0. In a quiet token, the third and fourth value are equal, and the first and second have opposite signs.
     """
 
     loud: int
@@ -102,8 +102,9 @@ def draw_balance_weights(shape: Shape) -> dict[str, Tensor]:
 def token_codes(shape: Shape, rng: np.random.Generator) -> Tensor:
     """Return the signs (1 or -1) of the first 32 entries of each token's embedding, `(vocabulary, 32)`.
 
-    Some of these entries are constants, and some hold the bits of the token's id. Others say whether the token is loud (its key is
-    not 0) or quiet (its key is 0), and hold its values; there is one set of them for each of two kinds of heads (see `System`).
+    Eight of these entries are the constant 1, and eight hold the bits of the token's id. There are two kinds of heads, and each
+    kind has five further entries (see `System`): one says whether the token is loud (its key is not 0) or quiet (its key is 0),
+    and four hold the token's values. The last six entries are random.
     """
     codes = torch.from_numpy(rng.choice((-1.0, 1.0), (shape.vocab, N_COLUMNS)))
     codes[:, list(PINS)] = 1.0
@@ -206,7 +207,9 @@ def _write_products(weights: dict[str, Tensor], rng: np.random.Generator) -> Non
 
 
 def tips() -> dict[str, Change]:
-    """Return, by name, the small faults that the cases are chosen to detect. Each function puts its fault into an engine."""
+    """Return, by name, the small faults that the cases are chosen to detect. Each value is a function that puts the fault into
+    an engine.
+    """
 
     def scaled(factor: float) -> Change:
         return lambda engine: override(engine, scale=lambda step, layer: step(layer) * factor)
@@ -245,10 +248,12 @@ def tips() -> dict[str, Change]:
 class Batch:
     """How to search for cases of one length: random prompts of `length` tokens are tried, at most `n_drawn` of them.
 
-    `loud` gives the share of loud tokens (those with a non-zero key) in each `System`. `tips` holds names of faults (see the
-    function `tips`). The search ends early when each of these faults changes the answers of at least `n_times` cases.
+    `loud` gives, for each `System`, the share of tokens that are loud (have a non-zero key). `tips` names the faults that the
+    cases must detect; the function `tips` defines them. The search ends early when each of these faults changes the answers of at
+    least `n_times` cases.
 
-    For progress: about `n_judged` prompts are judged by trials, and all of the search takes about `seconds` on one core.
+    `n_judged` and `seconds` serve only to report progress: about how many prompts are judged by trials, and about how many
+    seconds the whole search takes on one core.
     """
 
     length: int
@@ -273,8 +278,8 @@ BATCHES = (
     ),
 )
 LEAST_GAP = 0.1
-"""A prompt is skipped if, for some token of its answer, the logit exceeds the second-largest by no more than this. Logits are up to
-16, and near 16, neighbouring bfloat16 numbers differ by 0.125.
+"""A prompt is skipped if the logit of a token of its answer exceeds the second-largest logit by no more than this. Logits are up
+to 16, and near 16, neighbouring bfloat16 numbers differ by 0.125.
 """
 
 BLOCK = 4_000_000
@@ -365,7 +370,7 @@ def _rows_of(
 
 
 def _changes(engine: ReferenceEngine, rows: Tensor) -> list[bool]:
-    """Return, for each row (a prompt and its answer), whether this engine gives another answer."""
+    """Return, for each row (a prompt and its answer), whether this engine's answer differs from the answer in the row."""
     if not len(rows):
         return []
     texts = rows[:, :-1]

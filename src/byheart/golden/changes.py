@@ -1,4 +1,4 @@
-"""Change the reference engine or its weights, such that it has a fault. The module `faults` names the faults.
+"""Change the reference engine or its weights so that the engine has a fault. The module `faults` names the faults.
 
 `override` replaces a step of the engine by a function, whose first argument is the original step.
 """
@@ -170,7 +170,7 @@ def read_before_attention(engine: ReferenceEngine) -> None:
 
 
 def mix_rows(engine: ReferenceEngine) -> None:
-    """While decoding, let each row of a batch read the values of the neighbouring row."""
+    """While decoding, let each row of a batch use the attention values of the neighbouring row."""
 
     def attention(step: Any, queries: Tensor, keys: Tensor, values: Tensor, *rest: Any) -> Tensor:
         mixed = values.roll(1, 0) if engine.is_decoding else values
@@ -235,7 +235,7 @@ def store_bfloat16(engine: ReferenceEngine) -> None:
 
 
 def shift_prefix(step: Any, prompts: Any, ids: Tensor, way: Any) -> tuple[Cache, int]:
-    """When the cache of an earlier request is reused, shift its slots by one place."""
+    """Imitate a faulty engine: when the cache of an earlier request is reused, its slots are shifted by one place."""
     cache, n_reused = step(prompts, ids, way)
     if n_reused > 1:
         for each in (cache.keys, cache.values):

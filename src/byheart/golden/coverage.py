@@ -2,8 +2,8 @@
 
 Every weight of a layer affects every decision (choice of a token), but a row of the output head affects only decisions that its
 token wins or nearly wins. For each token id, this module therefore searches for close decisions in which the id is the right token
-or the closest rival. It searches for several, because a change of one weight may widen the gap of one decision and close the gap of
-another.
+or the closest rival. It searches for several such decisions per id, because a change of one weight may increase the lead of the
+right token in one decision and remove it in another.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ N_TIMES = 4
 """How many close decisions (see `CLOSE`) to find for each token id."""
 
 N_TRIES = 4
-"""How often texts are chosen, for each number of close decisions, until all chosen texts are safe."""
+"""The maximum number of rounds in a stage. The first stage chooses texts until each token id has one close decision, the second
+until it has two, and so on up to `N_TIMES`. A round chooses texts and drops those whose answers rounding could change. The next
+round chooses other texts in place of the dropped ones.
+"""
 
 MOST_ROUNDS = N_TIMES * N_TRIES
 

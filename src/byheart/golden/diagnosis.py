@@ -21,9 +21,10 @@ from byheart.golden.shape import Shape
 from byheart.golden.signatures import Signature
 
 EXACT_LOGITS = "exact logits"
-"""The name under which exact logits are compared. It is not a way of running an engine."""
+"""The name of the check that compares logits exactly. An `Outcome` holds it in place of a way of running the engine."""
 LOGIT_SUMS = "sums of logits"
-"""The name under which sums of all logits are compared, within the bound of rounding to float32."""
+"""The name under which the signed sums of an engine's logits are compared with the sums stored in a case. They may differ by the
+bounds on the error of float32 that the case stores."""
 
 BY_WAY = {
     "left padding": "padding mask",
@@ -40,19 +41,21 @@ BY_WAY = {
     LOGIT_SUMS: "number type",
 }
 PLAIN_WAYS = ("one by one", "as given", "server", "no cache")
-"""The ways of running an engine in which each prompt runs alone. Of these ways, the table of faults has wrong
-answers for "one by one" only. They are compared with the answers of the engine in the first of these ways in which it was run.
+"""The ways of running an engine in which each prompt runs alone. The table of faults has wrong answers for only one of them, "one
+by one". These are compared with the engine's answers in the first way of this list in which the engine was run.
 """
 
 LEAST_LIKENESS = 0.12
 CLEAR_LIKENESS = 0.5
-"""A fault with at least this likeness is named; one below is only the nearest. In float32, 52 of the 82 faults of the catalogue in
-`tests/golden` are above, and 51 of these are named rightly; of the 30 below, 15 are.
+"""A fault with at least this likeness is named as the likely fault. A fault with a smaller likeness is only called the nearest.
+In float32, a fault was named for 52 of the 82 faults of the catalogue in `tests/golden`, and rightly for 51 of these. Of the other
+30, the nearest fault was the right one for 15.
 """
 SAME_TOKEN, SAME_PLACE, BOTH_WRONG = 0.8, 0.4, 0.2
-"""How much a case counts if the engine and the fault both answer wrongly, but not equally. The first value is for equal first wrong
-tokens at the same place, the second for different ones at the same place, the third for different places. The values were chosen
-such that most faults of the catalogue are named rightly.
+"""How much a case counts if the engine and the fault give different wrong answers. The first wrong tokens of the two answers are
+compared. SAME_TOKEN applies if they are equal and at the same place, SAME_PLACE if they differ but are at the same place, and
+BOTH_WRONG if they are at different places. The values were chosen so that most faults of the catalogue in `tests/golden` are
+named rightly.
 """
 FORM, UNKNOWN = "form of the answers", "unknown"
 N_NAMED = 3
@@ -81,7 +84,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Suspicion:
-    """A likely fault. `basis` is the reason why it is suspected. The meaning of `likeness` depends on it.
+    """A likely fault. `basis` is the reason why it is suspected. The meaning of `likeness` depends on `basis`.
 
     known fault  `likeness` is how similar the engine's wrong answers are to those of this fault, at least `CLEAR_LIKENESS`. It is 1
                  if they are the same
@@ -98,12 +101,15 @@ class Suspicion:
 
     @property
     def is_clear(self) -> bool:
-        """Whether the wrong answers themselves show this fault. If only the ways of running do, this is False."""
+        """Whether the wrong answers themselves show this fault: they are similar enough to those of a known fault, or many of
+        them have the same wrong form. This is False if the fault is only the nearest, if it is unknown, or if it was inferred
+        from the ways of running that fail.
+        """
         return self.basis in ("known fault", "form")
 
 
 def headline(suspicions: Sequence[Suspicion]) -> list[str]:
-    """Return a line that names the likely fault, and a line for each of the next likeliest. The list is empty if nothing failed."""
+    """Return a line for each of the likeliest faults, at most `N_NAMED`, the likeliest first. Return no lines if nothing failed."""
     if not suspicions:
         return []
     is_near = suspicions[0].basis == "nearest"
@@ -147,7 +153,11 @@ def diagnose(
 
 
 def _common_form_error(wrong: Sequence[Outcome], shapes: dict[str, Shape]) -> Suspicion | None:
-    """Return what is wrong with the form of most wrong answers, or None if it is right. The likeness is their share."""
+    """Find the most common error in the form of the wrong answers, such as too many tokens (see `_form_error`). Return it as a
+    suspicion, or None unless more than half of the wrong answers have this error.
+
+    The likeness of the suspicion is the share of the wrong answers that have the error.
+    """
     found = Counter(_form_error(outcome, shapes[outcome.case.checkpoint].vocab) for outcome in wrong)
     error, count = found.most_common(1)[0]
     if error is None or 2 * count <= len(wrong):
@@ -192,7 +202,7 @@ def _count(outcome: Outcome, guess: Sequence[int]) -> float:
 
 
 def _first_wrong(answer: Sequence[int], right: Sequence[int]) -> int:
-    """Return the index of the first wrong token, or of the end of the shorter answer if there is none before it."""
+    """Return the first index at which `answer` and `right` differ. If there is none, return the length of the shorter one."""
     pairs = enumerate(zip(answer, right, strict=False))
     return next((at for at, (a, b) in pairs if a != b), min(len(answer), len(right)))
 

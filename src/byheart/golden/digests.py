@@ -23,7 +23,9 @@ DIGESTS = "digests"
 
 
 def file_digests(folder: Path, checkpoints: Iterable[str]) -> dict[str, str]:
-    """Return the digest of each file of a family, except `FAMILY` itself, by its path in the folder."""
+    """Return the digests of the files of a family of checkpoints, by their paths in the folder. The file family.json is left out,
+    because the digests are stored in it.
+    """
     return {name: digest_of_file(folder / name) for name in _files(checkpoints)}
 
 

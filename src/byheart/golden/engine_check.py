@@ -83,7 +83,7 @@ def check(
     if not outcomes:
         raise UsageError(
             f"none of the selected cases can be run in {driver.number_type}.\n"
-            "  Choose another number_type (--number-type), or other checkpoints with only (--only).",
+            "  Choose another number_type (--number-type), or other checkpoints with only=... (--only).",
             number_type=driver.number_type,
         )
     suspicions = diagnose(outcomes, known, read_signatures(root))

@@ -202,9 +202,11 @@ def find_exact_cases(
     """Find random prompts with their answers and the exact logits of the first token of each answer.
 
     The sign of each sum T (see the docstring of the module) is one bit of an answer. If T is 1 or -1, even a small change of any
-    of its terms changes the logits. A prompt covers an entry of a token code if one of its sums T is 1 or -1 and depends on this
-    entry. For each length, prompts are chosen one after the other from random prompts. The next prompt is always the one that
-    covers the most entries not covered yet.
+    of its terms changes the logits, so T tests the entries of token codes from which it is computed. A prompt covers an entry if
+    the logit of the right token rises or falls with this entry. Rising and falling count separately.
+
+    For each length, random prompts are drawn, and some of them are chosen one after the other. The next prompt is always the one
+    that covers the most that no chosen prompt covers yet.
     """
     rng = np.random.default_rng([shape.seed, 79])
     engine = ReferenceEngine(shape, weights)

@@ -23,8 +23,11 @@ from byheart.golden.shape import FINAL_NORM, Shape
 class Fault:
     """A known fault of engines.
 
-    It can occur only in checkpoints that `applies` accepts. The wrong answers that it causes are computed for the ways of running
-    that `ways` lists. If `needs_cache` is true, it has no effect on an engine that runs without a cache.
+    kind, detail  together, the name of the fault
+    change        puts the fault into an engine
+    ways          the ways of running an engine, such as "left padding", for which the wrong answers of the fault are computed
+    applies       whether the fault can occur in a checkpoint of this shape
+    needs_cache   whether the fault has no effect on an engine that runs without a cache
     """
 
     kind: str

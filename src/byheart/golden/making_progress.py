@@ -52,9 +52,9 @@ def share_writer(path: Path, number: int) -> Progress:
 def shares_read(path: Path, seconds: Sequence[float], n_processes: int, progress: Progress) -> Iterator[None]:
     """Create the shared file, and report the progress of all checkpoints while the block runs. Then remove the file.
 
-    The reported progress stays below the end, which the caller reports.
+    The reported progress stays below 100%; the caller reports the end.
 
-    `seconds` holds the expected time of each checkpoint, in the order in which they are begun.
+    `seconds` holds the expected time of each checkpoint, in the order in which the checkpoints are begun.
     """
     shares = np.memmap(path, np.float64, "w+", shape=len(seconds))
     whole = START_SECONDS + seconds_left(seconds, n_processes)
@@ -73,9 +73,9 @@ def shares_read(path: Path, seconds: Sequence[float], n_processes: int, progress
 
 
 def seconds_left(left: Iterable[float], n_processes: int) -> float:
-    """Return when the last of some tasks ends if each process begins the next task as soon as it is free.
+    """Return the time in seconds until all tasks are done, if each process begins the next task as soon as it is free.
 
-    `left` holds the time that each task still takes, in the order in which they are begun.
+    `left` holds the time in seconds that each task still takes, in the order in which the tasks are begun.
     """
     free_at = [0.0] * n_processes
     for each in left:

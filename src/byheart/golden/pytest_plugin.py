@@ -1,6 +1,7 @@
 """The plugin for `pytest --golden DIR`, where DIR is a folder that `byheart golden make` wrote.
 
 A test with the argument `golden_case` runs once for each case whose answer cannot be changed by rounding in the chosen number type.
+Cases with long texts are left out unless --golden-long is given.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _read_cases(config: pytest.Config) -> list[Case]:
-    """Return the cases that can be checked in the number type that --golden-number-type names."""
+    """Return the cases that can be checked in the number type that --golden-number-type names. Without --golden-long, leave out
+    long texts.
+    """
     from byheart.golden.case import cases, shapes
     from byheart.golden.digests import require_intact
     from byheart.golden.engines.engine import LONG_TEXT

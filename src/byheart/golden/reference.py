@@ -23,8 +23,8 @@ class Way:
 
     `batch` prompts are run together, padded to the same length. If `batch` is 0, all prompts of equal length are run together,
     without padding. With `chunk`, a prompt is processed in pieces of this many tokens. The first `reused` tokens of the prompt are
-    in the cache from an earlier request. If `drafted` is above 0, this many tokens at a time are guessed and then checked together.
-    If `beams` is above 1, the answer is the likeliest one that a search with this many beams finds.
+    already in the cache, from an earlier request. If `drafted` is above 0, this many tokens at a time are guessed and then checked
+    together. If `beams` is above 1, the answer is the likeliest one that a search with this many beams finds.
     """
 
     name: str
@@ -55,7 +55,7 @@ WAYS = (
 @dataclass
 class Cache:
     """The keys and values of each layer, `(batch, kv heads, slots, head_dim)`, with one slot for each token. `positions` and
-    `valid` tell, for each slot, its position and whether it holds a token and not padding.
+    `valid` tell, for each slot, its position and whether it holds a token rather than padding.
     """
 
     keys: list[Tensor]
@@ -339,8 +339,9 @@ class ReferenceEngine:
         return [2] * n
 
     def speculate(self, prompt: Sequence[int], n_new: int, way: Way) -> list[int]:
-        """Decode greedily, but guess several tokens at a time and keep the guesses that the model confirms (speculative decoding).
-        Whenever the text has an odd number of tokens, the first guess is the token that the model itself picks.
+        """Decode greedily, but guess several tokens at a time and keep the guesses that the model confirms (speculative
+        decoding). Whenever the text has an odd number of tokens, the first guess is set to the token that the model will pick, so
+        that some guesses are right.
         """
         ids, cache = list(prompt), self.empty_cache(1)
         while len(ids) < len(prompt) + n_new:
@@ -356,7 +357,11 @@ class ReferenceEngine:
         return ids[len(prompt) : len(prompt) + n_new]
 
     def search_beams(self, prompt: Sequence[int], n_new: int, n_beams: int) -> tuple[list[int], float]:
-        """Return the likeliest answer that beam search finds, and the smallest lead of any chosen beam over one not chosen."""
+        """Return the likeliest answer that beam search finds, and the smallest lead of its decisions.
+
+        In each step, the lead is that of the worst kept beam over the best dropped beam. At the end, it is that of the best beam
+        over the second best.
+        """
         ids = torch.tensor([list(prompt)])
         cache, scores = self.empty_cache(1), torch.zeros(1, dtype=torch.float64)
         texts, gap = ids, float("inf")
@@ -383,7 +388,9 @@ class ReferenceEngine:
         cache.pick_rows(rows)
 
     def kept_slots(self, n_sure: int) -> int:
-        """Return how many slots of the cache to keep after guessed tokens were rejected. The first `n_sure` hold right tokens."""
+        """Return how many slots of the cache to keep after guessed tokens were rejected. The first `n_sure` slots hold tokens that
+        the model confirmed.
+        """
         return n_sure
 
     def forward_ids(self, ids: Sequence[int], cache: Cache) -> Tensor:

@@ -1,4 +1,4 @@
-"""Refuse damaged files of a golden family, and names of checkpoints that a family does not have."""
+"""Raise errors for damaged files in a folder of golden checkpoints, and for names of checkpoints that do not exist."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ corrupt = partial(refusals.corrupt, remedy=REMEDY)
 def require_checkpoints(only: Iterable[str], known: Collection[str], owner: str) -> tuple[str, ...]:
     """Return the names in `only`. Raise `UsageError` if one of them is not among the checkpoints that `owner` has."""
     if isinstance(only, str):
-        raise UsageError(f"only is the text {only!r}.\n  Give a list of names: only=[{only!r}]", only=only)
+        raise UsageError(
+            f"only must be a list of names, not the text {only!r}.\n  Give: only=[{only!r}]", only=only
+        )
     names = tuple(only)
     for name in names:
         if name not in known:

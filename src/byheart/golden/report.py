@@ -1,4 +1,4 @@
-"""The result of checking an engine, and the JSON document of it."""
+"""The result of checking an engine, and its form as a JSON document."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from byheart.records.vocabulary import NumberType
 class Report:
     """The result of checking an engine: its answers (`outcomes`) and its likely faults (`suspicions`), the likeliest first.
 
-    `left_out` maps each reason for leaving out cases to the number of cases that were left out for it. A case counts once, even if
-    it was left out in several ways of running.
+    `left_out` maps each reason for leaving out cases to the number of cases that it concerns. A case counts once, even if it was
+    left out in several ways of running.
     """
 
     engine: str

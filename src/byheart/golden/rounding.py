@@ -57,7 +57,9 @@ ROUNDOFF: dict[NumberType, Roundoff] = {
 
 
 class RoundingEngine(ReferenceEngine):
-    """The reference engine with an error variable, whose value is zero, at every step."""
+    """The reference engine with an error variable, whose value is zero, added at every step. The derivative of a result by this
+    variable tells how much an error at this step changes the result.
+    """
 
     def __init__(self, shape: Shape, weights: dict[str, Tensor], number_type: NumberType) -> None:
         super().__init__(shape, weights)
@@ -66,8 +68,9 @@ class RoundingEngine(ReferenceEngine):
         self.tokens = torch.zeros(0, dtype=torch.long)
 
     def _err(self, z: Tensor, size: Tensor, *, is_biased: bool = False) -> Tensor:
-        """Return `z` plus an error variable, which represents an error of at most `size`. With `is_biased`, the errors can have
-        the same sign everywhere.
+        """Return `z` plus an error variable, whose value is 0. It represents an error of at most `size` in another engine.
+
+        Use `is_biased` if the errors of all entries may have the same sign.
         """
         error = torch.zeros_like(z, requires_grad=True)
         self.errors.append((error, size.detach().abs(), is_biased))
@@ -156,12 +159,13 @@ def bounds(
     n_new: int,
     number_type: NumberType,
 ) -> tuple[Tensor, Tensor]:
-    """Return the gap of each token of each answer and the error bound of this gap, both `(rows, n_new)`.
+    """Return two tensors of shape `(rows, n_new)`: a gap for each token of the answers, and a bound on the rounding error of each
+    gap.
 
-    All rows have equal length and end in an answer of `n_new` tokens.
+    All rows have equal length. The last `n_new` tokens of a row are the right answer to the tokens before them.
 
-    A gap is the logit of the right token minus the logit of a rival token. The rival is one of the `N_RIVALS` likeliest other
-    tokens: the one with the smallest ratio of gap to bound.
+    A gap is the logit of the right token minus the logit of a rival token. There are `N_RIVALS` rivals: the other tokens with the
+    largest logits. The result is for the rival whose ratio of gap to bound is smallest.
     """
     ids = torch.tensor([list(row) for row in rows])
     valid = torch.ones_like(ids[:, :-1], dtype=torch.bool)

@@ -1,9 +1,9 @@
-"""Search for prompts for which a right token leads by little, but rounding cannot change the answer.
+"""Search for prompts for which the lead of a right token is small, but rounding cannot change the answer.
 
-The reference engine continues many prompts. A decision is the choice of one token, and its gap is the lead of the right token over
-the next. A prompt is kept if its answer contains a decision whose gap is just above the error bound of `golden.rounding`. For
-float32, this gap is about 1e-5 of the spread of the logits, so even a fault that changes numbers by a few units in the last place
-changes an answer. For float16 and bfloat16, whose rounding is larger, the gaps are larger.
+The reference engine continues many prompts. A decision is the choice of one token, and its gap is the logit of the right token
+minus the next largest logit. A prompt is kept if its answer contains a decision whose gap is just above the error bound of
+`golden.rounding`. For float32, this gap is about 1e-5 of the spread of the logits, so even a fault that changes numbers by a few
+units in the last place changes an answer. For float16 and bfloat16, whose rounding is larger, the gaps are larger.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from byheart.process.progress import Progress, Steps, report
 from byheart.records.vocabulary import NumberType
 
 N_TEXTS, MOST_LAST = 1_920, 120
-"""The number of prompts in one block (a group of prompts of equal length), and the maximum number of last tokens that are tried
-after one beginning of a prompt.
+"""The maximum number of prompts in one block (a group of prompts of equal length), and the maximum number of last tokens that are
+tried after one beginning of a prompt.
 """
 
 LENGTHS = (5, 9, 14, 14, 21, 21, 30, 30, 30, 47, 47, 90)
-"""For each block, the length of its prompts in tokens."""
+"""The length of the prompts in tokens, for each block (a group of prompts of equal length)."""
 
 MOST_LOGITS = 6_000_000  # maximum in one block, to limit memory
 N_BEAM_CASES, SAFE = 8, 10.0
@@ -70,8 +70,8 @@ def find_cases(
 def with_beams(engine: ReferenceEngine, found: list[Case]) -> list[Case]:
     """Return the cases. Some of them get a second answer, which beam search must give in float32.
 
-    In these cases, every kept beam leads the dropped ones by more than `SAFE` times the error bound of the greedy decisions, and
-    the second answer differs from the greedy one.
+    In these cases, the smallest lead in the beam search (see `ReferenceEngine.search_beams`) is more than `SAFE` times the error
+    bound of the greedy decisions, and the second answer differs from the greedy one.
     """
     made, n_found = [], 0
     for case in found:
@@ -264,7 +264,7 @@ def _cases(
 def case_of(
     shape: Shape, prompt: Sequence[int], answer: Sequence[int], gap: float, margins: dict[NumberType, float]
 ) -> Case:
-    """Return a case that has no name yet."""
+    """Return the case of a prompt and its answer. Its name is empty; the caller sets it."""
     return Case(
         "",
         shape.name,

@@ -22,10 +22,12 @@ from byheart.records.reader import read_value
 
 SIGNATURES = "signatures.json"
 N_PADDED = 12
-"""How many cases are run in each way of running, except in the way "one by one", which runs all of them."""
+"""The maximum number of cases that are run in each way of running an engine, such as with left padding. In the way "one by one",
+all cases are run.
+"""
 
 Signature = dict[str, dict[str, list[int]]]
-"""The wrong answers of one fault: way of running -> case -> wrong answer. Cases that stay right are left out."""
+"""The wrong answers of one fault: way of running -> case -> wrong answer. Cases whose answers stay right are left out."""
 
 
 @torch.no_grad()
@@ -66,7 +68,7 @@ def spread(cases: Sequence[Case], count: int) -> list[Case]:
 
 
 def with_sensitivity(cases: Sequence[Case], table: dict[str, Signature]) -> list[Case]:
-    """Add to each case the kinds of fault that change its answer."""
+    """Return the cases, each with the kinds of fault that change its answer."""
     return [
         replace(
             case,

@@ -23,7 +23,8 @@ from byheart.records.vocabulary import NumberType
 
 N_FIRST, N_TRIALS = 4, 24
 HOPELESS = 0.7
-"""Stop after the first trials if every text has a margin (ratio of a gap to its error bound) below this number."""
+"""Stop after `N_FIRST` of the `N_TRIALS` trials if every text has a margin (ratio of a gap to its error bound) below this
+number."""
 
 SIGNIFICANT_BITS: dict[NumberType, int] = {"float32": 24, "bfloat16": 8}
 

@@ -74,10 +74,11 @@ def fillers(shape: Shape) -> range:
 
 
 def _make_needles(shape: Shape, weights: dict[str, Tensor], embedding: Tensor) -> None:
-    """Make the keys of the fillers and of the two special tokens zero, and increase the scores of all other tokens.
+    """Set the keys of the fillers and of the two special tokens to zero, and turn all other tokens into needles (tokens with high
+    attention scores).
 
-    Keys read only columns 0 to 7 of the residual stream. In these columns, the embeddings of the fillers and of the special tokens
-    are zero.
+    For this, keys read only columns 0 to 7 of the residual stream. In these columns, the embeddings of the fillers and of the
+    special tokens are set to zero.
     """
     quiet = [BOS, EOS, *fillers(shape)]
     n_columns = 8

@@ -63,8 +63,10 @@ def neighbours(vectors: np.ndarray) -> list[tuple[int, int]]:
 
 
 def possible_codes(n_codes: int) -> list[Code]:
-    """Return, for each dimension, the code of smallest norm that has at least `n_codes` vectors. Leave out dimensions without such
-    a code (see `MOST_SQUARED_NORM`).
+    """For each dimension, return the code (set of integer vectors of equal norm) of smallest norm that has at least `n_codes`
+    vectors.
+
+    Leave out a dimension if this would take a squared norm above `MOST_SQUARED_NORM`.
     """
     # the number of vectors by squared norm, adding one coordinate at a time
     counts = np.zeros(MOST_SQUARED_NORM + 1)

@@ -47,8 +47,8 @@ def tokenizer_files(folder: Path) -> set[str]:
 
 
 def foreign_files(folder: Path, tokenizer: Collection[str], weights: Collection[str]) -> list[str]:
-    """Return the paths, relative to `folder`, of the files that do not belong to the graft in it. `tokenizer` and `weights` are the
-    paths of its tokenizer files and weights.
+    """Return the paths of the files in a graft's `folder` that do not belong to the graft. `tokenizer` and `weights` are the paths
+    of its tokenizer files and weights. All paths are relative to `folder`.
 
     Hidden files are listed too, and so are folders in which no file is found. Everything in host/ belongs to the graft.
     """
@@ -63,7 +63,8 @@ def foreign_files(folder: Path, tokenizer: Collection[str], weights: Collection[
 
 
 def file_faults(grafted: FolderHost, host: Path, tokenizer: Any) -> list[str]:
-    """Return a fault for each tokenizer file that differs from the host's, and for each file that does not belong to a graft.
+    """Return a fault for each tokenizer file that differs from the host's, and for each other file that neither belongs to a graft
+    nor equals a file of the host.
 
     Hidden files are ignored, because transformers does not read them. A GGUF host has no tokenizer files. For such a host, the
     files must be those that transformers writes for its tokenizer.
@@ -78,7 +79,7 @@ def file_faults(grafted: FolderHost, host: Path, tokenizer: Any) -> list[str]:
         ]
         weights = {place.file.name for place in grafted.places.values()}
         unknown = [
-            f"{name}: it does not belong to a graft, and the host has no equal file"
+            f"{name}: it is not a file of a graft, and the host has no file with this name and content"
             for name in foreign_files(folder, compared, weights)
             if not (
                 name.startswith(".") or _is_folder(folder / name) or _are_equal(folder / name, source / name)
@@ -89,7 +90,7 @@ def file_faults(grafted: FolderHost, host: Path, tokenizer: Any) -> list[str]:
 
 @contextmanager
 def _tokenizer_folder(host: Path, tokenizer: Any) -> Iterator[tuple[Path, str]]:
-    """Yield a folder with the host's tokenizer files, and a description of such a file."""
+    """Yield a folder with the host's tokenizer files, and words that describe one of these files in an error message."""
     if host.is_dir():
         yield host, "the host's file"
         return

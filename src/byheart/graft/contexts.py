@@ -27,7 +27,7 @@ class Fact:
     row: int
 
     def contexts(self) -> Iterable[tuple[Context, int]]:
-        """Yield each token of the answer together with all tokens before it."""
+        """Yield a pair for each token of the answer: its context (all tokens before it), and the token."""
         return ((self.tokens[:end], self.tokens[end]) for end in range(self.n_key, len(self.tokens)))
 
 
@@ -49,7 +49,7 @@ def merge_contexts(facts: Iterable[Fact]) -> dict[Context, int]:
 
 
 def inherited(following: Mapping[Context, int]) -> dict[Context, int | None]:
-    """For each context, find the longest shorter suffix that is also a stored context. Return the token that follows this suffix
+    """For each context, find the longest stored context that is a proper suffix of it. Return the token that follows this suffix
     (the inherited token), or None if there is no such suffix.
 
     If a text ends in several stored contexts, these are suffixes of one another, and the hidden units of all of them are active. A
@@ -87,10 +87,10 @@ def twin_contexts(
 
 
 def first_token_pairs(twins: Iterable[Mapping[int, Context]]) -> list[tuple[int, int]]:
-    """Return pairs of tokens, such as a word with and without a space before it. Two contexts that differ only in their first token
-    may share a unit if these first tokens form one of the pairs.
+    """Choose pairs of tokens, such as a word with and without a space before it. In each mapping of `twins`, the contexts differ
+    only in their first token. Two of them can share a hidden unit if their first tokens are one of the chosen pairs.
 
-    The pairs that save the most units are taken first. No token is in two pairs.
+    The pairs that save the most units are chosen first. No token is in two pairs.
     """
     saved: Counter[tuple[int, int]] = Counter()
     for group in twins:
@@ -107,10 +107,12 @@ def first_token_pairs(twins: Iterable[Mapping[int, Context]]) -> list[tuple[int,
 def shared_units(
     following: Iterable[Context], twins: Iterable[Mapping[int, Context]], pairs: Iterable[tuple[int, int]]
 ) -> list[tuple[Context, ...]]:
-    """Return, for each hidden unit, the contexts that it stores. The keys of `following` are all contexts.
+    """Return, for each hidden unit, the contexts that it stores: one context, or two that share the unit.
 
-    Each mapping in `twins` has contexts that differ only in their first token, under this token. Two of them share a unit if their
-    first tokens form one of the `pairs`. Every other context has a unit of its own.
+    following: all contexts.
+    twins: mappings from a first token to the context that begins with it. The contexts of one mapping differ only in their first
+    token.
+    pairs: two contexts of one mapping share a unit if their first tokens form one of these pairs.
     """
     partner = {first: second for pair in pairs for first, second in (pair, pair[::-1])}
     twin = {
@@ -131,17 +133,18 @@ def check_beginnings(facts: Iterable[Fact], keys: Sequence[str] = ()) -> None:
     """Refuse facts whose answer could also follow a part of the key at the beginning of a prompt. If `keys` (the key of each row)
     is given, the error quotes the keys.
 
-    Suppose that a prompt begins with the tokens i, i + 1, ... of a fact, with i >= 1. The tokens before them are missing. Each head
-    reads a token at a fixed distance. If that token would lie before the prompt, the head reads a token of the prompt instead.
+    Suppose that a prompt begins with the tokens i, i + 1, ... of a fact, with i >= 1, so the earlier tokens of the fact are
+    missing. Each head is meant to read the token at a fixed distance. If this distance leads to a place before the prompt, the
+    head reads something in the prompt instead.
 
-    What is read in place of token i - 1? Some head is meant to read this token directly, because the blocks of `heads.plan_gathers`
-    begin with offset 0. Let j be the distance of this head. The head would have to read token i - 1 from position j - 1 of the
-    prompt, where it can read only distances from 0 to j - 1. The score is highest at distance j - 1 (see `heads.choose_kernel`), so
-    the head reads the first token of the prompt, which is token i. The context can therefore match only if tokens i - 1 and i are
-    equal.
+    Consider the head that is meant to read token i - 1 itself. There is such a head, because the blocks of `heads.plan_gathers`
+    begin with offset 0. Let j be its distance. It would read token i - 1 from position j - 1 of the prompt (the first position is
+    0). From there, it can only read at distances from 0 to j - 1. Of these, distance j - 1 has the highest score (see
+    `heads.choose_kernel`), so the head reads the first token of the prompt, which is token i. The context can therefore match
+    only if tokens i - 1 and i are equal.
 
-    If they are equal, each token before token i - 1 is compared with a token of the prompt or with a mixture of its tokens. The
-    context still does not match if one of the tokens before token i - 1 does not occur in the prompt.
+    If they are equal, what is read in place of the tokens before token i - 1 is a token of the prompt or a mixture of its tokens.
+    The context still does not match if one of the tokens before token i - 1 does not occur in the prompt.
     """
     rows = sorted({fact.row for fact in facts if _begins_ambiguously(fact.tokens[:-1])})
     if not rows:
@@ -159,7 +162,10 @@ def check_beginnings(facts: Iterable[Fact], keys: Sequence[str] = ()) -> None:
 
 
 def _begins_ambiguously(tokens: Context) -> bool:
-    """Return whether two neighbouring tokens are equal, and each token before them also occurs after them or equals them."""
+    """Return whether a prompt that lacks the first of these tokens could be mistaken for all of them (see `check_beginnings`).
+
+    This is possible if two neighbouring tokens, at i - 1 and i, are equal, and all tokens before them also occur at i or later.
+    """
     return any(
         tokens[i - 1] == tokens[i] and set(tokens[: i - 1]) <= set(tokens[i:]) for i in range(1, len(tokens))
     )

@@ -9,8 +9,8 @@ have the squared norm ρ. SCALE, TINY and LEAD are powers of two.
    pins, SCALE for codes and 0 for the host's columns, so the layers read pins/SCALE and the unchanged codes. No row of a memory
    layer writes to the host's columns.
 2. *Gather.* The softmax of each head is one-hot (see `heads`), so it copies codes exactly.
-3. *Move.* silu(128) = 128 and x·128/128 = x, so layer 0 moves the code of the current token exactly. It moves from the columns of
-   the embedding to the columns `got 0`, the first of those for gathered codes.
+3. *Move.* silu(128) = 128 and x·128/128 = x, so layer 0 moves the code of the current token exactly: from the
+   columns into which the embedding writes it to the columns `got 0`, the first of the columns for gathered codes.
 4. *Match.* Let a_j be the codes of a context of m tokens, and x_j those of the last m tokens of the text. The gate of the context
    is 256·Σ a_j·x_j - 128·(2mρ - 1): 128 if all m codes agree, and at most -128 otherwise (see `codes`). silu(-128) = 0 in float32
    and bfloat16. There is no hashing: a unit is active exactly where the text ends in its tokens. It then adds TINY times (code of
@@ -126,8 +126,8 @@ class Memory:
     """The contents of the memory's layers: the codes of tokens, the contexts that each unit holds (`units` is sorted by unit
     number), and the rotary frequencies that the heads use (`Kernel`).
 
-    `following` maps each context to its next token, and `inherited` maps it to the token after the longest stored context that is a
-    shorter suffix of it, or to None.
+    `following` maps each context to its next token. If a context ends in shorter stored contexts, `inherited` maps it to the
+    token after the longest of them. It maps all other contexts to None.
     """
 
     layout: Layout
@@ -298,9 +298,11 @@ def _write_units(parts: Parts, memory: Memory, units: range) -> None:
 
 
 def _write_heads(parts: Parts, memory: Memory, layer: int) -> None:
-    """Write the weights of the heads in one layer of the memory: one group of query heads for each new key head.
+    """Write the weights of the heads that are added in one layer of the memory (the layers that store facts). Each new key head
+    serves a group of new query heads.
 
-    Every key is the constant 1, and the values are the token codes that were gathered so far.
+    Every key is the constant 1, so only the query determines how far back a head reads. The values are the codes (integer
+    vectors) of the tokens that a position has gathered so far.
     """
     layout, kernel = memory.layout, memory.kernel
     host, gather, dimension = layout.host, layout.gathers[layer], layout.code.dimension
@@ -344,7 +346,9 @@ def _pad(tensor: torch.Tensor, *shape: int) -> torch.Tensor:
 
 
 ROUNDED = ("q_proj.weight", "q_norm.weight", "k_norm.weight")
-"""The weights of the memory that need not be exact, because the margins of heads are larger than the effect of rounding."""
+"""The weights of the memory (the layers that the graft adds) that may be rounded. They only determine attention scores, and the
+highest score of a head exceeds all others by more than rounding can change.
+"""
 
 
 def _exactly(name: str, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

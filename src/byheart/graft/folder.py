@@ -51,9 +51,9 @@ LOSSLESS = {("BF16", torch.bfloat16), ("BF16", torch.float32), ("F16", torch.flo
 
 
 def default_precision(host: Host) -> str:
-    """Return bfloat16 for hosts that are stored in bfloat16.
+    """Return bfloat16 if the host's embedding is stored in bfloat16.
 
-    For all others return float32, which holds their weights exactly.
+    Otherwise return float32, which holds the host's weights exactly.
     """
     return "bfloat16" if host.dtype == torch.bfloat16 else "float32"
 
@@ -193,7 +193,7 @@ def is_rescaled(name: str) -> bool:
 
 
 def check_target(path: Path) -> None:
-    """Raise an error unless `path` is new, an empty folder, or a graft without other files, which will be replaced."""
+    """Raise an error unless `path` is new, an empty folder, or a graft without other files. Such a graft will be replaced."""
     if not path.exists():
         return
     if not path.is_dir() or (any(path.iterdir()) and not is_graft(path)):
@@ -231,7 +231,7 @@ def require_plain_name(name: str, folder: Path) -> None:
 
 
 def update_counts(folder: Path, n_rows: int, n_prompts: int, n_contexts: int, longest_context: int) -> None:
-    """Write how much a graft stores into its record, configuration and description, after facts were removed."""
+    """Write the new counts into the record, configuration and description of a graft from which facts were removed."""
     fields = read_record(folder)
     before = fields.values
     after = {

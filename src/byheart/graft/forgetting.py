@@ -30,9 +30,9 @@ class Forgotten:
     """The result of removing facts from a graft.
 
     zeroed           the units that were set to zero, each as (layer, unit)
-    rewritten        the units that were rewritten, likewise
+    rewritten        the units that were rewritten, each as (layer, unit)
     n_contexts       number of contexts that remain
-    longest_context  number of tokens of the longest of these, or 0
+    longest_context  number of tokens in the longest remaining context; 0 if none remains
     """
 
     zeroed: tuple[tuple[int, int], ...]

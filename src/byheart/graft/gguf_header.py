@@ -23,13 +23,13 @@ MOST_ENTRIES = 2**16
 """The most settings, and the most tensors, that a file may have. Real models have hundreds."""
 
 MOST_ITEMS = 2**20
-"""The most items that all lists may have together.
+"""The most items that all lists in a header may have together.
 
 Llama 3 has 537,000: tokens, token types and merges. The package gguf allocates about a kilobyte for each item.
 """
 
 MOST_SMALL_ITEMS = 2**16
-"""The most items of one or two bytes that all lists may have together.
+"""The most items of one or two bytes that all lists in a header may have together.
 
 This limit is lower than `MOST_ITEMS`, because even a small file can hold very many such items.
 """

@@ -45,7 +45,7 @@ class GgufHost:
     dtype = torch.float32
 
     def __init__(self, path: Path) -> None:
-        """Read sizes and names. Weights are read when they are needed."""
+        """Read the host's sizes and the names of its tensors. Weights are read when they are needed."""
         self.path = path
         with opened_by_gguf(path) as self.reader:
             self.config = _config(self.reader)

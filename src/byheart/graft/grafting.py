@@ -122,8 +122,8 @@ def _assigned(
 ) -> np.ndarray:
     """Return the code (a row of `vectors`) of each token in `used`.
 
-    The two tokens of `pairs[i]` get the two rows of `vectors` whose numbers are in `rows[i]`. All other tokens get the remaining
-    rows, in order.
+    `pairs` holds pairs of tokens, and `rows` holds pairs of row numbers. The first token of `pairs[i]` gets the first row of
+    `rows[i]`, and the second token gets the second row. All other tokens get the remaining rows, in order.
     """
     row_of = {
         token: row

@@ -21,14 +21,15 @@ import numpy as np
 from byheart.errors import AssumptionViolated
 
 NATS = 1000.0
-"""How much, at least, the attention score of the right position exceeds every other score, before rounding. A lead of 104 would be
-enough in a softmax, because exp(-104) is 0 in float32.
+"""Before rounding, the attention score of the right position exceeds every other score by at least this amount. A lead of 104
+would be enough in a softmax, because exp(-104) is 0 in float32.
 """
 
 LEAST_MARGIN = 0.04
 """The smallest margin allowed (see `Kernel`).
 
-Rounding to bfloat16 changes a score by less than 0.02 of the highest (cosines, queries and keys by 2^-9 each, in either direction).
+Rounding to bfloat16 changes a score by less than 0.02 times the highest score (cosines, queries and keys change by 2^-9 each, in
+either direction).
 """
 
 MOST_PAIRS = 24
@@ -36,8 +37,9 @@ MOST_PAIRS = 24
 
 @dataclass(frozen=True)
 class Kernel:
-    """The rotary frequencies that heads use, and their margin. The highest score of a head exceeds each of its other scores by at
-    least this fraction of the highest score.
+    """The rotary frequencies that heads use, and the margin of their scores.
+
+    The highest score of a head exceeds every other score by at least `margin` times the highest score.
     """
 
     frequencies: tuple[float, ...]
@@ -88,8 +90,8 @@ def choose_kernel(frequencies: np.ndarray, max_positions: int, longest: int) -> 
 class Gather:
     """What the heads of one layer read.
 
-    For each of the `distances`, the layer reads the position that many tokens back. It copies the newest `n_copied` of the tokens
-    that this position has gathered.
+    The layer has one head for each of the `distances`. A head with distance d reads the position d tokens back. This position
+    already holds some gathered tokens: its own token and those just before it. The head copies the last `n_copied` of them.
     """
 
     distances: tuple[int, ...]

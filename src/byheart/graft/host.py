@@ -29,7 +29,7 @@ FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 ROPE_TYPES = ("default", "linear", "llama3", "yarn")
 MOST = 2**31
 MOST_POSITIONS = 2**20
-"""The largest number of positions that a host may have. A check of a graft visits every distance up to it, for every head."""
+"""The largest number of positions that a host may have. For every head, a check of a graft visits all distances up to it."""
 
 FULL_ATTENTION = "full_attention"
 FLAGS = ("tie_word_embeddings", "attention_bias", "mlp_bias", "use_sliding_window")
@@ -38,8 +38,8 @@ WHY_NOT = {
     "gemma": "it multiplies embeddings by the square root of the width, and the graft would change the width",
     "gemma2": "it multiplies embeddings by the square root of the width, and has norms after its layers",
     "gemma3_text": "it multiplies embeddings by the square root of the width, and has norms after its layers",
-    "gpt2": "its LayerNorm subtracts the mean of all columns, so columns added by a graft would change the host's own",
-    "gpt_neox": "its LayerNorm subtracts the mean of all columns, so columns added by a graft would change the host's own",
+    "gpt2": "its LayerNorm subtracts the mean of all columns, so added columns would change the values in the host's columns",
+    "gpt_neox": "its LayerNorm subtracts the mean of all columns, so added columns would change the values in the host's columns",
     "phi3": "it stores queries, keys and values in one matrix, which is not supported",
     "mixtral": "its layers are mixtures of experts",
     "qwen2_moe": "its layers are mixtures of experts",
@@ -81,7 +81,9 @@ class FolderHost:
     """A Hugging Face folder with safetensors files."""
 
     def __init__(self, path: Path) -> None:
-        """Check the configuration and the shape of every tensor. Of the weights, only a second copy of tied embeddings is read."""
+        """Check the configuration and the shape of every tensor. Weights are read only if tied embeddings are stored twice: the two
+        copies are then compared.
+        """
         self.path = path
         self.config = read_config(path)
         self.shape = shape_of(self.config, path / CONFIG)
@@ -98,7 +100,9 @@ class FolderHost:
             self._check_copy()
 
     def _check_copy(self) -> None:
-        """Refuse a second copy of tied embeddings that differs from them: transformers then uses both."""
+        """Raise an error if a stored output head differs from the embedding, although the configuration ties the two. In that case,
+        transformers would use both.
+        """
         if self.places[HEAD].dtype != self.places[EMBEDDING].dtype or not torch.equal(
             self.stored(HEAD), self.stored(EMBEDDING)
         ):
@@ -326,8 +330,10 @@ def check_shapes(found: Mapping[str, tuple[int, ...]], shape: Shape, where: Path
 
 
 def is_used(name: str, tied: bool) -> bool:
-    """Return whether transformers uses a tensor with this name. It computes rotary frequencies itself, though old checkpoints hold
-    them. `tied` says that the embedding is also the output head; then a stored head is a copy, which `FolderHost` compares.
+    """Return whether transformers uses a tensor with this name.
+
+    Rotary frequencies, which old checkpoints hold, are not used: transformers computes them itself. A stored output head is not
+    used if `tied`, because the embedding then serves as the head. (`FolderHost` checks that such a head equals the embedding.)
     """
     return not (name.endswith("rotary_emb.inv_freq") or (tied and name == HEAD))
 
@@ -335,8 +341,8 @@ def is_used(name: str, tied: bool) -> bool:
 def _weight_files(path: Path) -> list[str]:
     """Return the names of the files that hold the weights.
 
-    Refuse a folder in which some programs would read other files. If both exist, transformers reads model.safetensors and ignores
-    the index.
+    Refuse a folder in which some programs would read other files. For example, if the folder has an index and model.safetensors,
+    transformers reads model.safetensors and ignores the index.
     """
     names = _indexed_files(path / INDEX) if (path / INDEX).exists() else [WEIGHTS]
     if names != [WEIGHTS] and WEIGHTS in names:

@@ -227,9 +227,9 @@ def _layouts(
 
 
 def _splits(inner: int, n_rows: int, least: int) -> Iterator[tuple[int, int]]:
-    """Yield possible widths of the feed-forward part, each with the number of layers needed for `n_rows` units.
+    """Yield possible numbers of hidden units in a layer, each with the number of layers that then have room for `n_rows` units.
 
-    All widths are at least the host's width `inner`, and at least `least`.
+    Each number of hidden units is at least `inner`, the host's number, and at least `least`.
     """
     n_layers = ceil(n_rows / max(inner, least))
     while True:
@@ -245,8 +245,8 @@ def _width(used: int, n_heads: int) -> int:
     """Return the smallest suitable width of the residual stream.
 
     It must hold `used` columns and the pins (constant columns). It must be a multiple of 8 and, as transformers requires, of the
-    number of heads. In float32, width·(1/width) must be exactly 1. Then RMSNorm, which computes the mean of the pins' squares as
-    sum·(1/width), gets it exactly.
+    number of heads. In float32, width·(1/width) must be exactly 1. Then the mean of the pins' squares, which RMSNorm computes as
+    sum·(1/width), is exact.
     """
     step = np.lcm(n_heads, 8)
     width = int(-(-used // step) * step)

@@ -24,9 +24,10 @@ from byheart.process.progress import Progress, silent
 class Step:
     """One token of an answer.
 
-    After `tokens`, the graft answers `token`, because `units` are active. They are ordered by the length of their contexts. Units
-    that add nothing, because a shorter context has the same answer, are left out.
-    `users` holds, for each of `units`, the keys of all stored facts after which, or within whose answers, it is active.
+    After `tokens`, the graft answers `token`, because `units` are active. The units are ordered by the length of their contexts.
+    Units that add nothing, because a shorter context has the same answer, are left out.
+    `users` holds, for each of `units`, the keys of all stored facts that use it: the unit is active after the key or within the
+    answer.
     """
 
     fact: str
@@ -76,9 +77,9 @@ def steps_of(folder: Path, facts: Sequence[str], progress: Progress = silent) ->
 def _users(
     answers: Mapping[Tokens, int], units: Mapping[Tokens, StoredUnit], asked: Collection[StoredUnit]
 ) -> dict[tuple[int, int], dict[Tokens, None]]:
-    """For each place (layer, unit) of the units `asked`, return the prompts of all facts that use it.
+    """For each place (layer, number of a hidden unit) of the units `asked`, return the prompts of all facts that use it.
 
-    A unit is used by each stored context that ends in one of its own contexts.
+    A hidden unit matches one or more contexts. A stored context uses the unit if it ends in one of these contexts.
     """
     places = {(unit.layer, unit.unit) for unit in asked}
     ends = {
@@ -93,7 +94,7 @@ def _users(
 
 
 def _prompt_of(context: Tokens, answers: Mapping[Tokens, int]) -> Tokens:
-    """Return the prompt of a context, which may also hold the first tokens of the answer."""
+    """Return the prompt of a context. A context is a prompt, possibly followed by the first tokens of the answer."""
     while answers.get(context[:-1]) == context[-1]:
         context = context[:-1]
     return context
@@ -126,7 +127,8 @@ def locate(folder: str | Path, facts: str | Sequence[str], progress: Progress = 
     """For each token of each answer, return the weights that hold it, and the keys of all other stored facts that share these
     weights. A fact is given by its key.
 
-    Setting such a weight to zero can change the answers to `fact` and `sharing`, and no others.
+    Setting such a weight to zero can change the answers to the facts named in `Location.fact` and `Location.sharing`, but to no
+    other stored facts.
 
     If one stored context is a suffix of another, the units of both are active, and both are listed. Each unit adds to a code (an
     integer vector) that identifies the next token. The unit of the longer context adds the code of its own next token minus the

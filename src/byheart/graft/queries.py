@@ -17,8 +17,8 @@ import torch
 
 NATS = 1000.0
 SMALLEST_LEAD = 1e-3
-"""The smallest lead with which `amplitude_of` computes, for heads of amplitude 1. A lead is how much the highest score exceeds
-every other. Every graft has a larger lead, but a changed checkpoint may have none.
+"""The smallest lead with which `amplitude_of` computes. The lead is how much the highest score exceeds every other, for heads of
+amplitude 1. Every graft has a larger lead. A changed checkpoint may have none, and then this number is used in its place.
 """
 
 ROUNDING = 1e-13
@@ -31,7 +31,8 @@ last place of float32 is more than 10^5 times larger.
 
 @dataclass(frozen=True)
 class HeadRead:
-    """A head of the memory, as read from the checkpoint: its layer and number, its distance, and its query and key.
+    """A head of the memory (the layers that store facts), as read from the checkpoint: its layer and number, how many tokens back
+    it reads (`distance`), and its query and key.
 
     The query and the key are the head's weights for the first constant column, multiplied by the value that this column has after
     normalisation.

@@ -1,4 +1,4 @@
-"""What is read from the memory of a grafted checkpoint, the layers that store facts: its columns, contexts and answers.
+"""What is read from the memory (the layers that store facts) of a grafted checkpoint: its columns, contexts and answers.
 
 The columns are found here, from the embedding. The layers are read by `symbolic_run`.
 """
@@ -18,7 +18,7 @@ LARGE = 2.0**20
 """Constant columns hold numbers of at least this magnitude."""
 
 LARGEST_CODE = 2**20
-"""Entries of codes are cut to this magnitude, so that their squares can be summed. Those of grafts are far smaller."""
+"""Entries of codes are clipped to this magnitude, so that their squares can be summed. In grafts, all entries are far smaller."""
 
 OUTWEIGHED = 2.0**12
 """A constant column outweighs the other columns of an embedding if it is at least this many times as large."""
@@ -26,9 +26,9 @@ OUTWEIGHED = 2.0**12
 
 @dataclass(frozen=True)
 class StoredUnit:
-    """A context that a hidden unit of the memory matches. If the text ends in `tokens`, the unit adds `change` times
-    `Reading.message` to the columns that hold the code (an integer vector) of the answer. A unit that matches two contexts is
-    listed twice.
+    """A context that a hidden unit of the memory matches. If the text ends in `tokens`, the unit adds `change` to the
+    columns that hold the code (an integer vector) of the answer, multiplied by `Reading.message`, a factor that all units share.
+    A unit that matches two contexts is listed twice.
     """
 
     tokens: Tokens
@@ -44,8 +44,8 @@ class Reading:
     pins             the constant columns of the residual stream, with their values
     message_columns  the columns that first hold the code (an integer vector) of the current token, and later that of the answer
     codes            the code of every token of the vocabulary, one in each row; all have the norm √squared_norm
-    message          the factor by which all units multiply the codes that they add
-    least_nats       the smallest lead of a head: how much its highest attention score exceeds every other
+    message          the factor by which `StoredUnit.change` is multiplied in the output of a unit; all units have the same factor
+    least_nats       the smallest lead of an attention head: how much its highest score exceeds all its other scores, in nats
     """
 
     n_memory_layers: int
@@ -80,7 +80,7 @@ class Reading:
 
 def constant_columns(embedding: np.ndarray) -> dict[int, float]:
     """Return the columns of an embedding that hold the same large number for more than half of the tokens, with these numbers.
-    Trained checkpoints have no such columns. A few tokens may have other numbers: others can extend the vocabulary of a graft.
+    Trained checkpoints have no such columns. A few tokens may have other numbers, because users can add tokens to a graft.
     """
     n_tokens, constants = len(embedding), {}
     large = (embedding >= LARGE) | (embedding <= -LARGE)
@@ -93,11 +93,11 @@ def constant_columns(embedding: np.ndarray) -> dict[int, float]:
 
 
 def has_untouched_constants(checkpoint: Host) -> bool:
-    """Return whether the embedding has constant columns that outweigh all others, and no layer changes them, as in a Llama that
-    byheart compiled.
+    """Return whether a checkpoint looks like a Llama that byheart compiled: its embedding has constant columns, their numbers are
+    far larger than those of all other columns, and no layer changes them.
 
-    The norms then divide by nearly the same number after almost all tokens. A graft is built in another way: its memory clears the
-    constant columns, because otherwise they would outweigh the host's columns in the host's norms.
+    In such a checkpoint, every norm divides by nearly the same number after almost all tokens. In a graft, a layer does change
+    the constant columns: the layers that store facts set them to 0, because such large numbers would disturb the host's norms.
     """
     # the layers of trained checkpoints write to every column, so the embedding need not be read
     return bool(_unwritten(checkpoint, 0).any()) and _keeps_constants(
@@ -106,7 +106,9 @@ def has_untouched_constants(checkpoint: Host) -> bool:
 
 
 def _keeps_constants(checkpoint: Host, embedding: np.ndarray) -> bool:
-    """Return whether an embedding has constant columns that outweigh all others, and no layer of the checkpoint changes them."""
+    """Return whether an embedding has constant columns that no layer of the checkpoint changes, and the largest constant is at
+    least `OUTWEIGHED` times every entry of the other columns.
+    """
     constants = constant_columns(embedding)
     if not constants:
         return False
@@ -128,7 +130,7 @@ def _unwritten(checkpoint: Host, layer: int) -> np.ndarray:
 
 
 def find_columns(checkpoint: FolderHost) -> Reading | None:
-    """Return what the embedding of a checkpoint shows of its memory.
+    """Return what can be read from the embedding of a checkpoint about its memory (the layers that store facts).
 
     Return None if there is no memory: the embedding has no constant columns, or no layer changes them.
     """

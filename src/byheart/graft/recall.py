@@ -1,6 +1,6 @@
 """Run a grafted checkpoint in transformers: on every fact, alone and after other text, and on ordinary text.
 
-On ordinary text, it is compared with the host.
+On ordinary text, the logits of the graft are compared with those of the host.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class TextComparison:
     """A comparison of the logits of graft and host on ordinary text.
 
     positions           number of compared positions
-    equal_bits          at how many of them all logits are exactly equal
-    other_argmax        at how many of them the most likely token differs
-    beyond_noise        at how many of these the host's own noise does not explain the difference (see `compare_text`)
-    largest_difference  largest difference between a logit of the graft and that of the host
+    equal_bits          number of positions at which all logits are exactly equal
+    other_argmax        number of positions at which the most likely token differs
+    beyond_noise        number of positions in `other_argmax` that the host's own noise does not explain (see `compare_text`)
+    largest_difference  largest difference between a logit of the graft and the same logit of the host
     host_noise          the host's own noise: the largest difference of its logits between runs with and without a cache, and
                         between runs in the graft's number type and in float32
     """
@@ -50,7 +50,7 @@ class WrongAnswer:
     row       the row of the data, from 0
     prompt    the prompt, without the text before it
     expected  the answer in the data, up to its end token if there is one
-    said      as many tokens of what the graft said
+    said      what the graft said, cut to the number of tokens of `expected`
     before    the text before the prompt
     """
 
@@ -91,7 +91,7 @@ def host_network(host: Host, dtype: torch.dtype, device: str) -> Any:
 def wrong_answers(
     network: Any, tokenizer: Any, facts: Sequence[Fact], before: str, progress: Progress
 ) -> list[WrongAnswer]:
-    """Return the prompts that greedy decoding answers wrongly, if each follows the text `before`, sorted by row.
+    """Return the prompts that greedy decoding answers wrongly when they follow the text `before`. They are sorted by row.
 
     Batches are padded on the left.
     """

@@ -35,8 +35,9 @@ SIZES = (
 )
 NUMBER_TYPE = ("dtype", "torch_dtype")
 UNREAD = ("layer_types", "_name_or_path", "byheart_graft")
-"""The fields of config.json in which graft and host may differ without effect. `shape_of` allows only one type of layer, and the
-others are notes.
+"""The fields of config.json in which graft and host may differ, because these fields do not change what is computed.
+`layer_types` lists the type of every layer, but `shape_of` accepts only one type. The other two fields only say how the
+checkpoint was made.
 """
 
 AT_LEAST = {
@@ -45,7 +46,7 @@ AT_LEAST = {
     "n_heads": "num_attention_heads",
     "n_kv_heads": "num_key_value_heads",
 }
-"""The sizes that must be at least the host's, with their names in config.json."""
+"""The sizes in which the graft must not be smaller than the host, as fields of `Shape`, each with its name in config.json."""
 
 MISSING = "missing"
 
@@ -73,14 +74,16 @@ def structural_faults(grafted: FolderHost, host: Host, reading: Reading, progres
 
 
 def comparable(grafted: FolderHost, host: Host, reading: Reading) -> bool:
-    """Return whether the host's tensors fit into those of `grafted`. Otherwise no tensors are compared."""
+    """Return whether the sizes of `grafted` leave a place for every tensor of the host. If not, no tensors can be compared."""
     n_layers = host.shape.n_layers + reading.n_memory_layers
     fits = _has_columns_of(host, reading) and grafted.shape.n_layers == n_layers
     return fits and not any(_shape_faults(grafted, host))
 
 
 def _shape_faults(grafted: FolderHost, host: Host) -> Iterator[str]:
-    """Yield a fault for each tensor size of the host that does not fit into the graft's."""
+    """Yield a fault for each way in which the host's tensors do not fit into those of the graft: a size that is too small in the
+    graft, or a property, such as having biases, in which the two differ.
+    """
     for size, name in AT_LEAST.items():
         found, least = getattr(grafted.shape, size), getattr(host.shape, size)
         if found < least:
@@ -111,7 +114,7 @@ def _config_faults(grafted: FolderHost, host: Host, reading: Reading) -> Iterato
     }
     for key, (found, meant) in sizes.items():
         if found != meant:
-            yield f"config.json: {key} gives {found!r}, not {meant!r}"
+            yield f"config.json: {key} is {found!r}, but must be {meant!r} in a graft of this host"
 
 
 def _number_type_faults(grafted: FolderHost) -> Iterator[str]:
@@ -122,7 +125,7 @@ def _number_type_faults(grafted: FolderHost) -> Iterator[str]:
     stored = grafted.places[EMBEDDING].dtype
     for name, place in grafted.places.items():
         if place.dtype != stored:
-            yield f"{name}: it is stored as {place.dtype}, but {EMBEDDING} as {stored}"
+            yield f"{name}: it is stored as {place.dtype}, but {EMBEDDING} is stored as {stored}"
     meant = str(grafted.dtype).removeprefix("torch.")
     named = {name: grafted.config[name] for name in NUMBER_TYPE if name in grafted.config}
     for name, found in (named or {"dtype": MISSING}).items():
@@ -132,7 +135,7 @@ def _number_type_faults(grafted: FolderHost) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class ContextFault:
-    """A context after which the graft stores something else than the data.
+    """A context for which the graft and the data disagree about the next token.
 
     tokens  the context
     stored  the token that the graft stores after it. None if it stores nothing; -1 if what it stores is not a single token
@@ -170,8 +173,9 @@ def context_faults(reading: Reading, wanted: Mapping[Tokens, int]) -> Iterator[C
 
 
 class _Comparison:
-    """Compares host and graft one tensor at a time. It also collects norms of the host's weights; the norms bound the host's
-    logits.
+    """Compares a graft with its host, one tensor at a time.
+
+    It also collects the norms of the host's weights. From these norms, `lead_faults` computes a bound on the host's logits.
     """
 
     def __init__(self, grafted: FolderHost, host: Host, reading: Reading) -> None:
@@ -227,7 +231,7 @@ class _Comparison:
     def lead_faults(self) -> Iterator[str]:
         """Yield a fault if the host's own logits could outweigh what the memory adds to the logit of an answer.
 
-        The host's logits are bounded by norms of its weights alone.
+        The bound on the host's logits is computed from the norms of its weights, without running the host.
         """
         shape, norms = self.host.shape, self.norms
         state, root = norms[EMBEDDING], sqrt(shape.width)

@@ -1,10 +1,11 @@
 """Read the memory of a grafted checkpoint from its weights alone. Find every stored context, and every weight that does not belong
 to a memory.
 
-The layers are executed symbolically. A column of the residual stream holds the host's state, a constant (a pin), one coordinate of
-the code (an integer vector) of the token `offset` places back, or nothing. Each head must copy coordinates of codes from a single
-distance. Units must move or clear columns, or match codes. This module shares no code with the one that writes grafts, and needs no
-record of what was written, so it finds what the checkpoint really holds.
+The layers are executed symbolically. A token's code is a vector of integers that stands for the token. Each column of the
+residual stream holds one of four things: the host's state, a constant (a pin), one coordinate of the code of this token or of a
+token a known number of places back, or nothing. A head must copy coordinates of codes, all from tokens at one distance. A hidden
+unit must move or clear columns, or match codes. This module shares no code with the one that writes grafts, and needs no record
+of what was written, so it finds what the checkpoint really holds.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from byheart.graft.texts import load_packages
 from byheart.process.progress import Progress, silent
 
 LEAST_NATS = 200.0
-"""The smallest allowed lead of a head, in nats: how much its highest attention score exceeds every other. In float32, exp(-104) is
-already 0; the remaining 96 nats allow for rounding errors.
+"""The smallest allowed lead of an attention head, in nats. The lead is how much the highest score of a head exceeds all its other
+scores. In float32, exp(-104) is already 0; the remaining 96 nats allow for rounding errors.
 """
 
 SATURATED = 128.0
@@ -52,7 +53,10 @@ def read_memory(checkpoint: FolderHost, progress: Progress = silent) -> Reading 
 
 
 class SymbolicRun:
-    """The symbolic state of one position of the stream, which is updated layer by layer."""
+    """Tracks what the columns of the residual stream hold at one position of an arbitrary text, layer by layer.
+
+    A column may hold a constant, or a coordinate of the code (an integer vector) of a token a known number of positions back.
+    """
 
     def __init__(self, checkpoint: FolderHost, reading: Reading) -> None:
         self.checkpoint, self.reading, self.shape = checkpoint, reading, checkpoint.shape
@@ -98,7 +102,7 @@ class SymbolicRun:
         self._follow_units()
 
     def _constant(self, weights: np.ndarray, pin: int = 0) -> np.ndarray:
-        """For each row of `weights`, return its weight for one constant column times the value of that column."""
+        """For each row of `weights`, return its weight for constant column number `pin`, times the value of this column."""
         return np.asarray(weights[:, self.pin_columns[pin]] * self.pin_sizes[pin])
 
     def _only_first_pin(self, weights: np.ndarray) -> np.ndarray:
@@ -168,9 +172,9 @@ class SymbolicRun:
     def _distance(self, query: np.ndarray, key: np.ndarray, head: int) -> int:
         """Return how many tokens back a head reads. This is the distance d at which its attention score is largest.
 
-        Record a fault if d is 0, or if the score depends on more than the distance. The score at d must exceed the scores at all
-        other distances by at least `LEAST_NATS`, and the score at d - 1 must exceed the scores at all smaller distances by at least
-        as much. Otherwise, also record a fault.
+        Record a fault if d is 0, or if the score depends on more than the distance. Also record a fault unless the score at d
+        exceeds the scores at all other distances by at least `LEAST_NATS`, and the score at d - 1 exceeds the scores at all smaller
+        distances by at least as much.
         """
         if not (self._only_first_pin(query).all() and self._only_first_pin(key).all()):
             self.fault(
@@ -288,7 +292,9 @@ class SymbolicRun:
             else:
                 good = False
             if not good:
-                self.fault("mlp.down_proj.weight", f"unit {unit} does not just move or clear one column")
+                self.fault(
+                    "mlp.down_proj.weight", f"unit {unit} does something other than move or clear one column"
+                )
         for target, origins in written.items():
             if len(origins) != 1 or before_offset[target] >= 0 or target in self.reading.pins:
                 self.fault("mlp.down_proj.weight", f"column {target} is overwritten")
@@ -304,7 +310,7 @@ class SymbolicRun:
         reading, n_coordinates = self.reading, len(self.reading.message_columns)
         if (self.offset[reading.message_columns] >= 0).any():
             self.fault(
-                "mlp.down_proj.weight", "units match contexts before the columns of the answer are cleared"
+                "mlp.down_proj.weight", "units add answers to columns that still hold the code of a token"
             )
         if len(self.pin_columns) < 2:
             self.fault("mlp.gate_proj.weight", "units match contexts, but there is only one constant column")
@@ -342,7 +348,7 @@ class SymbolicRun:
             if strange[row] or not (whole and right):
                 self.fault(
                     "mlp.gate_proj.weight",
-                    f"unit {unit} does not match whole tokens, or writes something other than an answer",
+                    f"unit {unit} does not match whole tokens, has a wrong threshold, or does not write an answer only",
                 )
                 continue
             rest_of_context = tuple(each[0] for each in reversed(tokens[:-1]))
@@ -387,8 +393,8 @@ class SymbolicRun:
         """Record the stored contexts, and check that the memory passes nothing to the host's layers except the answer. Also check
         the queries of all heads.
 
-        All units multiply what they add by the same factor, which is read from the unit of the shortest context. This unit adds the
-        code of one token; units of longer contexts may add the difference of two codes.
+        Every unit adds a code times a factor, and all units must have the same factor. It is read from the unit of the shortest
+        context, which adds the code of one token. Units of longer contexts may add the difference of two codes instead.
         """
         told = [item for item in self.found if item[1].any()]
         if told:

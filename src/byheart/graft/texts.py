@@ -28,8 +28,9 @@ HISTORIES: tuple[list[dict[str, str]], ...] = (
 class KeyFormat:
     """How a key becomes a prompt, and which token `end`, if any, follows the answer.
 
-    `before` and `after` are the texts around the key. With `spaced`, a space is put between the prompt and the answer. The fact is
-    then also stored with a space before the prompt, because a tokenizer may split the prompt differently inside a text.
+    `before` and `after` are the texts around the key. With `spaced`, a space is put between the prompt and the answer, and the
+    fact is stored a second time with a space before the prompt. That is how a prompt begins in the middle of a text, where a
+    tokenizer may split it differently.
     """
 
     before: str = ""
@@ -61,7 +62,9 @@ class Asking:
 
 
 def load_packages(progress: Progress) -> None:
-    """Import what reads tokenizers and runs checkpoints, which takes seconds the first time. The progress has its own stage."""
+    """Import the packages that read tokenizers and run checkpoints, and report this as a stage of the progress. The first import
+    takes seconds.
+    """
     stage = "load transformers"
     load_transformers(in_stage(progress, stage))
     progress(1, 1, stage)
@@ -93,11 +96,13 @@ def plain_format(tokenizer: Any, template: str | None, end: bool) -> KeyFormat:
 
 
 def chat_format(tokenizer: Any, end: bool) -> KeyFormat:
-    """Return the format in which a key is a user's turn in the host's own chat template. It does not depend on earlier turns.
+    """Return the format in which a key is a user's turn in the host's own chat template: the texts directly before and after the
+    key. They do not depend on earlier turns.
 
-    The turn is rendered after several histories (lists of earlier turns). Histories that the template refuses are skipped. The text
-    before the key is what all renderings have in common directly before it. If this text still contains the end of the previous
-    turn, it is cut at the special token that opens the user's turn. The text after the key must be the same in all renderings.
+    To find them, the template renders the turn after several histories (lists of earlier turns). Histories that the template
+    refuses are skipped. The text before the key is the longest one that precedes the key in all renderings. If this text begins
+    with the end of the previous turn, it is shortened, so that it begins with the special token that opens the user's turn. The
+    text after the key must be the same in all renderings.
     """
     if not getattr(tokenizer, "chat_template", None):
         raise UsageError(
@@ -142,7 +147,10 @@ def _end_of_turn(tokenizer: Any) -> int:
     if tokens:
         return tokens[0]
     if tokenizer.eos_token_id is None:
-        raise UsageError("this host's chat template has no token that ends a turn; use end=False (--no-end).")
+        raise UsageError(
+            "neither the chat template nor the tokenizer of this host has a token that ends an answer; "
+            "use end=False (--no-end)."
+        )
     return int(tokenizer.eos_token_id)
 
 

@@ -86,7 +86,7 @@ def _refuse_graft(host: Host) -> None:
     """Refuse a host that already stores facts. Its weights decide, because a GGUF file has no record of the graft."""
     if has_untouched_constants(host):
         raise UsageError(
-            f"{host.path} has constant columns that no layer changes, as a Llama has that byheart compiled. "
+            f"{host.path} has constant columns that no layer changes, as in a Llama that byheart compiled. "
             "A graft cannot add facts to it.\n"
             "  Compile it again with all facts, or give a checkpoint that was trained.",
             path=str(host.path),
@@ -122,11 +122,12 @@ class GraftCheck:
     wrong_rows_after_text  rows that are answered wrongly after other text
     wrong_answers          what was answered to these rows
     asked                  the prompt formats of the rows
-    asked_by_caller        whether the caller gave these formats; otherwise they are what the graft says of itself
+    asked_by_caller        whether the caller gave these formats; otherwise they come from the record of the graft
     precision              number type of the graft's weights
     host_precision         number type of the host's weights
-    compared               whether the tensors were compared with the host's; not if a size differs or no layer stores facts
-    least_nats             the smallest lead of a head in the added layers: how much its highest attention score exceeds every other
+    compared               whether the tensors were compared with the host's; False if sizes do not fit or no layer stores facts
+    least_nats             the smallest lead of a head in the added layers: how much its highest attention score exceeds all its
+                           other scores, in nats
     text                   the comparison with the host on ordinary text, if one was asked for
     """
 
@@ -179,7 +180,7 @@ def verify_graft(
     """Check that `folder` is `host` with the rows of `data` added and nothing else.
 
     With `ask`, also run the graft on every fact and, if `text` is given, compare its logits with the host's on this file. If
-    `asking` is None, the prompt formats are read from the record of the graft, which may say anything. `columns` holds options for
+    `asking` is None, the prompt formats are read from the record of the graft, which is not checked. `columns` holds options for
     reading the data, such as `input` and `label`.
     """
     progress(0, 1, "read")
@@ -255,15 +256,15 @@ def asking_of(folder: Path) -> Asking:
 
 def detect(folder: Path, progress: Progress = silent) -> Reading | None:
     """Read the memory (the layers that hold facts) from the weights of a checkpoint, without the record of the graft. Return None
-    if the checkpoint is no graft: it has no memory, or it is built like a compiled Llama (see `is_compiled`).
+    if the checkpoint is not a graft: it has no memory, or it is built like a compiled Llama (see `is_compiled`).
     """
     opened = FolderHost(folder)
     return read_memory(opened, progress)
 
 
 def is_compiled(folder: Path) -> bool:
-    """Return whether the embedding has constant columns that no layer changes, as in a Llama that byheart compiled. Other weights
-    may be built so too. No record is read.
+    """Return whether the checkpoint is built like a Llama that byheart compiled: the embedding has constant columns, and no layer
+    changes them. Only the weights are examined, so the checkpoint may also come from another program.
     """
     return has_untouched_constants(FolderHost(folder))
 

@@ -96,11 +96,12 @@ def table_layers(llama: Llama, notes: Mapping[str, Any]) -> range:
 def _words_read(
     machine: Machine, tables: range, ids: np.ndarray, starts: np.ndarray, asked: np.ndarray
 ) -> tuple[np.ndarray, ...]:
-    """Run the model on some texts and find the words (weights of the table layers) that decide the next tokens.
+    """Run the model on some texts and find the words (weights of the table layers) that decide the next tokens: without such a
+    word, the next token would be different.
 
-    `asked` marks the positions whose next tokens are examined. Return five arrays. The first four have one item for each word: the
-    number of its position among those marked, its layer, its cell (unit and column), and its value. The fifth array holds the next
-    token at each marked position.
+    `asked` marks the positions whose next tokens are examined. Return five arrays. The first four have one item for each word
+    that a position reads: the index of this position among those marked, the word's layer, its cell (unit and column), and its
+    value. The fifth array holds the next token at each marked position.
     """
     llama = machine.llama
     stream = machine.stream_before(tables.start, ids, starts, asked)

@@ -1,4 +1,4 @@
-"""Find the weights that hold a fact, in models of `retrieval`, `llama` and the methods of KS25."""
+"""Find the weights that hold a fact, in models of `retrieval`, `llama`, and KS25 (`kajitsuka-sato-2025` and its variants)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The location of a fact: one weight or, in models of KS25, the layers over which the fact is spread.
+"""The location of a fact: one weight or, in models of KS25 (`kajitsuka-sato-2025` and its variants), the layers over which the
+fact is spread.
 
 A weight is a location of a fact if setting only this weight to zero changes the answer. A weight that
 the network reads without effect on the answer is not a location.
@@ -37,11 +38,11 @@ class Location:
     lemma       in models of KS25, the lemma of the proof that describes these layers
     zeros       True if zeros happen to encode the answer: setting any one of the fact's weights to zero changes the answer, but
                 setting all of them to zero does not. None if this was not computed, as for a Llama
-    sharing     those of the other given facts that have the same location: setting this weight to zero also changes their answers.
-                If there is no index, the other facts in the same layers. In a graft, all other stored facts whose answers it may
-                change
-    n_compared  the number of other given facts, among which `sharing` was looked for. If it is 0, no facts are known to share the
-                location, but none were looked for. None in a graft, where all stored facts are compared
+    sharing     other facts at this location. If there is an index: those of the other given facts whose answers also change when
+                this weight is set to zero. If there is none: the other given facts in the same layers. In a graft: all other
+                stored facts whose answers may change when this weight is set to zero
+    n_compared  the number of other given facts, among which `sharing` was looked for. If it is 0, `sharing` is empty because no
+                other facts were given. None in a graft, where all stored facts are compared
     """
 
     fact: str
@@ -93,8 +94,8 @@ class Locations(Sequence[Location]):
     places    the distinct places; for each location, `place` is an index into them
     cells     index of each weight in its tensor; -1 if there is none
     values    values of the weights
-    fields    for each location, the bits of its weight that belong to the fact. A field is a run of bits, given as the first
-              exponent and the one after the last. There is one field of each kind; it is empty if it has no bits in this weight
+    fields    for each location, the bits of its weight that belong to the fact. A field is a run of bits, given as its first
+              exponent and its last exponent plus 1. There is one field of each kind; it is empty if it has no bits in this weight
     zeros     for each fact, whether zeros encode its answer (see `Location`)
     """
 
@@ -156,8 +157,8 @@ class Locations(Sequence[Location]):
 
     @cached_property
     def _groups(self) -> tuple[np.ndarray, list[tuple[int, ...]]]:
-        """Give each distinct location a number. Return two things: for each item of the arrays (such as `cells`), the number of its
-        location; for each number, the facts at this location, in order.
+        """Number the distinct locations. Return two things: for each item of the arrays (such as `cells`), the number of its
+        location; and for each location, in the order of these numbers, its facts.
         """
         key = self.place.copy()
         for axis in self.cells.T:

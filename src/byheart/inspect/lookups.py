@@ -1,8 +1,9 @@
-"""Find the weights that hold facts in the models of KS25: the packed words of a group, and the layers that unpack them.
+"""Find the weights that hold facts in the models of KS25 (`kajitsuka-sato-2025` and its variants): the packed words of a group,
+and the layers that unpack them.
 
 In these models, a context is a number x on a line. The contexts are divided into groups. Each group has a bump function, which adds
 two long words to the stream. These words pack the keys and the labels of the whole group (Lemma G.3). The key and the label of one
-context are an entry of the words. For the first entry, for the second and so on, there are layers that extract this entry from the
+context form one entry of the words. Each entry (the first, the second and so on) has its own layers, which extract it from the
 words (Lemma G.6). A fact therefore shares every weight with other facts, and only the bits of the words distinguish the facts of a
 group.
 """
@@ -63,7 +64,7 @@ def locate_in_lookups(
     numbers = [(by_group[int(g)], int(x // 1)) for g, x in zip(group, points, strict=True)]
     if any(number not in stored for stored, number in numbers):
         raise UsageError(
-            "the weights do not hold the keys of all known inputs, so the record is of another network.\n"
+            "the weights do not hold the keys of all known inputs, so the model's record describes another network.\n"
             "  `byheart verify` says what is wrong with the folder."
         )
     entry = np.array([stored.index(number) for stored, number in numbers])
@@ -88,7 +89,9 @@ def locate_in_lookups(
 
 
 def _last_lookup(stages: Sequence[Stage]) -> tuple[Stage, list[Stage]]:
-    """Return the stage that finds the group of a question, and the stages that extract one entry each."""
+    """Return two parts of the last lookup, the one that maps contexts to labels: the stage that finds the group of a context, and
+    the stages after it. Each of these reads one key and its label from the words of the group.
+    """
     found = [at for at, stage in enumerate(stages) if stage.kind == "lookup"]
     if not found:
         raise UsageError(
@@ -109,7 +112,7 @@ def _values_before(
 
 
 def bump_interval(network: Transformer, layer: int) -> tuple[Fraction, Fraction]:
-    """Return the ends (low, high) of the interval on which a bump function is 1. This function is computed by `layer`.
+    """Return the ends (low, high) of the interval on which the bump function that `layer` computes is 1.
 
     The units of the layer are ReLU(2x - 2·low + 1), ReLU(2x - 2·low), ReLU(2x - 2·high), …
     """
@@ -120,9 +123,8 @@ def bump_interval(network: Transformer, layer: int) -> tuple[Fraction, Fraction]
 
 
 def _keys(network: Transformer, layer: int, channel: int, key_bits: int, n_entries: int) -> list[int]:
-    """Return the keys that are packed in the word of a group. `layer` computes the bump function of this group.
-
-    The word is the output weight of the first unit of the bump function.
+    """Return the keys of a group of contexts, which are packed in one long weight. `layer` computes the bump function of this
+    group. The weight is the one with which its first unit writes to `channel`.
     """
     bump = network.layers[layer]
     assert isinstance(bump, FeedForward)

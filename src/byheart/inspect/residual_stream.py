@@ -26,7 +26,7 @@ class Snapshot:
 
     kind    `enter` (before the first layer), `feed-forward`, `attention` or `pool`
     active  the hidden units that are positive at the last token
-    n_units the number of hidden units. In a layer without hidden units, the number of attention heads, or 0 if there are none
+    n_units the number of hidden units of a feed-forward layer, or the number of heads of an attention layer; otherwise 0
     """
 
     kind: str

@@ -28,7 +28,7 @@ KS25 = "kajitsuka-sato-2025"
 LOOKUP_LEMMAS = {"token": "Lemma B.3", "question": "Stage II of Lemma C.1"}
 PARTS = PartTables.name
 ENTRANCE = -1
-"""The number that stands for the input of the first layer, where a layer number is expected."""
+"""Stands for the input of the first layer, in places that otherwise hold the number of a layer."""
 
 
 @dataclass(frozen=True)
@@ -248,8 +248,8 @@ def _kajitsuka_sato(network: Transformer, notes: Mapping[str, Any]) -> list[Stag
 
 
 def _lookup(n_groups: int, size: int, start: int, stop: int, what: str, stages: list[Stage]) -> bool:
-    """Append the stages of one lookup, which takes the layers from `start` to before `stop`, to `stages`. Return False if a lookup
-    in `n_groups` groups of `size` entries cannot have this number of layers.
+    """Append to `stages` the stages of one lookup, whose layers are `start` to `stop` - 1. Return False if a lookup in `n_groups`
+    groups of `size` entries cannot have this number of layers.
 
     `what` names the input of the lookup: `token` or `question`. A lookup first finds the group of the input and copies the group's
     words (numbers that pack keys and labels). Then, for each entry, it extracts the key and the label, and compares the key with

@@ -83,7 +83,9 @@ class TableShape:
 
     @property
     def is_dual(self) -> bool:
-        """Whether the words are in a dual table: the first segment in its input weights, the second in its output weights."""
+        """Whether the words are in a dual table: one layer whose input weights hold the first segment (table), and whose output
+        weights hold the second.
+        """
         return self.tables[0] == self.tables[-1] and len(self.tables) > 1
 
     def matrix(self, segment: int) -> str:
@@ -97,7 +99,7 @@ class TableShape:
         return Fraction(1) if segment == 0 else self.gate / WORD_SCALE
 
 
-NO_NOTES = "facts can be located only in a model of the method `retrieval` whose record holds the notes of its construction."
+NO_NOTES = "facts can be located only in a model that the method `retrieval` compiled and whose record describes its tables."
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ def table_shape(network: Transformer, notes: Mapping[str, object]) -> TableShape
     assert isinstance(layer, FeedForward)
     gate = -Fraction(as_dense(layer.b2).ravel().tolist()[SLOTS.index(LABEL)]) if is_dual else Fraction(1)
     if gate <= 0:
-        raise _another_network("by the weights, the output of an active table unit is not positive")
+        raise _another_network("according to the weights, the output of an active table unit is not positive")
     return TableShape(
         tuple(read.tables) * (2 if is_dual else 1),
         tuple(sums),
@@ -185,7 +187,7 @@ def _shape_of_parts(network: Transformer, read: _Notes) -> TableShape:
     assert isinstance(layer, FeedForward)
     gate = -Fraction(as_dense(layer.w1)[0, SLOTS.index(T)].item()) / 2  # the weight of the square of a row
     if gate <= 0:
-        raise _another_network("by the weights, the output of an active table unit is not positive")
+        raise _another_network("according to the weights, the output of an active table unit is not positive")
     return TableShape(
         (read.tables[0], read.tables[0]),
         tuple(sums),
@@ -227,8 +229,9 @@ def _count_limbs(network: Transformer, read: _Notes) -> int:
 def _sum_width(read: _Notes, fields: Sequence[LabelField], n_limbs: int) -> int:
     """Return the number of units of the layer that sums the words.
 
-    One unit is needed for each register that holds a word or a piece of one, and one unit for each kind of rare label. If labels
-    are not divided into parts, further units choose among the planes (bit fields of the same kind) of the last kind.
+    One unit is needed for each register that holds a word or a piece of one, and one unit for each kind of label field that only
+    rare labels use. If labels are not divided into parts, further units choose one of the planes (ranges of bits) in which a
+    field of the last kind can be.
 
     If weights are stored in few bits, the layer has one more unit, which is not counted here.
     """

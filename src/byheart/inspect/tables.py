@@ -87,7 +87,7 @@ class TableReads:
         return [np.concatenate(found[at : at + n_parts], axis=1) for at in range(0, len(found), n_parts)]
 
     def words(self, segment: int) -> Shaped[np.ndarray, "n_rows n_words"]:
-        """Return the words of a segment (table) as integers. In exact models, they may have any length."""
+        """Return the words of a segment (table) as integers. In exact models, these may have any number of bits."""
         return self._words[segment]
 
     @cached_property
@@ -144,8 +144,8 @@ class TableReads:
     def cells(self) -> Iterator[tuple[int, Int[np.ndarray, " n"], Int[np.ndarray, " n"]]]:
         """Yield the weights that tokens may read, in batches (segment, tokens, registers).
 
-        A batch belongs to one segment (table). In this table, tokens[i] reads one row, and the weight that it may read is the one
-        in this row that feeds the word register registers[i]. Batches are ordered by segment and by part of the label.
+        A batch belongs to one segment (table). Its i-th weight is in the row that tokens[i] reads, and writes to the word register
+        registers[i]. All weights that a token could read are included. Batches are ordered by segment and by part of the label.
         """
         n_runs = self.shape.n_limbs * len(self.shape.sums)
         for segment in range(len(self.shape.tables)):
@@ -184,10 +184,11 @@ class TableReads:
     def answers_without_all(
         self, cells: Mapping[int, tuple[np.ndarray, np.ndarray]], label_names: Sequence[str]
     ) -> Int[np.ndarray, " n_tokens"]:
-        """Return the class that each token would get if all words that `cells` lists for tokens of the same input were zero.
+        """Return the class that each token would get if some words were zero.
 
-        For each segment (table), `cells` has two arrays (tokens, registers). They list the words that tokens[i] reads in the
-        register registers[i].
+        `cells` lists these words. For each segment (table), it has two arrays (tokens, registers): the i-th word is the one that
+        tokens[i] reads in the register registers[i]. It is zero for all tokens of the input to which tokens[i] belongs. For other
+        inputs it is unchanged.
         """
         every, zeroed = np.arange(len(self.rows)), {}
         for segment, (tokens, registers) in cells.items():
@@ -202,8 +203,8 @@ class TableReads:
         )
 
     def _cell_numbers(self, segment: int, tokens: np.ndarray, registers: np.ndarray) -> np.ndarray:
-        """For each i, return a number that stands for two things: the input of tokens[i], and the word that this token reads in
-        registers[i]. Different pairs of an input and a word get different numbers.
+        """For each i, return a number for the word that tokens[i] reads in registers[i], together with the input to which this
+        token belongs. Two of these numbers are equal only if both the word and the input are the same.
         """
         table = self.words(segment)
         words = self.rows[tokens, segment] * table.shape[1] + registers
@@ -352,8 +353,8 @@ def _cleared(weights: Weights, first: int, axis: int) -> Weights:
 def _watch(
     plan: AnswerPlan, batch: np.ndarray, shape: TableShape, last_only: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Run a batch. For each labelled token, return four things: the table rows that it reads, its unmasked channels, a number that
-    encodes its planes (bit fields), and its residual stream before the words are summed.
+    """Run a batch. For each labelled token, return four things: the table rows that it reads, the channels (words) that it reads
+    in each of these rows, a number that encodes its planes (bit fields), and its residual stream before the words are summed.
     """
     words = slice(shape.n_slots, shape.n_slots + shape.n_channels)
     labelled = slice(-1, None) if last_only else slice(1 if shape.is_dual else 0, None)

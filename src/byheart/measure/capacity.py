@@ -41,9 +41,9 @@ class Bracket:
 class CapacityEstimate:
     """The capacity found at one point of the grid, combined over its seeds.
 
-    `brackets` holds the search result of each seed. A seed whose bracket is not closed is left out and counted in `n_open`.
-    `estimate` is the mean of `Bracket.passes` over the other seeds, or None if there are none. `interval` is the 95% interval of
-    this mean, or None for fewer than two such seeds.
+    `brackets` holds the search result of each seed. If a search did not find both a value that passes and a value that fails, its
+    seed is left out and counted in `n_open`. `estimate` is the mean of `Bracket.passes` over the seeds that are left, or None if
+    there are none. `interval` is the 95% interval of this mean, or None if fewer than two seeds are left.
     """
 
     goal: Goal

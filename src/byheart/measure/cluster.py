@@ -72,7 +72,7 @@ def _train(
 
 
 def _train_batch(configs: Sequence[Mapping[str, Any]]) -> list[Record]:
-    """Train one stack on a worker and return its records."""
+    """Train one stack (runs that train together) on a worker of the cluster. Return one record per run."""
     runs = [Run.of(config) for config in configs]
     device = choose_device("auto")
     outcomes = train(stack_of(runs, device), [run.training for run in runs])

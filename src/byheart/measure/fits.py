@@ -129,7 +129,7 @@ def fit(
     *,
     cut_off: CutOff | None = None,
 ) -> Fit:
-    """Fit `law` to the points (x, y). If an x occurs several times, its values of y belong to different seeds, in the
+    """Fit `law` to the points (x, y). If an x occurs several times, its values of y must belong to different seeds, in the
     same order at every x.
 
     The random choices of a seed may shift all its points. Therefore, if every x has the same number of seeds, at least two, the law

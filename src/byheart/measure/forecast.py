@@ -30,9 +30,9 @@ class Forecast:
     The time is an upper estimate: it is computed from a few timed steps of every stack, as if no model stopped early. It
     leaves out `n_untimed` runs, which are too large to time on this machine.
 
-    How many runs a search or tuning takes depends on its results, so `n_search_runs` and `n_tuning_runs` are upper limits, from
-    which stored runs are not subtracted. The time and memory of every run of a search are estimated for the largest value of the
-    searched field.
+    Each step of a search or tuning depends on earlier results, so its runs cannot be listed in advance. `n_search_runs` and
+    `n_tuning_runs` are therefore upper limits, and stored runs are not subtracted from them. The time and memory of every run of
+    a search are estimated for the largest value of the searched field.
     """
 
     n_runs: int

@@ -31,7 +31,7 @@ class StackedLBFGS:
     """An L-BFGS optimiser for every model of a stack. Each model has its own state."""
 
     def __init__(self, flat: Tensor, objective: Objective, history: int) -> None:
-        """Evaluate the starting point, which does not count as a round."""
+        """Compute the losses and gradients of the initial weights `flat`. This does not count as a round."""
         self.flat, self.objective = flat, objective
         n_models = flat.shape[0]
         self.loss, self.grad = self._evaluate(flat)

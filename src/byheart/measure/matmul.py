@@ -1,7 +1,8 @@
 """Compute batched matrix products in the form that is fastest on the device.
 
-On a CPU, a product with 10 columns takes three to four times as long as a product with 10 rows and the same work,
-because vector registers hold rows. Therefore, if the result C is narrow, the forward and backward passes compute Cᵀ instead.
+On a CPU, a product whose result has only 10 columns takes three to four times as long as one whose result has 10 rows and that
+needs the same number of operations, because vector registers hold parts of rows. Therefore, if the result C has fewer columns
+than rows and fewer than `WIDE`, its transpose Cᵀ is computed instead, in the forward and backward passes.
 
 On a GPU, a small result with a very long inner dimension uses only a few processors. An example is the gradient of a
 linear map that is applied to millions of tokens. Such a product is computed as a sum of many short products instead.

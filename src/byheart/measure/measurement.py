@@ -22,8 +22,8 @@ from byheart.measure.tuner import Trainer, best, tune
 class Found:
     """The result of a capacity search at one grid point, over its seeds.
 
-    why_open  messages about the seeds for which all values of the searched range passed, or none did; empty if there are no such
-              seeds. They say what was measured at the end of the range, and what to change.
+    why_open  messages about the seeds for which the search found no capacity; empty if it found one for every seed. Each message
+              says which ends of the searched range passed or failed, and what to change.
     """
 
     point: dict[str, dict[str, Any]]
@@ -78,7 +78,7 @@ class Measurement(Sequence[Row]):
 
 
 def carry_out(specification: Specification, trainer: Trainer) -> Measurement:
-    """Carry out `specification`. `trainer` is a function that trains runs, stores their records and returns these."""
+    """Carry out `specification` and return the results. `trainer` trains runs, stores their records and returns the records."""
     rule = None if specification.rule is None else str(specification.rule)
     if specification.search is not None:
         found, records = _search(specification, trainer)
@@ -128,7 +128,11 @@ def _search(specification: Specification, trainer: Trainer) -> tuple[list[Found]
 def _why_open(
     search: Search, rule: PassRule, n_seeds: int, ends: Mapping[int, Sequence[Record]]
 ) -> Iterator[str]:
-    """Explain why some searches found no answer within their range, using the records at the two ends of the range."""
+    """Yield messages that explain why the searches with some seeds found no capacity.
+
+    The keys of `ends` are the lowest and the highest value of the search range. For each of them, `ends` holds the records of the
+    runs with this value, one for each seed without a capacity.
+    """
     easy, hard = (search.high, search.low) if search.goal == "smallest" else (search.low, search.high)
     ending = {search.low: "low", search.high: "high"}
     passed = [
@@ -161,6 +165,6 @@ def _why_open(
     if n_reversed:
         yield (
             f"{n_reversed} of {n_seeds} seeds passed with {search.axis} = {hard}, but not with {search.axis} = {easy}, "
-            "so a search cannot find the capacity. Train for more steps, try another learning rate, or measure every "
-            "value without [search]."
+            "which should be easier. A search cannot find the capacity of such models. Train for more steps, "
+            "try another learning rate, or measure every value without [search]."
         )

@@ -57,8 +57,8 @@ def bytes_per_model(
 def _require_step(stack: Stack, flat: Tensor, reduction: Reduction, n_rows: int) -> None:
     """Raise `OverMemoryLimit` if a forward pass on `n_rows` rows would save more bytes for the backward pass than the memory limit.
 
-    The number of bytes is affine in the number of rows, so it is extrapolated from passes on one row and on two rows. Nothing is
-    checked if the step is small or if random batches cannot be drawn from the data.
+    The number of bytes is a constant plus an equal amount for each row. It is therefore computed from two small passes, on one
+    row and on two rows. Nothing is checked if the step is small or if random batches cannot be drawn from the data.
     """
     of_a_row = sum(table.numel() for table in stack.tables.values()) // max(
         int(stack.targets.n_rows.max()), 1

@@ -22,7 +22,7 @@ class Adam:
     """
 
     def __init__(self, flat: Tensor, trainings: Sequence[Training], mask: Tensor | None) -> None:
-        """Start at step 0 with both moments zero."""
+        """Start at step 0. The running means of the gradient and of its square are zero."""
 
         def column(numbers: Sequence[float]) -> Tensor:
             return torch.tensor(numbers, dtype=torch.float64, device=flat.device).view(-1, 1).to(flat.dtype)

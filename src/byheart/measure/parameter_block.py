@@ -19,7 +19,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class ParameterBlock:
-    """The places of the parameters of a stack (models that train together) in one flat block (n_models, n_flat).
+    """The layout of the parameters of a stack (models that train together) in one flat block (n_models, n_flat).
 
     `shapes` holds the padded shape of each parameter in `names`. `true_shapes` holds the unpadded shapes of each model.
     """

@@ -1,4 +1,7 @@
-"""The database tables of a run store in each version. An older store is upgraded when it is opened; no store is ever downgraded."""
+"""The database tables of a run store, for every version of its schema.
+
+An older store is upgraded when it is opened; no store is ever downgraded.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +80,7 @@ def migrate(connection: sqlite3.Connection, upto: int = VERSION) -> None:
 
 
 def find_strange(connection: sqlite3.Connection) -> str | None:
-    """Compare a store with what `migrate` creates. Describe the first difference that is not allowed; None if there is none.
+    """Compare a store with what `migrate` creates. Describe the first forbidden difference, or return None if there is none.
 
     The tables and triggers that `migrate` creates must be present and unchanged. Its indexes may be missing, but not changed.
     Other tables are allowed; other views, triggers and indexes are not. They may do harm: the query of a view may never end,

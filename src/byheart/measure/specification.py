@@ -136,7 +136,10 @@ class Specification:
 
     @property
     def runs(self) -> list[Run]:
-        """Return every run of the grid, ordered by point and then by seed. In a search, the searched field is at its upper end."""
+        """Return every run of the grid, ordered by point and then by seed.
+
+        If the specification has a search, one field varies in a range. In the returned runs, this field has its largest value.
+        """
         points = self.points
         if self.search is not None:
             points = tuple(with_searched_value(point, self.search, self.search.high) for point in points)
@@ -282,7 +285,7 @@ def resolve_references(point: dict[str, dict[str, Any]], searched: str = "") -> 
 def with_searched_value(
     point: dict[str, dict[str, Any]], search: Search, value: int
 ) -> dict[str, dict[str, Any]]:
-    """Return `point` with the searched field, and every reference to it, set to `value`."""
+    """Return `point` with the searched field set to `value`, and with every reference `=name` replaced by its value."""
     return resolve_references(
         {
             section: values | ({search.field: value} if section == search.section else {})

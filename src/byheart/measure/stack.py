@@ -63,7 +63,9 @@ class Stack:
         return self.inputs.dtype
 
     def initial(self) -> Tensor:
-        """Return initial weights (n_models, n_flat). Those of each model are drawn with its own seed, on the CPU in float64."""
+        """Return the initial weights of all models, (n_models, n_flat). For each model, they are drawn with its own seed, on the
+        CPU in float64.
+        """
         return _draw_weights(self.family, self.models, self.training_sets, self.seeds, self.layout).to(
             self.device, self.dtype
         )

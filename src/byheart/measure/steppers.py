@@ -214,7 +214,7 @@ class LBFGSStepper:
         self.lbfgs.run(steps)
 
     def freeze(self, models: Sequence[int]) -> None:
-        """Stop accepting steps of these models."""
+        """Stop training these models. Their weights no longer change."""
         self.lbfgs.freeze(models)
 
     def take(self, stack: Stack, models: Sequence[int]) -> LBFGSStepper:

@@ -1,6 +1,6 @@
 """Read a row of a run store. Everything in it is checked, because the file may come from anyone.
 
-The package's other readers need msgspec. This module does without it, because a machine used only for training may not have it.
+The package's other readers need msgspec. This module does not, because a machine used only for training may not have msgspec.
 """
 
 from __future__ import annotations
@@ -89,14 +89,14 @@ def _document(text: str, run: str, name: str) -> dict[str, Any]:
 
 
 def _require_key(key: str, config: Mapping[str, Any], run: str) -> None:
-    """Raise `DataError` if a run has not the key of its configuration: then it is the result of another configuration."""
+    """Raise `DataError` if `key` is not the key of `config`, which means that the key or the configuration was changed."""
     try:
         found = key_of(config)
     except RecursionError:  # too deep to be written as JSON
         found = ""
     if found != key:
         raise DataError(
-            f"{run}: its key is not that of its config, so one of the two was changed.",
+            f"{run}: its key does not match its configuration, so one of them was changed.",
             run=run,
             name="config",
         )

@@ -58,10 +58,12 @@ class Sweep:
     """Trains every run that is not in the store, and stores each record as soon as the run ends.
 
     Up to `most` runs train together; such a group is called a stack. After `max_seconds`, no new stack begins. With `gives_up`, a
-    stack is abandoned as soon as its speed shows that it cannot end in time, and stacks that can end in time are trained instead.
-    With `wait`, the method `run` does not return until every run is stored, by this process or by others that use the same store.
-    It returns earlier only if the time is over or a stack was abandoned. `overhead` is the fixed cost of a stack (see
-    `stack_plan.pack`).
+    stack is abandoned as soon as its speed shows that it cannot end within `max_seconds`. Stacks that can are trained instead.
+
+    Other processes may train runs for the same store. With `wait`, the method `run` waits until they have stored all runs that
+    this process does not train. Even then, it returns early if the time is over or a stack was abandoned.
+
+    `overhead` is the fixed cost of a stack, counted in parameters (see `stack_plan.pack`).
     """
 
     runs: Sequence[Run]

@@ -47,7 +47,7 @@ def columns_of(rows: Iterable[Row]) -> list[str]:
 
 
 def _full_name(name: str, known: Sequence[str]) -> str:
-    """Return the column called `name`, where the section `measured.` may be left out."""
+    """Return `name` if it is a column, otherwise `name` with the section `measured.` in front."""
     return name if name in known else f"measured.{name}"
 
 
@@ -68,7 +68,7 @@ def _similar_column(name: str, known: Sequence[str]) -> str | None:
 
 
 def filter_rows(rows: Sequence[Row], conditions: Sequence[str]) -> list[Row]:
-    """Return the rows that meet every condition. A condition is `column=value`, or has `!=`, `<`, `<=`, `>` or `>=` instead."""
+    """Return the rows that meet every condition. A condition is `column=value`, or uses `!=`, `<`, `<=`, `>` or `>=`."""
     kept = list(rows)
     for condition in conditions:
         name, sign, text = _parse(condition)
@@ -123,7 +123,7 @@ def _parquet(rows: Sequence[Row], columns: list[str]) -> bytes:
 
 @dataclass(frozen=True)
 class Compared:
-    """The mean of a metric over a group of records: those that have the values `setting` in the columns that it names.
+    """The mean of a metric over a group of records. `setting` maps the columns of the grouping to their values in this group.
 
     `pooled` names the columns of the configuration, except seeds, in which these records differ. `interval` is the 95% confidence
     interval of the mean over seeds. It is None for fewer than two finite values, and if `pooled` is not empty, because then the
@@ -163,7 +163,7 @@ def compare(rows: Sequence[Row], by: Sequence[str], metric: str) -> list[Compare
 
 
 def pooled_columns(found: Sequence[Compared]) -> list[str]:
-    """Return the columns of the configuration, except seeds, in which records of one group differ."""
+    """Return the columns of the configuration, except seeds, that have different values within at least one group of records."""
     return list(dict.fromkeys(name for group in found for name in group.pooled))
 
 

@@ -109,7 +109,7 @@ def read_column(rows: Sequence[Mapping[str, Any]], name: str, path: str) -> list
 
 
 def read_label(cell: str, path: str, n_classes: int = MOST_CLASSES) -> int:
-    """Return a label as a number. Raise `DataError` if it is not one of `n_classes` labels."""
+    """Return a label as a number. Raise `DataError` if it is not a whole number from 0 to `n_classes` - 1."""
     if not (cell.isascii() and cell.isdigit() and len(cell) < 9 and int(cell) < n_classes):
         raise DataError(
             f"{path}: labels must be whole numbers from 0 up to, but not including, {n_classes:,}; one is {show_value(cell)}.",
@@ -156,7 +156,7 @@ class DistinctTexts:
 def distinct_texts(
     order: Sequence[int], visible: Mapping[int, tuple[str, ...]], labels: Sequence[int]
 ) -> DistinctTexts:
-    """Choose texts that can be memorised. `order` lists the numbers of the texts; the chosen ones keep this order.
+    """Choose texts that can be memorised. `order` lists the indices of the texts; the chosen ones keep this order.
 
     `visible` holds the part of each text that a model can see. Of several texts with the same visible part, choose the first if
     all have the same label, and none if their labels differ.
@@ -195,7 +195,9 @@ class Samples:
         return _arrays(str(self.path), collection, sample)[0]
 
     def describe(self, collection: str, n_samples: int, sample: int) -> dict[str, Any]:
-        """Return the description of a run's data: the first `n_samples` texts of the sample drawn with seed `sample`."""
+        """Describe, for the configuration of a run, a data set of `n_samples` texts: the first ones that were drawn from the
+        collection with the seed `sample`.
+        """
         return {
             "kind": "prepared",
             "path": str(self.path),

@@ -206,7 +206,9 @@ def take(stack: Stack, models: Sequence[int]) -> Stack:
     index = torch.tensor(models, device=stack.device)
 
     def some(value: Any) -> Any:
-        """Select the entries of these models from a tensor with one entry per model."""
+        """Select the entries that belong to `models`. `value` is a tensor with one entry per model, or holds such tensors.
+        Anything else is returned unchanged.
+        """
         if isinstance(value, Tensor):
             return value[index] if value.dim() and value.shape[0] == len(stack.models) else value
         if isinstance(value, tuple):

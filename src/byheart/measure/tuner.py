@@ -26,7 +26,7 @@ WORST = 1e30  # the loss that is reported to the sampler for a diverged trial
 def tune(
     specification: Specification, settings: Sequence[tuple[Point, int]], trainer: Trainer
 ) -> list[list[Record]]:
-    """Tune every setting (grid point and seed). For each, return the records of all trials in the order of their proposal."""
+    """Tune every setting (grid point and seed). For each setting, return the records of all trials, in the order of the trials."""
     tuning = specification.tuning
     assert tuning is not None
     studies = [_study(tuning, point, seed) for point, seed in settings]

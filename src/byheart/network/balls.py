@@ -3,12 +3,13 @@
 A `Ball` is a float64 value, a radius and a size. The native result is the number that the network computes in its own float
 type. It differs from the true value by at most the radius. This holds for every order of the sums, with or without fused
 multiply-adds. The bound uses the unit roundoff u of the network's own type. The float64 value of the ball also differs from the
-true value by at most the radius. So the native result and the float64 value differ by at most twice the radius. Sums are bounded
-as usual by γ_k = k·u / (1 - k·u) times the sum of the magnitudes (Higham, Accuracy and Stability, section 3.1).
+true value by at most the radius. So the native result and the float64 value differ by at most twice the radius. The rounding error
+of a sum is bounded as usual by γ_k = k·u / (1 - k·u) times the sum of the magnitudes (Higham, Accuracy and Stability, section 3.1).
 
-The network may group a product of several matrices in another way. A sum that cancels in one grouping need not cancel in another,
-so the rounding errors of a product are bounded by the product of the magnitudes of all its factors. The size of a ball is this
-product: it is at least the magnitude of the value, and does not become smaller where terms cancel.
+The network may group a product of several matrices differently than the float64 computation. A sum that cancels in one grouping
+need not cancel in another. Bounds on the rounding errors of a product are therefore computed from the product of the magnitudes of
+all its factors. The size of a ball is this product: it is at least the magnitude of the value, and does not become smaller where
+terms cancel.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ SLOPE = {"tanh": 1.0, "arctan": 1.0, "gelu": 1.13, "silu": 1.1}
 
 @dataclass(frozen=True)
 class Rounding:
-    """The arithmetic of a float type, with its rounding errors."""
+    """Arithmetic with balls. Their radii allow for the rounding errors of one float type, which `precision` names."""
 
     precision: str
 
@@ -64,7 +65,7 @@ class Rounding:
         return Ball(wide @ vector.value, radius + self.gamma(wide.shape[-1]) * (size + radius), size)
 
     def dot(self, left: Ball, right: Ball) -> Ball:
-        """Multiply left (..., k) by right (k, ...). Both factors have errors."""
+        """Multiply left (..., k) by right (k, ...). Both factors may have errors."""
         radius = left.radius @ (right.size + right.radius) + left.size @ right.radius
         size = left.size @ right.size
         return Ball(
@@ -99,7 +100,9 @@ class Rounding:
 class Ball:
     """Values, with bounds on how far the native results (computed in the network's own float type) may be from the true values.
 
-    size    for a sum of products, the sum of the products of the magnitudes; it bounds the rounding errors of every grouping
+    size    at least the magnitude of the value. For a sum of products, it is the sum of the products of the factors' sizes, so it
+            stays large even if the products cancel. The radius is computed from the size. It is therefore valid no matter how the
+            network groups the factors of a product
     """
 
     value: np.ndarray
@@ -114,7 +117,7 @@ class Ball:
         return self.map(np.transpose)
 
     def map(self, rearrange: Callable[[np.ndarray], np.ndarray]) -> Ball:
-        """Apply a function that only rearranges numbers or adds zeros to the values, radii and sizes."""
+        """Apply `rearrange` to the values, to the radii and to the sizes. It must only rearrange numbers or insert zeros."""
         return Ball(rearrange(self.value), rearrange(self.radius), rearrange(self.size))
 
 

@@ -102,7 +102,7 @@ def side_by_side(
 def single_thread(n_operations: int = 0) -> Iterator[None]:
     """In a `with` block, run torch on one thread if the computation is so small that several threads would be slower.
 
-    n_operations: number of multiply-adds in one step of the computation. It is small if this is less than `SMALL`.
+    n_operations: number of multiply-adds in one step of the computation. The computation is small if this is below `SMALL`.
     """
     before = torch.get_num_threads()
     if n_operations < SMALL:

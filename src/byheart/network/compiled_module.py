@@ -1,7 +1,7 @@
 """Keep compiled networks exact inside other programs: the base class of their PyTorch modules, and `freeze`.
 
-A compiled network does not tolerate rounding, so its module computes in its own float type also under `torch.autocast`. It
-remembers if a cast has rounded its weights, and then, once frozen, refuses to run.
+A compiled network does not tolerate rounding, so its module computes in its own float type even under `torch.autocast`. The module
+also records whether a cast has rounded its weights. A module on which `freeze` was called refuses to run with rounded weights.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _MARK = "weights_are_rounded"  # the entry for `is_rounded` in the metadata of a
 class CompiledModule(nn.Module):
     """A module whose weights were compiled. `is_rounded` is true if a cast has changed the value of a weight.
 
-    A later cast to a wider type does not clear the mark. Loading weights replaces it by the mark of the loaded weights.
+    A later cast to a wider type does not set `is_rounded` to false. Loading a state dictionary with all weights sets it to true if
+    these weights were already rounded or if loading rounds them, and otherwise to false.
     """
 
     is_rounded = False
@@ -68,7 +69,7 @@ def _rounds(before: torch.Tensor, after: torch.Tensor) -> bool:
 
 
 class RoundedWeights(UsageError):
-    """The weights of a module were cast to a narrower type, now or earlier, which changes what it computes."""
+    """The weights of a module have a narrower type than the one it was compiled in, or an earlier cast has rounded them."""
 
 
 def freeze(module: nn.Module) -> nn.Module:

@@ -71,8 +71,9 @@ class AnswersWithLogits(Network):
 
     @abstractmethod
     def bound_sample(self, sample: np.ndarray) -> Ball:
-        """Return the logits of one sample, computed from the paper's equations, and a radius for each logit. These logits and those
-        of the PyTorch module each differ from the true logits by at most this radius.
+        """Return the logits of one sample, computed from the paper's equations, and an error bound (radius) for each logit.
+
+        The radius bounds two errors: how far the returned logit is from the true one, and how far the PyTorch module's is.
         """
 
     def bound_logits(self, encoded: np.ndarray) -> Ball:

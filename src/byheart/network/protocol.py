@@ -62,12 +62,13 @@ UNKNOWN = -1
 """The class number that means "no label"."""
 
 MAX_ROWS = 2**40
-"""Maximum number of rows of one matrix. The file size is a stricter limit; `MAX_ROWS` keeps products of sizes small."""
+"""Maximum number of rows of one matrix, and of layers. The size of the file limits both more strictly. This limit only keeps the
+numbers small when sizes are multiplied."""
 
 MAX_COLUMNS = 2**24
 """Maximum for the dimension of inputs, the size of a head and the width.
 
-In a sparse file, columns of zeros take no bytes, but at run time they take memory.
+A small sparse file can claim any number of columns, because columns of zeros take no bytes in it. At run time they take memory.
 """
 
 MAX_SEQ_LEN = 2**24
@@ -76,11 +77,13 @@ MAX_SEQ_LEN = 2**24
 MAX_FILLED_LEN = 2**18
 """Maximum for the `seq_len` of networks that pad short samples and have no weights per position.
 
-The file of such a network can be small and still claim any `seq_len`.
+The size of the file does not limit the `seq_len` of such a network: a small file can claim any `seq_len`.
 """
 
 MAX_ENTRIES = 2**48
-"""Maximum number of entries of all weights together, for families that do not group equal layers."""
+"""Maximum number of entries of all weights together. It applies to every family of networks except `transformer`, which describes
+any number of equal layers by one entry of model.json.
+"""
 
 
 class NetworkSpec(Protocol):
@@ -162,7 +165,7 @@ class Network(ABC):
     backends: ClassVar[tuple[Backend, ...]]
     """The evaluators of the family."""
     generates_text: ClassVar[bool] = False
-    """Whether answers are generated token by token. Then inputs are padded only to the length of the longest one."""
+    """Whether answers are generated token by token. If so, inputs are padded only to the length of the longest one."""
 
     # some families have these as fields; a dataclass would use a property here as the field's default
     if TYPE_CHECKING:
@@ -232,10 +235,11 @@ class Network(ABC):
     def find_misread(
         self, inputs: Sequences, asked: np.ndarray, encoded: np.ndarray, tokenizer: Tokenizer | None
     ) -> list[int]:
-        """Return the positions in `asked` of the inputs that the additional files of a saved model encode differently.
+        """Return the positions in `asked` of the inputs that other programs would encode differently than byheart does.
 
         `asked` are indices of `inputs`, which `tokenizer` produced, and `encoded` holds their encodings for this network. Other
-        programs read the additional files, so they would ask the network something else. Most families have no such files.
+        programs read the additional files of a saved model, for example its tokenizer.json, and could therefore ask the network
+        a different question. Most families have no such files.
         """
         del inputs, asked, encoded, tokenizer
         return []
@@ -274,8 +278,8 @@ class Network(ABC):
         raise UsageError(self.why_no_logits)
 
     def bound_logits(self, encoded: np.ndarray) -> Ball:
-        """Return the logits computed by the backend `equations`, and a radius for each logit. These logits and those of the PyTorch
-        module each differ from the true logits by at most this radius.
+        """Return the logits computed by the backend `equations`, with a bound (the radius) on the error of each logit. The bound
+        also holds for the logits of the PyTorch module: neither differs from the exact logit by more than the radius.
 
         Raises `UsageError` if the network has no logits.
         """

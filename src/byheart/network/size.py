@@ -22,8 +22,8 @@ class Size:
                         hidden units
     weight_bits         the most bits that any weight needs: the bit complexity of the network (KS25 section 3.3). If weights are
                         floats, the bits of the widest stored type
-    total_bits          bits of the weights. If weights are exact, these are the digits of the non-zero ones; `stored_bits` adds
-                        what it takes to find them. If they are floats, all weights and their scales are counted
+    total_bits          bits of the weights. If weights are exact, only the digits of non-zero weights are counted; `stored_bits`
+                        also counts what is needed to read them back. If weights are floats, all weights and their scales count
     """
 
     parameters_dense: int
@@ -35,7 +35,7 @@ class Size:
 
     @property
     def stored_bits(self) -> int:
-        """The bits of a compact encoding of these weights, by which all constructions are compared. Files have another encoding.
+        """The bits of a compact encoding of these weights, by which all constructions are compared. Files use a different encoding.
 
         A weight of a float or int8 network takes all bits of its type, even if it is zero. An exact weight takes its digits, a sign
         and the position of its binary point. Either every weight gets as many digits as the longest one, or, if this takes fewer
@@ -116,7 +116,7 @@ def size_of_spec(
     """Return the size of a network of this shape.
 
     If `n_nonzero` is not given, all weights count as non-zero. If `weight_bits` or `total_bits` is not given, it is computed as if
-    every weight had the widest type that a network of this precision stores. Exact weights have no such type, so it is 0 for them.
+    every weight had the widest type that a network of this precision stores. For exact weights, which have no such type, it is 0.
     """
     dense, word = spec.parameters_dense, WIDEST_BITS.get(spec.precision, 0)
     return Size(

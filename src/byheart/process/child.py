@@ -85,7 +85,7 @@ class JsonChild:
         try:
             return self._conversation(question, progress)
         except (OSError, ValueError) as error:  # a broken pipe, or an incomplete answer
-            self.kill("its pipe broke")
+            self.kill("its pipe broke, or its answer was incomplete")
             raise self._failure() from error
         finally:
             timer.cancel()

@@ -1,4 +1,4 @@
-"""Choose the device on which PyTorch computes, and say how much of its memory is free."""
+"""Choose the device on which PyTorch computes, and compute how much of its free memory may be used."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from byheart.errors import UsageError
 
 SHARE_OF_FREE_MEMORY = {"cpu": 0.5, "cuda": 0.8}
-"""The types of devices that are used, and how much of their free memory."""
+"""The types of devices that may be used, and the share of the free memory that may be used on each."""
 
 
 def choose_device(name: str = "auto") -> torch.device:
@@ -20,17 +20,17 @@ def choose_device(name: str = "auto") -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise UsageError(f"no device `{name}`; use auto, cpu or cuda.", device=name) from error
+        raise UsageError(f"there is no device `{name}`; use auto, cpu or cuda.", device=name) from error
     if device.type == "cuda" and not torch.cuda.is_available():
         raise UsageError("no CUDA device is available here; use the device cpu or auto.", device=name)
     if device.type == "cuda" and (device.index or 0) >= (n_devices := torch.cuda.device_count()):
         raise UsageError(
-            f"no device `{name}`; the number of CUDA devices here is {n_devices}, and they are counted from 0.",
+            f"there is no device `{name}`; the number of CUDA devices here is {n_devices}, and they are counted from 0.",
             device=name,
             n_devices=n_devices,
         )
     if device.type not in SHARE_OF_FREE_MEMORY:
-        raise UsageError(f"no device `{name}`; use auto, cpu or cuda.", device=name)
+        raise UsageError(f"there is no device `{name}`; use auto, cpu or cuda.", device=name)
     return device
 
 

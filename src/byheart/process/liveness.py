@@ -19,8 +19,8 @@ PARENT_SECONDS = 0.5  # time between two checks of the parent
 def is_running(pid: int) -> bool:
     """Return whether a process with this number runs.
 
-    If the system does not provide this information, return True. On Linux, a process that has ended but whose parent has not yet
-    waited for it counts as ended.
+    If the system does not provide this information, return True. On Linux, also return False for a process that has ended but
+    whose parent has not yet waited for it.
     """
     try:
         os.kill(pid, 0)
@@ -80,13 +80,13 @@ def end_with_parent(parent: int) -> None:
 
 @contextmanager
 def children_ignore_interrupts() -> Iterator[None]:
-    """Make processes that are started in this block ignore Ctrl-C.
+    """Make processes that are started in this `with` block ignore Ctrl-C.
 
-    A terminal sends Ctrl-C to the running command and to its child processes. Here, only the parent process handles Ctrl-C. It then
-    ends its children.
+    A terminal sends Ctrl-C to the running command and to its child processes. Here, only the parent process handles Ctrl-C. It
+    then ends its children.
 
-    During the block, the signal of Ctrl-C is held back, and new processes inherit this setting. If the signal reaches this process
-    meanwhile, it is handled when the block ends.
+    Until the `with` block ends, the signal SIGINT, which Ctrl-C sends, is masked. New processes inherit this setting. If this
+    process receives the signal in the meantime, it handles it when the `with` block ends.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

@@ -17,7 +17,7 @@ class _Counter:
         self._progress, self._start, self._total = progress, len(sys.modules), n_modules
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        """Report how many modules were loaded so far, but at most the total minus 1. The caller reports the end."""
+        """Report how many modules have been loaded so far, but at most the total minus 1. The caller reports the end."""
         self._progress(min(len(sys.modules) - self._start, self._total - 1), self._total)
 
 

@@ -1,4 +1,4 @@
-"""Call a function again and again, beside other work."""
+"""Call a function at regular intervals while other work runs."""
 
 from __future__ import annotations
 

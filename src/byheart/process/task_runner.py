@@ -142,7 +142,7 @@ def results_on_cluster(
 def helpers(n_processes: int, target: Callable[..., None], *arguments: Any) -> Iterator[None]:
     """Run `target` in `n_processes` processes of this machine while the block runs. If this process ends, they end too.
 
-    At the end of the block, each process has `FINISH_SECONDS` to finish. One that still runs then is terminated.
+    At the end of the block, each process has `FINISH_SECONDS` to finish. A process that still runs after this time is terminated.
     """
     context = get_context("spawn")
     started = []
@@ -168,9 +168,9 @@ def _help(parent: int, target: Callable[..., None], arguments: tuple[Any, ...]) 
 
 @contextmanager
 def ray_cluster(address: str, purpose: str) -> Iterator[Any]:
-    """Connect to the Ray cluster at `address` while the block runs. The context manager yields the package `ray`.
+    """Stay connected to the Ray cluster at `address` until the `with` block ends. The context manager yields the package `ray`.
 
-    The address "local" starts a cluster on this machine. `purpose` is named in the error if ray is not installed.
+    The address "local" starts a cluster on this machine. If ray is not installed, the error says that `purpose` needs it.
     """
     if address == "local":
         # with this variable, which Ray reads when it is imported, Ray listens only on the loopback address, as on other systems

@@ -35,7 +35,7 @@ class Unit:
 
 
 def clear(*registers: str) -> tuple[Unit, ...]:
-    """Return units that set these registers to zero. Their values must not be negative."""
+    """Return one unit per register, which sets it to zero. The register must not hold a negative number."""
     return tuple(Unit({register: 1}, 0, {register: -1}) for register in registers)
 
 
@@ -138,9 +138,8 @@ class TokenTable:
 
 @dataclass(frozen=True)
 class Repeated:
-    """A list of `length` numbers, used only for counting: `times` copies of one non-zero number, and zeros.
-
-    Their order does not matter for counting.
+    """Stands for a list of `length` numbers whose size is counted but which is never built. The non-zero `number` occurs in it
+    `times` times, and all other entries are zero. The order of the entries is not given, because it does not affect the size.
     """
 
     number: Number
@@ -202,7 +201,7 @@ def typical_fraction(bits: int) -> Dyadic:
 
 
 def mean_of_ends(first: int, last: int, steps_of: Callable[[int], tuple[Step, ...]]) -> tuple[Step, ...]:
-    """Return steps whose size stands for the total size of steps_of(first), …, steps_of(last). They must not be built.
+    """Return placeholder steps for counting the total size of steps_of(first), …, steps_of(last). Never build a network from them.
 
     From each steps_of(i) to steps_of(i + 1), the number of weight bits must change by the same amount, and all other sizes must be
     equal. The mean size is then the mean of the two ends. So half of the items are replaced by steps_of(first), and the other half
@@ -226,7 +225,7 @@ def head(value: Form, output: Form, key: Form | None = None, query: Form | None 
 
 
 def side_by_side(*runs: Sequence[Block]) -> Blocks:
-    """Run several sequences of blocks in parallel, on different registers.
+    """Return blocks that run several sequences of blocks in parallel, on different registers.
 
     Shorter sequences start later, so that all end together.
     """

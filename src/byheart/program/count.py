@@ -52,7 +52,7 @@ def count_dense(program: blocks.Program) -> int:
 
 
 def _entries_outside(program: blocks.Program) -> int:
-    """Count the entries of the matrices before the first layer and after the last one."""
+    """Count the weights outside the layers: the embedding, the extra token, and the maps into and out of the residual stream."""
     n_entries = (program.dim + 1) * program.model_width + sum(map(len, _columns(program.table)))
     return n_entries + (0 if program.extra is None else program.dim)
 

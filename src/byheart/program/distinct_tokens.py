@@ -1,4 +1,4 @@
-"""Number the distinct tokens of a data set, and compute their exact vectors and their values on a line."""
+"""Assign numbers to the distinct tokens of a data set, and compute their exact vectors and their values on a line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class DistinctTokens:
 
     sequences   the tokens of each sample as indices into `points`, (n_samples, seq_len); short sequences are padded on the left
     points      the exact vector of each distinct token
-    separation  two numbers: the largest norm of a vector, and the smallest distance between two vectors
+    separation  the largest norm of a vector, the smallest distance between two vectors, and the number of vectors
     table       the tables that map ids to these vectors; None if the inputs are vectors already
     pad         the id that pads short sequences on the left; None if no sequence is padded
     """
@@ -47,16 +47,16 @@ class DistinctTokens:
 
     @property
     def pad_number(self) -> int:
-        """The number of the padding token, for ids without positions.
+        """The index of the padding token in `points`, for ids without positions.
 
-        It is the last number, because the padding id is the largest id.
+        It is the last index, because the padding id is the largest id.
         """
         assert self.pad is not None
         return self.points.n_points - 1
 
 
 def distinct_tokens(data: Dataset) -> DistinctTokens:
-    """Number the distinct tokens of `data`. If order matters, the same id at two positions counts as two tokens."""
+    """Assign numbers to the distinct tokens of `data`. If order matters, the same id at two positions counts as two tokens."""
     if isinstance(data.inputs, VectorSequences):
         return _distinct_vectors(data, data.inputs)
     return _distinct_ids(data, data.inputs)
@@ -115,7 +115,7 @@ class LabelledTokens:
 
 
 def labelled_tokens(data: Dataset, tokens: DistinctTokens) -> LabelledTokens:
-    """Return the tokens of `data` that have labels. Their positions are those after padding, which is on the left."""
+    """Return the tokens of `data` that have labels. Positions are those in the sequences after padding on the left."""
     samples, positions = label_places(data.inputs, data.task)
     columns = positions + tokens.sequences.shape[1] - data.lengths[samples]
     return LabelledTokens(

@@ -26,7 +26,7 @@ class FewestFound(Generic[Fit]):
 
     @property
     def narrower(self) -> Fit | None:
-        """The fit whose size is one less than `size`; None if that size is 0."""
+        """The fit of size `size` - 1, which does not reach the goal. None if `size` is 1, because no fit of size 0 is made."""
         return self.tried.get(self.size - 1)
 
 

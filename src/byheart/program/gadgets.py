@@ -83,10 +83,10 @@ class PackedRegister:
     n_bits: int
 
     def opening(self) -> Block:
-        """Return the block that prepares the two registers (the paper's H, eq. 161).
+        """Return the block after which bits can be removed from the registers (the paper's H, eq. 161).
 
-        Before the block, `high` holds x/2^n and `low` holds 0. After the block, `high` holds
-        x/2^n + 1/2^(n+1) and `low` holds x/2^n + 1/2^(n+2).
+        Let x be the packed number and n = `n_bits`. Before the block, `high` holds x/2^n and `low` holds 0. After the block,
+        `high` holds x/2^n + 1/2^(n+1) and `low` holds x/2^n + 1/2^(n+2).
         """
         adds = {self.high: Dyadic(1, -self.n_bits - 1), self.low: Dyadic(1, -self.n_bits - 2)}
         return Block((Unit({self.high: 1}, 0, {self.low: 1}),), adds)
@@ -163,8 +163,9 @@ class KeyedExtraction:
     def outline(self) -> tuple[Step, ...]:
         """Return steps that stand for `blocks()` when their size is counted.
 
-        From each entry to the next, the number of weight bits decreases by the same amount. The total of the weight bits is exact
-        for one entry or an even number of entries, and slightly too large otherwise (see `mean_of_ends`).
+        The blocks of all entries are replaced by copies of those of the first and of the last entry. From each entry to the next,
+        the number of weight bits decreases by the same amount. The total of the weight bits is therefore exact for one entry or
+        an even number of entries, and slightly too large otherwise (see `mean_of_ends`).
         """
         return (*self.opening(), *mean_of_ends(0, self.n_entries - 1, self.entry))
 

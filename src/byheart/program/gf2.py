@@ -60,15 +60,16 @@ def factor(
     n_words: int,
     reached: np.ndarray,
 ) -> tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Eliminate the equations in order: reduce each by the pivots of the equations before it.
+    """Eliminate the equations in order: from each, subtract the earlier equations whose pivot columns it contains.
 
-    rows (n, k) are sorted by their minimum. patterns (n, k, ⌈n_channels/64⌉) hold the selected channels as bits. n_words is the
-    length of the window (the columns in which one equation has its entries) in 64-bit machine words. reached (1,) holds the number
-    of the equation that is being reduced, so that another thread can report it.
+    rows      (n, k): equation i reads words in the table rows `rows[i]`. Equations are sorted by the lowest of these rows
+    patterns  (n, k, ⌈n_channels/64⌉): the channels that an equation reads in each of its rows, as bits
+    n_words   the number of 64-bit machine words that hold one equation: one bit for each column in its range
+    reached   (1,): is set to the number of the equation that is being reduced, so that another thread can report it
 
     Returns six values: the number of equations that were reduced before one was linearly dependent (n on success); the reduced
     equations; the machine word at which each begins; the pivot column of each; for each column, the equation whose pivot it is (-1
-    for a free column); and for each equation, the pivots that were subtracted from it.
+    for a free column); and for each equation, the pivot columns of the equations that were subtracted from it.
     """
     n, k = rows.shape
     n_pattern = patterns.shape[2]

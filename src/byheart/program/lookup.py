@@ -15,7 +15,9 @@ from byheart.theorems import realises
 
 X, ANSWER = "x", "answer"
 KEYS_HIGH, KEYS_LOW, LABELS_HIGH, LABELS_LOW = PACKED = ("keys_high", "keys_low", "labels_high", "labels_low")
-"""Registers in which a lookup leaves non-negative remainders. They must be cleared before another lookup."""
+"""The registers of the packed keys and labels of a group. After a lookup, they hold numbers that are not needed and not negative.
+They must be cleared before another lookup.
+"""
 
 LOOKUP = (X, *PACKED, *SCRATCH, ANSWER)
 """All registers of a lookup. It reads `X` and adds to `ANSWER`; all others must be zero at the start."""
@@ -25,7 +27,7 @@ LOOKUP = (X, *PACKED, *SCRATCH, ANSWER)
 class LookupPlan:
     """A split of `n_points` labelled points into groups.
 
-    The `group_size` keys of a group are packed into one number, and its labels into another.
+    The keys of a group (the integer parts of its `group_size` points) are packed into one number, and its labels into another.
     """
 
     n_points: int
@@ -67,7 +69,9 @@ class LookupPlan:
 
 @lru_cache(maxsize=256)
 def _costs(key_bits: int, label_bits: int, model_width: int) -> tuple[int, int, int]:
-    """Return the number of parameters of one group, of one entry of the extraction, and of the opening block of the extraction.
+    """Return the numbers of parameters of three parts: the block that loads the words of one group, the blocks that extract one
+    key and its label from these words, and the block that prepares the words for extraction.
+
     Weights that are zero are counted.
     """
     single = LookupPlan(1, key_bits, label_bits, 1)
@@ -81,14 +85,14 @@ Planner = Callable[[int, int, int, int], LookupPlan]
 
 
 def plan_lookup(n_points: int, key_bits: int, label_bits: int, model_width: int) -> LookupPlan:
-    """Choose the group size with the fewest parameters.
+    """Return the plan whose group size gives the fewest parameters.
 
     The paper uses groups of √(N / log N) points, where N is `n_points`. With groups of size k there are N/k blocks of lookup and
     k·bits blocks of extraction. The paper's choice makes these two numbers equal, up to logarithms.
 
-    Let a be the number of parameters of a lookup block, and b that of the blocks that extract one key. The total a·⌈N/k⌉ + b·k
-    differs by at most a from the smooth function aN/k + bk. This function has its minimum at k* = √(aN/b). At any other k it is
-    larger by b(k - k*)²/k. So the best k has (k - k*)² <= a·k/b.
+    Let a lookup block have a parameters, and let the blocks that extract one key have b parameters. The total is
+    a·⌈N/k⌉ + b·k. It exceeds the smooth function f(k) = aN/k + bk by less than a. The minimum of f is at k* = √(aN/b), and
+    f(k) = f(k*) + b(k - k*)²/k. So the best k satisfies (k - k*)² <= a·k/b.
     """
     a, b, _ = _costs(key_bits, label_bits, model_width)
 
@@ -105,7 +109,7 @@ def plan_lookup(n_points: int, key_bits: int, label_bits: int, model_width: int)
 def memorise_points(labelled: Mapping[Fraction, int], plan: LookupPlan) -> Blocks:
     """Return blocks that add label(x) to the answer if x is one of the labelled numbers.
 
-    They add 0 if x >= 2 is at least 2 away from all labelled numbers.
+    They add 0 if x is at least 2 and at least 2 away from all labelled numbers.
 
     Source:     KS25 Lemma C.1, Stages II and III (Stage I is `project_apart`).
     Assumes:    the numbers are at least 2 and differ by at least 2; ⌊number⌋ < 2^key_bits; labels are in 1 .. 2^label_bits - 1.
@@ -146,7 +150,7 @@ def pack_fields(fields: Sequence[int], field_bits: int, n_fields: int) -> Fracti
 def weigh_tokens(values: Sequence[Fraction], weights: Mapping[int, int], plan: LookupPlan | None) -> Blocks:
     """Return blocks that compute the token weight function φ.
 
-    The value of token w on the line is values[w]. The blocks give this token weights[w], or 0 if there is no such weight.
+    Token w was projected to the number values[w]. For this number, the blocks return weights[w], or 0 if w has no weight.
 
     Source:     KS25 Lemma B.3.
     Assumes:    values are at least 2 and differ by at least 2 (Lemma C.2); weights are those of Lemma B.2; `plan` is for as many

@@ -1,7 +1,7 @@
 """Lemmas G.1 and C.2 of KS25: map points in space to numbers on a line that have a guaranteed distance from each other.
 
-The direction of the line is found by a search, which usually does better than the worst case of the lemmas. The lemmas' bounds
-guarantee that the search succeeds. All decisions use integer arithmetic; floats only rank the candidates.
+The direction of the line is found by a search, which usually does better than the worst case of the lemmas. The lemmas guarantee
+that a suitable direction exists. All decisions use integer arithmetic; floats only rank the candidates.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def length_keeping_direction(points: IntegerPoints, rng: np.random.Generator) ->
                 x, y of the V points in dimension d.
     Assumes:    distinct points.
     Guarantee:  the inequality is checked exactly for every pair. By the lemma a uniformly random direction satisfies it with
-                positive probability. So random directions are tried, whose entries have at most 2^16 bits.
+                positive probability. After a few fixed directions, random ones are tried; their entries have at most 2^16 bits.
     Size:       V² pairs are checked for each direction that is tried.
     """
     for candidates in _candidate_rounds(points, rng):
@@ -131,7 +131,7 @@ def length_keeping_direction(points: IntegerPoints, rng: np.random.Generator) ->
             if keeps_lengths(points, direction):
                 return direction
     raise AssumptionViolated(
-        f"no direction was found along which {points.n_points} points keep the share of their distances that inequality (151) of "
+        f"no direction was found along which all distances between {points.n_points} points stay as large as inequality (151) of "
         "KS25 demands.",
         n_points=points.n_points,
     )
@@ -184,7 +184,7 @@ def separating_direction(
         if best is not None and is_settled and (largest_spread is None or best[0] <= largest_spread):
             return best[1]
     raise AssumptionViolated(
-        f"no direction was found that separates {n_points} points in dimension {dim}. Are two of them equal?",
+        f"no direction was found that separates {n_points} points in dimension {dim} widely enough. Are two of them equal?",
         n_points=n_points,
         dim=dim,
     )
@@ -212,8 +212,8 @@ def project_apart(
     Size:       a linear map and a bias. The lemma bounds the largest value by R = 20 r V² √(πd) / δ, for V points in dimension d of
                 norm at most r and at least δ apart.
     Departs:    here R is the largest value that the search finds, usually far below the lemma's bound. The map is scaled by a
-                factor of about `factor_bits` bits. With a factor of few bits, the values have few bits after the binary point. With
-                a factor of many bits, R shrinks by at most one bit. A single point is sent to 2 by the offset alone.
+                factor, which is rounded up to about `factor_bits` bits. More bits make R smaller, but by at most one bit, and
+                they give the values more bits after the binary point. If there is only one point, its value is 2.
     """
     if points.n_points == 1:
         return Projection((Fraction(0),) * points.coordinates.shape[1], Fraction(2), [Fraction(2)])
@@ -289,9 +289,9 @@ def _digit_directions(points: IntegerPoints) -> list[tuple[int, ...]]:
 
 
 def _finalists(points: IntegerPoints, candidates: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """Return the few candidates that look best in float arithmetic.
+    """Return the few candidates for which the range of the points is smallest relative to the smallest gap, computed in floats.
 
-    Return all of them if there are fewer than 2000 points, or if floats cannot separate the points in any direction.
+    Return all candidates if there are fewer than 2000 points, or if floats cannot separate the points along any candidate.
     """
     if points.n_points < 2000:
         return candidates

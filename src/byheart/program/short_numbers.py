@@ -35,7 +35,7 @@ def short_parts(number: Number, n_parts: int) -> list[Fraction]:
 
 
 def split_column(numbers: np.ndarray, n_parts: int) -> list[np.ndarray]:
-    """Split every number of an array in the same way as `short_parts`. Numbers that are split must have at most 53 bits."""
+    """Split every number of an array as `short_parts` does, but round ties to even. Numbers must have at most 53 bits."""
     if n_parts == 1:
         return [numbers]
     rest, found = numbers.astype(np.float64), []
@@ -62,7 +62,8 @@ def with_short_biases(steps: Sequence[Step], one: str) -> Iterator[Step]:
     """Yield the steps with short biases: numbers that bfloat16 can represent.
 
     A bias that is not short is split into a short bias and a weight on the register `one`, which always holds 1. Every bias must be
-    the sum of two short numbers. A `TableBlock` that is only counted is not changed: its biases are one placeholder, not an array.
+    the sum of two short numbers. A `TableBlock` whose biases are a placeholder is not changed; such blocks are made if only the
+    parameters of a network are counted.
     """
     for step in steps:
         if isinstance(step, Repeat):

@@ -42,9 +42,10 @@ def layer_formats(step: Step, layer: Layer) -> list[WeightFormat]:
 
 
 def one_unit(step: Step) -> Step:
-    """If the step is a `TableBlock` that is only counted, return it with one unit. Return any other step unchanged.
+    """If the step is a `TableBlock` that stands for a table without its content, return it with one unit. Return any other step
+    unchanged.
 
-    The biases of a `TableBlock` that is only counted are a single number instead of an array.
+    Such a `TableBlock` is used only to count weights. Its biases are a single number instead of an array.
     """
     if not isinstance(step, TableBlock) or isinstance(step.biases, np.ndarray):
         return step
@@ -52,9 +53,9 @@ def one_unit(step: Step) -> Step:
 
 
 def step_bits(step: Step, layer: Layer, n_units: int) -> int:
-    """Return the number of bits that store a layer's arrays.
+    """Return the number of bits that store the arrays of the layer that a step describes.
 
-    `layer` is built from `one_unit(step)`, and `n_units` is the number of units of the step.
+    `n_units` is the number of units of the step. `layer` is built from `one_unit(step)`, so it may have fewer units.
     """
     assert not isinstance(step, Repeat | SumPool)
     found = 0

@@ -22,11 +22,13 @@ EncodedContexts: TypeAlias = Int[np.ndarray, "n_contexts seq_len"]
 Logits: TypeAlias = Float[np.ndarray, "n_contexts n_outputs"]
 
 LOGIT_MARGIN = {"float64": 40.0, "float32": 22.0}
-"""How far the logits of tokens that can follow a context exceed the others. Divergences are then about ω·e^-margin, where ω is the
-size of the vocabulary."""
+"""The argument `margin` of `NextTokenTargets.logits` for each precision: the number that is added to the logits of the tokens
+that can follow a context. With these logits, the divergence from the data is about ω·e^-margin, where ω is the size of the
+vocabulary."""
 
 ALLOWED_DIVERGENCE = 1e-3
-"""The divergence in nats that each context may have: a thousand times what float32 needs."""
+"""The largest allowed divergence in nats, for one context, of the model's distribution from the data. With the float32 logits of
+`LOGIT_MARGIN` and a vocabulary of a few thousand tokens, the divergence is about a thousandth of this."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +54,8 @@ class NextTokenTargets:
         """Return the logits of every context: log π̂ + `margin` for each token of probability π̂ > 0, and 0 for the other tokens.
 
         These logits are finite, and their softmax differs from π̂ by at most (ω - s)·e^-margin, where ω is the size of the
-        vocabulary and s the number of tokens of positive probability. Adding the same number to all logits does not change their
-        softmax. The result is therefore π̂, except that each token of probability 0 gets a share of about e^-margin.
+        vocabulary and s the number of tokens of positive probability. Among the tokens with π̂ > 0, the margin cancels in the
+        softmax, so their probabilities keep the ratios of π̂. Each other token gets a probability of about e^-margin.
         """
         table = np.zeros((len(self), self.n_outputs))
         table[self.rows, self.next_tokens] = np.log(self.probabilities) + margin

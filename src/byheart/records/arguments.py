@@ -54,7 +54,7 @@ def takes_numbers(function: Callable[P, R]) -> Callable[P, R]:
 
     @cache
     def readers() -> dict[str, Callable[[str, object], Any]]:
-        """Return the function that checks each numeric parameter of `function`, by the name of the parameter."""
+        """Return, for each numeric parameter of the decorated function, the function that checks its values, by name."""
         found: dict[str, Callable[[str, object], Any]] = {}
         for name, hint in get_type_hints(function).items():
             kinds = set(get_args(hint) or (hint,))

@@ -55,7 +55,7 @@ def parse_json(raw: bytes, where: str | Path, *, refuse: Refusal = refuse_file) 
     n_containers = raw.count(b"[") + raw.count(b"{")
     if n_containers > MAX_CONTAINERS:
         raise refuse(
-            where, f"it holds {n_containers:,} lists and objects, more than the limit of {MAX_CONTAINERS:,}"
+            where, f"it has {n_containers:,} opening brackets, more than the limit of {MAX_CONTAINERS:,}"
         )
     try:
         document = json.loads(
@@ -123,7 +123,7 @@ def _find_problem(document: object) -> str | None:
 
 
 def show_value(value: object) -> str:
-    """Describe a value in a message: as it was written, but shortened."""
+    """Describe a value for a message: an object, a list or a huge number by its size, anything else as shortened JSON."""
     if isinstance(value, Mapping):
         return f"an object of size {len(value):,}"
     if isinstance(value, list | tuple):

@@ -211,7 +211,7 @@ def _parts(value: object, kind: Any, path: str) -> Iterable[tuple[object, Any, s
 
 
 def _bare(kind: Any) -> Any:
-    """Return `X` for `X | None` and for `Annotated[X, ...]`."""
+    """Return `X` for `X | None` and for `Annotated[X, ...]`; return any other type unchanged."""
     if get_origin(kind) is Annotated:
         return _bare(get_args(kind)[0])
     if get_origin(kind) in (Union, UnionType):

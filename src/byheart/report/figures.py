@@ -127,9 +127,10 @@ def draw_plan(curves: Sequence[Curve], title: str, path: Path) -> None:
     """Draw the curves that `bounds.planner.curves` computes, on two logarithmic axes, and save the figure.
 
     The suffix of `path` determines the format. The name of each curve is at its right end. Curves of model sizes are of three
-    kinds: estimates of constructions, promises of theorems, and trained models. One curve of each kind is thick. It is chosen
-    among the curves that reach the largest number of facts: the one whose middle point has the fewest parameters. Lower bounds
-    are a fourth kind; they are never thick.
+    kinds: estimates of constructions, promises of theorems, and trained models. Lower bounds are a fourth kind.
+
+    One curve of each of the first three kinds is thick: of the curves that reach the largest number of facts, the one whose
+    middle point has the fewest parameters.
     """
     figure = new_figure(path, (9.6, 5.4))
     axes = figure.add_axes((0.07, 0.1, 0.6, 0.83))  # room for the names on the right
@@ -211,8 +212,9 @@ def compared_lines(found: Sequence[Compared]) -> tuple[ComparedLine, ...]:
 
 
 def share_limits(lines: Sequence[ComparedLine]) -> tuple[float, float]:
-    """Return the ends of an axis that shows 0, 1 and all intervals with some space around. Student's interval of a share may exceed
-    0 to 1.
+    """Return the ends of an axis that shows 0, 1 and all intervals, with some space at both ends.
+
+    Student's interval of a share may extend below 0 or above 1.
     """
     least = min([0.0, *(low for line in lines for _, _, low, _ in line.points)])
     most = max([1.0, *(high for line in lines for _, _, _, high in line.points)])

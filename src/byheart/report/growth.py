@@ -40,8 +40,7 @@ class GrowthCurve:
 
     built       the sizes of models that were built and verified
     planned     estimated sizes
-    ended       why nothing larger was built: the message of an error, the time that the last size took, or that no larger size was
-                tried
+    ended       why nothing larger was built: an error occurred, the last size took too long, or no larger size was tried
     is_refused  whether an error ended the building: the construction refused the data, or memory ran out
     """
 
@@ -54,12 +53,12 @@ class GrowthCurve:
 
     @property
     def points(self) -> tuple[tuple[int, int], ...]:
-        """The built sizes, followed by the estimates."""
+        """The points of all built models, followed by the estimated points beyond the largest of them."""
         last = self.built[-1][0] if self.built else 0
         return (*self.built, *(point for point in self.planned if point[0] > last))
 
     def at(self, n_samples: float) -> float | None:
-        """Return the size at a number of samples, interpolated linearly on a log-log scale, or None outside the range."""
+        """Return the size at a number of samples, interpolated linearly on a log-log scale; None outside the range of `points`."""
         for (n_low, low), (n_high, high) in pairwise(self.points):
             if n_low <= n_samples <= n_high:
                 share = log(n_samples / n_low) / log(n_high / n_low)
@@ -85,7 +84,7 @@ class Crossover:
 class Growth(JsonRecord):
     """One panel of a figure: the sizes of constructions for data of one `shape`. The x axis is the number of samples.
 
-    refused  (construction, reason) for those that could not be built even for the smallest number of samples
+    refused  (construction, reason) for each construction that could not be built even for the smallest number of samples
     """
 
     shape: DataShape

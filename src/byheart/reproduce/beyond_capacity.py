@@ -1,5 +1,4 @@
-"""Beyond the papers: measure the bits per parameter of trained models of small sizes, by a search over the size of the data or of
-the model.
+"""Beyond the papers: measure the bits per parameter of small trained models, by a search over the size of the data or of the model.
 
 Models are trained by L-BFGS and pass if 99% of the labels are right. There are two searches:
 - for the most samples that a small GPT memorises; a sample is a sequence of four tokens from a vocabulary of 64,
@@ -45,7 +44,7 @@ EVALUATIONS: dict[fig.Scale, int] = {"smoke": 20, "laptop": 600, "paper": 2000}
 def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
     """Return the stages: every GPT with every number of samples, then the attention-only models.
 
-    All GPTs except the widest train together, as one batched computation.
+    The GPTs of all widths except the largest train together, as one batched computation.
     """
     largest = max(WIDTHS[scale])
     found = [
@@ -110,10 +109,10 @@ def data_bits(one: Observation) -> float:
 
 
 def bracket(passed: Mapping[int, bool], *, goal: str) -> Bracket:
-    """Return the bracket of a search, given whether each size passed.
+    """Return the bracket of a search for the limit between sizes that pass and sizes that fail.
 
-    `goal` is "largest" or "smallest": the size to find. Sizes are ordered from the easiest to the hardest for this goal. The
-    bracket holds the first size that fails and the size before it.
+    `passed` says whether each size passed. `goal` is "largest" or "smallest", the passing size to find. Sizes are ordered from
+    the easiest to the hardest for this goal. The bracket holds the first size that fails and the size before it.
     """
     rungs = sorted(passed, reverse=goal == "smallest")
     good: int | None = None

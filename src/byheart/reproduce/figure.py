@@ -118,7 +118,7 @@ class ConditionResult:
 
     @property
     def name(self) -> str:
-        """The condition and, if there are several claims, the claim."""
+        """The condition. If the figure makes several claims, the claim is put before it."""
         return f"{self.claim}: {self.condition}" if self.claim else self.condition
 
 
@@ -134,7 +134,9 @@ class Check:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict of the rule on the paper's claim. The paper's own conditions decide, and variations are only reported."""
+    """Whether the paper's claim holds, according to the figure's rule. Only the results under the paper's own conditions of
+    training decide. Results under our variations of these conditions are listed but do not count.
+    """
 
     outcome: Outcome
     summary: str
@@ -158,7 +160,7 @@ class Verdict:
 class Computed:
     """Everything that a figure computes from its observations.
 
-    `counter` is the best argument against the verdict, in one sentence. `missing` says which runs would decide an open claim.
+    `counter` is the best argument against the verdict, in words. `missing` says which runs would decide an open claim.
     """
 
     panels: tuple[Panel, ...]

@@ -97,9 +97,7 @@ def read_observations(path: Path, scale: Scale) -> tuple[tuple[Observation, ...]
         found = from_groups(table["observations"])
         runs, facts = dict(table["runs"]), dict(table["facts"])
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
-        raise refuse_file(
-            str(path), f"its observations, runs or facts are not those of a figure: {error!r}"
-        ) from error
+        raise refuse_file(str(path), f"its observations, runs or facts cannot be read: {error!r}") from error
     read_values(runs, _StoredRuns, f"{path}, runs", refuse=refuse_file)
     return found, runs, facts
 
@@ -152,7 +150,9 @@ def assemble(
 
 
 def _runs(records: Sequence[Record], fresh: Sequence[Record]) -> dict[str, Any]:
-    """Return the machines and dates of runs, and the training time of those in `fresh`, which no earlier record counts."""
+    """Return the devices, versions and dates of the runs in `records`, and the training time of those in `fresh`: the runs that
+    an earlier record of the figure does not contain.
+    """
     return {
         "devices": sorted({record.device for record in records}),
         "versions": [
@@ -276,9 +276,7 @@ def read_record(path: Path) -> FigureRecord:
     try:
         return replace(record, observations=from_groups(table["observations"]))
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
-        raise MalformedFile(
-            f"{path}: its observations are not those of a figure: {error!r}.", path=str(path)
-        ) from error
+        raise MalformedFile(f"{path}: its observations cannot be read: {error!r}.", path=str(path)) from error
 
 
 def _with_nan(value: Any) -> Any:

@@ -72,7 +72,7 @@ def as_svg(record: FigureRecord) -> str:
 
 
 def _settings(record: FigureRecord) -> Any:
-    """Return settings of matplotlib with which the same record always gives the same SVG file."""
+    """Return a context manager in whose block matplotlib draws the same SVG file whenever it draws the same record."""
     mpl = import_extra("matplotlib", "figures", "Drawing a figure")
     return mpl.rc_context({**SETTINGS, "svg.hashsalt": record.figure})
 
@@ -132,8 +132,8 @@ def _axes_of(panel: Panel) -> tuple[str, ...]:
 
 
 def _y_limits(panels: Sequence[Panel]) -> tuple[float, ...]:
-    """Return limits of a logarithmic y axis that enclose all points, or nothing if the axis is linear. Bands are ignored, because a
-    band that reaches down to 0 would fill the picture.
+    """Return limits of a logarithmic y axis that enclose all points, or an empty tuple if the axis is linear. Bands are ignored,
+    because a band that reaches down to 0 would fill the picture.
     """
     drawn = [y for panel in panels for one in panel.series for y in one.y if 0 < y < math.inf]
     return (min(drawn) / 2, max(drawn) * 2) if drawn and panels[0].y_scale == "log" else ()

@@ -64,8 +64,9 @@ def madden_2024() -> tuple[StoredCapacity, ...]:
 def madden_2024_gaps() -> dict[tuple[int, int], tuple[float, float]]:
     """Return the map in MFT24's Figure 1, left: the gap (loss minus entropy) of every (number of stories, width).
 
-    It is given in nats and as a share of the entropy. The authors stored no numbers, so the gaps were read from the colours of
-    their published plot. Two neighbouring colours of the plot stand for gaps that differ by 7%.
+    Each value of the result is a pair: the gap in nats, and the gap as a share of the entropy. The authors stored no numbers, so
+    the gaps were read from the colours of their published plot. Two neighbouring colours of the plot stand for gaps that differ by
+    7%.
     """
     entropy = {row.n_stories: row.entropy_nats for row in madden_2024()}
     return {

@@ -55,7 +55,7 @@ class SeedValues:
         return bool(self.x)
 
     def at(self, x: float) -> float | None:
-        """Return the mean at `x`, or None if there is none."""
+        """Return the mean at `x`, or None if there are no values at `x`."""
         return dict(zip(self.x, self.means, strict=True)).get(x)
 
 
@@ -84,7 +84,7 @@ def series(label: str, style: Style, found: SeedValues) -> Series:
 
 
 def fitted_line(label: str, style: Style, found: Fit | None, ends: tuple[float, float]) -> list[Series]:
-    """Return a fitted law as a line between two values of x, or nothing if it could not be fitted."""
+    """Return a fitted law as one line between two values of x, or an empty list if `found` is None."""
     if found is None:
         return []
     law = law_of(found.law)

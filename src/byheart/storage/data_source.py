@@ -93,9 +93,9 @@ def read_again(model: Checkable, path: str | Path, **changed: Any) -> Dataset:
 
 
 def _kept_labels(model: Checkable, source: DataSource) -> str:
-    """Return the rule for empty labels that is recorded in the model.
+    """Return how to treat rows with empty labels when the data are read again: the rule that is recorded in the model.
 
-    If that rule leaves out rows, return "error" instead. If no rule is recorded, return "keep".
+    If the recorded rule is "drop", return "error" instead, so that no row is left out. If no rule is recorded, return "keep".
     """
     if "empty_labels" not in (model.record.get("reading") or {}):
         return "keep"
@@ -121,9 +121,9 @@ def read_recitation(
 def _require_restored(
     path: Path, texts: Sequence[str], ids: TokenSequences, tokenizer: FileTokenizer
 ) -> None:
-    """Raise `DataError` if the ids of a text, decoded, do not give the text, apart from white space.
+    """Raise `DataError` if decoding the ids of a text does not give the same text again, apart from white space.
 
-    A model that continues ids could not recite such a text.
+    A model generates ids, so it could not recite such a text.
     """
     restored = tokenizer.decode_all([ids[i].tolist() for i in range(len(ids))])
     for row, (text, found) in enumerate(zip(texts, restored, strict=True), start=1):

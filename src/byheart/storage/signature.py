@@ -32,7 +32,7 @@ PREFIX = b"byheart certificate 1\n"
 class Signature:
     """The content of signature.json.
 
-    Key and signature are hexadecimal digits. `certificate` is the SHA-256 of the signed text.
+    Key and signature are hexadecimal digits. `certificate` is the SHA-256 of the text that was signed (see `canonical`).
     """
 
     schema: int
@@ -80,7 +80,7 @@ def _require_verdict(certificate: Certificate, folder: Path) -> None:
     if certificate.model_digest is None:
         raise corrupt(
             folder / CERTIFICATE,
-            "it is of an older version and covers only the weights, not the labels and the tokenizer",
+            "an older version of byheart wrote it, and it covers only the weights, not the labels and the tokenizer",
             "Compile the data again.",
         )
     if not (certificate.holds or certificate.fitted):
@@ -119,8 +119,8 @@ def require_signed(path: str | Path, key: str | Path) -> Signature:
     digest = hashlib.sha256(content).hexdigest()
     if digest != found.certificate:
         problem = (
-            f"the signature is of another certificate: it signs the one with SHA-256 {found.certificate}, but "
-            f"the certificate in the folder has {digest}"
+            f"the signature belongs to another certificate, the one with SHA-256 {found.certificate}; "
+            f"the certificate in the folder has SHA-256 {digest}"
         )
         raise _unsigned(folder, problem, wanted)
     if not _is_made_by(wanted, bytes.fromhex(found.signature), content):
@@ -167,7 +167,7 @@ def _is_made_by(key: bytes, signature: bytes, content: bytes) -> bool:
 def _unsigned(folder: Path, problem: str, wanted: bytes) -> CorruptModel:
     return CorruptModel(
         f"{folder}: {problem}.\n"
-        f"  It must be signed by {wanted.hex()}. Get the folder from the owner of that key.",
+        f"  It must be signed by the key {wanted.hex()}. Get the folder from the owner of that key.",
         path=str(folder),
         problem=problem,
         key=wanted.hex(),

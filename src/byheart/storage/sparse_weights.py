@@ -26,7 +26,7 @@ from byheart.network.exact.dyadic import Dyadic, SparseMatrix
 from byheart.records.refusals import corrupt
 
 FEW_BITS = 4096
-"""A network of any size may have exponents from -FEW_BITS to FEW_BITS."""
+"""Even the smallest network may have exponents from -FEW_BITS to FEW_BITS. `largest_exponent` gives the limit for others."""
 
 UNSIGNED = ("U8", "U16", "U32")
 SIGNED = ("I8", "I16", "I32")
@@ -52,7 +52,7 @@ def largest_exponent(n_limbs: int) -> int:
 
 
 def encode_sparse(matrices: Iterable[SparseMatrix]) -> dict[str, np.ndarray]:
-    """Return the six tensors that store these matrices."""
+    """Return the six tensors that store these matrices, by name. The docstring of the module describes them."""
     row_counts: list[np.ndarray] = []
     columns: list[int] = []
     mantissas: list[int] = []
@@ -102,7 +102,7 @@ def decode_sparse(
 ) -> Iterator[SparseMatrix]:
     """Return the matrices of these shapes that the six tensors store.
 
-    Raise `CorruptModel` unless `encode_sparse` would write these tensors.
+    Raise `CorruptModel` unless the tensors are exactly those that `encode_sparse` makes of these matrices.
 
     Everything is checked before the first matrix is built.
     """
@@ -137,7 +137,9 @@ def decode_sparse(
 def _check(
     wide: Mapping[str, np.ndarray], limbs: np.ndarray, shapes: Sequence[tuple[int, int]], where: Path
 ) -> None:
-    """Check the six tensors of a file, except the number of rows, which the caller has already compared with `shapes`."""
+    """Check that the six tensors of a file describe matrices of the given `shapes`. The caller has already checked the number of
+    rows.
+    """
     row_counts, columns, limb_counts = wide["row_counts"], wide["columns"], wide["limb_counts"]
     n_entries = len(columns)
     if int(row_counts.sum()) != n_entries:
@@ -159,7 +161,10 @@ def _check(
     widths = np.repeat(np.repeat(n_columns, n_rows), row_counts)
     refuse(columns >= widths, "has a column number beyond the last column of its matrix")
     falls = (row_of_entry[1:] == row_of_entry[:-1]) & (columns[1:] <= columns[:-1])
-    refuse(np.insert(falls, 0, values=False), "is not in a later column than the entry before it in its row")
+    refuse(
+        np.insert(falls, 0, values=False),
+        "has a column number that is not above that of the previous entry in its row",
+    )
     refuse(wide["negative"] > 1, "has a sign that is neither 0 nor 1")
     allowed = largest_exponent(len(limbs))
     refuse(np.abs(wide["exponents"]) > allowed, f"has an exponent beyond ±{allowed:,}")
@@ -167,4 +172,4 @@ def _check(
     ends = np.cumsum(limb_counts)
     even = limbs[ends - limb_counts] & np.uint64(1) == 0
     refuse(even, "has an even mantissa, so it is not in lowest terms")
-    refuse(limbs[ends - 1] == 0, "has a mantissa with a leading zero limb")
+    refuse(limbs[ends - 1] == 0, "has a mantissa whose last limb is zero")

@@ -78,7 +78,7 @@ def check_target(path: Path) -> None:
 
 
 def refuse_same_folder(output: Path, folder: Path) -> None:
-    """Raise `UsageError` if `output` would replace the folder that is read, also if a link leads from one to the other."""
+    """Raise `UsageError` if `output` is the same folder as `folder`, which is read. Links are followed."""
     if output.exists() and folder.exists() and output.samefile(folder):
         raise UsageError(
             f"{output} is the folder that is read.\n  Nothing was written. Choose another folder to write.",

@@ -62,8 +62,8 @@ def write_tensors(
 ) -> None:
     """Write `tensors` to the file `path`, with `note` as the metadata in its header.
 
-    The same arguments give the same bytes if `note` has at most one entry; the safetensors package writes several in random order.
-    Arrays of the type `BFLOAT16` are written as bfloat16 tensors.
+    The same arguments give the same bytes if `note` has at most one entry; the safetensors package writes several entries in random
+    order. Arrays of the type `BFLOAT16` are written as bfloat16 tensors.
     """
     whole = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
     metadata = None if note is None else dict(note)
@@ -97,7 +97,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 def read_header(path: Path) -> dict[str, StoredTensor]:
-    """Return the place of every tensor of the file, by name.
+    """Return the type, shape and place of every tensor in the file, by name.
 
     Raise `CorruptModel` unless the header is valid and the tensors fill the rest of the file exactly.
     """

@@ -40,9 +40,10 @@ LEFT_OUT_OF_FILES: Mapping[str, object] = {
     "left_out": {},
     "unit": "sample",
 }
-"""Fields that are saved only if their value differs from the one given here.
+"""Fields that older certificates do not have, with their default values.
 
-An older certificate, which does not have these fields, is therefore saved unchanged.
+A field is saved only if its value differs from its default. So if an older certificate is loaded and saved again, it does not
+change.
 """
 
 
@@ -146,8 +147,8 @@ class Certificate:
               the earlier certificate, if there is one. For the task `distribution`, the checks of labels are replaced by these: no
               context diverges by more than the allowed divergence, and if only one token follows a context in the data, the model
               prefers this token. If `holds` is false, `problems` says why.
-    fitted    whether the loss exceeds the entropy by at most the allowed share and the only problem, if any, is that some contexts
-              are wrong. None unless the caller requested the rule `total-gap`.
+    fitted    None unless the caller requested the rule `total-gap`. Then: whether the loss exceeds the entropy by at most the
+              allowed share. Wrong contexts do not make it false, but any other problem does.
 
     `method`, `theorem`, `theorem_size` and `assumptions` repeat what the model's own record says. The verifier does not check them.
     """
@@ -239,7 +240,7 @@ class Certificate:
 
     @property
     def on_sample(self) -> str:
-        """The text that follows the verdict if only a sample of the data was checked; otherwise an empty text."""
+        """The words after the verdict that say that only a sample of the data was checked. Empty if all data were checked."""
         if self.sampled is None:
             return ""
         return f" on a sample of {self.sampled:,} of {self.dataset.shape.n_samples:,}"
@@ -296,11 +297,11 @@ class Certificate:
             certificate = _read_total_gap(certificate, judged)
         if certificate.holds and (certificate.wrong or certificate.problems):
             raise corrupt(
-                where, "the file says that the model holds, but it also lists wrong samples or a problem"
+                where, "the field `holds` is true, but the file also lists wrong samples or a problem"
             )
         if certificate.fitted and (judged is None or not judged.is_within_gap):
             raise corrupt(
-                where, "the file says that the model is fitted, but its gap is larger than the allowed gap"
+                where, "the field `fitted` is true, but the gap is missing or larger than the allowed gap"
             )
         return certificate
 

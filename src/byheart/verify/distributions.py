@@ -23,7 +23,7 @@ ALLOWED_GAP = 0.01
 """How far the loss may exceed the entropy, as a share of the entropy. This limit is that of the paper MFT24."""
 
 N_RECHECKED_CONTEXTS = 8
-"""The number of contexts that a second, independent evaluator checks again."""
+"""The number of contexts whose logits are computed a second time, from the model's equations instead of by its PyTorch module."""
 
 
 def check_distributions(
@@ -146,7 +146,7 @@ def _wrong(
             + (
                 f" by {divergence:.3g} nats"
                 if np.isfinite(divergence)
-                else ": a token that follows in the data has no probability, or a logit is not finite"
+                else ": the model has no logit for a token that follows in the data, or a logit is not finite"
             ),
         ),
     )

@@ -30,7 +30,7 @@ class EncodedInputs:
     refused: dict[int, str]
 
     def refuse(self, at: list[int], reason: str) -> EncodedInputs:
-        """Return the division in which the samples at the positions `at` of `asked` are refused too."""
+        """Return a copy in which more samples are refused, for the given reason. `at` holds their positions in `asked`."""
         refused = dict.fromkeys(self.asked[at].tolist(), reason)
         return EncodedInputs(
             np.delete(self.asked, at), np.delete(self.encoded, at, axis=0), self.refused | refused

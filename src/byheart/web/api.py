@@ -219,7 +219,7 @@ def _models_router(folders: Folders, questions: Questions) -> APIRouter:
 
     @router.get("/models/{name}/examples")
     def examples(name: str) -> Document:
-        """Return a few questions that the model can answer."""
+        """Return the first few questions in the data file of the model; none if the file was not kept."""
         return ask("examples", name, data=kept_data(name))
 
     @router.post("/models/{name}/trace", openapi_extra=body_schema(TraceRequest))
@@ -308,7 +308,7 @@ def _runs_router(folders: Folders, questions: Questions) -> APIRouter:
 
     @router.get("/runs")
     def runs(where: Annotated[list[str] | None, Query(max_length=20)] = None) -> Document:
-        """List the newest training runs (at most 500) that meet all conditions, such as `sizes.n_heads>=4`, the newest first."""
+        """List the training runs that meet all conditions, such as `sizes.n_heads>=4`: the newest 500, the newest first."""
         return questions.ask("runs", {"store": store(), "where": where or [], "most": MOST_RUNS})
 
     @router.get("/runs/curves")

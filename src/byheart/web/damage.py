@@ -1,6 +1,7 @@
 """Find which facts a weight holds, or which weights hold a fact.
 
-For the first, change the weight and check every fact again. For the second, compile again without the fact and compare the weights.
+To find the facts that a weight holds, change the weight and check every fact again. To find the weights that hold a fact, compile
+again without the fact and compare the weights.
 """
 
 from __future__ import annotations

@@ -89,8 +89,8 @@ def _estimate(name: str, shape: DataShape) -> Document:
 
 
 def preview(path: Path, delimiter: str | None = None) -> Document:
-    """Return the columns and first rows of a text file, with long cells and lines cut. For other kinds of files, both lists are
-    empty.
+    """Return the names of the columns and the first rows of a text file. Long cells and lines are cut off. For other kinds of
+    files, return no columns and no rows.
 
     Blank lines are not shown. `delimiter` separates the cells of a row; by default, the suffix of the file decides.
     """

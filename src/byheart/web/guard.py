@@ -23,7 +23,9 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 COOKIE = "byheart_token"
 UPLOAD_PATH = "/api/data"
 BODY_SECONDS, BODY_BYTES_PER_SECOND = 20.0, 1000
-"""The time limit for a request body: `BODY_SECONDS`, plus the time that the bytes received so far take at the minimum speed."""
+"""The time limit for a request body: `BODY_SECONDS`, plus the time that the bytes received so far take at
+`BODY_BYTES_PER_SECOND`.
+"""
 
 SAFE_METHODS = ("GET", "HEAD")
 
@@ -68,7 +70,7 @@ class Guard:
     token: str | None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse the request, or pass it on and add the headers to its response."""
+        """Refuse the request, or pass it on to the application. Either way, the response gets the security headers `HEADERS`."""
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
             return
@@ -158,8 +160,8 @@ class Guard:
         return any(secrets.compare_digest(each.encode(), self.token.encode()) for each in candidates)
 
     def _count_bytes(self, scope: Scope, receive: Receive) -> Receive:
-        """Return a function to call instead of `receive`. If the request body is too long or arrives too slowly, it returns the
-        message that the client has disconnected.
+        """Return a function to call instead of `receive`. If the request body is too long or arrives too slowly, this
+        function returns the message that the client has disconnected.
         """
         most, seen, is_whole, start = self._most_bytes(scope), 0, False, time.monotonic()
 

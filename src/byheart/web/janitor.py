@@ -1,8 +1,8 @@
 """A small process that cleans up after the server: it ends the workers and removes the server's temporary folder.
 
 When the server ends, even by SIGKILL, its pipe to this process closes. This process then ends the workers that still run and
-removes the folder, which holds uploads and exports. Most workers end by themselves, but a worker that is busy with one long
-computation may not.
+removes the folder, which holds uploads, exports and, without `--models`, the models. Most workers end by themselves, but a worker
+that is busy with one long computation may not.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def _plan(n_facts: int, value_bits: int, vocab: int, seq_len: int) -> SizePlan:
 
 
 def list_runs(context: Context, store: str, where: list[str], most: int) -> Document:
-    """Return those runs in the file `store` that meet all conditions in `where`, at most `most`, the newest first.
+    """Return the newest runs in the file `store` that meet all conditions in `where`: at most `most`, the newest first.
 
     The format is that of `byheart runs list --json`.
     """

@@ -62,7 +62,7 @@ class Settings:
 
     @property
     def address(self) -> str:
-        """The address to open in a browser, without the token."""
+        """The address to open in a browser, without the access token that `make_token` returns."""
         name = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{name}:{self.port}/"
 
@@ -88,7 +88,9 @@ def free_port(host: str, port: int) -> int:
 
 
 def make_token(settings: Settings) -> str | None:
-    """Return a new token, or None if only this machine can reach the server."""
+    """Return a new secret token that every request must carry. If only this machine can reach the server, no token is needed;
+    return None.
+    """
     return None if is_loopback(settings.host) else secrets.token_urlsafe(24)
 
 

@@ -49,7 +49,9 @@ def predict(context: Context, model: str, texts: list[str]) -> Document:
 
 
 def predict_file(context: Context, model: str, path: str) -> Document:
-    """Return the document of `byheart predict --data --json`, without the empty lines of a text file."""
+    """Answer the questions in the file `path`, and return the document of `byheart predict --data --json`. Empty lines of a text
+    file are left out.
+    """
     opened = open_model(model)
     rows, column = questions_in(opened, Path(path))
     context.progress(0, 1, "answer")

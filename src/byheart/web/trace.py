@@ -1,6 +1,7 @@
 """Convert a trace (all that a network computes on one question) to JSON for the page.
 
-A stage is a range of layers with one purpose. The page draws a picture of each stage; the result contains the numbers for it.
+A stage is a range of layers with one purpose. The page draws a picture of each stage. The result contains the numbers for these
+pictures.
 """
 
 from __future__ import annotations
@@ -104,8 +105,8 @@ def _details(model: Model, found: Trace, stage: Stage) -> dict[str, Any]:
 def _lookup(model: Model, found: Trace, stage: Stage) -> dict[str, Any]:
     """Return x, which is the number that the network computed from the question, and describe the bump functions of this stage.
 
-    Each layer of the stage has one bump function. For each, the interval where it is 1 is returned. The index of the one that is
-    active at x is returned too.
+    Each layer of the stage has one bump function. In the result, `intervals` lists the interval where each of them is 1, and `hit`
+    is the index of the bump function that is active at x, or None.
     """
     network, layers = model.network, range(stage.first, stage.last + 1)
     assert isinstance(network, Transformer)

@@ -2,14 +2,14 @@
 
 With these heads, the linear system of Theorem 1 of Dana et al. 2024 stays well-conditioned.
 
-Random heads in dimension 2 distinguish pairs (a, b) only by large outputs that cancel, which float32 cannot represent. Here the
-first coordinate of a token is a value y on a line, and the second one encodes the position: x_1 = (y_a, 1), x_2 = (y_b, -1).
-The key of a pair is y_a + L·y_b for a constant L. A head has a threshold θ and a slope w. With
+Random heads in dimension 2 distinguish pairs (a, b) only by small differences between large outputs, which float32 rounds away.
+Here the first coordinate of a token is a value y on a line, and the second one encodes the position: x_1 = (y_a, 1) and
+x_2 = (y_b, -1). The key of a pair is y_a + L·y_b for a constant L. A head has a threshold θ and a slope w. With
 W_Qᵀ W_K = ((0, w(L+1)/2), (-w, wθ/2)), its two scores differ by w(y_a + L·y_b - θ). So for large w the head attends to the first
 token if the key is above θ, and to the last token otherwise. Let s be 1 in the first case and 0 in the second. The two outputs of
 the head are then y_b + s(y_a - y_b) and 2s - 1. So for pairs whose keys lie between two neighbouring thresholds, the network is an
-affine function of y_a - y_b, plus a multiple of y_b that is the same for all pairs. This function can be made to pass through two
-of these pairs.
+affine function of y_a - y_b, plus c·y_b with a factor c that is the same for all pairs. The affine function can be chosen so that
+the outputs for two of these pairs are right.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from byheart.network.attention_only.architecture import AttentionOnly, Attention
 from byheart.network.transformer.floats import DTYPES
 
 SHARPNESS = 60.0
-"""For the two pairs next to a threshold, a head's two scores differ by SHARPNESS / 2, with opposite signs. If two scores differ by
-17 or more, the larger softmax weight is 1 in float32."""
+"""How sharply a head separates pairs of tokens. The pairs are ordered by a key, and each head has a threshold between two
+neighbours in this order. For these two pairs, the head's two attention scores differ by SHARPNESS / 2: below the threshold, one
+score is larger, above it the other. If two scores differ by 17 or more, the larger softmax weight is 1 in float32."""
 
 JITTER = 0.2
-"""Random shift of the tokens, relative to their spacing. With even spacing many differences y_a - y_b would be equal, and the
-equations of the linear system would be dependent."""
+"""The largest random shift of a token's value y, relative to the spacing of the values. With even spacing, many differences
+y_a - y_b would be equal, and the equations of the linear system would be dependent."""
 
 
 def bigram_heads(
@@ -66,9 +67,10 @@ def _block_starts(lasts: Int[np.ndarray, " n_sequences"]) -> Int[np.ndarray, " n
     """Divide the pairs (a, b), which are ordered by their keys, into blocks. Return the index of the first pair of each block.
 
     `lasts` are the last tokens b in that order. Each block has one head, whose threshold lies just before the block's first pair.
-    The first of all pairs is in no block: the constant of the skip connection is chosen so that this pair is right. A block has two
-    pairs. If the number of pairs is even, one block has three: the skip connection also adds a multiple of y_b, the value of b, and
-    the factor can be chosen so that the third pair is right. If possible, the three pairs do not all have the same last token.
+    The first of all pairs is in no block: the constant of the skip connection is chosen so that this pair is right. The head of a
+    block makes two pairs right, so a block has two pairs. If the number of pairs is even, one pair is left over, and one block
+    gets it as a third pair. The skip connection also adds a multiple of y_b, the value of b, and the factor is chosen so that the
+    third pair is right. If possible, the three pairs do not all have the same last token.
     """
     n_pairs = len(lasts)
     sizes = np.full(max(0, -((2 - n_pairs) // 2)), 2, dtype=np.int64)

@@ -96,8 +96,8 @@ HOP_SIZES = (1.0, 0.1)
 class BestEncoder:
     """The best encoder that was found, and its divergence.
 
-    `by_start` has the divergence that was reached from each starting point, before any random hop. A starting point may lead
-    to a local minimum.
+    `by_start` has the divergence that the optimiser reached from each starting point. The values may differ, because a starting
+    point may lead to a local minimum. The random hops with which `best_encoder` continues are not included.
     """
 
     encoder: SequenceEncoder

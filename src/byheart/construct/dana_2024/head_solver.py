@@ -22,11 +22,12 @@ SCORE_SPREADS = (1.0, 10.0, 100.0, 1000.0)
 """Candidate scales for the attention scores. No single scale is best for all dimensions and lengths."""
 
 POOL = {"float64": 1.0, "float32": 1.6}
-"""The number of random heads drawn for each head that is kept. float32 needs a selection; float64 keeps every head."""
+"""For each precision, the number of random heads that are drawn per head of the network. In float64, every head drawn is kept. In
+float32, more heads are drawn than are needed, and those that are far from linearly dependent are selected."""
 
 PSEUDO_INVERSE = 1e-12
 """Singular values of a matrix count as zero if they are below this fraction of the largest one. In the matrix B, for which
-`interpolate` solves, they belong to dimensions that the encoder does not use."""
+`interpolate` solves, such small singular values belong to dimensions that the encoder does not use."""
 
 DRAWS = 5
 WELL_CONDITIONED = 1e12
@@ -112,10 +113,11 @@ def solve_for_outputs(
     encoder: SequenceEncoder,
     rng: np.random.Generator,
 ) -> tuple[AttentionOnly, float]:
-    """Give the network `drawn` the output matrices and the unembedding with which its logits are those of `encoder`.
+    """Complete the network `drawn`, whose heads are random, with output matrices and an unembedding. Its logits are then those of
+    `encoder`.
 
-    `features` has a row for each sequence of the encoder (see `attention_features`). Return the completed network and the condition
-    number of the linear system.
+    The output matrices solve a linear system. `features` has a row for each sequence of the encoder (see `attention_features`).
+    Return the completed network and the condition number of the linear system.
     """
     solution, condition = solve_least_norm(features, encoder.embeddings, REFINEMENTS)
     skip = _with_full_skip(solution, features[:, : drawn.dim], rng)
@@ -145,7 +147,7 @@ def _with_full_skip(
     lasts: Float[np.ndarray, "n_sequences dim"],
     rng: np.random.Generator,
 ) -> Float[np.ndarray, "n_features dim"]:
-    """Return the solution with another matrix B. B is in the first d rows of the solution, for dimension d.
+    """Return the solution with its matrix B replaced if necessary. In dimension d, the first d rows of the solution are Bᵀ.
 
     `lasts` are the vectors of the last tokens. The linear system does not determine what B does to vectors that are orthogonal to
     all of them. The new B maps each such vector, except 0, to a vector other than 0.
@@ -163,10 +165,11 @@ def _with_full_skip(
 
 
 def _assemble(drawn: AttentionOnly, solution: np.ndarray, unembedding: np.ndarray) -> AttentionOnly:
-    """Return the network for the solution [B; B W_O]. The output matrices of its heads are W_O, and its unembedding is
-    `unembedding` times B.
+    """Return the network that a solution of the linear system describes. The solution holds Bᵀ in its first rows and (B W_O)ᵀ in
+    the others (see `interpolate`).
 
-    Because the unembedding contains B, the skip connection has weight one.
+    The output matrices of the heads are W_O, and the unembedding of the network is `unembedding` times B. Because the unembedding
+    contains B, the skip connection needs no matrix of its own.
     """
     dim, head_dim = drawn.dim, int(drawn.value.shape[1])
     dtype = DTYPES[drawn.precision]
@@ -178,7 +181,7 @@ def _assemble(drawn: AttentionOnly, solution: np.ndarray, unembedding: np.ndarra
 
 
 def _logits(network: AttentionOnly, features: np.ndarray) -> np.ndarray:
-    """Compute logits in float64 from the stored weights and from features that were computed before."""
+    """Compute logits in float64 from the stored weights and from `features`, which `attention_features` computed before."""
     dim = network.dim
     outputs = network.output.astype(np.float64).transpose(0, 2, 1).reshape(-1, dim)
     stream = features[:, :dim] + features[:, dim:] @ outputs

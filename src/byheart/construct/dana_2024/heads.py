@@ -61,8 +61,9 @@ def select_heads(
 ) -> Int[np.ndarray, " n_wanted"]:
     """Select `n_wanted` heads whose features are far from linearly dependent, by QR with column pivoting. Return their indices.
 
-    The columns of the skip connection are chosen first. A head has `head_dim` columns. Heads are ranked by how early QR has chosen
-    all of these columns as pivots.
+    The first `dim` columns of `features` belong to the skip connection, and the next ones to the heads, `head_dim` to each. QR
+    chooses the columns one after the other, those of the skip connection first. The heads whose last column is chosen earliest
+    are selected.
     """
     skip, rest = features[:, :dim], features[:, dim:]
     basis = np.linalg.qr(skip)[0]

@@ -23,9 +23,9 @@ from byheart.theorems import realises
 
 @realises("DPC24-T1")
 def likeliest_sequences(weights: Shares, epsilon: float) -> Int[np.ndarray, " n_kept"]:
-    """Return the indices of the likeliest sequences: the fewest that have more than a share of 1 - `epsilon` of the total weight.
+    """Return the indices of the likeliest sequences: the fewest whose weights add up to more than 1 - `epsilon` of the total.
 
-    DPC24 calls their number T_ε. If `epsilon` is 0, return the indices of all sequences whose weight is not zero.
+    DPC24 calls the number of these sequences T_ε. If `epsilon` is 0, return the indices of all sequences whose weight is not zero.
     """
     order = np.argsort(-weights, kind="stable")
     if epsilon <= 0:
@@ -38,9 +38,9 @@ def likeliest_sequences(weights: Shares, epsilon: float) -> Int[np.ndarray, " n_
 class LikeliestMemory:
     """A network that has the encoder's logits on the sequences `kept`, and measurements of it on all sequences.
 
-    divergence          the mean of KL(π ‖ network) over sequences by their weights, measured by the native forward pass; π are
-                        the distributions of the data
-    encoder_divergence  the same mean of KL(π ‖ encoder)
+    divergence          the weighted mean of KL(π ‖ network) over all sequences, where π are the distributions of the data and the
+                        native forward pass gives those of the network
+    encoder_divergence  the weighted mean of KL(π ‖ encoder) over all sequences
     constant            C of Theorem 1: twice the largest difference between the logits of network and encoder on a sequence
                         left out, divided by ‖WE‖
     scale               ‖WE‖: the largest absolute value of the encoder's logits, or 1 if all of them are 0
@@ -82,7 +82,7 @@ def memorise_likeliest(
                 output tokens.
     Guarantee:  the divergence is at most `ceiling(epsilon)`. If two rows of logits differ by at most x, the divergences of a
                 sequence under them differ by at most 2x, and the sequences left out have a total weight below ε (eq. 14).
-    Departs:    C is computed from the network as the smallest constant that the argument allows. The paper has a fixed C.
+    Departs:    C is computed from the network as the smallest constant for which the proof works. The paper has a fixed C.
     """
     kept = likeliest_sequences(weights, epsilon)
     chosen = SequenceEncoder(encoder.unembedding, encoder.embeddings[kept])
@@ -118,9 +118,9 @@ def memorise_approximately(
 
     The distributions may contain zeros.
 
-    Source:     DPC24 Theorem 3: Theorem 1 for the encoder f_ε of Definition 2 (`approximating_encoder`) in dimension N - 1, for
-                N output tokens.
-    Guarantee:  that of `memorise_likeliest`. The largest logit ‖WE‖ is O(log 1/ε) by Lemma 4, so the divergence is at most
+    Source:     DPC24 Theorem 3. This is Theorem 1, applied to the encoder f_ε of Definition 2 (`approximating_encoder`), whose
+                dimension is the number of output tokens minus 1.
+    Guarantee:  as for `memorise_likeliest`. The largest logit ‖WE‖ is O(log 1/ε) by Lemma 4, so the divergence is at most
                 ε + C·ε·O(log 1/ε) + γ, with C and γ of Theorem 1 (see `LikeliestMemory`).
     """
     encoder = encoder_of_logits(approximating_encoder(probabilities, epsilon))

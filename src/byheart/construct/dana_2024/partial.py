@@ -50,9 +50,10 @@ def memorise_in_part(
     Assumes:    distinct sequences over `n_tokens` tokens; labels are tokens too (Assumption 1).
     Guarantee:  the native forward pass measures the accuracy. A network is returned only if the accuracy reaches the bound and all
                 `kept` sequences are right. The paper's bound holds in expectation over the labels that are not memorised, not for
-                every data set. If none of `ATTEMPTS` draws of the heads reaches it, `AssumptionViolated` is raised.
+                every data set. If none of `ATTEMPTS` draws of the heads gives such a network, `AssumptionViolated` is raised.
     Departs:    the sequences to memorise are chosen by QR with column pivoting, so that their features are far from linearly
-                dependent. Heads are drawn again until the other sequences are answered correctly as often as expected by chance.
+                dependent. Heads are drawn again until the other sequences are answered correctly at least as often as
+                expected by chance.
     """
     n_last = len(np.unique(encoded[:, -1]))
     shape = AttentionOnlyShape(n_tokens, encoded.shape[1], dim, head_dim, n_heads, n_last)
@@ -73,8 +74,9 @@ def memorise_in_part(
             return found
         highest = max(highest, found.accuracy)
     raise AssumptionViolated(
-        f"with n_heads = {n_heads}, none of {ATTEMPTS} random draws is right on all {n_kept} sequences that it should memorise and "
-        f"on {float(bound.value):.2%} of all sequences, as Corollary 2 gives in expectation over the other labels. "
+        f"with n_heads = {n_heads}, none of {ATTEMPTS} random draws of the heads gives a network that is right on all "
+        f"{n_kept} sequences that it should memorise and on at least {float(bound.value):.2%} of all sequences. "
+        "(This bound of Corollary 2 holds only on average over the labels of the other sequences.) "
         f"The highest accuracy on all sequences is {highest:.2%}.\n"
         "  Pass a generator with another seed, or a larger n_heads.",
         n_kept=n_kept,

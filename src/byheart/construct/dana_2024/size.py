@@ -71,7 +71,8 @@ class DanaOptions:
 def require_rank(n_tokens: int, n_sequences: int, dim: int) -> None:
     """Raise `AssumptionViolated` if every sequence has one token and there are more than `dim` sequences.
 
-    With one token, a head's output is a linear function of the vector of this token, so heads add nothing to the rank.
+    With one token, a head's output is a linear function of the vector of this token. So heads add nothing to the rank of the
+    linear system, which is at most `dim`.
     """
     if n_tokens == 1 and n_sequences > dim:
         raise AssumptionViolated(

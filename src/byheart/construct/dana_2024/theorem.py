@@ -35,8 +35,9 @@ def plan(
 
     Source:     DPC24 Theorem 1 with ε = 0, Corollary 1 (d = 2, associations) and Proposition 2 (d = N - 1, distributions).
     Assumes:    distinct sequences of tokens.
-    Guarantee:  for associations, the largest logit is the right one, by a margin far above the residual. For distributions, the
-                certificate states the divergence. Mode `compact` guarantees nothing beyond what is verified.
+    Guarantee:  for associations, the right token of every sequence has the largest logit in the native forward pass, which is
+                checked. For distributions, the certificate states the divergence. Mode `compact` guarantees nothing beyond what is
+                verified.
     Size:       `size_of`: d(S + 2N + 4 d_h H) parameters with H·d_h + d >= T, for T sequences of length S over N tokens, and H
                 heads of size d_h in dimension d.
     Departs:    see `interpolate`. Sequences may have different lengths; positions are counted from the end.
@@ -129,8 +130,9 @@ def _theorem(
 
 
 def _encoder(targets: NextTokenTargets, data: Dataset, dim: int, precision: str) -> SequenceEncoder:
-    """Return the encoder, which assigns a vector to every sequence. For labels, the vectors are points on a circle. For
-    distributions, they encode the logits in dimension min(N - 1, T), for T sequences and N tokens (DPC24 Proposition 2).
+    """Return the encoder, which assigns a vector of dimension `dim` to every sequence. For labels, the vectors are points on a
+    circle. For distributions, they encode the logits, which needs a dimension of at least min(N - 1, T), for T sequences and N
+    tokens (DPC24 Proposition 2).
     """
     if data.task == "next-token":
         return association_encoder(targets.next_tokens, targets.n_outputs, dim)
@@ -140,7 +142,8 @@ def _encoder(targets: NextTokenTargets, data: Dataset, dim: int, precision: str)
         raise UsageError(
             f"distributions over {n_outputs} tokens after {len(targets)} contexts need dim >= {needed} (DPC24 Proposition 2); "
             f"dim is {dim}.\n"
-            "  For a smaller dimension, byheart.construct.dana_2024.encoders.best_encoder finds the best encoder.",
+            "  For a smaller dimension, search for the encoder of least divergence with "
+            "byheart.construct.dana_2024.encoders.best_encoder.",
             n_outputs=n_outputs,
             n_targets=len(targets),
             needed=needed,
@@ -187,7 +190,9 @@ def _compact(
 
 
 def _theorem_size(data: Dataset, network: AttentionOnly, n_sequences: int, n_last: int | None) -> TheoremSize:
-    """Return the size that the theorem gives. In the theorem, input tokens and answer tokens are from the same vocabulary."""
+    """Return the size that the theorem gives. The theorem has one vocabulary for input tokens and answers. Here these can be two
+    vocabularies, and the size is computed for the larger one.
+    """
     n_tokens = max(data.vocab or 0, network.n_outputs)
     sizes = (n_sequences, n_tokens, network.seq_len)
     if data.task == "next-token":

@@ -4,8 +4,8 @@ The sharpness β is a factor of the attention scores. It is found by a search; t
 token with value z_k in a sequence z receives c_k = Σ_l softmax_l(β z_k z_l) z_l. This is the derivative of log Σ_l exp(s z_l) at s
 = β z_k. Suppose two sequences of equal length had the same derivative for all s of an interval. Then their sums Σ_l exp(s z_l)
 would be proportional. The sums are equal at s = 0, so they would be equal everywhere, and the sequences would be the same multiset.
-So for given data, all but finitely many β of any interval distinguish all contexts. Tokens may be repeated (our own argument; the
-paper requires distinct tokens).
+So if no value is 0, all but finitely many β of any bounded interval distinguish all contexts; here all values are positive. Tokens
+may be repeated (our own argument; the paper requires distinct tokens).
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from byheart.data.dataset import Dataset, VectorSequences
 from byheart.program.distinct_tokens import DistinctTokens
 
 Indices: TypeAlias = Int[np.ndarray, " n_contexts"]
-"""One index for each context: the index of its sample, or the position in this sample."""
+"""An array with one index for each context. Two such arrays tell where contexts are: one holds the indices of their samples, the
+other their positions in these samples.
+"""
 
 Numbers: TypeAlias = Float[np.ndarray, " n_contexts"]
 
@@ -118,7 +120,9 @@ def boltzmann(places: Places, beta: float) -> Places:
 
 
 def theorem_beta(places: TokenPlaces) -> float:
-    """Return the theorem's sharpness (2 ln n + 3) / (smallest gap of the values · smallest value), for sequences of n tokens."""
+    """Return the sharpness of attention that the theorem uses, (2 ln n + 3) / (g · v), for sequences of n tokens. Here v is the
+    smallest value of a token, and g is the smallest difference between two values.
+    """
     distinct = np.unique(places.values)
     gap = float(np.diff(distinct).min()) if len(distinct) > 1 else 1.0
     return (2 * log(places.values.shape[1]) + 3) / (gap * float(distinct[0]))

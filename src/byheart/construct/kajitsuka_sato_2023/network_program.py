@@ -27,7 +27,7 @@ from byheart.program.distinct_tokens import DistinctTokens, table_of_shape
 PLACE, CONTEXT, VALUE, ANSWER = REGISTERS = ("place", "context", "value", "answer")
 
 ALLOWED_ERROR = 0.24
-"""The largest error allowed before rounding to an integer, which corrects errors below 1/4."""
+"""The largest error allowed in a number that the network then rounds to an integer. This rounding corrects errors below 1/4."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,8 @@ def interpolate(ids: SoftmaxIds, labels: np.ndarray) -> HiddenLayer:
     if not error <= ALLOWED_ERROR:
         raise AssumptionViolated(
             f"in float64 the answers for these {len(x)} contexts may be off by {error:.3g}, but only {ALLOWED_ERROR} is allowed: "
-            f"the closest two ids differ\n  by only {ids.gap:.3g}, so the terms of the hidden layer add up to {magnitude:.3g}.\n"
+            f"the closest two context ids differ by only {ids.gap:.3g}, so the terms of the hidden layer add up to "
+            f"{magnitude:.3g}.\n"
             "  Use fewer samples, or an exact construction, such as kajitsuka-sato-2025.",
             error=error,
             gap=ids.gap,
@@ -85,7 +86,7 @@ def network_program(tokens: DistinctTokens, ids: SoftmaxIds, hidden: HiddenLayer
 
 
 def network_outline(shape: DataShape) -> Program:
-    """Return the program of `network_program` before the data are known, so that its parameters can be counted.
+    """Return the program that `network_program` would build for data of this shape, so that its parameters can be counted.
 
     The numbers that come from the data are assumed to be non-zero.
     """
@@ -121,10 +122,10 @@ def _assemble(
 
 
 def _scale_table(table: TokenTable, scale: float) -> TokenTable:
-    """Return the table with every value divided by `scale` and increased by 1.
+    """Return a table that gives 1 + v / `scale` wherever `table` gives the value v.
 
-    A value is the sum of a token entry and, if the table has positions, a position entry. `scale` is a power of two, so no entry
-    is rounded.
+    A value is the token's entry plus, if the table has positions, the position's entry. The 1 is added only to tokens' entries.
+    `scale` is a power of two, so no entry is rounded.
     """
     tokens, positions = np.array(table.tokens[0], dtype=np.float64), table.positions
     if positions is None:

@@ -90,7 +90,8 @@ class MappingNumbers:
 
 @dataclass(frozen=True)
 class LookupSplit:
-    """How tokens enter, and the plans of the two lookups: `first` for token weights, `second` for the labels of contexts.
+    """How tokens enter the network, and the plans of its two lookups. `first` looks up the weights of tokens, and `second` looks
+    up the labels of contexts.
 
     `first` is None if no network computes token weights.
     """
@@ -101,9 +102,9 @@ class LookupSplit:
 
 
 def split_lookups(shape: DataShape, numbers: MappingNumbers, plan: Planner) -> LookupSplit:
-    """Return how tokens enter the network, and the plans of both lookups.
+    """Return how tokens enter the network, and the plans of its two lookups (see `LookupSplit`).
 
-    For token ids without positions, the weights of tokens come from a column of the embedding table or from a lookup network,
+    For token ids without positions, the weights of tokens come from a column of the embedding table or from the first lookup,
     whichever has fewer parameters.
     """
     first = None

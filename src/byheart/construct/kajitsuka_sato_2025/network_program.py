@@ -128,7 +128,7 @@ class NetworkParts:
 
 
 def network_program(mapping: ContextualMapping, data: Dataset, split: LookupSplit, tuning: Tuning) -> Program:
-    """Build the network that maps each context to its number in `mapping` and looks up its label."""
+    """Build the network that maps each context to its number in `mapping`, and looks up the label of this number."""
     tokens, line = mapping.tokens, mapping.token_line
     table, extra = tokens.table, extra_token(line) if tuning.attention == "sparse" else None
     if split.entrance == "table":
@@ -175,7 +175,7 @@ def extra_token(line: Projection) -> tuple[int, ...]:
 
 
 def network_outline(shape: DataShape, numbers: MappingNumbers, split: LookupSplit, tuning: Tuning) -> Program:
-    """Return the program of `network_program` before the data are known, so that its parameters can be counted."""
+    """Return the program that `network_program` would build for data of this shape, so that its parameters can be counted."""
     table, dim = table_of_shape(shape), shape.dim or 1
     if split.entrance == "table":
         assert table is not None

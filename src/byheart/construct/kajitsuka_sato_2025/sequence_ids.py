@@ -147,9 +147,10 @@ class _Classes:
         return len(self.size)
 
     def parts(self, occurrences: Sequence[tuple[int, int]]) -> list[_Part]:
-        """Group the multisets that contain a token by their class and by how often they contain the token.
+        """Group the multisets that contain a certain token. Two of them are in the same group if they are in the same class
+        and contain the token equally often.
 
-        `occurrences` are pairs of a multiset's number and the count of the token in it.
+        `occurrences` has a pair for each of these multisets: the number of the multiset, and the count of the token in it.
         """
         groups: dict[tuple[int, int], list[int]] = defaultdict(list)
         for number, count in occurrences:
@@ -157,7 +158,9 @@ class _Classes:
         return [_Part(old, count, tuple(members)) for (old, count), members in groups.items()]
 
     def split(self, parts: Sequence[_Part]) -> list[int]:
-        """Make each part a class of its own, and return the numbers of these classes."""
+        """Take each part out of its class and make it a new class, unless it already is the whole class. Return the number of
+        each part's class.
+        """
         numbers = []
         for part in parts:
             # the part is the whole class, which keeps its number

@@ -1,6 +1,7 @@
-"""String ids: every sorted sequence gets one number, a weighted sum of the results of the sorting rounds.
+"""String ids: one number for every sequence of tokens, whatever their order.
 
-Each round finds the largest value that remains, and its multiplicity.
+A sequence is sorted in rounds. Each round finds the largest value that remains and its multiplicity (how often it occurs), and
+erases it. The string id is a weighted sum of these values and multiplicities.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ class StringIds:
 
 
 def sorted_counts(places: Sequence[Fraction], n_rounds: int) -> SortedCounts:
-    """Return the result of each sorting round: the largest value in `places` that remains, and its multiplicity.
+    """Return the result of each of `n_rounds` sorting rounds for the token values `places`.
 
-    Each round erases its value. When all n values are erased, the result of a round is (0, n).
+    A round finds the largest value that remains. Its result is this value and the number of times it occurs. The value is then
+    erased. When all n values are erased, the result of each further round is (0, n).
     """
     counts = sorted(Counter(places).items(), reverse=True)
     return (*counts, *([(Fraction(0), len(places))] * (n_rounds - len(counts))))
@@ -78,9 +80,9 @@ def string_ids(sequences: Sequence[SortedCounts], rng: np.random.Generator) -> S
 
 
 def _weights(n_weights: int, rng: np.random.Generator) -> Iterator[list[int]]:
-    """Yield lists of positive weights without end. Weights are random and at most a limit, which is 1 at first.
+    """Yield lists of random positive weights. The iterator never ends.
 
-    The limit doubles after every `_DRAWS_PER_RANGE` lists.
+    No weight exceeds a limit, which is 1 at first and doubles after every `_DRAWS_PER_RANGE` lists.
     """
     largest = 1
     while True:

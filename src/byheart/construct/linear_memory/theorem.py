@@ -112,7 +112,8 @@ def size_of(shape: DataShape, options: LinearMemoryOptions) -> Size:
     """Return the size: two d × d matrices, d numbers per token and per label, and 3 d zeros. By default d is the number of
     associations.
 
-    The matrices are the memory W, which is the value matrix of a single head, and the head's output matrix, which is the identity.
+    The matrices are the memory W, which is the value matrix of a single head, and the head's output matrix, which is the
+    identity. The zeros are the embedding of the only position, the query and the key.
     """
     n_vocab, n_items = require_one_token(NAME, shape)
     return size_of_spec(_spec(options.precision, n_vocab, options.dim or n_items, shape.n_classes))

@@ -62,8 +62,10 @@ class BlockWriter:
     def add_table(
         self, layer: int, block: TableBlock, times: str | Mapping[str, np.ndarray] | None = None
     ) -> None:
-        """Write many units at once. If `times` is given, the output of each unit is multiplied by this register, or by a weighted
-        sum of registers whose weights differ from unit to unit.
+        """Write the units of `block` into a layer.
+
+        If `times` names a register, the output of each unit is multiplied by this register. If `times` maps registers to arrays
+        of weights, the output of unit i is multiplied by the sum of the registers, each times entry i of its array.
 
         SiLU(128·z)/128 equals ReLU(z) for integers z, in the floats of the checkpoint. Constants come from the pinned column, which
         always has the same value.

@@ -76,7 +76,8 @@ class LlamaOptions:
     """The options of `llama`.
 
     reject_bits    unknown prompts get an empty answer, except for one in 2^reject_bits
-    max_positions  the largest number of tokens in prompt and answer together; by default what the data need
+    max_positions  the largest number of tokens in prompt and answer together; by default a power of two that is
+                   enough for the data
     hidden         the width of the residual stream, a power of two; by default the one with the fewest parameters
     unknown        a token such as <unknown> that answers unknown prompts instead of the end token; text ends are then stored
                    as well
@@ -151,7 +152,7 @@ def compile_texts(
         if options.rows is None and draw % DRAWS_PER_SIZE == DRAWS_PER_SIZE - 1:
             layout = replace(layout, n_rows=layout.n_rows + max(1, layout.n_rows // 128))
     raise AssumptionViolated(
-        f"{MOST_DRAWS} hashes were drawn, and none gave tables that can be solved.\n  Try another seed.",
+        f"the tables could not be filled with any of {MOST_DRAWS} random hashes.\n  Try another seed.",
         n_draws=MOST_DRAWS,
     )
 
@@ -173,7 +174,11 @@ def _draw(
     rng: np.random.Generator,
     progress: Progress | None,
 ) -> CompiledTexts | None:
-    """Draw one hash and try to solve the tables for it. Return None if that fails."""
+    """Draw one hash and compile the texts with it. Return None if this hash cannot be used.
+
+    A hash cannot be used in three cases: two contexts with different next tokens have the same hash, the equations for the tables
+    cannot be solved, or the tables would recognise a context that is not stored.
+    """
     window_hash = draw_hash(
         texts.n_vocab, layout.shape.window, layout.n_heads, layout.inner, layout.last_folds, rng
     )

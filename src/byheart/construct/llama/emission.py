@@ -54,7 +54,8 @@ TokenNumbers: TypeAlias = Int[np.ndarray, " n_vocab"]
 be predicted), larger numbers for all other tokens."""
 
 LOGIT_SCALE = 64.0
-"""The right token leads by 64 nats. Sampling at temperature 1 errs with probability e^-64 per token."""
+"""The logit of the right token exceeds every other logit by at least 64. So sampling at temperature 1 errs with a probability of
+about e^-64 per token."""
 HALF = 1 << (WORD_BITS - 1)
 WINDOWS = (-3 * HALF, -HALF, HALF, 3 * HALF)
 """For a known context, total - label is one of these odd multiples of 2^22, which is half of the modulus 2^23.
@@ -62,8 +63,8 @@ WINDOWS = (-3 * HALF, -HALF, HALF, 3 * HALF)
 The total is the sum of the context's three table words, minus 2^12 times its fingerprint (a part of its hash), plus 2^22.
 """
 HOLD = 1 << 19
-"""A number that exceeds any sum of three side words (words that detect unknown contexts). Subtracting it disables a threshold,
-because the result is negative.
+"""A number that exceeds any sum of three side words (words that detect unknown contexts). To disable a threshold unit, it is
+subtracted from the unit's input. The input is then negative, so the unit stays 0.
 """
 assert 3 << (N_FIELDS * FIELD_BITS) <= HOLD
 
@@ -71,7 +72,7 @@ assert 3 << (N_FIELDS * FIELD_BITS) <= HOLD
 def emit(
     layout: Layout, window_hash: WindowHash, tables: Tables, numbers: TokenNumbers, bos: int, eos: int
 ) -> Llama:
-    """Write all parts of the network."""
+    """Write all parts of the network into the tensors of a checkpoint, and return it."""
     spec = layout.spec(bos, eos)
     writer = BlockWriter(spec, layout.columns)
     _embed(writer, window_hash, numbers)
@@ -111,10 +112,11 @@ def _gather(writer: BlockWriter, layout: Layout, window_hash: WindowHash) -> Non
 
 
 def _address(writer: BlockWriter, layout: Layout, starts: Int[np.ndarray, " n_channels"]) -> None:
-    """Write the layers that turn the hash into an address: table rows and their squares, and the channel as one-hot columns. These
-    layers also subtract the fingerprint (a part of the hash) from the total.
+    """Write the layers that turn the hash into an address: table rows and their squares, and the channel as one-hot columns.
 
-    The first of these layers also clears the digits of the token's number, and the last one clears the register of the channel.
+    The first of these layers also sets the register `TOTAL`, to which later layers add table words, to 2^22 minus 2^12 times the
+    fingerprint (a part of the hash). It also clears the digits of the token's number. The last layer clears the register of the
+    channel.
     """
     first, last = layout.n_levels, layout.n_levels + len(layout.address) - 1
     writer.add(first, *clear(FIRST_TOKEN, *layout.digits), Unit({}, 1, {TOTAL: HALF}))
@@ -198,11 +200,14 @@ def _strip_fields(writer: BlockWriter, layout: Layout) -> None:
 
 
 def _decide(writer: BlockWriter, layout: Layout, n_labels: int) -> None:
-    """Write the layers that compute the number of the answer token from the register TOTAL. Let `total` be its value. The number is
-    1 + label if there is a label such that total - label is in `WINDOWS`, else 0.
+    """Write the layers that compute the number of the answer token from the register TOTAL, whose value is called total here.
 
-    Labels are below `n_labels`. For each w in `WINDOWS`, the first layer computes v = clip(total - w + 1, 0, n_labels + 1), written
-    so that its terms stay small. Then v - (n_labels + 1)·[v = n_labels + 1] is 1 + label if total - w is a label, else 0.
+    For a known context, total - label is one of the four numbers in `WINDOWS`. So if there is a label from 0 to n_labels - 1 with
+    this property, the answer's number is 1 + label. Otherwise, the number is 0, which means "unknown". It is also 0 if a side
+    word (a word that detects unknown contexts) does not match.
+
+    For each w in `WINDOWS`, the first layer computes v = clip(total - w + 1, 0, n_labels + 1), written so that its terms stay
+    small. Then v - (n_labels + 1)·[v = n_labels + 1] is 1 + label if total - w is a label, else 0.
     """
     clip, last = layout.clip, layout.decide
     # one failure must outweigh v, which is at most n_labels + 1

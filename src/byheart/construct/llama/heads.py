@@ -23,10 +23,11 @@ from byheart.construct.llama.blocks import BlockWriter
 from byheart.construct.llama.registers import FIRST_TOKEN, LIMBS
 
 NATS = 192.0
-"""The desired margin, in nats, between the score of the token to copy and all other scores. 128 nats are needed; the rest allows
-for keys that a cache rounds to float16."""
+"""The desired margin, in nats, between the score of the token to copy and all other scores. 128 nats are needed; the rest makes
+up for the rounding of keys in a float16 cache."""
 LEAST_MARGIN = 0.04
-"""The least margin between scores, in units of the amplitude A of the queries.
+"""The smallest accepted margin between the score of the token to copy and all other scores, in units of the amplitude A of the
+queries.
 
 Rounding the keys to float16 changes a score by less than 2·n_f·2^-11 for n_f frequency pairs: by 0.008 in heads of size 16.
 """

@@ -35,11 +35,11 @@ from byheart.program.construction import Construction
 
 NAME = "llama"
 TOKENS_CHECKED = 60_000
-"""Compilation runs texts, chosen at random, that together have about this many tokens, and checks every sum. If there are fewer
-tokens, it runs all texts."""
+"""Compilation runs some texts chosen at random, about this many tokens in all, and checks every sum. If the data have fewer tokens,
+all texts are run."""
 PRODUCTS_CHECKED, LEAST_CHECKED = 4 * 10**9, 4096
-"""The check also stops after about this many contexts: PRODUCTS_CHECKED divided by the number of parameters (some seconds of exact
-arithmetic), but at least LEAST_CHECKED."""
+"""A second limit of this check, in contexts: about PRODUCTS_CHECKED / (number of parameters), which take some seconds of exact
+arithmetic, or LEAST_CHECKED if that is more. The check ends at the limit that is reached first."""
 TEXT_POSITIONS = 2048
 
 
@@ -51,8 +51,7 @@ def plan(
     Source:     byheart: a static function. A hash of the window of tokens selects three table words, which add up to the label.
     Assumes:    texts, with a tokenizer that can spell every value.
     Guarantee:  greedy decoding from a key alone generates its value, token by token, then the end. From any other prompt it
-                generates the end at once, except for one prompt in 2^reject_bits. This is a probability over the random choice of
-                the hash.
+                generates the end at once, except with a probability of about 2^-reject_bits, over the random choice of the hash.
     In floats:  `network.llama.evaluator` runs all texts, or a random sample if there are many, and checks that no sum rounds. If
                 a sum rounds, or a token is wrong, nothing is emitted.
     Size:       the layout with the fewest parameters, which `size_of` estimates.

@@ -10,7 +10,8 @@ A column is reused when its value is no longer needed, so it may have several na
     one-hot columns     channel, fingerprint, first token    one-hot channel      window 3, failures
 
 The total is a sum of table words, from which the answer is read. Windows 0 to 3 are the total, clipped to each of four ranges.
-Fields, side sums and failures serve to detect unknown contexts.
+Side sums, fields and failures detect unknown contexts. A side sum is a sum of further table entries, and a field is the range of
+its bits that belongs to the context. The fingerprint, a part of the hash, chooses the field. Fields that are not 0 are failures.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ ROWS = ("row 0", "row 1", "row 2")
 CHANNEL = "channel"
 FINGERPRINT = "fingerprint"
 LIMBS = (*ROWS, CHANNEL, FINGERPRINT)
-"""The limbs, which are the parts of the hash of a window."""
+"""The registers that hold the hash of a context. The hash consists of several numbers (limbs), one for each register."""
 
 ROW_SQUARES = ("row 0 squared", "row 1 squared", "row 2 squared")
 TOTAL = "total"
@@ -43,9 +44,9 @@ FIRST_TOKEN = "first token"
 """The register that holds 1 at the first token of a text and 0 elsewhere, until the address (table rows) is computed."""
 
 NUMBER, NUMBER_SQUARE, HIGH_DIGIT = DIGITS = ("number", "number squared", "high digit")
-"""Registers for the number of a token, from which the logits are computed. They first hold the low digit of the current token's
-number, the sum of the squares of its digits, and its high digit. After the last layer, they hold twice the digits of the answer's
-number, and -1 in place of the squares."""
+"""Registers for the number of a token, from which the logits are computed. They first describe the current token: NUMBER holds
+the low digit of its number, HIGH_DIGIT the high digit, and NUMBER_SQUARE the sum of the squares of both digits. After the last
+layer, NUMBER and HIGH_DIGIT hold twice the digits of the answer's number, and NUMBER_SQUARE holds -1."""
 
 CLIPS = ("window 0", "window 1", "window 2", "window 3")
 """Registers for the sum in `TOTAL`, clipped to each of the four ranges (windows) in which the total of a known context may lie."""

@@ -35,9 +35,10 @@ class Tables:
 
 @dataclass(frozen=True, eq=False)
 class TableEquations:
-    """Equations for sums of three table cells, factored and ordered by the first cell in each.
+    """Equations, each for the sum of the words in three table cells. They have been factored, so that `solve` is fast, and sorted
+    by the lowest of the three cells.
 
-    order    the original index of each equation
+    order    the index that each equation had before sorting
     pivots   the cells whose words are computed so that the sums are right; the words of all other cells are arbitrary
     """
 
@@ -53,11 +54,11 @@ class TableEquations:
         low: int,
         high: int,
     ) -> None:
-        """Compute bits `low` to `high` - 1 of the words in the cells `pivots`, so that the sum of the three words of each equation
-        agrees with `wanted` in all bits below `high`.
+        """Compute bits `low` to `high` - 1 of some words of `table`, in place: those in the cells `pivots`, one cell per
+        equation. After the call, the sum of the three words of each equation agrees with `wanted` in all bits below `high`.
 
-        Before the call, these bits of the words in `pivots` must be zero, and the sums must already agree with `wanted` in the bits
-        below `low`.
+        Before the call, the bits to be computed must be zero, and the sums must already agree with `wanted` in the bits below
+        `low`.
         """
         free = np.zeros((len(table) >> 6) + 1, dtype=np.uint64)
         for plane in range(low, high):

@@ -51,8 +51,8 @@ def fact_texts(data: Dataset, vocabulary: TextVocabulary) -> TokenTexts:
 
 
 def window_texts(data: Dataset, vocabulary: TextVocabulary, max_positions: int) -> TokenTexts:
-    """Join windows (each a few consecutive tokens) into the texts from which they were cut. The last class stands for the end of a
-    text.
+    """Join windows (each a few consecutive tokens) into the texts from which they were cut. The last class of labels means the
+    end of a text.
 
     The network must predict the label of each window after the last token of the window.
     """
@@ -138,7 +138,7 @@ def _check_windows(data: Dataset, vocabulary: TextVocabulary) -> None:
 def _first_misread(
     data: Dataset, vocabulary: TextVocabulary, after: list[int], *, skip_fragments: bool = False
 ) -> int | None:
-    """Return the first input that transformers will convert to other ids than byheart; None if there is none.
+    """Return the index of the first input that transformers will convert to other ids than byheart, or None if there is none.
 
     after: the ids that the template of the tokenizer adds after an input.
     """

@@ -1,10 +1,11 @@
 """A hash of the last tokens of a text. It is computed by SwiGLU blocks and by heads that each read one earlier token.
 
 Every token has a few random numbers below 2^11, called its limbs. At each position, each level of the hash adds random multiples of
-the limbs at earlier positions, and then folds the sums to below 2^11 again. With H heads the first level covers H + 1 tokens, the
-second (H + 1)², and so on, so the number of layers grows with the logarithm of the window. The sums are linear, but the folds
-between them are not, and each level has its own coefficients for every limb and offset. So windows that differ in one token, in the
-order of two tokens, or in their length get the same hash only by chance. Positions before the beginning count as the first token.
+the limbs at earlier positions, and then folds each sum back into the range below 2^11. With H heads the first level covers H + 1
+tokens, the second (H + 1)², and so on, so the number of layers grows with the logarithm of the window. The sums are linear, but the
+folds between them are not, and each level has its own coefficients for every limb and offset. So windows that differ in one token,
+in the order of two tokens, or in their length get the same hash only by chance. Positions before the beginning count as the first
+token.
 
 Fold:  `mirror` reflects x at 0, m, 2m, ...: one unit per reflection, values 0 to m.
        `spread` reflects x between integers, at -1/2, m - 1/2, ...: two units per reflection, values 0 to m - 1. A uniform x
@@ -124,9 +125,11 @@ def level_offsets(window: int, n_heads: int) -> tuple[tuple[int, ...], ...]:
 def draw_hash(
     n_vocab: int, window: int, n_heads: int, n_units: int, last_folds: Sequence[int], rng: np.random.Generator
 ) -> WindowHash:
-    """Draw a hash in which every level (a mixing of tokens, then folds) needs at most `n_units` units for its folds.
+    """Draw a hash in which every level needs at most `n_units` hidden units.
 
-    A fold reduces a sum to the range of a limb. `last_folds` holds the largest value of each limb after the last level.
+    At each level, every limb (one of the numbers of the hash) becomes a sum of limbs of several tokens. Then a fold (reflections
+    by hidden units) brings the sum back into the range of a limb. `last_folds` holds the largest value of each limb after the
+    last level.
     """
     offsets = level_offsets(window, n_heads)
     coefficients, folds = [], []
@@ -148,10 +151,11 @@ def n_turns(largest: int, m: int) -> int:
 def _draw_level(
     n_heads: int, n_units: int, before: Sequence[int], after: Sequence[int], rng: np.random.Generator
 ) -> np.ndarray:
-    """Draw random coefficients for each limb (hash value). All are zero at first. Then random ones are increased by 1, one by one,
-    until the fold (the reflections that bring a sum back into range) would need more than `n_units` units for this limb.
+    """Draw the random coefficients with which each limb (number of the hash) adds limbs at earlier positions.
 
-    Every offset is used at least once if there are enough units. `Layout` requires at least three units for each head.
+    All coefficients are zero at first. Then one random coefficient at a time is increased by 1, until the fold (the reflections
+    that bring the sum back into range) would need more than `n_units` units for this limb. The heads take turns, so every head is
+    used if there are enough units. `Layout` requires at least three units for each head.
     """
     chosen = np.zeros((N_LIMBS, n_heads, N_LIMBS), dtype=np.int64)
     for limb in range(N_LIMBS):

@@ -32,11 +32,13 @@ class Associations:
 
 BATCH = 250
 RATE = 4.0
-"""Step length in units of 1/|φ|², where φ is the whitened row of features of a context. In these units, a step s on this context
-changes its logits by s times the difference between the one-hot label and the predicted probabilities."""
+"""Step length in units of 1/|φ|², where φ holds the features of a context after whitening (a linear map that makes them
+uncorrelated). In these units, a step of length s on a context changes its logits by s times the difference between the one-hot
+label and the predicted probabilities."""
 
 SETTLED = 0.6
-"""A context is settled when its label has this probability. The label's logit then leads every other by at least log(0.6/0.4)."""
+"""A context is settled when its label has at least this probability. The label's logit then exceeds every other logit by at least
+log(0.6/0.4)."""
 
 HARD = 0.9
 ROUNDS_ON_HARD = 6
@@ -92,7 +94,7 @@ def associate(
 def _whitening(phi: torch.Tensor) -> torch.Tensor:
     """Return a matrix T with (φ T)ᵀ(φ T) ≈ n·I for φ = `phi` with n rows, from a Cholesky factor.
 
-    A small ridge prevents division by zero for repeated neurons.
+    First, a small multiple of the identity is added to φᵀφ / n. Without it, two equal neurons would lead to a division by zero.
     """
     gram = (phi.T @ phi).double().cpu() / len(phi)
     identity = torch.eye(len(gram), dtype=torch.float64)

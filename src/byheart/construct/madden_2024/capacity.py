@@ -116,9 +116,9 @@ def _pivots(
 
 @realises("MFT24-T1")
 def witness_corpus(shape: DecoderShape) -> Dataset:
-    """Build documents whose number of contexts is one more than the upper bound of Theorem 1 on what this decoder can memorise.
+    """Build documents with one context more than the upper bound of Theorem 1: this decoder cannot memorise all of them.
 
-    It is proved that no weights let this decoder reach the entropy of the documents.
+    It is proved that the decoder cannot reach the entropy of the documents, whatever its weights.
 
     Source:     MFT24 Theorem 1 proves that such a corpus exists, by counting dimensions. The corpus built here is explicit: for
                 m neurons, the log frequencies of the next tokens of m + 2 contexts form a matrix of full rank m + 2
@@ -132,14 +132,14 @@ def witness_corpus(shape: DecoderShape) -> Dataset:
     n_pairs = n_contexts - n_firsts
     if shape.seq_len != 2 or size > vocab:
         raise AssumptionViolated(
-            f"a witness for hidden_width = {shape.hidden_width} needs seq_len = 2 and a vocabulary of at least {size} tokens; "
-            f"the decoder has seq_len = {shape.seq_len} and a vocabulary of {vocab}.",
+            f"a witness corpus for hidden_width = {shape.hidden_width} needs seq_len = 2 and a vocabulary of at least "
+            f"{size} tokens; the decoder has seq_len = {shape.seq_len} and a vocabulary of {vocab}.",
             n_contexts=n_contexts,
         )
     if not size <= n_pairs <= n_firsts * vocab:
         raise AssumptionViolated(
-            f"to exceed the capacity of hidden_width = {shape.hidden_width}, a witness has {n_pairs} contexts of two tokens; "
-            f"it needs at least {size}, and {n_firsts * vocab} are possible with a vocabulary of {vocab}.",
+            f"a witness corpus for hidden_width = {shape.hidden_width} would have {n_pairs} contexts of two tokens, but their "
+            f"number must be at least {size}, and at most the {n_firsts * vocab} that are possible with a vocabulary of {vocab}.",
             n_contexts=n_contexts,
             n_pairs=n_pairs,
         )

@@ -137,8 +137,9 @@ def injectivity(front: Decoder, encoded: EncodedContexts) -> Injectivity:
 
     Source:     MFT24, Theorems 4 and 6: for generic embeddings z of tokens and u of positions, the map from contexts to numbers
                 is injective, and its values are not zero.
-    Guarantee:  none beyond the measured numbers. The theorems state that the smallest distance of two images is positive, but not
-                how large it is. For n generic numbers on an interval it is about the length of the interval divided by n².
+    Guarantee:  none beyond the measured numbers. The theorems state that the numbers of two distinct contexts differ, but not by
+                how much. Among n random numbers on an interval, the smallest difference is about the length of the interval
+                divided by n².
     """
     values = np.sort(mixed_contexts(front, encoded)[:, 0])
     largest = float(np.abs(values).max(initial=0.0))

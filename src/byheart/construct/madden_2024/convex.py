@@ -100,8 +100,9 @@ def regress(
     made orthonormal (QR) with these weights, so that the curvature is the same in all feature directions wherever the model gives
     all tokens the same probability.
 
-    `start` is a fit for the first few of these features in orthonormal form (`Regression.whitened`); `start_from` is an output
-    matrix. If neither is given, the fit starts with the least-squares fit to suitable logits. The fit ends early once it is proved
+    `start` is the matrix `Regression.whitened` of an earlier fit to the first few of these features. `start_from` is an output
+    matrix for all features. If neither is given, L-BFGS starts from a least-squares solution for logits in which the tokens that
+    follow a context exceed all others. The fit ends early once it is proved
     that every output matrix that reaches the goal has a norm of more than `EXCLUDED` times the current norm.
     """
     counts = torch.from_numpy(np.array(targets.counts)).to(device, torch.float64)
@@ -161,6 +162,7 @@ def _excluded_norm(loss: _Loss, point: torch.Tensor, goal: float) -> float:
     """Return a norm below which no output matrix meets the goal.
 
     The loss f is convex. With its gradient g at the point V, f(V') >= f(V) + ⟨g, V' - V⟩ >= f(V) - ⟨g, V⟩ - |g||V'| for every V'.
+    So if f(V') is at most the goal, |V'| is at least (f(V) - ⟨g, V⟩ - goal) / |g|, which is the number that is returned.
     """
     value, gradient = loss(point)
     size = float(gradient.norm())
@@ -168,7 +170,7 @@ def _excluded_norm(loss: _Loss, point: torch.Tensor, goal: float) -> float:
 
 
 class _Reached(Exception):
-    """Raised if the point that was evaluated last reaches the goal."""
+    """Raised to stop the minimisation when the loss is at most the goal."""
 
 
 def _descend(

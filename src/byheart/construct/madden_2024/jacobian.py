@@ -75,7 +75,8 @@ def certified_jacobian_rank(decoder: Decoder, encoded: EncodedContexts) -> Jacob
 
 
 def _rows(decoder: Decoder, context: Sequence[int], flint: Any) -> list[list[Any]]:
-    """For each logit of a context except the last, return the derivatives of (this logit - last logit) by all parameters.
+    """For each logit of a context, except its last logit, return the derivatives of (this logit - last logit) with respect to all
+    parameters.
 
     The parameters are the embeddings z, averaging weights u, hidden weights W, bias b and output matrix V. With y = Σ_t u_t z_t,
     h_j = W_jᵀ y + b_j, the activation function ψ and s = ψ(h), the logit of token γ minus that of the last token ω is
@@ -137,8 +138,8 @@ def _pivots(rows: list[list[Any]]) -> int:
 def _unseen_directions(decoder: Decoder, contexts: Sequence[Sequence[int]]) -> list[list[Fraction]]:
     """Return directions in which the parameters can change while all differences of logits stay the same, to first order.
 
-    Each has one number per parameter, in the order of `_rows`. With token embeddings z, averaging weights u and hidden weights W,
-    there are four kinds:
+    Each direction has one number per parameter, in the order of `_rows`. With token embeddings z, averaging weights u and hidden
+    weights W, there are four kinds:
     - add one number to all output weights of a neuron
     - change z by z A, and W by -A W, for a matrix A
     - change z by -z, and u by u

@@ -74,7 +74,7 @@ def solve_by_random_features(
 ) -> SolvedNetwork[Decoder]:
     """Give every context its row of `logits` by solving for the output matrix.
 
-    Source:     MFT24, the algorithm after Theorem 5: sample, scale, solve for V.
+    Source:     MFT24, the algorithm after Theorem 5: sample, scale, solve for the output matrix V.
     Assumes:    at least as many neurons as contexts (default: `neurons_for`).
     Guarantee:  exact up to the returned residual. For float32 the system uses the rounded hidden weights.
     Departs:    pre-activations have standard deviation `spread` and free biases, instead of the paper's small factor ε and

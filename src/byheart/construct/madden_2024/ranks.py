@@ -106,7 +106,9 @@ def polynomial_rank(
 
 @realises("MFT24-T2", "MFT24-T3")
 def kruskal_rank(matrix: Sequence[Sequence[int]], prime: int = PRIME) -> int:
-    """Return the largest k such that every k columns are independent modulo the prime, a lower bound on the Kruskal rank.
+    """Return the largest k such that every k columns are independent modulo the prime.
+
+    This k is a lower bound on the Kruskal rank, which is the largest such number over the rationals.
 
     All subsets are tried, so this is meant for small matrices.
     """

@@ -26,7 +26,7 @@ from byheart.program.targets import EncodedContexts, Logits
 from byheart.theorems import realises
 
 SATURATION = {"float64": 20.0, "float32": 10.0}
-"""From this value on, tanh is 1 to the last bit: 1 - tanh(x) = 2e^-2x is below a quarter of the rounding unit."""
+"""From this value on, tanh is 1 to the last bit: 1 - tanh(x) < 2e^-2x, which is below a quarter of the rounding unit."""
 
 SHARPNESS = {"float64": 160.0, "float32": 80.0}
 """The difference between a neuron's pre-activations at the two contexts next to its step. The pre-activation is minus half of this
@@ -35,9 +35,9 @@ not change tanh."""
 
 MANTISSA = {"float64": 53, "float32": 24}
 COARSEST_BITS = 20
-"""Target logits are rounded to multiples of 2^-s only if s is at least this.
+"""To make sums exact, target logits are rounded to multiples of 2^-s, but only if s is at least this.
 
-A change of logits by 2^-21 causes a divergence of 1e-13.
+For s = 20, rounding changes a logit by at most 2^-21, which causes a divergence of about 1e-13.
 """
 
 
@@ -94,9 +94,10 @@ def solve_by_steps(front: Decoder, encoded: EncodedContexts, logits: Logits) -> 
 def _on_a_grid(
     logits: Logits, order: Int[np.ndarray, " n_contexts"], precision: str
 ) -> tuple[Logits, int | None]:
-    """Round logits to multiples of 2^-s so that sums of rows of the output matrix are exact in any order, if s can be large enough.
+    """Round the logits to multiples of 2^-s. Sums of rows of the output matrix are then exact in floats, in any order.
 
-    Return the logits and s, or the unchanged logits and None.
+    Return the rounded logits and s. If the multiples would be too far apart (s below `COARSEST_BITS`), return the unchanged
+    logits and None.
     """
     ordered = logits[order]
     ends = np.abs(ordered[0]) + np.abs(ordered[-1])
@@ -124,7 +125,8 @@ def _require_room(x: Float[np.ndarray, " n_contexts"], found: Injectivity, preci
 
 
 def _require_saturation(x: np.ndarray, slope: np.ndarray, bias: np.ndarray, rounding: float) -> None:
-    """Check each neuron on the two contexts next to its step, moved by `rounding` towards the step.
+    """Check that each neuron is saturated (its tanh is exactly -1 or 1) on the two contexts next to its step, even if these are
+    moved by `rounding` towards the step.
 
     In floats, w·x + b never decreases in x. So if a neuron is saturated at these two points, it is saturated on all contexts
     beyond them.
@@ -134,8 +136,8 @@ def _require_saturation(x: np.ndarray, slope: np.ndarray, bias: np.ndarray, roun
     above = slope[1:] * (x[1:] - shift) + bias[1:]
     below = slope[1:] * (x[:-1] + shift) + bias[1:]
     assert (above >= limit).all(), (
-        "contexts are far enough apart, but a neuron does not saturate above its step"
+        "contexts are far enough apart, but a neuron is not exactly 1 at the context above its step"
     )
     assert (below <= -limit).all(), (
-        "contexts are far enough apart, but a neuron does not saturate below its step"
+        "contexts are far enough apart, but a neuron is not exactly -1 at the context below its step"
     )

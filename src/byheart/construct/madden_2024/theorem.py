@@ -37,8 +37,8 @@ MOST_RECHECKED = 4096
 """Up to this many contexts, labels are also checked with the backend `equations`, which is slower than the native forward pass."""
 
 LARGEST_RESIDUAL = 1e-2
-"""If logits differ from the wanted logits by more than this, the linear system counts as unsolved. A divergence is about half of
-the squared difference, so the divergence for smaller differences is far below the allowed divergence."""
+"""If a logit differs from the wanted logit by more than this, the linear system counts as unsolved. For smaller differences, the
+divergence of the distributions, about half of the squared difference, is far below the allowed divergence."""
 
 
 @realises("MFT24-T5", "MFT24-T7", "MFT24-Def1", "MFT24-skip", "MFT24-base")
@@ -139,7 +139,7 @@ def _require_close(name: str, decoder: Decoder, targets: NextTokenTargets, preci
 
 @dataclass(frozen=True, eq=False)
 class _Problem:
-    """The input of every solver."""
+    """What a solver needs to find the weights of a decoder: the data, the options and a random number generator."""
 
     kind: Kind
     options: MaddenOptions
@@ -182,9 +182,10 @@ def _solve(problem: _Problem) -> tuple[Decoder, dict[str, Any]]:
 
 
 def _by_random_features(problem: _Problem) -> tuple[Decoder, dict[str, Any]]:
-    """Draw neurons, up to `DRAWS` times, until their outputs distinguish all contexts.
+    """Draw neurons, up to `DRAWS` times, until all logits are within `LARGEST_RESIDUAL` of the wanted logits.
 
-    A draw can fail, for example because a few GELU neurons are all 0 on the same contexts.
+    A draw can fail, for example because a few GELU neurons are all 0 on the same contexts. If all draws fail, return the last one,
+    unless its condition number is infinite.
     """
     logits = problem.targets.logits(problem.margin)
     for _ in range(DRAWS):
@@ -277,9 +278,10 @@ def _certainty(logits: np.ndarray, targets: NextTokenTargets) -> float:
 
 
 def _by_regression(problem: _Problem, front: Decoder, encoded: np.ndarray) -> tuple[Decoder, dict[str, Any]]:
-    """Fit enough neurons to reach the goal or, if the options give a number of neurons, exactly that many.
+    """Fit a network whose loss exceeds the entropy of the data by at most a goal, which follows from the option `gap`.
 
-    Raise `AssumptionViolated` if they do not reach it.
+    If the options give a number of neurons, the network has exactly that many. Otherwise, the smallest number is searched for.
+    Raise `AssumptionViolated` if the network does not reach the goal.
     """
     options, targets = problem.options, problem.targets
     goal = options.gap * targets.entropy_nats
@@ -295,7 +297,7 @@ def _by_regression(problem: _Problem, front: Decoder, encoded: np.ndarray) -> tu
         raise AssumptionViolated(
             f"with hidden_width={decoder.hidden_width}, the loss exceeds the entropy by {fit.gap_nats:.4g} nats, but the goal is "
             f"at most {goal:.4g}.\n"
-            f"  Use a larger hidden_width{' or gap' if targets.entropy_nats > 0 else ''}, or leave hidden_width out.",
+            f"  Use a larger hidden_width{' or a larger gap' if targets.entropy_nats > 0 else ''}, or leave hidden_width out.",
             gap=fit.gap_nats,
             goal=goal,
         )

@@ -31,7 +31,8 @@ from byheart.records.reader import within
 
 NAME = "mahdavi-2023"
 LABEL_DIM = 2
-"""The dimension of the vectors for classes: points on a circle, so the linear system has two right-hand sides."""
+"""The dimension of the vectors that represent classes. The vectors are points on a circle, so the linear system has two right-hand
+sides."""
 
 SCORE_SPREAD = 3.0
 """Scale of the attention scores. Values from 1 to 30 work equally well; much larger values lose precision if all examples share a
@@ -39,7 +40,7 @@ context."""
 
 
 def capacity(n_heads: int, n_context: int, head_dim: int) -> int:
-    """Return the theorem's number of examples, H(min(n, d_h) - 1) + 1, for H heads of size d_h and n context tokens."""
+    """Return how many examples H heads of size d_h memorise by the theorem: H(min(n, d_h) - 1) + 1, for n context tokens."""
     return n_heads * (min(n_context, head_dim) - 1) + 1
 
 
@@ -188,7 +189,8 @@ def _check_assumptions(x: Float[np.ndarray, "n_examples seq_len dim"], n_context
     if (ranks < n_context).any():
         row = int(np.argmax(ranks < n_context))
         raise AssumptionViolated(
-            f"{NAME} needs independent context vectors; those of sample {row + 1} have rank {int(ranks[row])} < {n_context}.\n"
+            f"{NAME} needs linearly independent context vectors; those of sample {row + 1} have rank "
+            f"{int(ranks[row])} < {n_context}.\n"
             "  Choose another method, such as kajitsuka-sato-2023.",
             n_context=n_context,
         )

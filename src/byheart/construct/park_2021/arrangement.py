@@ -34,8 +34,8 @@ def short_direction(
     Position i is the inner product of `direction` and the integers in row i of `points.coordinates`, divided by 2^(unit bits). This
     power of two is the largest that divides all the inner products. Positions are distinct, and may be negative.
 
-    Source:     PLYS21's projection (KS25 Lemma G.1). Only distinctness is required. Folds of the line reduce the range
-                later.
+    Source:     the projection of Park et al. (2021), which is KS25 Lemma G.1. Only distinctness is required. Folds of the line
+                reduce the range later.
     """
     dim = points.coordinates.shape[1]
     for n_bits in range(_LONGEST_DIRECTION_BITS):
@@ -70,13 +70,13 @@ def fold(places: Sequence[int], rng: np.random.Generator) -> tuple[list[int], li
     (mirrors, new positions).
 
     A fold with mirror μ leaves every point x <= μ/2 in place and moves every point x > μ/2 to μ - x. This about halves the range.
-    Two points x and y move to the same position if x + y = μ, so for N points fewer than N²/2 mirrors are not suitable. As long as
-    the range is much larger than N², almost every μ close to the range is suitable.
+    A mirror is not suitable if it moves two points x and y to the same position, which happens if x + y = μ. N points have fewer
+    than N²/2 such sums. So as long as the largest position is much larger than N², almost every μ near that position is suitable.
 
     Assumes:    distinct positions, not negative.
     Guarantee:  new positions are distinct and not negative; usually below about N²/8.
-    Departs:    PLYS21 shift the upper half of the line down. Here the upper half is reflected, because a reflection takes one ReLU
-                and a shift takes two.
+    Departs:    Park et al. (2021) shift the upper half of the line down. Here the upper half is reflected, because a reflection
+                takes one ReLU and a shift takes two.
     """
     mirrors: list[int] = []
     current = list(places)
@@ -125,10 +125,12 @@ class Segment:
 
 
 def overlay(places: Sequence[int], per_segment: int) -> tuple[list[Segment], list[int]]:
-    """Cut the line into segments and move them over one another into a short range. Returns (segments, new positions).
+    """Cut the line into segments and move them into a short range, where they may overlap. No two points coincide there. Returns
+    (segments, new positions).
 
-    For N points, a segment contains at most g = `per_segment` points over a length of at most g·N. Each segment moves to the least
-    position where none of its points meets another. At most g·N positions are excluded, so the final range is below 2gN.
+    For N points, a segment contains at most g = `per_segment` points over a length of at most g·N. One segment after the other
+    moves to the least position at which none of its points coincides with a point of a segment that was moved before. At most g·N
+    positions are excluded in this way, so all new positions are below 2gN.
 
     Assumes:    distinct positions, not negative.
     Guarantee:  new positions are distinct and start at 0; segments are in ascending order of `start`.
@@ -185,8 +187,8 @@ def bucket_starts(places: Sequence[int], width: int) -> list[int]:
 class Arrangement:
     """All moves of the points, and the final place of each point.
 
-    A bucket is a range of `n_fields` positions; `starts` are the least positions of the buckets. It has one field, the room for one
-    label, at each position. So the place of a point determines its bucket and its field.
+    A bucket is a range of `n_fields` positions, with one field (the room for one label) for each position. So the place of a point
+    determines its bucket and its field. `starts` lists the least position of each bucket.
 
     `mirrors` are the folds of the line (see `fold`). `segments` is empty if laying segments over one another would not save
     parameters. The positions that are divided into buckets are below `extent`.
@@ -203,10 +205,11 @@ class Arrangement:
 def arrange(
     places: Sequence[int], rng: np.random.Generator, move_cost: int, bucket_cost: int, field_cost: int
 ) -> Arrangement:
-    """Return the arrangement with the least cost, given the costs of a segment, a bucket and a field (a place in each bucket).
+    """Return the arrangement with the least cost. One segment costs `move_cost`, one bucket `bucket_cost`, and one field (the same
+    place in every bucket) `field_cost`.
 
-    For N points, PLYS21 use N^(1/3) points per segment. Here, the other candidates are to use no segments and, for up to 3,000
-    points, a few other numbers near N^(1/3).
+    For N points, Park et al. (2021) put N^(1/3) points into each segment. This function also tries no segments at all and, for up
+    to 3,000 points, a few other numbers near N^(1/3).
     """
     mirrors, folded = fold(places, rng)
     n_points = len(folded)

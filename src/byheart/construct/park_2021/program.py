@@ -1,7 +1,8 @@
-"""Residual blocks that move points along a line as an `Arrangement` says, and then read their labels. All numbers are integers.
+"""Residual blocks that move points to the places on a line that an `Arrangement` gives them, and then read the points' labels.
 
-Points are moved in place, starting at the upper end of the line. A point that has been moved is below all later thresholds, so
-each threshold acts on exactly the points it is meant for, and no copy of the old position is needed.
+All positions and labels are integers. Points are moved in place, starting at the upper end of the line. A point that has been
+moved is below all later thresholds, so each threshold acts on exactly the points it is meant for, and no copy of the old position
+is needed.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ def _fold_block(bias: Number, shift: Number = 0) -> Block:
 def segment_blocks(segments: Sequence[Segment], extent: int) -> Blocks:
     """Return blocks that move the points of each segment, the highest segment first.
 
-    In a segment with the fields `start` and `target`, a point at x moves to x - start + target - extent, which is negative.
+    A point at position x of a segment s moves to x - s.start + s.target - extent. This is negative, so the blocks that follow,
+    which move positions from the start of a lower segment on, leave the point where it is.
     """
     return tuple(
         Block(threshold(PLACE, segment.start, {PLACE: segment.target - segment.start - extent}))
@@ -63,9 +65,11 @@ def segment_blocks(segments: Sequence[Segment], extent: int) -> Blocks:
 def bucket_blocks(starts: Sequence[int], packed: Sequence[int], n_fields: int, base: int) -> Blocks:
     """Return blocks that find the bucket of a point, the highest bucket first.
 
-    If the point's bucket begins at s, they subtract s + n_fields from the point's position, and add the packed fields of the bucket
-    (the number that packs the labels of its points) to the register `packed`. `base` is the least threshold: 0, or -extent if the
-    points have been moved by `segment_blocks`. A point whose bucket has been found is below `base`.
+    `starts` and `packed` have one entry for each bucket: s, where it starts, and the number that packs its labels. The bucket
+    begins at position s + base. `base` is 0, or -extent if the points have been moved by `segment_blocks`.
+
+    For a point in the bucket, the blocks subtract s + n_fields from its position, and add the packed number to the register
+    `packed`. The point is then below `base`, so the blocks of lower buckets do not change it.
     """
     return tuple(
         Block(threshold(PLACE, start + base, {PLACE: -start - n_fields, PACKED: fields}))
@@ -78,10 +82,12 @@ def field_blocks(number: int, n_fields: int, field_bits: int, base: int) -> Bloc
 
     A field is the room for one label in the number that packs all labels of a bucket.
 
-    Assumes:    the points to which this field belongs are at position number + base - n_fields, and no point is at a higher
+    Assumes:    the points whose label is in this field are at position number + base - n_fields, and no point is at a higher
                 position; register `packed` holds Σ field_q · 2^(q·field_bits) for all fields q <= number.
-    Guarantee:  register `field` holds the value of field `number` if this is the point's field, else a negative number. So when
-                the blocks of the next field add ReLU(field) to the answer, they add only the value of the point's own field.
+    Guarantee:  for a point whose label is in this field, register `field` then holds the value of the field. For all other
+    points,
+                it holds a negative number. The blocks of the next field add ReLU(field) to the answer, so the answer changes only
+                for the points whose label is in this field.
     """
     gate = 1 << field_bits
     # hit: the point's number is `number`, because points with larger numbers have been moved below all thresholds
@@ -143,7 +149,7 @@ def line_program(table: TokenTable | None, axes: Numbers, steps: tuple[Step, ...
 
 
 def costs_of(field_bits: int) -> tuple[int, int]:
-    """Return two numbers of parameters: of one block that moves points, and of all the blocks that read one field.
+    """Return two numbers: the parameters of one block that moves points, and the parameters of all blocks that read one field.
 
     Parameters that are zero are counted too. A field is the room for one label in a packed number.
     """

@@ -104,7 +104,7 @@ def size_of(shape: DataShape, options: NoOptions) -> Size:
     """Return the estimated size for data of this shape.
 
     The numbers of folds, segments, buckets and fields (see `program.Parts`) are typical for random points. The non-zero count
-    assumes that no threshold is zero, and that no bucket has only zeros in its fields. Bits are estimates.
+    assumes that no threshold is zero, and that no bucket has only zeros in its fields. The numbers of bits are estimates.
     """
     table = outline_table(NAME, shape)
     n_points, field_bits = shape.context_count, field_bits_of(shape.n_classes)
@@ -122,7 +122,7 @@ def size_of(shape: DataShape, options: NoOptions) -> Size:
 
 
 def expected_parts(shape: DataShape) -> Parts:
-    """Return the expected numbers of folds, segments, buckets and fields for random points."""
+    """Return the numbers of folds, segments, buckets and fields (see `Parts`) that are usual for random points."""
     n_points = shape.context_count
     move_cost, field_cost = costs_of(field_bits_of(shape.n_classes))
     start_bits = 54 if shape.vocab is None else max(1, shape.vocab - 1).bit_length()

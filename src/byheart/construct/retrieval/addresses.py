@@ -28,9 +28,10 @@ class Addresses:
 
     @property
     def n_duplicates(self) -> int:
-        """The number of keys whose rows, channels and first plane (bit field of a word) are those of an earlier key.
+        """The number of keys with the same rows, channels and first plane (bit field of a word) as an earlier key.
 
-        The equations of two such keys have the same left side. The planes that only rarer labels use are not compared.
+        The equations of two such keys are about the same bits of the same sum of words. Planes that only rarer labels use are not
+        compared.
         """
         n_keys, n_segments, n_words = self.patterns.shape
         flat = self.patterns.reshape(n_keys, n_segments * n_words).view(np.int64)

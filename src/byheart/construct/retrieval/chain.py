@@ -3,8 +3,9 @@ selected channels (places in a table row).
 
 Registers: x holds the number of the row to read. Two registers hold a copy of this number and its square. z holds the steps between
 rows and the plane (bit field of a word). The other registers hold the words. The pattern (the choice of channels) is needed only at
-the start. It is then the upper part of the number in x, or it is in the register of the copy and, if it is long, also in that of
-the square. The chain supports every task and sequences of every length. For small data sets it is smaller than a dual table.
+the start, when the registers of the copy and the square are still free. Depending on the layout, it is then in the copy's
+register, divided between these two registers, or the upper part of the number in x. The chain supports every task and sequences
+of every length. For small data sets it is smaller than a dual table.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from byheart.network.transformer.architecture import SumPool
 from byheart.program import blocks
 
 COPY, SQUARE = T, LABEL
-"""The registers for a copy and for the square of the row number. Later, other values use these registers."""
+"""The registers that receive a copy of the row number and its square while the tables are read. Before and after, they hold other
+values.
+"""
 
 
 @dataclass(frozen=True)
@@ -62,9 +65,10 @@ class Chain(RetrievalLayout):
 
     @cached_property
     def pattern_fields(self) -> tuple[tuple[int, ...], ...]:
-        """For each hashed field that holds choices of channels, the groups of channels whose choices it holds.
+        """For each hashed field that holds choices of channels, the numbers of the groups in which it chooses.
 
-        A key's choices, at most one channel in each group, are its pattern. It is in one hashed field, or divided between two.
+        The channels are divided into groups. A key's pattern is its choice of at most one channel in each group. One hashed field
+        holds the choices in all groups, or the groups are divided between two hashed fields.
         """
         field = self.make_field(COPY, prod(self.choices))
         is_short = self.has_exact_digits(self.choices) and self.has_exact_pooling(field)
@@ -79,8 +83,10 @@ class Chain(RetrievalLayout):
 
     @cached_property
     def hashed_fields(self) -> tuple[HashedField, ...]:
-        """The hashed fields: one for the row, up to two for the pattern (the choice of channels), and one for both the steps
-        between rows and the plane (bit field). If the pattern fits, it shares the field of the row.
+        """The hashed fields: numbers in which the hash of a key encodes its address.
+
+        One field holds the key's first row. One or two hold its pattern (the choice of channels), unless the pattern fits into
+        the field of the row. The last field holds both the steps from row to row and the plane (bit field).
         """
         later = self.make_field(Z, self.n_places << self.step_bits)
         if self.shares_row:
@@ -120,9 +126,10 @@ class Chain(RetrievalLayout):
 
     @cached_property
     def squaring_folds(self) -> tuple[int, ...]:
-        """For each reflection that helps to square a row number, the number r of values that are possible before it.
+        """To compute its square, a row number is reflected until only 0 or 1 is left. For each of these reflections, this is the
+        number r of values that are possible before it.
 
-        The reflection is at (r - 1)/2, so about half of these values are possible after it. The reflections leave 0 or 1.
+        The reflection is at (r - 1)/2, so about half of these values are possible after it.
         """
         folds = []
         remaining = self.n_rows
@@ -139,10 +146,11 @@ class Chain(RetrievalLayout):
     def pool(
         self, own: common.TokenFields, extra: common.ExtraFields, last_only: bool
     ) -> common.LabelledFields:
-        """Return the fields `own` of each labelled token plus `sum_factor` times the sum of `own` over all tokens. For the task
-        `set`, return only the sum; for sequences of one token, only `own`.
+        """Return the hashed fields of each labelled token after pooling: the token's own fields plus `sum_factor` times the sum
+        of the fields of all tokens. For the task `set`, return only this sum. For sequences of one token, return the token's own
+        fields.
 
-        `extra` is not used, because the chain has no extra token.
+        `own` holds the fields of every token. `extra` is not used, because the chain has no extra token.
         """
         total = own.sum(axis=1, keepdims=True)
         if self.entrance.pooling == "sum":
@@ -164,7 +172,11 @@ class Chain(RetrievalLayout):
             yield blocks.RegisterAttention((blocks.RegisterHead(values, outputs),))
 
     def first_rows(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Int[np.ndarray, " n_keys"]:
-        """Return the first row of each key: the lower part of the first hashed field, or all of it if it holds only the row."""
+        """Return the number of the first table row that each key reads.
+
+        It is the value of the first hashed field. If this field also holds the choice of channels, it is the field's remainder
+        modulo the number of rows.
+        """
         return np.asarray(fields[:, 0] % self.n_rows)
 
     def addresses(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Addresses:
@@ -252,7 +264,7 @@ class Chain(RetrievalLayout):
         )
 
     def _left_over(self, rows: np.ndarray) -> np.ndarray:
-        """Return what the reflections of `squaring_folds` leave of each row number: 0 or 1."""
+        """Return the number to which the reflections of `squaring_folds` reduce each row number: 0 or 1."""
         left = rows.copy()
         for remaining in self.squaring_folds:
             left = np.minimum(left, remaining - 1 - left)

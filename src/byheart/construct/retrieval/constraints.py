@@ -84,7 +84,7 @@ def margins_needed(layout: RetrievalLayout, windows: tuple[int, ...], rows: int)
     No key starts in a margin row. `rows` is the number of the other rows. For each w in `windows`, a key steps to one of 2^w rows.
 
     An example without margins: with ten million facts in 8 shards and steps of up to 8 rows, each of 88 systems of equations failed
-    at an edge with a probability of 2%, so most draws failed.
+    at an edge with a probability of about 2.7% (4 of 150 random systems), so most draws failed.
     """
     n_columns = layout.n_segments * layout.n_channels
     spare = 1 - _fullest_system(layout) / (rows * n_columns)
@@ -93,16 +93,19 @@ def margins_needed(layout: RetrievalLayout, windows: tuple[int, ...], rows: int)
 
 
 def _queue_at_an_edge(layout: RetrievalLayout) -> float:
-    """Return A·ε, where ε is the share of spare columns, and A is a length that a queue of equations almost never exceeds.
+    """Return the product A·ε that is needed at an edge of a shard (a range of rows), where equations queue for a pivot.
 
-    The queue forms at an edge of a shard (a range of rows), where equations wait for a pivot.
+    ε is the share of spare columns, and A is the longest queue for which there is room. At each row, the queue is longer than A
+    with a probability of e^(-2εA). The product is so large that this almost never happens.
     """
     return log(2 * _n_systems(layout) / 0.3) / 2
 
 
 def _n_systems(layout: RetrievalLayout) -> int:
-    """Return the number of systems of equations that must have full rank, multiplied by the factor `_care`, because with shards a
-    failure is more expensive.
+    """Return the number of systems of equations, all of which must have full rank: one for each plane (bit field of the words) of
+    each shard (range of table rows).
+
+    With shards, this number is multiplied by `_care`, because a failure is then more expensive.
     """
     return layout.n_planes * layout.n_shards * _care(layout.n_shards)
 
@@ -117,7 +120,9 @@ def _columns_at_an_edge(layout: RetrievalLayout, window_bits: int) -> float:
 
 
 def _care(n_shards: int) -> int:
-    """Return the factor by which the accepted risk of failure is reduced. With shards, a failure loses the work of all shards."""
+    """Return the factor by which the accepted risk of failure is divided. It is above 1 if there are several shards (ranges of
+    table rows), because a failure in one of them makes the work on all others useless.
+    """
     return 10 if n_shards > 1 else 1
 
 
@@ -138,9 +143,10 @@ def _columns_for_all(layout: RetrievalLayout) -> float:
 
 
 def _columns_for_single_channels(layout: RetrievalLayout) -> float:
-    """Return the number of columns (words) needed for keys that use only one channel, which is always in the first group.
+    """Return the number of columns (words) that a table needs because of the keys that use only one channel.
 
-    The keys that use a given channel and no other must all fit into the words of this channel.
+    The keys that use a given channel and no other must all fit into the words of this channel. The result is the number of words
+    that this takes, times the number of channels. (A channel that is used alone is always in the first group.)
     """
     n_patterns = prod(layout.choices) ** (2 if isinstance(layout, DualTable) else 1)
     n_single = _fullest_system(layout, n_patterns)
@@ -149,12 +155,13 @@ def _columns_for_single_channels(layout: RetrievalLayout) -> float:
 
 
 def rank_limit(n_words: float) -> float:
-    """Return a load (equations per column) at which random equations with `n_words` words each are almost surely independent.
+    """Return a load (equations per column) at which random equations with `n_words` words each are independent.
 
-    For r words, r >= 3, it is 1 - 1.7·e^-r. This is below the thresholds of random r-XORSAT, which are 0.918, 0.977 and 0.992
-    for r = 3, 4 and 5 (Pittel and Sorkin, 2016). The form follows from the columns that occur in no equation: their share is e^-r
-    if there are as many equations as columns. For r = 2 it is 0.35: the equations are the edges of a random graph, which
-    probably has no cycle if the load is well below one half.
+    This holds nearly always for three or more words, and probably for two. For r words, r >= 3, the load is 1 - 1.7·e^-r. This is
+    below the thresholds of random r-XORSAT, which are 0.918, 0.977 and 0.992 for r = 3, 4 and 5 (Pittel and Sorkin, 2016). The form
+    follows from the columns that occur in no equation: their share is e^-r if there are as many equations as columns. For fewer
+    than 2.9 words on average it is 0.35, as for r = 2: the equations are then the edges of a random graph, which probably has no
+    cycle if the load is well below one half.
     """
     return 0.35 if n_words < 2.9 else 1 - 1.7 * exp(-n_words)
 
@@ -166,9 +173,10 @@ def mean_words(layout: RetrievalLayout) -> float:
 
 def headroom_bits(layout: RetrievalLayout) -> int:
     """Return h such that |y - centre·2^w| <= 2^(h + w) for every key, with a probability of about 95% or more. Here y is the sum of
-    the words that the key reads, w the number of bits of a word, and centre·2^w about the middle of all sums.
+    the words that the key reads, w is the number of bits of a word, and centre·2^w is about the middle of all such sums.
 
-    h covers the worst case, or `deviations` standard deviations if that is less.
+    h is computed from the largest possible distance of y from centre·2^w or, if that is less, from `deviations(n_keys)` standard
+    deviations of y.
     """
     k = layout.n_segments
     sizes = layout.groups[1:]
@@ -202,7 +210,7 @@ def seconds_allowed(n_keys: int, n_shards: int) -> float:
 
 
 def is_quickly_solved(layout: RetrievalLayout) -> bool:
-    """Whether the equations can be solved within the allowed time."""
+    """Whether the equations of the table can, by the estimate of `solve_seconds`, be solved within `seconds_allowed`."""
     window = min(sum(1 << w for w in layout.windows), layout.shard_rows) * layout.n_segments
     return solve_seconds(layout.n_keys, float(window * layout.n_channels)) <= seconds_allowed(
         layout.n_keys, layout.n_shards

@@ -58,14 +58,14 @@ def recitation_of_tokens(documents: TokenSequences, tokenizer: Tokenizer | None 
 def _shortest_windows(
     documents: TokenSequences, following: Int[np.ndarray, " n_tokens"]
 ) -> tuple[Int[np.ndarray, " n_tokens"], int]:
-    """Find, for each token, the window of tokens that ends with it. Return a number for each window, and the length of the windows.
-    Equal windows have equal numbers.
+    """For each token, find the window that ends with it: the last L tokens of the text so far, or the whole text so far if it is
+    shorter. Return a number for each window, and the length L. Equal windows have equal numbers.
 
-    The length is the smallest with which windows determine the next token (given as `following`) wherever the whole text so far
-    determines it.
+    `following` holds the next token of each token. L is the smallest length with which the window determines the next token
+    wherever the whole text so far determines it.
 
-    The window of length L at a token is the window of length L - 1 at the previous token, followed by the token. Windows do
-    not extend beyond the beginning of a text. So if L is the length of the longest text, every window is a whole prefix.
+    The window of length L at a token is the window of length L - 1 at the previous token, followed by the token. If L is the
+    length of the longest text, every window is the whole text so far.
     """
     begins = documents.positions == 0
     ids = documents.ids

@@ -24,8 +24,8 @@ and halves Γ.
 Short weights: a weight stored as int8 or bfloat16 is an 8-bit integer times a power of two, which is the same for a whole
 channel. A word of up to 8 bits is one input or output weight. A longer word consists of several limbs (pieces of 8 bits). Their
 channels have powers of two whose exponents differ by 8, and every pattern selects all of these channels or none. All other
-weights are powers of two or short. This requires that the number of channels in each group, of which a token selects one, and
-the bases of all digits but the highest are powers of two.
+weights are powers of two or short. This requires powers of two for the number of choices that a token has in each group of
+channels, and for the bases of all digits but the highest.
 """
 
 from __future__ import annotations
@@ -66,9 +66,12 @@ from byheart.program.short_numbers import SHORT_BITS, short_parts
 
 SQUARE, Y = T, LABEL
 ROLE, PATTERN = T, "pattern"
-"""The register ROLE first holds 1 for the extra token (a token that is added to every input) and 0 for all other tokens. When the
-row is known, ROLE holds the sum of the squares of the row's digits. PATTERN is the register of the labelled token's pattern (its
-choice of channels), unless one hashed field holds this pattern together with the step and the plane.
+"""The names of two registers.
+
+The register ROLE first holds 1 for the extra token (a token that is added to every input) and 0 for all other tokens. Later, when
+the row number has been split into digits, it holds the sum of the squares of the centred digits. The register PATTERN holds the
+labelled token's pattern (its choice of channels). It is used only if the pattern has a hashed field of its own (see
+`DualTable.shares_window`).
 """
 
 
@@ -86,16 +89,16 @@ class DualTable(RetrievalLayout):
 
     @cached_property
     def digits(self) -> tuple[str, ...]:
-        """The registers of the digits of a row number. The last digit is in the register x, which held the whole number before."""
+        """The registers of the digits of a row number. The last digit is in the register x, which first holds the entire number."""
         return (*(f"digit {number}" for number in range(self.n_digits - 1)), X)
 
     @cached_property
     def slots(self) -> tuple[str, ...]:
         """The registers that come before those of the words.
 
-        They are x, the role (1 for the extra token that is added to every input; later a sum of squares), y, z, the digits of the
-        row number except the last, the labelled token's pattern (its choice of channels) if this has its own register, and a
-        constant 1 if it is needed.
+        They are x, the role, y and z (the start of this module says what each holds), and a register for each digit of the row
+        number except the last. The labelled token's pattern (its choice of channels) may have its own register. With bfloat16
+        weights, one more register always holds 1.
         """
         constant = (ONE,) if self.stored == "bfloat16" else ()
         return (X, SQUARE, Y, Z, *self.digits[:-1], *(() if self.shares_window else (PATTERN,)), *constant)
@@ -116,8 +119,9 @@ class DualTable(RetrievalLayout):
 
     @property
     def keeps_own(self) -> bool:
-        """Whether the labelled token's own value is added to the sum over all tokens. This is not needed with positions or for the
-        task `set`.
+        """Whether pooling adds the labelled token's own value once more, so that the result depends on which token is labelled.
+
+        This is not needed with positions, which already have this effect, or for the task `set`, where no token is labelled.
         """
         return not self.entrance.ordered and self.entrance.pooling == "attention"
 
@@ -201,7 +205,7 @@ class DualTable(RetrievalLayout):
 
     @property
     def largest_gate_sum(self) -> int:
-        """An upper bound on every partial sum of the argument of a hidden unit of the table."""
+        """An upper bound on every partial sum that occurs when the input of a hidden unit of the table is added up."""
         return (8 * sum(half**2 for half in self.halves) + 2) * self.gate
 
     @cached_property
@@ -217,7 +221,10 @@ class DualTable(RetrievalLayout):
 
     @cached_property
     def digit_fields(self) -> tuple[tuple[int, ...], ...]:
-        """For each field that is split into digits, the base of each digit, starting with the highest digit."""
+        """The bases of the digits of three numbers that the network splits into digits. Each tuple starts with the highest digit.
+
+        The numbers are a token's pattern (its choice of channels), the last hashed field, and the row number.
+        """
         between = self.choices if self.shares_window else ()
         return (self.choices, self._window_digits(between), self.radices)
 
@@ -341,8 +348,8 @@ class DualTable(RetrievalLayout):
 
     @property
     def _limb_masks(self) -> list[int]:
-        """For each limb (8-bit piece) of a word, the amount to subtract to disable a channel: a power of two that no such limb
-        exceeds.
+        """For each limb (8-bit piece) of a word, the amount that is subtracted if a token does not select the word's channel. No
+        such limb exceeds this power of two, so the result is not positive, and a ReLU turns it into 0.
 
         The amount is at least the place value of the limb, even if words are so short that the limb is always 0. For this reason,
         the limb's entry of `_limb_offsets` minus this amount has at most 8 bits, so a bfloat16 weight can hold the difference.
@@ -387,13 +394,13 @@ class DualTable(RetrievalLayout):
             yield Block(units, adds, "digit")
 
     def _table(self, words: Shaped[np.ndarray, "n_rows 2 n_channels"] | None) -> TableBlock:
-        """Build the table. Unit a reads Γ·(1 - 2·Σ (J_i - a_i)²) + V[a]·φ, and writes the words Z[a] and its own value. J_i and
-        a_i are the centred digits of the token's row and of row a, φ is the pattern of the extra token, V and Z are `words`, and
-        the constant Γ is `gate`.
+        """Build the table. Unit a has the value ReLU(Γ·(1 - 2·Σ (J_i - a_i)²) + V[a]·φ). It adds this value to the register y,
+        from which the block also subtracts Γ, and the words Z[a] to the word registers. J_i and a_i are the centred digits of the
+        token's row and of row a, φ is the pattern of the extra token, V and Z are `words`, and the constant Γ is `gate`.
 
-        In the labelled token, the unit that fires has the value Γ, so it can also clear the digits and the sum of their squares.
-        (The digits of the extra token need not be cleared.) If weights are short, they cannot hold this sum of squares. Then it is
-        cleared later, by the block that sums the words.
+        In the labelled token, the value of the unit that fires is always Γ. Its output weights can therefore also clear the
+        digits and the sum of their squares. (The digits of the extra token need not be cleared.) Short weights cannot hold this
+        sum of squares. With them, the block that sums the words clears it later.
         """
         gate = self.gate
         numbers = self._typical_numbers() if words is None else self._numbers(words)
@@ -474,12 +481,13 @@ class _TableNumbers(NamedTuple):
 def split_limbs(
     words: Int[np.ndarray, "n_rows n_channels"], n_limbs: int, unsigned: bool = False
 ) -> Int[np.ndarray, "n_rows n_registers"]:
-    """Split each word into limbs (8-bit pieces). Limb i is n · 2^(8·i) with -128 <= n < 128.
+    """Split each word into limbs (8-bit pieces). Limb i is stored as n · 2^(8·i) with -128 <= n < 128.
 
     The result has the lowest limbs of all words first, then the next limbs of all words, and so on.
 
-    The limbs of a signed word add up to the word, or to the word minus 2^(8·n_limbs) if the highest n would be 128. For unsigned
-    words, each stored limb i is 128 · 2^(8·i) below its true value.
+    The stored limbs of a signed word add up to the word. There is one exception: if n would be 128 in the highest limb, it is
+    -128 instead, and the sum is smaller than the word by 2^(8·n_limbs). For unsigned words, bits 8·i to 8·i + 7 hold a number
+    from 0 to 255, and n is this number minus 128.
     """
     half, found, rest = 1 << (LIMB_BITS - 1), [], words
     for limb in range(n_limbs):
@@ -490,8 +498,10 @@ def split_limbs(
 
 
 def _digit_unit(register: str, half: int, weight: int, at: int) -> Unit:
-    """Return hidden unit number `at` of the block that extracts one digit. There are two units for each non-zero value of the
-    digit.
+    """Return hidden unit number `at` of the block that extracts one digit from the number in register x.
+
+    Each value d > 0 of the digit has two units, which form a threshold. If the number is at least d times the digit's place value
+    `weight`, they add 1 to the digit and subtract `weight` from the number. They also update the sum of the squared digits.
     """
     digit = at // 2 + 1
     writes: dict[str, Number] = {X: -weight, register: 1, SQUARE: 2 * (digit - half) - 1}

@@ -1,8 +1,8 @@
 """The proof that floats do not round, checked on the numbers of one network.
 
-A float type with an M-bit mantissa holds every multiple of u up to 2^M·u. If all terms of a sum are multiples of u, and no
-partial sum in any order exceeds 2^M·u, then every partial sum is exact on every device. `margins` lists the unit u and the
-largest partial sum of every kind of sum. A network is built only if all these sums fit into the mantissa.
+Let u be a power of two. A float type with an M-bit mantissa holds every multiple of u up to 2^M·u. If all terms of a sum are
+multiples of u, and no partial sum in any order exceeds 2^M·u, then every partial sum is exact on every device. `margins` lists the
+unit u and the largest partial sum of every kind of sum. A network is built only if all these sums fit into the mantissa.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Margin:
 
     @property
     def bits(self) -> int:
-        """The number of mantissa bits that hold every partial sum."""
+        """The number of mantissa bits that a float needs to represent every partial sum exactly."""
         return int(self.largest / self.unit - 1).bit_length()
 
 
@@ -56,8 +56,10 @@ def margins(
     centre: int,
     largest_input: int,
 ) -> tuple[Margin, ...]:
-    """Return the margin (unit and largest partial sum) of every kind of sum in the network, for the actual weights. For vectors,
-    which are integers here, `largest_input` is the largest absolute value of a coordinate.
+    """For every kind of sum in the network, return a unit that divides all terms, and the largest partial sum (see `Margin`), for
+    the actual weights.
+
+    If the inputs are vectors, their coordinates are integers here, and `largest_input` is the largest magnitude of a coordinate.
     """
     before = int(hashed.tokens.max(initial=0)) + int(hashed.positions.max(initial=0))
     before = max(before, int(np.abs(hashed.weights).sum(axis=0).max(initial=0)) * largest_input)
@@ -69,8 +71,8 @@ def margins(
     headroom = 2 ** (layout.word_bits + 2 + layout.headroom_bits)
     if field >= headroom:
         raise NotExactInFloats(
-            f"the scaled sum of a key's words is {field} away from the centre of all such sums; with {layout.headroom_bits} "
-            f"bits of headroom, it must be less than {headroom} away.",
+            f"the words of some key add up to a sum that is {field} away from the centre of all such sums (after scaling). "
+            f"With {layout.headroom_bits} bits of headroom, the distance must be less than {headroom}.",
             field=field,
         )
     return (

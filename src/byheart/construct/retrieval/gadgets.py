@@ -39,18 +39,17 @@ def pattern_blocks(
 ) -> Iterator[Block]:
     """Extract the digits of the pattern fields one by one, and mark the channels (words of a table row) that they select.
 
-    A pattern field is a number in a register, one of `registers`. `pattern_fields` lists, for each pattern field, some groups of
-    channels. The field has one digit for each of these groups.
+    A pattern field is a number in one of the `registers`. It has one digit for each of its groups of channels, which
+    `pattern_fields` lists for each field. In the first group of all, digit d selects channel d. In every other group, digit 0
+    selects no channel, and digit d > 0 selects channel d - 1.
 
-    `channels` names the registers to mark: one for each channel, or several such copies, one after the other. `rests` and `steps`
-    have a number for each copy. Every register of a copy is increased by the copy's rest, and that of a selected channel also by
-    the copy's step.
+    `channels` names the registers to mark: a list with one register for each channel, or several such lists, one after the other.
+    Each list has a number in `rests`, which is added to all its registers, and a number in `steps`, which is also added to its
+    registers for the selected channels.
 
     place   the place value of the lowest digit to extract; the part of the number below it stays in the register
     rests   if None, nothing is added to channels that are not selected, and the caller must already have added the step to the
             first channel of the first group
-
-    Digit 0 of the first group selects its first channel. Digit 0 of any other group selects none.
     """
     first_channel = np.concatenate([[0], np.cumsum(groups)])
     parts = [channels[start : start + sum(groups)] for start in range(0, len(channels), sum(groups))]
@@ -81,8 +80,10 @@ def _pattern_unit(
     steps: Sequence[int],
     at: int,
 ) -> Unit:
-    """Return hidden unit number `at` of a block of `pattern_blocks`. Each digit in `digits` is given as (group, register, place
-    value), and has two units for each of its non-zero values.
+    """Return hidden unit number `at` of one block of `pattern_blocks`.
+
+    `digits` lists the digits that this block extracts, each as (group, register, place value). For each digit, the block has two
+    units for every value of the digit except 0.
     """
     number = 0
     while at >= 2 * (choices[digits[number][0]] - 1):
@@ -100,7 +101,7 @@ def _pattern_unit(
 
 
 def window_blocks(weight: int, window_bits: int, n_rows: int, hold: Mapping[str, Number]) -> Iterator[Block]:
-    """Yield blocks that move the row number x to a nearby row, by a step that is the top digit of the register z.
+    """Yield blocks that move the row number x to a nearby row. The top digit of the register z determines the step.
 
     The digit has base B = 2^window_bits. It is removed from z bit by bit, and digit - B/2 is added to x, which is then reflected
     into [0, n_rows). z has `weight` possible values. `hold` is a linear form that is added to z; where its value is sufficiently
@@ -120,10 +121,13 @@ def window_blocks(weight: int, window_bits: int, n_rows: int, hold: Mapping[str,
 def within_shards(
     steps: Iterable[Block], n_shards: int, shard_rows: int, kept: str, margin_rows: int = 0
 ) -> Iterator[Block]:
-    """Wrap `steps` so that, during them, the register x holds the number of the row within its shard.
+    """Yield `steps` between two blocks, so that the register x holds the number of the row within its shard during these steps.
 
-    Meanwhile the register `kept` holds the shard's first row. Before and after the steps, it is zero. Before the steps, row
-    numbers count only the rows outside the margins (the `margin_rows` at each edge of a shard); afterwards they count all rows.
+    The block before the steps writes the number of the shard's first row to the register `kept`, which was zero. The block after
+    the steps adds this number to x and sets `kept` to zero. If there is only one shard, `steps` are yielded alone.
+
+    A shard may have margins: the first and the last `margin_rows` of its rows. The row number in x does not count them before the
+    first block, but counts them afterwards.
     """
     if n_shards > 1:
         make = partial(_shard_unit, shard_rows - 2 * margin_rows, shard_rows, kept)

@@ -89,12 +89,12 @@ def extra_coordinates(highest: Int[np.ndarray, " dim"], is_short: bool) -> Int[n
 
 
 def _draw_narrow(layout: RetrievalLayout, rng: np.random.Generator) -> KeyHash:
-    """Draw a hash in which all fields of a token start as the same number.
+    """Draw a hash in which all fields of a token are computed from one number. It is the sum of a number for the token id,
+    different for every id, and a number for the position.
 
-    Each field reflects this number at places of its own. So a token counts positively in some fields and negatively in others, with
-    nearly independent signs. A reflection shrinks the range by about the factor NARROWING. After all reflections, each field has
-    between 0.8·n_values and n_values values. The starting number is that of the token id, which no
-    other id has, plus that of the position.
+    Each field reflects this number at places of its own. So the number has a positive sign in some fields and a negative sign in
+    others, and these signs are nearly independent of each other. A reflection shrinks the range by about the factor NARROWING.
+    After all reflections, each field has between 0.8·n_values and n_values values.
     """
     entrance, n_fields, entering = layout.entrance, len(layout.hashed_fields), layout.n_drawn_values
     share = (entering + 1) // 2
@@ -132,12 +132,13 @@ def _draw_field(
     lowest: Int[np.ndarray, " dim"],
     highest: Int[np.ndarray, " dim"],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Draw one field, from its last reflection back to its inputs. Returns its columns of `KeyHash`, in this order: `tokens`,
-    `positions`, `weights`, `offsets`, `centres`.
+    """Draw the random numbers of one field. Return its columns of `KeyHash`, in this order: `tokens`, `positions`, `weights`,
+    `offsets`, `centres`.
 
-    A reflection at c maps [0, R) into [0, c) if R <= 2c. The last reflection has c = n_values. For each
-    reflection, R is drawn from (1.6 c, 2 c], and this R is the c of the previous reflection. The layout
-    ensures that the mantissa has room for R = 2 c everywhere (`has_exact_pooling`).
+    A reflection at c maps [0, R) into [0, c) if R <= 2c. The reflections are drawn in reverse order, and the numbers that enter
+    the first one are drawn at the end. The last reflection has c = n_values. For each reflection, R is drawn from (1.6 c, 2 c].
+    The reflection before it must map into [0, R), so its c is this R. The layout ensures that the mantissa has room for R = 2 c
+    everywhere (`has_exact_pooling`).
     """
     entrance, is_short = layout.entrance, layout.stored == "bfloat16"
     centres = np.zeros(entrance.n_folds, dtype=np.int64)
@@ -173,8 +174,9 @@ def _draw_field(
 def _offset(
     weights: Int[np.ndarray, " dim"], lowest: Int[np.ndarray, " dim"], layout: RetrievalLayout
 ) -> int:
-    """Return the number to add to a field so that it is never negative. The field is least at the coordinates `lowest`.
+    """Return the number to add to a hashed field so that it is never negative.
 
+    The field is the sum of a vector's coordinates times `weights`. It is smallest if each coordinate has its value in `lowest`.
     With bfloat16 weights, the number is rounded up so that `layout.n_entering_parts` weights together can hold it.
     """
     offset = -int(weights @ lowest)

@@ -1,4 +1,4 @@
-"""Convert inputs to integers, find the labelled contexts (the keys), and decide how inputs enter the network."""
+"""Find the labelled contexts (the keys) of a data set, and convert its inputs to integers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from byheart.data.sequences import TokenSequences, VectorSequences
 from byheart.errors import AssumptionViolated
 
 MAX_LEVELS_BITS = 20
-"""Vectors count as lying on a grid if all coordinates are multiples of one power of two, and at most 2^20 times as large."""
+"""Vectors count as lying on a grid if all coordinates are multiples of one power of two, and at most 2^20 times this power in
+magnitude."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,9 +54,9 @@ class ContextKeys:
         return int(max(np.abs(self.lowest).max(initial=0), np.abs(self.highest).max(initial=0)))
 
     def pick(self, fields: Int[np.ndarray, "n_tokens n_fields"]) -> Int[np.ndarray, "n_keys n_fields"]:
-        """Select the rows of the keys from `fields`.
+        """Return the row of `fields` for each key, which is the row of the token that carries the key's label.
 
-        `fields` has one row per token or, if `last_only`, one row per input, for its last token.
+        `fields` has one row for each token or, if `last_only`, only one for each input, for its last token.
         """
         if self.last_only:
             return np.asarray(fields[self.samples])
@@ -122,8 +123,9 @@ def grid_bits_of(inputs: VectorSequences) -> int | None:
 def _find_quantiser(
     data: Dataset, inputs: VectorSequences, n_contexts: int, mantissa_bits: int, rng: np.random.Generator
 ) -> Quantiser:
-    """Try random quantisers. Return the coarsest quantiser that separates all contexts and whose cell borders are far from all
-    tokens.
+    """Try random quantisers, which round vectors to points of an integer grid, and return the coarsest one that is suitable.
+
+    A quantiser is suitable if different contexts stay different and no token is close to a place where the rounding changes.
     """
     for n_bits in range(5, 19):
         for _ in range(16):

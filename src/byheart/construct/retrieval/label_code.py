@@ -2,8 +2,8 @@
 
 A word has fields of several kinds. Every key reads a field of the first kind. Classes are numbered by frequency, the most frequent
 first. The codes of the rarer labels, `first` and above, continue in a field of the second kind, and so on. A hash of the key
-determines which field of each kind it reads. So a word has fields of each kind in proportion to the keys that use them: if a share
-s of the keys have codes that continue, then K₁ fields of the first kind are as full as s·K₁ fields of the second.
+determines which field of each kind it reads. So a word has fields of each kind in proportion to the keys that use them. For
+example, if half of the keys have codes that continue, a word has about half as many fields of the second kind as of the first.
 
 Let L₁ be the number in the field of the first kind, and v the number in the field of the second kind, which has n_bits bits. The
 label is
@@ -26,8 +26,11 @@ _WORTHWHILE = 0.25  # codes are tried if the entropy of C labels is at least thi
 
 @dataclass(frozen=True)
 class RareField:
-    """A kind of bit field in a word, in which the codes of the labels `first` and above continue. A word has `n_planes` fields of
-    this kind, of `n_bits` bits each.
+    """A kind of bit field in a word, which is used only for rare labels. A word has `n_planes` fields of this kind, of `n_bits`
+    bits each.
+
+    Labels are numbered by frequency, the most frequent first. The codes of the labels from number `first` on are too long for the
+    fields of the earlier kinds, so they continue in a field of this kind.
     """
 
     n_bits: int
@@ -43,8 +46,9 @@ class LabelField:
     """One kind of field in a word: `n_planes` planes (bit fields) of `n_bits` bits each, starting at bit `start`. A key
     uses at most one plane of each kind, which holds the code of its label or a part of this code.
 
-    below  the number of combinations of planes of all lower kinds. A single number encodes the key's planes of all kinds; its digit
-           with place value `below` is the plane of this kind
+    below  the place value of this kind in the number that encodes which planes a key uses. The number has one digit for each
+           kind of field, which says which plane of this kind is used. `below` is the product of `n_planes` over all kinds that
+           start at lower bits
     """
 
     n_bits: int
@@ -91,7 +95,9 @@ def read_numbers(
 def split_labels(
     labels: Int[np.ndarray, " n_keys"], rare: RareFields
 ) -> list[tuple[Int[np.ndarray, " n_keys"], Bool[np.ndarray, " n_keys"]]]:
-    """For each kind of field, return the number that each key stores in a field of this kind, and which keys use such a field."""
+    """Return two arrays for each kind of field, with one entry for each key: the part of the key's label that a field of this
+    kind holds, and whether the key uses such a field.
+    """
     found = []
     rest = labels
     for field in reversed(rare):
@@ -116,9 +122,8 @@ def join_labels(
 def fullest(n_keys: int, n_planes: int, care: int = 1) -> float:
     """Return an estimate for the number of keys in the fullest of `n_planes` planes (bit fields of the words).
 
-    It is the mean plus a few times the square root of the mean.
-
-    The factor of the square root is computed for `care` times as many planes, to be on the safe side.
+    Let m = n_keys / n_planes be the mean number of keys per plane. The estimate is m + √(2·ln(n_planes · care)·m) + 1, but at
+    most n_keys. A larger `care` gives a larger, safer estimate.
     """
     mean = n_keys / n_planes
     return mean if n_planes == 1 else min(float(n_keys), mean + sqrt(2 * log(n_planes * care) * mean) + 1)
@@ -166,10 +171,10 @@ class _Beyond:
         self._room = room
 
     def planes(self, first: int) -> int:
-        """Return the number of planes (fields of a word) needed for the keys with labels `first` and above.
+        """Return the number of planes (bit fields of a word) that the keys with labels `first` and above need.
 
-        With this number, the fullest of these planes should hold no more keys than the fullest plane of the first kind, which
-        every label uses.
+        The result is so large that each plane for these keys is expected to hold at most as many keys as the fullest plane of the
+        first kind, which every label uses.
         """
         n_keys = int(self._counts[first])
         n_planes = max(1, ceil(n_keys / self._room))
@@ -179,8 +184,8 @@ class _Beyond:
 
 
 def _candidates(beyond: _Beyond) -> Iterator[tuple[int, RareFields]]:
-    """Yield codes (see `codes_worth_trying`) that have room for every label. No more codes continue in the last field than
-    necessary.
+    """Yield codes (see `codes_worth_trying`) that have room for every label. Rare labels use further kinds of fields, and as few
+    labels as possible use the last of these kinds.
     """
     n_classes = beyond.n_classes
     bits = max(1, (n_classes - 1).bit_length())

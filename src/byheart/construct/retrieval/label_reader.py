@@ -37,8 +37,8 @@ WORD_SCALE = 4
 
 
 def label_steps(layout: RetrievalLayout, centres: Sequence[int] | None) -> Iterator[Step]:
-    """Yield the circuit that computes label + 1. At the start, the register x holds 1, z the number of the key's plane (bit field
-    of a word), and the word registers hold the words.
+    """Yield the circuit that computes label + 1. At the start, the register x holds 1, the register z holds the number of the key's
+    plane (bit field of a word), and the word registers hold the words.
 
     centres: for each part of the label, the number c such that c·2^word_bits is about the middle of the sums of its words. Without
     them, the circuit can be counted but not built.
@@ -48,8 +48,10 @@ def label_steps(layout: RetrievalLayout, centres: Sequence[int] | None) -> Itera
 
 
 def _part_steps(layout: RetrievalLayout, part: int, centre: int | None) -> Iterator[Step]:
-    """Yield the steps that read one part of the label: they add up its words, remove the bits above its fields, and add the bits
-    of the fields to the label.
+    """Yield the steps that read one part of the label.
+
+    They add up the words that hold this part, remove the bits of the sum above the fields of the label, and add the bits of
+    these fields to the label.
     """
     is_first = part == layout.n_parts - 1
     # the storage of short weights depends on their values, so typical numbers are not enough
@@ -109,11 +111,11 @@ def _rare_registers(layout: RetrievalLayout) -> tuple[str, ...]:
 
 
 def _rare_steps(register: str, field: RareField, is_last: bool) -> Iterator[Block]:
-    """Yield blocks that replace every label >= first by label + (label - first)·(2^n_bits - 1) + v, where v is the number in
-    `register`, and `first` and `n_bits` are those of `field`.
+    """Yield blocks that append the n_bits bits of a rare label to its first part.
 
-    v has been read from the bits of the words that belong to `field`, and is below 2^n_bits. For labels below first, `register`
-    becomes negative, so ReLU adds nothing.
+    `field` gives the numbers first and n_bits, and `register` holds the number v < 2^n_bits that was read from this field. A
+    label of at least first becomes first + (label - first)·2^n_bits + v. For smaller labels, `register` becomes negative, so the
+    last ReLU adds nothing. With `is_last`, 1 is added to every label.
     """
     goes_on = Unit({LABEL: 1}, 1 - field.first, {register: 2**field.n_bits})
     beyond = Unit({LABEL: 1}, -field.first, {register: -(2**field.n_bits), LABEL: 2**field.n_bits - 1})
@@ -149,17 +151,18 @@ def _sum_block(layout: RetrievalLayout, part: int, centre: int | None, is_first:
 
 
 def _word_unit(channels: Sequence[str], rare: Sequence[str], at: int) -> Unit:
-    """Return the hidden unit that adds word number `at` to the register x. It also clears the word's own register if that register
-    is needed for another value.
+    """Return the hidden unit that adds word number `at`, which is in the register `channels[at]`, to the register x.
+
+    If this register is one of `rare`, the unit also clears it, because a field of a rare label is read into it later.
     """
     register = channels[at]
     return Unit({register: 1}, 0, {X: 1, register: -1} if register in rare else {X: 1})
 
 
 def _lowest_place(layout: RetrievalLayout, kind: int) -> int:
-    """Return t, the power of two at which a plane (range of bits) is read, for the lowest plane of this kind of field.
+    """Return the power of two t for the lowest plane (range of bits) of this kind of field.
 
-    The plane is read by reflections at t·2^r for several r, as described at the top of this module.
+    A plane is read by reflections at t·2^r for several r, as described at the top of this module. Each plane has its own t.
     """
     return int(2 ** (layout.label_fields[kind].start + 1))
 
@@ -167,9 +170,10 @@ def _lowest_place(layout: RetrievalLayout, kind: int) -> int:
 def _place_units(layout: RetrievalLayout, kind: int) -> Sequence[Unit]:
     """Return units that set t, the power of two at which a plane is read, to 2^(start + p·n_bits + 1) for plane p.
 
-    The bit fields of this `kind` begin at bit `start` and have `n_bits` bits in each plane. At the start, t has the value for plane
-    0. The plane number p is the highest digit of the register z. t is convex in p, so it equals t(0) + Σ_i (second difference at i)
-    · ReLU(p - i). Every term is positive, so no partial sum exceeds t itself. If z has lower digits, thresholds extract p from z.
+    The planes (bit fields) of this `kind` begin at bit `start` and have `n_bits` bits each. The block's constant sets t to the
+    value for plane 0, and these units add the rest. The plane number p is the highest digit of the register z. t is convex in p, so
+    it equals t(0) + Σ_i (second difference at i) · ReLU(p - i). Every term is positive, so no partial sum exceeds t itself. If z
+    has lower digits, thresholds extract p from z.
     """
     field = layout.label_fields[kind]
     if field.below > 1:

@@ -52,15 +52,18 @@ both the steps between rows and the plane (the bit field that holds the label).
 
 NARROWING = 0.56
 NARROW_FOLDS = 3
-"""Constants for tokens whose hashed fields all start as the same number. Each reflection then shrinks the range of a field to about
-NARROWING times its size, and there are NARROW_FOLDS more reflections before pooling than otherwise.
+"""Constants for layouts in which all hashed fields of a token are computed from one number. Each reflection then shrinks the
+range of a field to about NARROWING times its size, and there are NARROW_FOLDS more reflections before pooling than in other
+layouts.
 """
 
 LIMB_BITS = 8
 """Bits of a word that one stored weight holds, if weights are stored as int8 or bfloat16."""
 
 _LEAST_WEIGHT = 6
-"""The coefficients of vector coordinates are integers of at least about this size, so that they can differ."""
+"""The hash of a vector is a sum of its coordinates times random integers. On average, these integers are at least about this
+large, so that they can differ from one another.
+"""
 
 
 @dataclass(frozen=True)
@@ -101,16 +104,18 @@ class Entrance:
 
     @property
     def sum_factor(self) -> int:
-        """The factor λ of the sum over all tokens, which is added to each token's own value. λ = 2 distinguishes the last token
-        from the others. If positions are part of the input, they already do that, and λ = 1 is enough.
+        """λ, the factor of the sum over all tokens when this sum is added to a token's own value.
+
+        With λ = 2, the token's own value is counted an odd number of times and every other value an even number of times, which
+        shows which token is the labelled one. If positions are part of the input, they show this already, and λ = 1 is enough.
         """
         return 1 if self.ordered or self.pooling == "sum" else 2
 
 
 @dataclass(frozen=True)
 class HashedField:
-    """One number computed from the whole input. After the sum over the tokens (pooling) and reflections (folds), it is uniform on
-    [0, base).
+    """One number computed from the whole input. After the sum over the tokens (pooling) and reflections (folds), it is nearly
+    uniform on [0, base).
 
     register    its register after pooling
     base        the number of its values after folding
@@ -155,7 +160,7 @@ class RetrievalLayout:
     @property
     @abstractmethod
     def slots(self) -> tuple[str, ...]:
-        """The names of the registers that come before those of the words."""
+        """The names of the first registers. The registers of the table's words come after them."""
 
     @property
     @abstractmethod
@@ -195,12 +200,12 @@ class RetrievalLayout:
 
     @abstractmethod
     def pooling_steps(self) -> Iterator[Step]:
-        """Yield the steps that sum the fields over the tokens."""
+        """Yield the steps (blocks and attention) that sum each hashed field over the tokens."""
 
     @abstractmethod
     def lookup_steps(self, words: Shaped[np.ndarray, " n_columns"] | None) -> Iterator[Step]:
-        """Yield the steps that look up the words of a key. They start from its hashed fields, which are already folded into their
-        ranges. They also mask all words that the key does not use. Without `words`, the steps can be counted but not built.
+        """Yield the steps that look up the words of a key. The steps start from the key's hashed fields, which are already folded
+        into their ranges, and mask all words that the key does not use. Without `words`, the steps can be counted but not built.
         """
 
     @property
@@ -238,8 +243,8 @@ class RetrievalLayout:
         return tuple(f"word {number}" for number in range(self.n_parts * self.n_limbs * self.n_channels))
 
     def part_registers(self, part: int) -> tuple[str, ...]:
-        """Return the registers for the words of one part of the label: first those of all lowest limbs (pieces of a word), then
-        the next ones.
+        """Return the registers for the words of one part of the label: first one register for the lowest limb (piece) of each word,
+        then one for the next limb of each word, and so on.
         """
         n_registers = self.n_limbs * self.n_channels
         return self.word_registers[part * n_registers :][:n_registers]
@@ -253,8 +258,8 @@ class RetrievalLayout:
 
     @property
     def label_bits(self) -> int:
-        """The number of bits of a label, over all parts, without those that detect unknown inputs. If the bits do not divide evenly
-        into parts, up to `n_parts` - 1 of them are unused.
+        """The number of bits of a label, over all parts, without the bits that detect unknown inputs. If the bits do not divide
+        evenly into parts, this includes up to `n_parts` - 1 unused bits.
         """
         return self.n_parts * self.field_bits - self.reject_bits
 
@@ -285,12 +290,14 @@ class RetrievalLayout:
 
     @property
     def n_columns(self) -> int:
-        """The number of words in all tables, for one part of the label."""
+        """The number of words in all tables that store one part of the label. Each is a column of the linear systems to solve."""
         return self.n_segments * self.n_rows * self.n_channels
 
     @property
     def load(self) -> float:
-        """The share of the tables' bits that store labels."""
+        """The share of the tables that labels fill: the number of keys, divided by the number of planes in all words. Only the
+        planes that every label uses are counted.
+        """
         return self.n_keys / (self.n_planes * self.n_columns)
 
     @cached_property
@@ -312,12 +319,12 @@ class RetrievalLayout:
 
     @property
     def reading_folds(self) -> tuple[int, ...]:
-        """For each kind of field in a word, the number of reflections that remove all bits above the lowest plane (field) of this
-        kind.
+        """For each kind of field in a word, the number of reflections before a field of this kind is read. They remove all bits
+        above the lowest field of this kind. A field is also called a plane.
 
-        The highest kind is read first. Let X be the number whose bits are read (see `label_reader`). Before the reflections for a
-        kind, X < 2^e. For the highest kind, e = word_bits + headroom_bits + 2. For every other kind, e - 1 is the number of the
-        lowest bit in the highest plane of the kind that was read before it.
+        The highest kind is read first. Let X be the number whose bits are read (see `label_reader`). The number of reflections
+        depends on an e with X < 2^e before them. For the highest kind, e = word_bits + headroom_bits + 2. For every other kind,
+        e - 1 is the number of the lowest bit in the highest plane of the kind that was read before it.
         """
         found, exponent = [], self.word_bits + self.headroom_bits + 2
         for field in reversed(self.label_fields):
@@ -364,8 +371,8 @@ class RetrievalLayout:
         return HashedField(register, base, n_values, n_folds)
 
     def align_fields(self, *fields: HashedField) -> tuple[HashedField, ...]:
-        """Return the fields. If a token's values in all fields start as one number, every field gets the same `n_values`, which is
-        large enough for each of them.
+        """If a token's values in all fields are computed from one number, return the fields with one common `n_values`, which is
+        large enough for each of them. Otherwise, return the fields unchanged.
         """
         if not self.entrance.is_narrow:
             return fields
@@ -390,29 +397,36 @@ class RetrievalLayout:
 
     @property
     def n_entering_values(self) -> int:
-        """If all hashed fields of a token start as the same number: how many values this number can have."""
+        """The number of values with which hashed fields can start. This is used only if all hashed fields of a token start with
+        the same value (`entrance.is_narrow`).
+        """
         return int(0.9 * self.hashed_fields[0].n_values / NARROWING**self.entrance.n_folds)
 
     @property
     def n_drawn_values(self) -> int:
-        """The number of values available for ordinary tokens (a token's number plus its position's number).
+        """The number of values that ordinary tokens may have. The value of a token is its own number plus the number of its
+        position.
 
-        The other values of `n_entering_values` are left for the extra token of a dual table: one value or, with bfloat16 weights,
-        so many that a weight can hold at least one of them.
+        The rest of the `n_entering_values` values is reserved for the extra token of a dual table, which needs only one. A
+        bfloat16 weight cannot hold every integer, so with such weights several values are reserved, of which it can hold one.
         """
         n = self.n_entering_values
         return n - 1 - (n >> (SHORT_BITS - 1) if self.stored == "bfloat16" else 0)
 
     @property
     def has_numbers_for_tokens(self) -> bool:
-        """Whether there are enough numbers for every token to have its own, if half of the range is reserved for positions.
-        Always true unless all hashed fields of a token start as the same number.
+        """Whether every token can have a number of its own, if half of the available numbers are kept for positions.
+
+        The available numbers are limited only if all hashed fields of a token start as the same number. Otherwise, the result is
+        always true.
         """
         return not self.entrance.is_narrow or (self.n_drawn_values + 1) // 2 >= self.entrance.n_rows
 
     @property
     def sum_width(self) -> int:
-        """The largest possible value after pooling, divided by the largest possible value of one token."""
+        """The largest possible value of a hashed field after pooling (the sum over the tokens), divided by its largest possible
+        value for one token.
+        """
         if self.n_tokens == 1:
             return 1
         if self.entrance.pooling == "sum":
@@ -449,8 +463,9 @@ class RetrievalLayout:
         return self.round_up(-(-rows >> spare) << spare)
 
     def bits_below_shard_rows(self, rows: int) -> int:
-        """Return how many factors of two the number of rows of a shard needs so that multiples of this number can be subtracted
-        exactly.
+        """Return k such that floats subtract multiples of a shard's number of rows exactly if this number is a multiple of 2^k.
+
+        The number of rows is about `rows`.
         """
         return max(0, 2 * (self.n_shards * rows).bit_length() - self.mantissa_bits)
 
@@ -465,8 +480,8 @@ class RetrievalLayout:
     def has_exact_pooling(self, field: HashedField) -> bool:
         """Whether floats compute a field exactly up to and including pooling (the sum over the tokens).
 
-        The reflections before pooling use multiples of 1/2. Pooling multiplies every value by the number of tokens times
-        `sum_factor`; factors of two in this product cost no bits.
+        The reflections before pooling compute with multiples of 1/2. Attention computes a mean over the n tokens, so the weights
+        multiply every value by n · `sum_factor` to give a sum. Factors of two in n · `sum_factor` need no mantissa bits.
         """
         before = field.n_values << (self.entrance.n_folds + 1)
         summed = 2 * self.sum_width * field.n_values

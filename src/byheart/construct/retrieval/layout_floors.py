@@ -32,8 +32,8 @@ _MOST_STRETCH = 4  # when keys are few, at most this many times the rows that th
 
 @dataclass(frozen=True, eq=False)
 class Ranked:
-    """Candidates of one kind of layout. For each: the number of planes (bit fields of a word), the number of channels (words of a
-    row), the number of groups of channels, and a lower bound on the size. The other numbers come from `start`,
+    """Candidates of one kind of layout. The arrays have one entry per candidate: its number of planes (bit fields of a word), of
+    channels (words of a row) and of groups of channels, and a lower bound on its size. The kind is given by `start`, a layout
     whose own numbers of planes, channels, groups and rows are placeholders.
     """
 
@@ -119,9 +119,10 @@ def _row_bits(start: RetrievalLayout, rows: np.ndarray, gate_bits: np.ndarray) -
 def _may_be_solved(
     start: RetrievalLayout, rows: np.ndarray, channels: np.ndarray, step_bits: np.ndarray
 ) -> np.ndarray:
-    """Whether the equations of each layout can be solved quickly enough.
+    """Return, for each layout, whether its equations may be solvable within the allowed time.
 
-    This assumes that every equation takes its pivot from the narrowest allowed window (range) of columns.
+    An equation takes its pivot from a window (range) of columns; the narrower the window, the faster the solution. Here every
+    window is assumed to be as narrow as is allowed, so the estimate of the time is never too long.
     """
     n_steps = start.n_segments - 1
     window_bits = np.maximum(
@@ -134,7 +135,9 @@ def _may_be_solved(
 
 
 class _Cost:
-    """A running count of the parameters of blocks. It starts with those of the embedding and the attention."""
+    """A running count of parameters. It starts with the parameters of the embedding and the attention. Each call of `blocks` adds
+    the parameters of some feed-forward blocks.
+    """
 
     def __init__(self, start: RetrievalLayout, channels: np.ndarray) -> None:
         self.is_dual = isinstance(start, DualTable)
@@ -181,9 +184,10 @@ def _least_step_bits(
     columns: np.ndarray,
     channels: np.ndarray,
 ) -> np.ndarray:
-    """Return the least number of bits that the steps between rows must have together, so that there are enough addresses.
+    """Return a lower bound on the bits that must choose the steps from row to row of a key, all steps together, so that there are
+    enough addresses.
 
-    This assumes as many rows as possible, and that no step is reflected at the edge of a shard.
+    The bound assumes as many rows as possible, and that no step is reflected at the edge of a shard.
     """
     k = start.n_segments
     rows = _MOST_STRETCH * np.ceil((columns / (1 - MOST_SPARE) / channels + k - 1) / k)

@@ -48,8 +48,8 @@ STAGES = (
     ("robust hash", ROBUST_FOLDS, 1.0, 24),
     ("robust hash, larger tables", ROBUST_FOLDS, 1.5, 24),
 )
-"""The kinds of hashes that are tried, in this order: the name of each, the number of its extra reflections that mix the tokens, a
-factor for the table size, and the number of draws."""
+"""The kinds of hashes that are tried, in this order. Each entry holds the name, the number of additional reflections that mix the
+tokens, how many times as large as usual the tables are, and the number of random draws."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,11 +82,11 @@ def plan(
     Assumes:    equal contexts carry equal labels. Vectors that are not on a grid are quantised; it is checked that no token is
                 near a border of the quantiser.
     Guarantee:  for every sample the output at its labelled token is exactly label + 1, in the requested float type, in any
-                order of summation. Other inputs get arbitrary answers. With reject_bits f, all but a share of about 2^-f of
-                them get "unknown".
+                order of summation. Without reject bits, other inputs get arbitrary answers. With reject_bits f, all but a
+                share of about 2^-f of the other inputs get "unknown".
     In floats:  exact; `exactness.margins` is the proof, which is checked before a network is built. With precision exact,
-                the option `word_bits` limits the length of numbers. Without it, the length is chosen that makes the network
-                smallest.
+                the option `word_bits` limits the length of numbers. Without this option, the search chooses the length that
+                makes the network smallest.
     Size:       see `size_of`; the layout search knows the size of every layout before building it.
     Departs:    randomised: a draw of the hash fails with a known probability and is repeated with the next random numbers of the
                 same seed.
@@ -122,7 +122,7 @@ def _solve(
     steps: Steps,
 ) -> Solution:
     """Draw random hashes until one can store every label: first hashes of the usual kind, then hashes that mix the tokens more,
-    and at last the same with larger tables (see `STAGES`).
+    and finally hashes that mix the tokens more, with larger tables (see `STAGES`).
     """
     failures: dict[str, int] = dict.fromkeys(FAILURES, 0)
     n_draws = 0
@@ -153,7 +153,7 @@ def _solve(
 
 
 def refuse_keys(n_keys: int, n_draws: int, failures: Mapping[str, int]) -> AssumptionViolated:
-    """Return the error to raise when every draw has failed."""
+    """Return the error to raise if none of the random hashes that were drawn could be used to store the labels."""
     return AssumptionViolated(
         f"none of {n_draws} random hashes can be used to store the labels of these {n_keys} contexts. Failures by reason: "
         f"{', '.join(f'{name} {count}' for name, count in failures.items() if count)}.\n"
@@ -176,7 +176,9 @@ def _solve_shards(
     largest_input: int,
     progress: Progress | None,
 ) -> FilledTables | Failure:
-    """Solve one shard after the other, until one fails."""
+    """Compute the words (table entries) of all shards (ranges of rows), one shard after the other. Return the filled tables or,
+    if that fails, the reason.
+    """
     shard_of = layout.first_rows(fields) // layout.shard_rows
     solved = []
     for shard, rng in enumerate(generators):
@@ -271,7 +273,7 @@ def explain(layout: RetrievalLayout) -> str:
     return (
         f"the smallest of all layouts searched is a {layout.name}: {layout.word_bits}-bit words hold {held}; "
         f"words per row: {layout.n_parts * layout.n_channels}; {layout.n_segments} tables of {layout.n_rows} rows each; "
-        f"{layout.load:.1%} of their bits used"
+        f"{layout.load:.1%} of their room for labels is used"
     )
 
 

@@ -65,8 +65,9 @@ from byheart.program.construction import Construction
 from byheart.program.emit import emit
 
 _SURVEYED, _HASHED = 0.1, 0.4
-"""The share of the time that has passed when all pieces are surveyed, and when all pieces are hashed. The rest is for
-solving."""
+"""How much of the work is reported as done when all pieces of the data are surveyed, and when all are hashed, as shares of 1. The
+rest is for solving the equations.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,7 +220,7 @@ def _solve(
     progress: Progress | None,
 ) -> Solution:
     """Draw random hashes until one can store every label: first hashes of the usual kind, then hashes that mix the tokens more,
-    and at last the same with larger tables (see `STAGES`).
+    and finally hashes that mix the tokens more, with larger tables (see `STAGES`).
     """
     failures: dict[str, int] = dict.fromkeys(FAILURES, 0)
     shape = DataShape(

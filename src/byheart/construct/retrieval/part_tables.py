@@ -6,9 +6,9 @@ registers: the digits of the row number, the sum of their squares and, for every
 number of the channel that the token selects.
 
 Each part has a register for its sum. After the part's table is read, this register holds Γ + V·φ at the extra token, and Γ plus the
-selected words of Z at the labelled token. Here V and Z are the words in the table's input and output weights, at the row of the
-address; φ is 1 for each channel that the extra token selects, else 0; and Γ is a constant. When all tables are read, the second
-attention layer adds the extra token's sums to those of the labelled token.
+sum of the selected words of Z at the labelled token. Here V and Z are the words in the table's input and output weights, at the row
+of the address; φ is 1 for each channel that the extra token selects, else 0; and Γ is a constant. When all tables are read, the
+second attention layer adds the extra token's sums to those of the labelled token.
 
 A token holds the number p of its channel in a register. ReLU ramps find the channel without changing this register: for integers p
 and v, ReLU(p - v + 1) - 2·ReLU(p - v) + ReLU(p - v - 1) is 1 if p = v, else 0. Both tokens hold p in the same register. To tell the
@@ -47,15 +47,16 @@ from byheart.program.blocks import (
 from byheart.program.lazy_units import Joined, LazyUnits
 
 CHOSEN = WORD_SCALE << (LIMB_BITS + 2)
-"""The number added to the words of selected channels. All other words are smaller, even in the extra token, where they may be
-doubled.
+"""The number added to the words of selected channels, so that a threshold can find them. All other words are smaller than this
+number, even in the extra token, where words may be doubled.
 """
 
 
 def n_pattern_fields(least_fields: int) -> int:
     """Return the number of hashed fields for one token's pattern (the channels that it selects).
 
-    `least_fields` is the number of fields in total: those of two patterns, and two others. It is rounded down to an even number.
+    `least_fields` is the total number of hashed fields: those for the patterns of two tokens (the extra token and the labelled
+    one), and two others. An odd number is first rounded down to an even one, because both patterns get equally many fields.
     """
     return least_fields // 2 - 1
 
@@ -68,8 +69,11 @@ class PartTables(DualTable):
 
     @cached_property
     def slots(self) -> tuple[str, ...]:
-        """The registers that come before those of the words: the registers of a dual table, the numbers of the selected channels,
-        and the sum of each part.
+        """The registers that come before those of the words.
+
+        As in a dual table, they are x, the role, y and z, and a register for each digit of the row number except the last. Then
+        come, for each group of channels except the last, the number of the channel that a token selects (y holds it for the last
+        group), and the sum of each part of the label. With bfloat16 weights, one more register always holds 1.
         """
         constant = (ONE,) if self.stored == "bfloat16" else ()
         return (X, SQUARE, Y, Z, *self.digits[:-1], *self.choice_registers[:-1], *self.sums, *constant)
@@ -81,8 +85,10 @@ class PartTables(DualTable):
 
     @cached_property
     def sums(self) -> tuple[str, ...]:
-        """For each part of a label, the register in which the words of this part are summed. Before the tables are read, some of
-        these registers hold the labelled token's pattern (the channels that this token selects).
+        """For each part of a label, the register in which the words of this part are summed.
+
+        At first, before any words are read, some of these registers hold something else: the hashed fields that encode the
+        labelled token's pattern (the channels that this token selects).
         """
         return tuple(f"sum {part}" for part in range(self.n_parts))
 
@@ -95,8 +101,8 @@ class PartTables(DualTable):
 
     @cached_property
     def pattern_groups(self) -> tuple[range, ...]:
-        """For each hashed field that holds a part of a token's pattern (its choice of channels), the groups of channels for which
-        this field makes the choice.
+        """A token's pattern (its choice of channels) is divided among several hashed fields. For each of these fields, the groups
+        whose channels it chooses.
         """
         sizes = split_evenly(self.n_groups, self.n_pattern_fields)
         return tuple(range(sum(sizes[:at]), sum(sizes[: at + 1])) for at in range(len(sizes)))
@@ -140,7 +146,7 @@ class PartTables(DualTable):
 
     @property
     def own_field(self) -> int:
-        """The index of the first hashed field for the labelled token's pattern (its choice of channels)."""
+        """The index, among the hashed fields, of the first field that encodes the labelled token's choice of channels."""
         return 1 + self.n_pattern_fields
 
     @property
@@ -208,9 +214,11 @@ class PartTables(DualTable):
         yield RegisterAttention((RegisterHead(values, outputs),), pattern="scatter")
 
     def _roles_and_step(self) -> Iterator[Block]:
-        """Yield blocks that put the patterns (choices of channels) of the labelled token and of the extra token (one that is added
-        to every sequence) into the same registers. Further blocks add a step to the number of the labelled token's table row. Until
-        then, both tokens have the same row.
+        """Yield the blocks that give the labelled token and the extra token (one that is added to every sequence) their patterns
+        (choices of channels) and table rows.
+
+        The first block puts the patterns of both tokens into the same registers. The other blocks add a step to the row number of
+        the labelled token. Before that, both tokens have the same row number.
         """
         units = [Unit({ROLE: 1}, 0, {X: self.half_window})]
         n_fields = self.n_pattern_fields
@@ -241,10 +249,11 @@ class PartTables(DualTable):
         yield Block((Unit({ROLE: 1}, 0, takes),), adds, "pattern")
 
     def _bits_of_digits(self, groups: range) -> Iterator[tuple[Unit, Unit]]:
-        """Yield two units for each bit of all digits but the last, starting with the highest bit of the first digit.
+        """Yield the hidden units that split one hashed field into its digits, two units for each bit that they move.
 
-        The digits are those of the hashed field that chooses channels in `groups`. The units move a bit from the register of this
-        field to the register of the digit.
+        The field has one digit for each of `groups`; the digit selects a channel in this group. The last digit stays in the
+        register of the field. Each bit of the other digits is moved to the register of its digit, starting with the highest bit
+        of the first digit.
         """
         held, weight = self.choice_registers[groups[-1]], prod(self.choices[group] for group in groups)
         for group in groups[:-1]:
@@ -259,33 +268,36 @@ class PartTables(DualTable):
         return [size + 1 for size in self.groups]
 
     def _units_of_channels(self, make: Callable[[int, int], Unit], n_more: int) -> Joined:
-        """Return the units that `make` makes for all groups of channels. Each group has one unit for every channel, and `n_more`
-        further units.
+        """Return the hidden units `make(group, at)` for every group of channels. In each group, `at` counts from 0, and there are
+        `n_more` units more than channels.
         """
         return Joined(
             *(LazyUnits(size + n_more, partial(make, group)) for group, size in enumerate(self.groups))
         )
 
     def _open_unit(self, group: int, at: int) -> Unit:
-        """Return the unit of a ReLU ramp that starts at `at`. The ramps of all starts together write 1 to the channels that the
-        extra token (one that is added to every sequence) selects.
+        """Return the unit of a ReLU ramp for the extra token (one that is added to every sequence). The ramp starts at `at`.
+        Together, the ramps for all groups and all values of `at` write 1 to the channels that this token selects.
         """
         return Unit({self.choice_registers[group]: 1}, -at, self._ramp_writes(group, at, 1))
 
     def _choose_unit(self, group: int, at: int) -> Unit:
-        """Return the unit of a ReLU ramp for the labelled token. The ramps of all starts together add CHOSEN to the channels
-        that this token selects.
+        """Return the unit ReLU(p - b - `at`), where p is the number in the token's register for the group, and b is the entry of
+        `_beyond` for the group.
 
-        The ramp starts at `at` plus the entry of `_beyond` for the group. This entry is the difference between the channel numbers
-        of the labelled token and those of the extra token (one that is added to every sequence).
+        Together, the units for all values of `at` add CHOSEN to the channels that the labelled token selects. In this token, p is
+        the number of the selected channel plus b. In the extra token (one that is added to every sequence), p is below b, so
+        these units are not active.
         """
         bias = -at - self._beyond[group]
         return Unit({self.choice_registers[group]: 1}, bias, self._ramp_writes(group, at, CHOSEN))
 
     def _ramp_writes(self, group: int, at: int, step: int) -> dict[str, Number]:
-        """Return what the ramp ReLU(p - at) of the channel number p writes, as factors for each channel's register: `step` for the
-        channels `at` + 1 and `at` - 1, and -2·`step` for the channel `at`, if they exist. The first channel of a group has the
-        number 1.
+        """Return what the hidden unit ReLU(p - at) writes, where p is the number of the selected channel: a factor for the
+        register of each channel of the group. The first channel of a group has the number 1.
+
+        The factor is `step` for the channels `at` + 1 and `at` - 1, and -2·`step` for the channel `at`, if they exist. The units
+        for all values of `at` then add up to `step` for channel p, and to 0 for every other channel.
         """
         first, size = sum(self.groups[:group]), self.groups[group]
         factors = {at: step, at - 1: -2 * step, at - 2: step}
@@ -293,18 +305,20 @@ class PartTables(DualTable):
 
     @property
     def _word_offset(self) -> int:
-        """The constant added to every word: twice the least constant that makes the signed stored weights non-negative.
+        """The constant that is added to every word register, so that no word register is negative and a ReLU can clear it.
 
-        The registers of the extra token (a token that is added to every input) also receive words, multiplied by at most 2. With
-        this constant, these values are not negative either, so a ReLU can clear them.
+        Words are stored as signed numbers, of which none is below some -c. The registers of the extra token (a token that is
+        added to every input) receive words multiplied by up to 2, so the constant is 2·c.
         """
         return WORD_SCALE << LIMB_BITS
 
     def _part_table(self, part: int, words: Shaped[np.ndarray, "n_rows 2 n_channels"] | None) -> TableBlock:
-        """Build the table of one part. As in `DualTable._table`, which explains the symbols, unit a reads
-        Γ·(1 - 2·Σ (J_i - a_i)²) + V[a]·φ, and writes the words Z[a] and its own value.
+        """Build the table of one part of the label. Hidden unit a belongs to row a of the table. `DualTable._table` explains the
+        symbols.
 
-        The digits of the row and the sum of their squares are not cleared, because the next table needs them.
+        The unit computes ReLU(Γ·(1 - 2·Σ (J_i - a_i)²) + V[a]·φ). It writes the words Z[a], and adds its own value to the
+        register of the part's sum. The digits of the row and the sum of their squares are not cleared, because the next table
+        needs them.
         """
         numbers = self._typical_numbers() if words is None else self._numbers(words)
         return TableBlock(

@@ -35,8 +35,8 @@ class Contents:
     """The numbers of a network that its layout does not determine.
 
     words      the words (entries) of the tables
-    centres    for each part of the label, the integer c for which c·2^word_bits is closest to the middle of all sums of words that
-               encode this part
+    centres    for each part of the label, which is encoded in a sum of words: the integer c for which c·2^word_bits is closest to
+               the middle between the lowest and the highest of these sums
     pad        the id that pads short sequences
     grid_bits  vectors are integer multiples of 2^-grid_bits
     quantiser  turns vectors that are not on a grid into integers
@@ -112,17 +112,22 @@ def _steps(layout: RetrievalLayout, contents: Contents | None) -> Iterator[Step]
 
 
 def _parts_of_fields(layout: RetrievalLayout) -> tuple[str, ...]:
-    """Return the registers that receive a vector. Each of them gets a weighted sum of the vector's coordinates. There is one
-    register for each hashed field. If the coefficients are split into parts, there is one for each field and part: first those of
-    the first parts, then those of the second parts, and so on.
+    """Return the registers that receive a vector. Each of them gets a weighted sum of the vector's coordinates.
+
+    There is one register for each hashed field. If a coefficient is too long for one weight, it is split into parts, and each
+    field has a register for each part. The registers of all fields for the first part come first, then those for the second part,
+    and so on.
     """
     n_fields = len(layout.hashed_fields)
     return (*layout.entry_registers, *layout.word_registers[n_fields : n_fields * layout.n_entering_parts])
 
 
 def _constant_block(layout: RetrievalLayout, hashed: KeyHash | None) -> Block:
-    """Return a block that sets the register ONE to 1. If inputs are vectors, the block also adds up the parts into which a hashed
-    field may be split, and adds offsets that make the fields non-negative.
+    """Return a block that sets the register ONE to 1.
+
+    If inputs are vectors, the block also completes each hashed field. A field may have been computed in several parts, because
+    one short weight does not hold a whole coefficient. The block adds these parts up. It then adds an offset, so that the field
+    is not negative.
     """
     units, adds = [Unit({}, 1, {ONE: 1})], dict[str, Number]()
     if layout.entrance.kind != "table":

@@ -25,9 +25,9 @@ _DIRECTION_BITS = 10
 
 @dataclass(frozen=True, eq=False)
 class Quantiser:
-    """A map from real vectors to integers.
+    """A map from real vectors to integers. Each projection of a vector x is a number directions[i]·x - lowest[i], rounded down.
 
-    directions  coefficients of each projection, scaled so that a range of length 1 is rounded to one integer
+    directions  coefficients of each projection
     lowest      number subtracted from each projection, so that the result is in (0, 2^n_bits)
     n_bits      bits of each integer
     sharpness   s, the slope of the thresholds, a power of two

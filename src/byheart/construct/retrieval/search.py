@@ -115,8 +115,9 @@ def _most_planes(n_keys: int, field_bits: int, mantissa_bits: int) -> int:
 
 
 def _coded(start: RetrievalLayout, label_counts: tuple[int, ...]) -> Iterator[tuple[RetrievalLayout, int]]:
-    """Yield variants of the layout with different codes for the labels, each with the number of planes (bit fields of a word) for
-    which its code was chosen.
+    """Yield pairs: a variant of the layout with another code for the labels, and a number of planes (bit fields of a word).
+
+    Codes are chosen for each number of planes, so each code comes with its own number.
     """
     for n_planes in range(1, min(start.mantissa_bits - 2, 2 + isqrt(start.n_keys) // 4)):
         for first_bits, rare_fields in codes_worth_trying(label_counts, n_planes):
@@ -143,8 +144,8 @@ def _channel_counts(entrance: Entrance, n_keys: int, reject_bits: int) -> list[i
 def _starts(
     entrance: Entrance, n_keys: int, field_bits: int, mantissa_bits: int, reject_bits: int, allow_dual: bool
 ) -> Iterator[RetrievalLayout]:
-    """Yield layouts of each kind as starting points. Their numbers of planes, channels, groups and rows are placeholders, which
-    `fill` replaces later.
+    """Yield one layout of each kind (a chain or a dual table, with several numbers of tables or digits), from which the search
+    starts. The numbers of planes, channels, groups and rows are placeholders, which `fill` replaces later.
     """
     rest = (n_keys, field_bits, 1, 1, 1)
     may_be_narrow = entrance.kind == "table" and entrance.ordered and entrance.n_folds > 1 and not reject_bits
@@ -191,9 +192,11 @@ def fill(start: SomeLayout, n_planes: int, n_channels: int, n_groups: int) -> So
 
 
 def _with_rows(layout: SomeLayout) -> SomeLayout | None:
-    """Return the layout with the number of rows and the windows (how far a key's next row may be) that it needs. The windows are
-    the smallest that give enough addresses. If this fails and there are few keys, two and four times as many rows are tried. Return
-    None if nothing works.
+    """Return the layout with the number of rows and the windows that it needs. A window is the number of rows among which the
+    next row of a key is chosen.
+
+    The windows are the smallest that give enough addresses. If such a layout cannot be used and there are few keys, twice and
+    then four times as many rows are tried. Return None if that fails too.
     """
     for stretch in (1, 2, 4) if layout.n_keys <= _FEW else (1,):
         found = _with_windows(layout, stretch)

@@ -41,8 +41,10 @@ class SolvedShard:
 
 @dataclass(frozen=True, eq=False)
 class FilledTables:
-    """The words (entries) of the tables, in the order of `SolvedShard.words`. For each part of the label, `centres` has the
-    integer c for which c·2^word_bits is closest to the middle of all sums of words that encode this part.
+    """The words (entries) of the tables, in the order of `SolvedShard.words`.
+
+    Each part of a label is encoded in a sum of words. For each part, `centres` has the integer c for which c·2^word_bits is
+    closest to the middle between the lowest and the highest of these sums.
     """
 
     words: Shaped[np.ndarray, " n_words"]

@@ -106,9 +106,9 @@ def _part_counts(field_bits: int) -> list[int]:
 
 
 def _with_digits(shaped: DualTable) -> Iterator[DualTable]:
-    """Choose the number of rows, and yield a layout for each number of digits in which row numbers may be written.
+    """Choose the number of rows, and yield layouts that have this number of rows.
 
-    All these layouts have the same number of rows.
+    In each layout, the numbers of the rows are written with another number of digits.
     """
     sized = None
     for n_digits in _DIGITS:
@@ -128,8 +128,8 @@ def _with_digits(shaped: DualTable) -> Iterator[DualTable]:
 def _least_size(layout: DualTable) -> int:
     """Return a lower bound on the number of weights of the network.
 
-    It counts only the hidden units for the rows of the table, for the channels that tokens select, for the digits of row numbers
-    and, if labels are not divided into parts, for the sum of the words.
+    It counts only the weights of some hidden units: those for the rows of the table, for the channels that tokens select, and for
+    the digits of row numbers. If labels are not divided into parts, it also counts the units for the sum of the words.
     """
     n_registers = len(layout.word_registers)
     n_units = layout.n_rows + 4 * layout.n_channels + n_registers

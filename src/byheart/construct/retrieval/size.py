@@ -32,17 +32,20 @@ Exact networks have practically no limit. The layout search then chooses the len
 """
 
 MIXING_FOLDS, ROBUST_FOLDS = 2, 6
-"""The numbers of extra reflections of the hash for similar inputs, and for very similar inputs."""
+"""The numbers of extra reflections in the mixed hash and in the robust hash. These hashes are tried if the usual hash fails, which
+happens mainly if inputs are similar.
+"""
 
 USUAL_REJECT_BITS = tuple({"reject_bits": bits} for bits in (16, 12, 8, 4, 0))
-"""The options that are tried by default, the best first: the first number of reject bits that fits into numbers of the chosen
-precision is used.
+"""The options that are tried by default, in this order. The first number of reject bits is used with which all numbers of the
+network fit into the chosen precision.
 """
 
 _USUAL_LEVELS = 16  # assumed levels of a coordinate before the data are known
 _SPREADS = ((1, 2), (1, 3), (1, 4), (2, 2), (2, 3), (2, 4), (3, 3), (3, 4))
-"""The pairs that are tried: the number of words over which a label with its reject bits is distributed, and the least number of
-hashed fields. With float32, larger numbers of both may be needed.
+"""Two choices for a layout, as pairs that are tried in this order until one fits: the number of words over which a label and its
+reject bits are distributed, and the least number of hashed fields. In float32, which holds shorter numbers, later pairs may be
+needed. Without reject bits, only the first pair is tried.
 """
 
 
@@ -92,7 +95,9 @@ class Tokens:
 
 
 def size_of(shape: DataShape, options: RetrievalOptions) -> Size:
-    """Return the estimated size. It is assumed that a hash of the usual kind succeeds, as it nearly always does, and that vectors
+    """Return the estimated size for data of this shape.
+
+    Two things are assumed. The first kind of hash that `plan` tries can store every label, as is nearly always the case. Vectors
     are on a grid of 16 levels.
     """
     return count(describe(layout_of(shape, options)), options.precision)
@@ -157,7 +162,7 @@ def _short_layout(
 ) -> RetrievalLayout:
     """Search for the layout with the fewest stored bits whose weights are stored as int8 or bfloat16.
 
-    It is always a `DualTable` or `PartTables`.
+    The result is always a `DualTable` or `PartTables`.
     """
     if shape.task == "seq-to-seq" or found.n_projections:
         what = "a label for each token" if shape.task == "seq-to-seq" else "vectors that are not on a grid"

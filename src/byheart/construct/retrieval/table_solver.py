@@ -47,7 +47,7 @@ class SolvedTable:
     words   flattened array with the axes (row, table, channel)
     sums    y, the sum of the words, for every key
 
-    Both are Python integers (dtype object) if words have more than 52 bits.
+    Both arrays hold Python integers (dtype object) if words have more than 52 bits.
     """
 
     words: Shaped[np.ndarray, " n_columns"]
@@ -70,10 +70,13 @@ class Dependent:
 
 @dataclass(frozen=True, eq=False)
 class _Plane:
-    """The equations of one plane (bit field of the words): its first bit, and for each of its keys the number to store and the
-    words that the key reads (by their rows and channels).
+    """The equations of one plane (bit field of the words). There is one equation for each key that has a number in this plane.
 
-    n_words: the number of 64-bit machine words that the widest equation spans.
+    start, n_bits   the first bit of the plane, and the number of its bits
+    numbers         for each key, the number to store
+    keys            for each key, its index among all keys
+    rows, patterns  for each key, the words that it reads: their rows, and in each row the selected channels, as bits
+    n_words         the number of 64-bit machine words that the widest equation spans, with one bit for each table word
     """
 
     start: int
@@ -92,10 +95,11 @@ def solve(
     rng: np.random.Generator,
     progress: Progress | None = None,
 ) -> SolvedTable | Dependent:
-    """Compute words such that every key reads its label. If that is impossible, return `Dependent`, which names the plane (bit
-    field) whose equations are dependent.
+    """Compute the words (entries) of the tables, such that every key (labelled context) reads its label. If that is impossible,
+    return `Dependent`, which names the plane (bit field of the words) whose equations are linearly dependent.
 
-    Bits that no key needs are random, so that unknown inputs read random fields. Reject bits rely on this.
+    Bits that no key needs are random. An unknown input therefore reads random bits, which rarely contain the pattern of reject
+    bits that every known input reads.
     """
     limbs = np.zeros((-(-layout.word_bits // _LIMB_BITS), layout.n_columns), dtype=np.int64)
     planes = _planes(layout, where, labels)
@@ -192,10 +196,10 @@ class _Sum:
         self._below = np.zeros(len(rows), dtype=np.int64)
 
     def bits_at(self, bit: int) -> Int[np.ndarray, " n_keys"]:
-        """Return, for each key, bit number `bit` - 1 of y, xor the carry into bit number `bit`. Here y is the sum of the words that
-        the key reads.
+        """Return one bit for each key: y_{b-1} xor the carry into bit b. Here b is `bit`, y is the sum of the words that the key
+        reads, and y_{b-1} is bit b - 1 of y.
 
-        Together with the parity of bit `bit` over these words, this determines the label's bit.
+        The bits b of these words must have the parity (label bit) xor (returned bit), as explained at the top of this module.
         """
         at, place = divmod(bit, _LIMB_BITS)
         while self._at < at:

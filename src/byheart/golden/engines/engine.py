@@ -64,7 +64,7 @@ class Engine(Protocol):
 
 
 class FunctionEngine:
-    """An engine that calls a function of the user. It can be run in only one way."""
+    """An engine that calls a function of the user. It is run in one way only: the function gets the prompts as they are."""
 
     def __init__(self, generate: Generate, number_type: NumberType, name: str = "function") -> None:
         self.name, self.number_type, self._generate = name, number_type, generate

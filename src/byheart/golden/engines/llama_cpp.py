@@ -38,7 +38,7 @@ class LlamaCppEngine:
 
     @property
     def note(self) -> str:
-        """What a user must know who asked for another number type than the one that is checked. Empty if there is no such type."""
+        """A note for users, if the number type that is checked is not the one they asked for; otherwise an empty text."""
         if self.number_type == self.cache:
             return ""
         return (

@@ -109,7 +109,7 @@ class ServerEngine:
 
 
 def _last_part(model: str) -> str:
-    """Return the last part of a path, without the GGUF file of a checkpoint."""
+    """Return the last part of a path, or the part before it if the last part is the GGUF file of a checkpoint."""
     return model.replace("\\", "/").rstrip("/").removesuffix(f"/{GGUF}").rpartition("/")[2]
 
 
@@ -166,7 +166,7 @@ def request_json(
 ) -> T:
     """Send a request to a server, and convert its JSON answer to the type `kind`. Wait at most `timeout` seconds for it.
 
-    Raise `UsageError` if that fails, with the HTTP status if the server refuses.
+    Raise `UsageError` if this fails. If the server refuses the request, the `facts` of the error hold the HTTP status.
     """
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"{url} is not an address.\n  An address begins with http:// or https://.", url=url)

@@ -152,8 +152,9 @@ class TransformersSession:
         ]
 
     def _prefix(self, prompts: Prompts, n_new: int) -> list[list[int]]:
-        """Run each prompt with the cache of another prompt that begins with the same tokens. The cache is cropped to these
-        tokens.
+        """Run each prompt with a cache that another prompt filled.
+
+        Both prompts begin with the same tokens. The cache is cropped to these tokens, and only the rest of the prompt is run.
         """
         return [self._after(prompt, n_new, [], min(REUSED, len(prompt) - 1)) for prompt in prompts]
 

@@ -1,4 +1,5 @@
-"""The attention-only Transformer of DPC24, as in its equations (1)-(2) or as in its code, with or without an MLP.
+"""The attention-only Transformer of Dana, Pydi and Chevaleyre 2024 (DPC24), as in its equations (1)-(2) or as in its code, with or
+without an MLP.
 
 Notation: d = embedding width, d_h = head width, e = embedding of a token, pos = the vector of its position, res = the residual
 stream at the last token, res_s = the residual stream at token s, h = a head, z = what the heads see of a token (a vector), C and D
@@ -49,7 +50,7 @@ class AttentionOnlyFamily(Family):
     """
 
     name = "attention-only"
-    source = "DPC24 equations (1)-(2) and its code"
+    source = "DPC24, equations (1)-(2) and the authors' code"
     size_fields = (
         SizeField("dim", None, 1, "embedding width d"),
         SizeField("head_dim", None, 1, "head width d_h"),
@@ -75,8 +76,8 @@ class AttentionOnlyFamily(Family):
     def shapes(self, model: ModelConfig, training_set: TrainingSet) -> Shapes:
         """Return the shapes of the weights.
 
-        Maps are stored as (outputs, inputs), but the unembedding as (inputs, outputs). Query, key, value and output have one map
-        per head.
+        Maps are stored as (outputs, inputs), but the unembedding is stored as (inputs, outputs). Query, key, value and output have
+        one map per head.
         """
         size = model.sizes
         dim, head_dim, n_heads, width = (size[k] for k in ("dim", "head_dim", "n_heads", "mlp_width"))
@@ -119,7 +120,8 @@ class AttentionOnlyFamily(Family):
         return {name: uniform(generator, shape, fan_in[name]) for name, shape in shapes.items()}
 
     def tables(self, models: Sequence[ModelConfig], inputs: Inputs) -> Tables:
-        """Return the tokens of every row, each model's scale of attention scores, and what the MLP and layer normalisation need.
+        """Return what the forward pass needs besides the weights: the tokens of every row, and each model's factor of attention
+        scores. Further entries say whether a model has an MLP, and which coordinates layer normalisation averages.
 
         If attention is computed once for every pair of vocabulary tokens, the first and the last token of each row are returned
         separately.
@@ -179,7 +181,9 @@ def _layer_norm(vectors: Tensor, share: Tensor) -> Tensor:
 
 
 def _place(weights: Weights, tables: Tables, vectors: Tensor, place: slice) -> tuple[Tensor, Tensor]:
-    """Return embeddings at some positions in two forms: as they are in the residual stream, and as the heads see them."""
+    """Add the vectors of the positions `place` to the embeddings `vectors`, where this variant of the model adds them. Return two
+    results: the vectors in the residual stream, and the vectors that the heads see.
+    """
     if "inner_positions" in weights:
         reduced = bmm(weights["reduce"], vectors) if "reduce" in weights else vectors
         if "normed" in tables:

@@ -1,4 +1,5 @@
-"""The one-layer decoder of MFT24: embedding, sinusoidal positions, one causal head with biases, and one hidden layer.
+"""The one-layer decoder of Madden, Fox and Thrampoulidis 2024 (MFT24): embedding, sinusoidal positions, one causal head with
+biases, and one hidden layer.
 
 It has no residual connection and no normalisation. With width 16, m hidden units and a vocabulary of ω tokens, it has (m + 17)(ω
 + 17) + 799 parameters.

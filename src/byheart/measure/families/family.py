@@ -38,7 +38,7 @@ class Family(ABC):
         """Return the initial weights of one model, in float64 and without padding."""
 
     def frozen_names(self, model: ModelConfig, training_set: TrainingSet) -> frozenset[str]:
-        """Return the names of the weights that are not trained. Some may be names of weights that this model does not have."""
+        """Return the names of the weights that are not trained. Names of weights that this model does not have are ignored."""
         return frozenset()
 
     def for_stack(self, models: Sequence[ModelConfig], inputs: Inputs, seeds: Sequence[int]) -> Family:

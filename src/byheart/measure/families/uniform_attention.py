@@ -58,7 +58,8 @@ class UniformAttentionFamily(Family):
     def shapes(self, model: ModelConfig, training_set: TrainingSet) -> Shapes:
         """Return the shapes of the weights.
 
-        The weights of blocks have a leading axis of blocks, so that depth is padded like a width.
+        The weights of all blocks are stacked along a first axis, so models of different depths are padded like models of
+        different widths.
         """
         size = model.sizes
         width, hidden, n_blocks = size["width"], size["hidden_width"], size["n_blocks"]
@@ -110,12 +111,15 @@ class UniformAttentionFamily(Family):
         }
 
     def frozen_names(self, model: ModelConfig, training_set: TrainingSet) -> frozenset[str]:
-        """Return the name of the embedding if the option `embedding` is `frozen`, otherwise nothing."""
+        """Return the name of the embedding if the option `embedding` is `frozen`, otherwise an empty set."""
         return frozenset({"embedding"}) if model.options["embedding"] == "frozen" else frozenset()
 
     def tables(self, models: Sequence[ModelConfig], inputs: Inputs) -> Tables:
-        """Return the distinct items (tokens, or pairs of token and position if positions are used), the index of the item at each
-        position of each row, the share of each position in the average over the row, and the position at which each answer is read.
+        """Return the inputs in the form that the forward pass uses, which does not depend on weights.
+
+        For token ids, these are the distinct items (tokens, or pairs of token and position if positions are used) and the index
+        of the item at each position of each row. For vectors, it is one column per token. For both, there are also the share of
+        each position in the average over its row, and the position at which the answer is read.
         """
         n_rows, seq_len = inputs.lengths.shape[1], 0
         place = (
@@ -165,7 +169,8 @@ class UniformAttentionFamily(Family):
 def _items(keys: Tensor, tokens: Tensor, spots: Tensor, is_shared: bool) -> Tables:
     """Return each model's distinct items (tokens, or tokens with positions), and the index of the item at every position.
 
-    Equal numbers in `keys` mean equal items. Shorter lists of items are padded to the length of the longest.
+    Equal numbers in `keys` mean equal items. If `is_shared` is true, all models have the same inputs. Shorter lists of items are
+    padded to the length of the longest.
     """
     n_models = keys.shape[0]
     pieces = []

@@ -54,7 +54,9 @@ class DecoderSpec(PadsBeyondVocabulary, ArrayShapes):
 
     @property
     def has_positions(self) -> bool:
-        """Whether there are position embeddings. Attention needs them; averaging distinguishes positions by its weights."""
+        """Whether there are position embeddings. A decoder with attention has them. A decoder that averages does not need them,
+        because its average has a weight for each position.
+        """
         return self.heads is not None
 
     @property

@@ -2,8 +2,8 @@
 values form a group, and each value is stored once per group.
 
 A `Column` is a channel: one exact number for each group of a `Partition` of the tokens. A linear combination uses the coarsest
-partition that refines the partitions of all its terms: it has one number for each group of this partition. Nothing in this module
-rounds or depends on the network being a Transformer.
+partition that refines the partitions of all its terms, and has one number for each group of this partition. No function of this
+module rounds numbers, and all of them also work for networks that are not Transformers.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _join(left: Partition, right: Partition) -> tuple[Partition, np.ndarray, np.
 
 
 def distinct(column: Column) -> Column:
-    """Return the same channel on a coarser partition, which has one group for each distinct number."""
+    """Return the same channel with fewer groups of tokens: all tokens with the same number are in one group."""
     kept, index = column.numbers.distinct()
     if len(kept) == column.partition.n_groups:
         return column
@@ -119,11 +119,11 @@ def _linear_on_one(terms: Sequence[tuple[Dyadic, Column]], bias: Dyadic) -> Colu
 
 
 def linear_distinct(rows: Partition, terms: Sequence[tuple[Dyadic, Column]], bias: Dyadic) -> Column:
-    """Return bias + Σ coefficient · column, like `linear`. If the coefficients have a long common factor, the sums are computed
-    without it, and only the distinct sums are multiplied by it.
+    """Return bias + Σ coefficient · column, like `linear`. If the coefficients have a long common factor, the sums are first
+    computed without it. Then each distinct sum is multiplied by the factor once.
 
-    For example, W·(h1 - h2 - h3 + h4) is a long number W times a sum that is 0 or 1. So two products are enough, instead of one per
-    token.
+    For example, W·(h1 - h2 - h3 + h4) is a long number W times a sum that is 0 or 1 at every token. So two products are enough,
+    instead of one per token.
     """
     factor = common_factor([coefficient for coefficient, _ in terms]) if terms else 1
     if factor.bit_length() <= _FACTOR_BITS:

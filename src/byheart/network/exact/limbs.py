@@ -356,7 +356,7 @@ def _needed_limbs(limbs: np.ndarray) -> tuple[int, int]:
 def _distinct_rows(limbs: np.ndarray, index: np.ndarray, rows: np.ndarray) -> int:
     """Number the distinct rows of `limbs` in order of appearance, and return how many there are.
 
-    The number of each row is written to `index`, and the first row with each number to `rows`. Equal rows are found
+    The number of each row is written to `index`, and the position of the first row with each number to `rows`. Equal rows are found
     with a hash table that compares whole rows, not only their hashes.
     """
     n_rows, n_limbs = limbs.shape

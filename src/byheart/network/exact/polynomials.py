@@ -71,7 +71,7 @@ def _divisor(left: Polynomial, right: Polynomial) -> Polynomial:
 
 
 def _primitive(values: Polynomial) -> Polynomial:
-    """Multiply by a positive number so that the coefficients are integers without a common factor.
+    """Multiply a polynomial by a positive number that makes its coefficients integers without a common factor.
 
     Without this, numerators and denominators would grow in each step of Euclid's algorithm and of a Sturm chain.
     """

@@ -1,6 +1,6 @@
 """The standard Llama architecture (RMSNorm, rotary attention, SwiGLU, no biases).
 
-It can be evaluated exactly if floats do not round any sum.
+A network of this architecture can be evaluated exactly if float32 rounds none of its sums.
 """
 
 from byheart.network.llama.architecture import Llama

@@ -70,7 +70,8 @@ class Llama(Network):
     def traits(self) -> list[str]:
         """Return the properties in which networks with the same weights may differ, as texts.
 
-        They are the mode (`facts` or `texts`), the special ids and other numbers of the configuration, and the tokenizer's hash.
+        They are the mode (`facts` or `texts`), some numbers of the configuration, such as the ids of special tokens, and the
+        tokenizer's hash.
         """
         spec = self.spec
         special = [str(value) for value in (spec.bos, spec.eos, spec.sep, spec.rope_theta, spec.norm_eps)]
@@ -91,7 +92,7 @@ class Llama(Network):
     def require_words(self, tokenizer: Tokenizer | None, labels: tuple[str, ...]) -> None:
         """Raise `CorruptModel` unless tokenizer.json is the file that byheart writes for `tokenizer`.
 
-        If the model continues texts, also check that the labels are all tokens of `tokenizer`, in order, and then an empty text.
+        If the model continues texts, the labels must be all tokens of `tokenizer`, in order, followed by an empty text.
         """
         from byheart.network.llama.vocabulary import require_vocabulary
 
@@ -106,7 +107,9 @@ class Llama(Network):
     def find_misread(
         self, inputs: Sequences, asked: np.ndarray, encoded: np.ndarray, tokenizer: Tokenizer | None
     ) -> list[int]:
-        """Return the positions in `asked` of the inputs that tokenizer.json converts to other ids than those in `encoded`."""
+        """Find inputs that tokenizer.json converts to wrong ids. `asked` holds the indices of the inputs to check, and `encoded`
+        the right ids of each. Return the positions in `asked` of the wrong ones.
+        """
         from byheart.network.llama.generation import full_prompt
         from byheart.network.llama.prompts import find_misread
 
@@ -122,7 +125,7 @@ class Llama(Network):
         )
 
     def settings(self, backend: Backend) -> Mapping[str, str]:
-        """Return the attention implementations with which transformers is verified."""
+        """Return the attention implementations that verification with transformers uses; for other backends, an empty mapping."""
         from byheart.network.llama.stock import attention_run
 
         return {"attention": attention_run(self)} if backend == "transformers" else {}

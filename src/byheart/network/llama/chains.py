@@ -38,10 +38,11 @@ def chain_windows(
 ) -> ChainedTexts:
     """Join windows (contexts of consecutive tokens, padded on the left) into texts.
 
-    If a window is the previous window plus one more token, only this token is appended to the current text. The same is done if the
-    window has also dropped the first token of the previous one, but only if both have at least `window` tokens. `window` is the
-    number of tokens that the network reads, or None if this is unknown. Any other window starts a new text. A window also starts
-    a new text if the current one could exceed `max_positions` tokens.
+    In two cases, only the last token of a window is appended to the current text. In the first, the window is the previous window
+    plus one more token. In the second, it has also dropped the first token of the previous window, and both windows have at least
+    `window` tokens. `window` is the number of tokens that the network reads, or None if it is unknown; then the second case does
+    not occur. Any other window starts a new text, and so does a window with which the current text could exceed `max_positions`
+    tokens.
     """
     is_token = windows != pad
     n_windows, width = len(windows), int(is_token.sum(1).max(initial=1))

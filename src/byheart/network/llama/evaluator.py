@@ -48,7 +48,8 @@ CHUNK = 1 << 14
 class NoRounding:
     """The results of the checks on all tokens evaluated so far.
 
-    `stream_energy`, `largest_sum` and `largest_copied` are fractions of their bounds, so they must not exceed 1.
+    `stream_energy`, `largest_sum` and `largest_copied` are fractions of their bounds. `stream_energy` must be below 1, and the
+    others must not exceed 1.
     `attention_margin_nats` is the smallest lead of an attention score over the scores that it must exceed. `logit_margin` is the
     smallest lead of the largest logit over the second largest.
     """
@@ -95,7 +96,7 @@ class Answers:
 def pinned_columns(llama: Llama) -> Pinned:
     """Return the columns that hold the same power of two for every token, and to which no layer writes.
 
-    Raises `DoesNotHold` if there are none, or if they do not make the norm the identity.
+    Raises `DoesNotHold` if there are no such columns, or if the RMSNorms of the layers are not the identity despite them.
     """
     spec, embedding = llama.spec, llama.weights[EMBEDDING].astype(np.float64)
     value = float(np.abs(embedding).max())
@@ -146,7 +147,7 @@ def head_offsets(
         conditions.require(not query[:, ~pinned.columns].any(), f"layer {layer}: queries are not constant")
         conditions.require(
             set(flags.tolist()) <= {flag},
-            f"layer {layer}: keys depend on more than whether a token is the first one",
+            f"layer {layer}: keys depend on something other than whether a token is the first one",
         )
         other = key[:, pinned.columns].sum(1) * pinned.value
         first = other + key[:, ~pinned.columns].sum(1)
@@ -170,11 +171,9 @@ def head_offsets(
 
 
 def flag_column(llama: Llama, pinned: Pinned) -> int | None:
-    """Return a column that is not pinned and on which the keys of some layer depend; None if there is none.
+    """Return the column that marks the first token of a text, in a compiled Llama. Return None if there is none.
 
-    If there are several, it is the first one, in the first such layer.
-
-    In a compiled Llama, this column marks the first token of a text.
+    It is found as the first column that is not pinned (constant) but affects the keys, in the first layer that has such a column.
     """
     for layer in range(llama.spec.n_layers):
         columns = np.flatnonzero(llama.weight(layer, "self_attn.k_proj").any(0) & ~pinned.columns)
@@ -299,8 +298,8 @@ class Machine:
     def _run(
         self, layers: range, stream: np.ndarray, starts: np.ndarray | None, asked: np.ndarray | None
     ) -> np.ndarray:
-        """Run layers one after the other. After the attention of the last layer that has one, keep only the positions that `asked`
-        marks.
+        """Run `layers` one after the other. Tokens are not mixed any more after the last attention of the network, so only the
+        positions that `asked` marks are kept then.
         """
         for layer in layers:
             stream = self.mix(layer, stream, starts)
@@ -347,8 +346,8 @@ class Machine:
         )
 
     def _sum(self, stream: np.ndarray, weight: np.ndarray, where: str, clipped: bool = False) -> np.ndarray:
-        """Multiply the normalised stream by a weight matrix. The network is built so that normalisation changes nothing. The pinned
-        columns, which always hold the same number, act as one constant.
+        """Multiply the normalised residual stream by a weight matrix. The norm is the identity in these networks (see
+        `pinned_columns`), so it is not computed. The pinned columns, which always hold the same number, act as one constant.
 
         `where` names the place in the network, for messages; `_exact` explains `clipped`.
         """
@@ -389,7 +388,8 @@ class Machine:
             llama.weights[FINAL_NORM].astype(np.float64) / self.pinned.scale
         )
         self.conditions.require(
-            not weight[:, self.pinned.columns].any(), "the last norm does not remove the pinned columns"
+            not weight[:, self.pinned.columns].any(),
+            "the last norm does not multiply the pinned columns (equal for every token) by 0",
         )
         step, tokens = max(1, (1 << 25) // llama.spec.n_tokens), []
         for i in range(0, len(stream), step):

@@ -1,5 +1,5 @@
-"""Use transformers to open a checkpoint from another source. This runs no code of the checkpoint, reads no pickles and downloads
-nothing.
+"""Use transformers to open a checkpoint that byheart need not have written. This runs no code of the checkpoint, reads no pickles
+and downloads nothing.
 """
 
 from __future__ import annotations

@@ -195,7 +195,7 @@ def _evaluate(llama: Llama, texts: ChainedTexts) -> Int[np.ndarray, " n_asked"]:
     found = evaluate(llama, texts)
     if not found.conditions.holds:
         raise DoesNotHold(
-            f"this Llama is not certain to compute exactly in float32: {found.conditions.problems[0]}.",
+            f"this Llama is not guaranteed to compute exactly in float32: {found.conditions.problems[0]}.",
             problems=found.conditions.problems,
         )
     return found.tokens

@@ -1,4 +1,5 @@
-"""Find inputs that other programs would convert to other ids than byheart does, so that they would ask the network something else.
+"""Find inputs that other programs would convert to different ids than byheart does. With these ids, they would ask the network a
+different question.
 
 Other programs read tokenizer.json; byheart encodes texts with the tokenizer in model.json.
 """
@@ -24,12 +25,15 @@ def find_misread(
     *,
     skip_fragments: bool = False,
 ) -> list[int]:
-    """Return the indices of the inputs that the tokenizer.json `document`, with its template, does not convert to their prompt.
+    """Return the indices of the inputs that a tokenizer.json converts to a wrong prompt.
 
-    inputs: the ids of each input in `tokenizer`, which determine its text. If several texts have the same ids, all of them must be
-        converted to the prompt.
-    prompt_of: a function that returns the ids, with special tokens, that the network is asked for an input.
-    skip_fragments: whether to skip inputs that are not the ids of any text, such as a part of the bytes of a character.
+    document: the content of the tokenizer.json. Its template adds special tokens.
+    inputs: for each input, the ids that `tokenizer` gives it. Several texts can have the same ids. The input then counts as right
+        only if each of these texts is converted to the right prompt.
+    prompt_of: a function that takes the index of an input and returns its right prompt: the ids, with special tokens, that the
+        network is given.
+    skip_fragments: whether to skip inputs whose ids are not those of any text. For example, they may be only some of the bytes
+        of a character.
     """
     process, misread = TokenizerProcess(document), list[int]()
     names = _names_without_spaces(document)
@@ -47,9 +51,10 @@ def find_misread(
 def spell(tokenizer: Tokenizer, rows: Sequence[list[int]]) -> list[str]:
     """Return the text of each row.
 
-    The ids of a word tokenizer do not determine where the text has white space, so the text with the least white space is returned.
-    If the pre-tokenizer `Whitespace` cuts this text into the tokens of the row, it cuts all other texts for these ids in the same
-    way: it always cuts at white space, and whether it cuts elsewhere depends only on the two characters there.
+    With a word tokenizer, several texts that differ in white space have the same ids. The one with the least white space is
+    returned. If the pre-tokenizer `Whitespace` cuts this text into the tokens of the row, it also cuts the other texts into these
+    tokens. The reason is that it always cuts at white space, and elsewhere the characters before and after a place determine
+    whether it cuts there.
     """
     if isinstance(tokenizer, FileTokenizer):
         return tokenizer.decode_all(rows)
@@ -60,8 +65,10 @@ def spell(tokenizer: Tokenizer, rows: Sequence[list[int]]) -> list[str]:
 
 
 def _names_without_spaces(document: str) -> list[str]:
-    """Return the names of the added tokens. A name that contains spaces may occur only in a text with more white space than that
-    of `spell`.
+    """Return the names of the added tokens, without white space.
+
+    `spell` returns the text with the least white space. Other texts for the same ids have more, and one of them may contain a
+    name that has white space itself. To find such names too, names and texts are compared without white space.
     """
     return ["".join(entry["content"].split()) for entry in json.loads(document)["added_tokens"]]
 

@@ -76,9 +76,10 @@ class LlamaSpec(PadsBeyondVocabulary):
 
     @property
     def most_answered(self) -> int:
-        """In mode `facts`, the number of tokens, including the end token, within which an answer must end.
+        """In mode `facts`, the most tokens that an answer may have, including its end token.
 
-        Programs such as transformers stop after `max_new_tokens`, so an answer must also end within these.
+        This is `answer_len`, or `max_new_tokens` if that is smaller, because programs such as transformers stop after
+        `max_new_tokens` tokens.
         """
         return min(self.answer_len, self.max_new_tokens or self.answer_len)
 
@@ -186,7 +187,8 @@ class LlamaSpec(PadsBeyondVocabulary):
         fields.text("precision", ("float32",))
         if sizes["head_dim"] % 2 or max(ids.values()) >= sizes["n_tokens"]:
             raise fields.refuse(
-                "sizes", "an object with an even head_dim, and an n_tokens above all ids of special tokens"
+                "sizes",
+                "an object with an even head_dim, and with n_tokens greater than the id of every special token",
             )
         if sizes["max_positions"] <= sizes["answer_len"] + 2:
             raise fields.refuse("sizes", "an object in which max_positions is greater than answer_len + 2")

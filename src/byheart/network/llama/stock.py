@@ -28,7 +28,7 @@ LOGITS = 1 << 24
 
 
 def attention_run(llama: Llama) -> str:
-    """Return the attention implementations with which `llama` is verified."""
+    """Return a text that names the attention implementations with which `llama` is verified, and says which use the cache."""
     if llama.spec.mode == "texts":
         return f"{GENERATES} without the cache"
     return f"{GENERATES} with the cache, {FOLLOWS} without"

@@ -41,7 +41,7 @@ class TextVocabulary:
     names: tuple[str, ...]
 
     def backend(self) -> Any:
-        """The tokenizer, loaded by the package `tokenizers`."""
+        """Return the tokenizer, loaded by the package `tokenizers`."""
         tokenizers = import_extra("tokenizers", "huggingface", "the method llama")
         return tokenizers.Tokenizer.from_str(self.document)
 

@@ -6,7 +6,7 @@ reads, are left out:
 - Tokens that no later layer reads are dropped (`needed_tokens`).
 - Each channel (coordinate of the residual stream) is stored contiguously, so a layer accesses only the channels that it reads
   and writes.
-- On a CPU, only the units of a wide layer that can fire are computed, see `WideLayer`.
+- On a CPU, only the units of a wide layer that can fire are computed (see `WideLayer`).
 
 If every sum is exact in any order, as in compiled networks, outputs have the same bits as `module(inputs)`. For infinite
 numbers, a product with zero is not zero. So if any number of a batch becomes infinite or NaN, the module itself runs the batch.
@@ -34,13 +34,16 @@ WIDE = 64
 
 
 class AnswerPlan:
-    """A faster way to compute the first output of a `TransformerModule` at each labelled token.
+    """Computes the first output of a `TransformerModule` at each labelled token, faster than the module itself.
 
     Some modules have no plan; `make_plan` returns None for them.
     """
 
     def __init__(self, module: TransformerModule, *, last_only: bool) -> None:
-        """Reduce the weights to the channels that each layer reads and writes."""
+        """Reduce the weights of each layer to the channels of the residual stream that it reads or writes.
+
+        With `last_only`, the plan computes only the output at the last token.
+        """
         self._module, self._last_only = module, last_only
         on_cpu = module.w_in.device.type == "cpu"
         self._layers = [_cut(layer, on_cpu) for layer in module.layers]
@@ -81,9 +84,10 @@ class AnswerPlan:
         yield len(self._layers), stream
 
     def strongest_units(self, number: int, stream: torch.Tensor) -> torch.Tensor:
-        """Return the unit with the largest value in feed-forward layer `number`, for each token and sample: (tokens, batch).
+        """Return the unit of feed-forward layer `number` with the largest value before ReLU, for each token and sample.
 
-        `stream` is the residual stream before the layer.
+        The result has the shape (tokens, batch). `stream` is the residual stream before the layer. If no value is positive, any
+        unit may be returned.
         """
         layer = self._layers[number]
         assert isinstance(layer, _FeedForward | WideLayer)
@@ -102,7 +106,9 @@ class AnswerPlan:
 
 
 def make_plan(module: TransformerModule, *, last_only: bool) -> AnswerPlan | None:
-    """Return the plan of a module, or None if the module computes attention scores, because scores depend on all tokens."""
+    """Return an `AnswerPlan` for the module, or None if the module computes attention scores. Plans do not support such modules,
+    because scores depend on all tokens.
+    """
     scored = any(isinstance(layer, AttentionModule) and layer.kind != "uniform" for layer in module.layers)
     return None if scored else AnswerPlan(module, last_only=last_only)
 
@@ -126,13 +132,13 @@ class _FeedForward:
             stream[run] += weights @ hidden  # compute the sum first: only then is it exact in any order
 
     def strongest_units(self, stream: torch.Tensor) -> torch.Tensor:
-        """For each column of the stream (m, n_columns), return the index of the unit with the largest value."""
+        """For each column of the stream (m, n_columns), return the index of the unit with the largest value before ReLU."""
         return torch.addmm(self.b1, self.w1, _rows(stream, self.reads)).argmax(dim=0)
 
 
 @dataclass(frozen=True, eq=False)
 class _Attention:
-    """Adds W_O W_V Z A to the residual stream Z. A is uniform attention, and W_O and W_V combine all heads."""
+    """Adds W_O W_V Z A to the residual stream Z. A holds the weights of uniform attention; W_O and W_V combine all heads."""
 
     reads: list[int]
     writes: list[int]
@@ -144,7 +150,7 @@ class _Attention:
     def mix(self, stream: torch.Tensor, have: Needed, behind: Needed) -> torch.Tensor:
         """Return the stream (m, tokens, batch) after the layer, given the stream before it.
 
-        The given stream has the tokens in `have`, and the returned stream has those in `behind`.
+        `have` says which tokens the given stream contains, and `behind` says which tokens the returned stream contains.
         """
         kept, read = _keep(stream, have, behind), _rows(stream, self.reads)
         reads_first = self.pattern == "scatter" or (self.pattern == "gather" and behind == "last")
@@ -172,7 +178,7 @@ class _Pool:
     writes: tuple[int, ...] = ()
 
     def mix(self, stream: torch.Tensor, have: Needed, behind: Needed) -> torch.Tensor:
-        """Map (m, tokens, batch) to (m, 1, batch)."""
+        """Return the sum over the tokens of the stream (m, tokens, batch), as a stream (m, 1, batch)."""
         return stream.sum(dim=1, keepdim=True)
 
 
@@ -205,8 +211,8 @@ def _mixing(layer: torch.nn.Module) -> Mixing:
 def _channels_touched(weights: torch.Tensor, *, dim: int) -> list[int]:
     """Return the indices of the rows (dim=1) or columns (dim=0) of `weights` that have a non-zero entry.
 
-    If all entries are zero, return [0]. The layer then still computes one product. If the other factor is infinite, the product is
-    NaN, and `AnswerPlan` notices it.
+    If all entries are zero, return [0]. The layer then still computes one product with zero. If the other factor of this product is
+    infinite, the product is NaN, and `AnswerPlan` notices the NaN.
     """
     found: list[int] = (weights != 0).any(dim=dim).nonzero().flatten().tolist()
     return found or [0]
@@ -224,7 +230,7 @@ def _runs(rows: list[int]) -> list[slice]:
 
 
 def _rows(stream: torch.Tensor, rows: list[int]) -> torch.Tensor:
-    """Return these rows of the stream. Adjacent rows are not copied."""
+    """Return these rows of the stream: a view if they are adjacent, otherwise a copy."""
     runs = _runs(rows)
     return stream[runs[0]] if len(runs) == 1 else stream[rows]
 

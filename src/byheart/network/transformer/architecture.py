@@ -39,7 +39,7 @@ class ShapeMismatch(ByheartError):
 
 
 def expect_shape(name: str, weights: Weights, shape: tuple[int, ...]) -> None:
-    """Raise `ShapeMismatch` unless `weights` has this shape. An exact bias is a matrix with one column."""
+    """Raise `ShapeMismatch` unless `weights` has this shape. For exact weights, the shape (n,) of a bias stands for (n, 1)."""
     if isinstance(weights, SparseMatrix) and len(shape) == 1:
         shape = (*shape, 1)
     if tuple(weights.shape) != shape:
@@ -102,7 +102,7 @@ class Attention:
     Z is the residual stream, with one column per token.
 
     softmax  A = softmax((W_K Z)ᵀ W_Q Z), column by column (KS25 eq. 2, which has no 1/√s)
-    hardmax  the same with hardmax, with ties shared equally (eqs. 1 and 12)
+    hardmax  the same with hardmax, where tied tokens have equal weights (eqs. 1 and 12)
     uniform  A = 1/n everywhere for n tokens (eq. 39), which softmax gives if the key is zero
 
     Uniform attention may also be sparse (KS25 Remark 4.5): a token averages only over the tokens to which it is connected, with

@@ -14,7 +14,10 @@ from byheart.theorems import realises
 
 @dataclass(frozen=True)
 class EqualTokenNetwork:
-    """A network that reads one token and has no attention. `free_parameters` is the number of its independent parameters."""
+    """A network without attention that reads one token. It computes what a Transformer computes at each of several equal tokens.
+
+    `free_parameters` is the number of its independent parameters: two entries that are always opposite numbers count once.
+    """
 
     network: Transformer
     free_parameters: int

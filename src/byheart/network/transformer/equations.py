@@ -26,8 +26,8 @@ Numbers = Callable[[Weights], np.ndarray]
 
 
 class NotExact(UsageError):
-    """An evaluator cannot compute a value exactly: a softmax of unequal scores, which is irrational, or a mean that is not a dyadic
-    rational (an integer divided by a power of two).
+    """An evaluator cannot compute a value exactly. This value is a softmax of unequal scores, which is irrational, or a mean that
+    is not a dyadic rational (an integer divided by a power of two).
     """
 
 
@@ -47,7 +47,7 @@ def first_outputs(network: Transformer, encoded: np.ndarray, *, last_only: bool)
     With `last_only`, return it only for the last token, with shape (n_samples, 1).
 
     Sums are added in a different order than in the PyTorch module. So if rounding errors decide an answer, this function and the
-    module can give different results, and a comparison detects it.
+    module can give different results, which a comparison of the two detects.
     """
     floats = as_floats(network) if network.precision == "exact" else network
     found = np.stack([_outputs(floats, sequence, _floats)[0] for sequence in encoded])

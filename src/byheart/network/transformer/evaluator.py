@@ -48,8 +48,8 @@ def evaluate(
     """Return the first output of `network` at every token, or only at the last token of each sequence.
 
     `encoded` holds token ids (n_samples, seq_len) or vectors (n_samples, seq_len, dim). Raises `NotExact` for softmax of unequal
-    scores. Also raises `NotExact` for a mean that is not a dyadic rational (an integer divided by a power of two), unless the
-    sequences must be evaluated one by one, with fractions.
+    scores. Some networks are evaluated with fractions (see `_one_by_one`). For all others, a mean that is not a dyadic rational
+    (an integer divided by a power of two) also raises `NotExact`.
     """
     n_samples, seq_len = encoded.shape[:2]
     if n_samples == 0:
@@ -183,8 +183,8 @@ def _hard_attention(
 
     The score of token l for token k is key_l · query_k, so only the order of keys and the query's sign matter.
 
-    Return None if tied tokens have different values. Their mean may not be a dyadic rational, so it must be computed with
-    fractions.
+    Return None if several tokens have the highest score but different values. The result is then the mean of these values. It may
+    not be a dyadic rational, so it must be computed with fractions.
     """
     updated = list(stream)
     for head in layer.heads:
@@ -265,7 +265,7 @@ def _input_columns(network: Transformer, encoded: np.ndarray, rows: Partition) -
 
 
 def _embed(embedding: Embedding, codes: np.ndarray, seq_len: int | None) -> list[list[Fraction]]:
-    """Return one list for each coordinate of the input vectors. It holds this coordinate for every code.
+    """Return one list for each coordinate of the input vectors. The list holds the value of this coordinate for every code.
 
     If `seq_len` is None, a code is a token id, and its vector is tokens[id]. Otherwise a code is id · seq_len + position, and its
     vector is tokens[id] + positions[position].
@@ -295,7 +295,8 @@ def _one_by_one(network: Transformer, encoded: np.ndarray, last_only: bool) -> E
     """Evaluate the network with fractions, sequence by sequence.
 
     This is used for networks with softmax attention whose scores may differ, with hardmax heads of a size above 1, or with hardmax
-    ties between tokens of different values. It uses the equations or the interpreter: the one that `second_backend` does not use.
+    ties between tokens of different values. If the interpreter checks the answers afterwards (see `second_backend`), they are
+    computed with `exact_outputs`, so that the check uses different code. Otherwise they are computed with the interpreter.
     """
     if network.second_backend == "interpreter":
         every = [[vector[0] for vector in exact_outputs(network, sequence)] for sequence in encoded]

@@ -23,15 +23,15 @@ def as_floats(network: Transformer, precision: Precision = "float64") -> Transfo
 
 
 def _dense(name: str, weights: Weights, precision: Precision) -> np.ndarray:
-    """Return `weights` as an array of floats with the same values. A bias has one axis."""
+    """Return `weights` as an array of floats with the same values. A bias becomes an array with one axis."""
     wanted = DTYPES[precision]
     if isinstance(weights, SparseMatrix):
         array = np.zeros(weights.shape, dtype=wanted)
         for (row, col), value in weights.entries.items():
             if not (value.is_float64 and float(wanted(float(value))) == float(value)):
                 raise InexactWeights(
-                    f"entry ({row}, {col}) of {name} needs {value.bits} bits and cannot be a {precision} number, so this network\n"
-                    "  cannot run natively in that type. Evaluate it exactly (model.predict), or compile with a\n"
+                    f"entry ({row}, {col}) of {name} needs {value.bits} bits and cannot be represented in {precision}, so this\n"
+                    "  network cannot run natively in that type. Evaluate it exactly (model.predict), or compile with a\n"
                     "  construction whose weights are floats.",
                     name=name,
                     row=row,

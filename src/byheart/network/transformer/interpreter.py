@@ -1,15 +1,15 @@
 """The exact interpreter: a faster implementation of `equations.exact_outputs`, in rational numbers, one sequence at a time.
 
-It is tested against the equations, and it uses no code of the batch evaluator in `evaluator.py`. (For networks with
-softmax of computed scores, that evaluator calls this interpreter, which is then not the second evaluator.) Two optimisations change
-no value:
+It is tested against the equations, and it uses no code of the batch evaluator in `evaluator.py`. For networks with softmax
+attention whose scores may differ, the batch evaluator calls this interpreter. Answers of such networks are checked a second time by
+`equations.first_outputs`, not by this interpreter. Two optimisations change no value:
 
 - It computes only what the answer depends on. Starting from the labelled tokens, it walks back through the layers and notes
-  which channels of which tokens are read later. Tokens form three groups (the first token, the last token, and all between),
-  so the cost of this walk does not depend on the length of the sequence.
+  which channels of which tokens are read later. Tokens form three groups (the first token, the last token, and all tokens
+  between them), so the cost of this walk does not depend on the length of the sequence.
 - For the tokens of a group, the values of a channel are stored as integers and one common unit, which is a fraction.
   Therefore uniform attention takes time linear in the number of tokens. Scores of hardmax and softmax are computed for all
-  pairs.
+  pairs of tokens.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ class Counts:
 
 
 Stream = dict[int, dict[int, Counts]]
-"""For each group of tokens, the values of the channels that are computed."""
+"""For each group of tokens (the first, the last, or all between them), the values of each channel at these tokens. Channels that
+do not affect the output are left out.
+"""
 
 
 def interpret(network: Transformer, sequence: np.ndarray) -> list[Vector]:
@@ -76,7 +78,8 @@ def interpret(network: Transformer, sequence: np.ndarray) -> list[Vector]:
 
 
 class Interpreter:
-    """A prepared network: its weights as fractions, and the parts of each layer on which one output depends.
+    """A network prepared for computing one of its outputs: the weights as fractions, and for each layer the channels on which
+    this output depends.
 
     last_only  whether only the output of the last token is needed
     output     the row of `w_out` that computes the output
@@ -263,17 +266,20 @@ class _Attention(_Layer):
         return found
 
     def _mean(self, row: Row, stream: Stream, groups: tuple[int, ...]) -> Fraction:
-        """Return the mean of one row of W_V Z over the tokens of these groups."""
+        """Return the mean of one channel of W_V Z over all tokens of these groups. `row` is the row of W_V for this channel."""
         totals = (_combine(row, stream[group], self.size(group)).total() for group in groups)
         return sum(totals, ZERO) / sum(map(self.size, groups))
 
     def _mix_by_score(self, head: _Head, rows: set[int], stream: Stream, group: int) -> dict[int, Counts]:
-        """Return these rows of W_V Z A, where Z is the stream and A holds the attention weights of the head. Each row has one
-        number for every token of `group`.
+        """Return the given rows of the matrix W_V Z A, where Z is the stream and A holds the attention weights of the head.
+
+        The matrix has a column for each token of `group`: the head's result for this token, before it is multiplied by W_O.
         """
 
         def vectors(weights: Iterable[Row], groups: Iterable[int]) -> list[tuple[Fraction, ...]]:
-            """Return W Z_k for each token k of these groups, in order."""
+            """Return W z for each token of these groups, in order. W is the matrix with the rows `weights`, and z is the vector
+            of the token in the stream.
+            """
             columns = ([_combine(row, stream[each], self.size(each)) for each in groups] for row in weights)
             return list(
                 zip(*([v for part in parts for v in part.values()] for parts in columns), strict=True)
@@ -303,7 +309,7 @@ class _Head:
         return {row for channel in channels for row, _ in self.output[channel]}
 
     def channels(self, rows: Iterable[int]) -> set[int]:
-        """Return the channels that W_K and these rows of W_V read. They are the same for every token."""
+        """Return the channels that W_K and these rows of W_V read. The head reads them in every token that it attends to."""
         return {channel for row in (*(self.value[row] for row in rows), *self.key) for channel, _ in row}
 
 
@@ -339,7 +345,7 @@ def softmax(scores: Sequence[Fraction]) -> Vector:
 
 
 def _members(group: int, n_tokens: int) -> range:
-    """Return the positions of the tokens in a group: the first token, the last token, or all between.
+    """Return the positions of the tokens in a group: the first token, the last token, or all tokens between them.
 
     The only token of a sequence of length one belongs to the group of the last token.
     """

@@ -41,11 +41,11 @@ class AttentionModule(nn.Module):
     A_h holds the attention weights of head h. The first axis of each parameter is the head."""
 
     def __init__(self, layer: Attention, n_tokens: int) -> None:
-        """Create the parameters: `output` of shape (heads, m, s), and the others of shape (heads, s, m).
+        """Create the parameters: `output` of shape (heads, m, s), and `value`, `key` and `query` of shape (heads, s, m).
 
         Here s is the size of a head, and m is the width of the residual stream.
 
-        Uniform attention averages over `n_tokens`.
+        Uniform attention has no keys and queries. It averages over `n_tokens` tokens.
         """
         super().__init__()
         self.kind, self.pattern = layer.kind, layer.pattern

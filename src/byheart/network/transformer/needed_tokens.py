@@ -1,7 +1,8 @@
 """Find the tokens on which an answer depends, layer by layer, starting from the tokens with labels.
 
 Layers that do not mix tokens act on each token separately, so only the attention patterns matter. If only the last token has a
-label, a compiled network that sums its tokens in one attention layer needs at most two tokens after it, for any sequence length.
+label, a compiled network that sums its tokens in one attention layer needs at most two tokens after this layer, for any sequence
+length.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Mixing: TypeAlias = Literal["none", "full", "gather", "scatter", "pool"]
 
 
 def needed_tokens(mixing: Sequence[Mixing], *, last_only: bool) -> list[Needed]:
-    """For each point of the network, return the tokens that all later computations need.
+    """For each point of the network, return the tokens that later computations need.
 
     The points are before each layer, and after the last one.
     """

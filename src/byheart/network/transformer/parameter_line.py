@@ -37,7 +37,7 @@ from byheart.theorems import realises
 
 Token = list[Polynomial]
 Stream = list[list[Token]]
-"""For each sequence and each token, the numbers of the residual stream."""
+"""The residual stream as polynomials in t: one list of entries for each token of each sequence."""
 
 Matrix = list[list[Polynomial]]
 
@@ -82,11 +82,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class LayerCount:
-    """Counts for one layer. `kind` is the name of its class.
+    """Counts for one layer. `kind` is the name of its class. A cell is a part of the line on which the numbers of the residual
+    stream are polynomials.
 
-    n_polynomials    in each cell before the layer, the number of polynomials whose signs decide which tokens hardmax selects, or
-                     which ReLU units are active
-    n_cells          the number of parts of the line on which the outputs of the layer are polynomials
+    n_polynomials    the number of polynomials whose signs decide which tokens hardmax selects, or which ReLU units are active.
+                     It is the same in every cell before the layer
+    n_cells          the number of cells after the layer
     decision_degree  the largest degree of the polynomials that `n_polynomials` counts
     degree           the largest degree of the outputs of the layer
     """
@@ -113,7 +114,7 @@ class LineCount:
 @realises("KS25-T4.3", "KS25-T B.3")
 def count_on_line(start: Transformer, direction: Transformer, sequences: np.ndarray) -> LineCount:
     """Let t move the parameters of a network along the line start + t * direction. Divide the real numbers t into cells on which
-    the outputs are polynomials of t, and count the cells, the degrees, and the sign patterns of the outputs.
+    the outputs are polynomials in t. Return the numbers of cells, the largest degrees, and the sign vectors of the outputs.
 
     Source:   KS25 eqs. (70) to (89), restricted to a line in parameter space. The polynomials have W = 1 variable, t.
     Assumes:  two exact networks of one shape, with hard attention and feed-forward layers; `sequences` (N, n, d) of floats.
@@ -139,7 +140,7 @@ def count_on_line(start: Transformer, direction: Transformer, sequences: np.ndar
                 made += [_after_heads(part, first, second, scores) for part in cell.split(deciding)]
             else:
                 raise AssumptionViolated(
-                    "both networks must have hard attention and feed-forward layers, in the same order."
+                    "both networks must consist of hard attention and feed-forward layers, in the same order."
                 )
             n_polynomials = len(deciding)
             decision_degree = max(decision_degree, _degree(deciding))
@@ -204,7 +205,7 @@ def _after_units(cell: Cell, first: FeedForward, second: FeedForward, inputs: li
 
 
 def _scores(first: Attention, second: Attention, stream: Stream) -> list[list[list[list[Polynomial]]]]:
-    """Return the scores of all tokens, for each head, sequence and attending token."""
+    """Return all attention scores, as polynomials in t. They are nested by head, sequence, attending token and attended token."""
     found = []
     for a, b in zip(first.heads, second.heads, strict=True):
         key, query = (_matrix(*_both(getattr(a, name), getattr(b, name))) for name in ("key", "query"))

@@ -50,7 +50,9 @@ class LayerRun:
     formats: tuple[WeightFormat, ...] = ()
 
     def shapes(self, model_width: int) -> list[tuple[str, tuple[int, int]]]:
-        """Return the name and shape of every parameter of one layer of this run. A bias is a matrix with one column."""
+        """Return the name and shape of every parameter of one of these layers, which all have the same shapes. A bias is a matrix
+        with one column.
+        """
         if self.kind == "feed-forward":
             (hidden,) = self.sizes
             return [
@@ -67,9 +69,9 @@ class LayerRun:
         return found
 
     def describe_heads(self) -> tuple[str, str]:
-        """Describe a layer of this run for display. Return its kind and the sizes of its heads, as two texts.
+        """Describe these layers for display, as two texts: their kind, and the sizes of the heads of one layer.
 
-        The layer must be one that mixes tokens. A sum of all tokens has no heads, so its second text is empty.
+        The layers must be of a kind that mixes tokens. Layers that sum all tokens have no heads; their second text is empty.
         """
         if self.kind == "sum-pool":
             return "sum of all tokens", ""
@@ -91,7 +93,8 @@ class LayerRun:
     def from_json(fields: Fields, has_formats: bool) -> LayerRun:
         """Read a run (consecutive layers of one kind and shape) from model.json.
 
-        Pooling layers have no weights, so nothing in the file would confirm their number. Therefore each is a run of its own.
+        A run of pooling layers always consists of one layer. Pooling layers have no weights, so if the file gave their number, a
+        wrong number could not be detected.
         """
         found = LayerRun._shape_from_json(fields)
         if not has_formats:
@@ -338,7 +341,9 @@ def spec_of(network: Transformer) -> TransformerSpec:
 
 
 def _layer_shapes(network: Transformer) -> Iterator[LayerRun]:
-    """Yield each layer as a run of length one. In an int8 network, the run includes the storage formats of the layer's arrays."""
+    """Yield a `LayerRun` (a number of equal consecutive layers) for each layer, with only this layer in it. In an int8 network,
+    it includes the storage formats of the layer's arrays.
+    """
     stored = {}
     if network.storage is not None and network.storage.precision == "int8":
         names = (name for name, _ in network.parameters())

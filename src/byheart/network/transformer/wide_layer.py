@@ -5,9 +5,9 @@ The channels that a unit reads are split into a few strong ones, which have the 
 W1·x + b1 into s + o, where o is the contribution of the other channels. |o| is at most the largest magnitude of the unit's weights
 for these channels, times the sum of the magnitudes of their values. If s plus this bound is not positive, the unit is 0 in any
 order of summation, and neither its other inputs nor its output weights need to be read. One small matrix product computes this
-test for all units: it has a column for each strong channel, one for b1, one for the bound, and one for a margin that covers
-rounding errors. The rounding error of a sum of n terms whose magnitudes add up to M is at most 2n·ε·M, where ε is the machine
-epsilon.
+test for all units. For each unit it adds up one term for each strong channel, one for b1, one for the bound, and one for a margin
+that covers rounding errors. The rounding error of a sum of n terms whose magnitudes add up to M is at most 2n·ε·M, where ε is the
+machine epsilon.
 
 In the layout `dual table` of the construction `retrieval`, the strong channels are the digits of the row number, and for each token
 only one unit remains after the test. In the layout `chain`, all channels are strong. The same row numbers occur again and again.
@@ -86,7 +86,10 @@ class WideLayer:
         return torch.from_numpy(strongest)
 
     def _change(self, read: torch.Tensor) -> torch.Tensor:
-        """Return the layer's contribution to the channels that it writes, (n_columns, n_writes), computed in chunks of columns."""
+        """Return what the layer adds to the channels that it writes, with shape (n_columns, n_writes).
+
+        A column of `read` belongs to one token. The columns are processed in chunks.
+        """
         step = max(1, _ENTRIES_AT_ONCE // len(self._w1))
         parts = [
             torch.relu_(torch.addmm(self._b1, part.T, self._w1.T)) @ self._w2 + self._b2
@@ -95,9 +98,9 @@ class WideLayer:
         return torch.cat(parts)
 
     def _change_of_units_left(self, read: torch.Tensor) -> torch.Tensor | None:
-        """Return the layer's contribution to the channels that it writes, computed only from the units that may fire.
+        """Return the same as `_change`, but compute only the units that may fire (see `_units_left`).
 
-        Return None if too many units may fire.
+        Return None if too many units may fire for this to be faster.
         """
         assert self._n_strong is not None
         found = self._units_left(read, self._n_strong)
@@ -112,8 +115,8 @@ class WideLayer:
     def _choose_strong(self, read: torch.Tensor) -> int:
         """Return the number of strong channels (those with the largest weights) for which the layer costs least on `read`.
 
-        A test on the strong channels finds the units that may fire, and only these are computed. Return 0 if it is cheapest to
-        compute all units.
+        First, a test reads only the strong channels and finds the units that may fire. Then only these units are computed. With
+        more strong channels, the test costs more, but fewer units remain. Return 0 if it is cheapest to compute all units.
         """
         n_units, n_reads = self._w1.shape
         costs = {0: float(n_units * (n_reads + self._w2.shape[1]))}
@@ -138,7 +141,7 @@ class WideLayer:
         return self._tests[n_strong]
 
     def _test_of_units(self, n_strong: int) -> torch.Tensor:
-        """Return the matrix of `_test`, transposed: one row per unit. It tests which units may fire."""
+        """Return the transpose of the matrix of `_test`, which tests which units may fire. It has one row per unit."""
         if n_strong not in self._tests_of_units:
             self._tests_of_units[n_strong] = self._test(n_strong).T.contiguous()
         return self._tests_of_units[n_strong]
@@ -174,10 +177,12 @@ class WideLayer:
         return units, columns
 
     def _units_known(self, bounds: torch.Tensor, n_strong: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return from the cache the units that may fire, token by token, and how many there are for each token.
+        """Look up in the cache which hidden units may fire. Return these units, first those of the first token, then those of the
+        second, and so on, and return their number for each token.
 
-        `bounds` is the result of `_bounds`, with one row per token. Tokens whose values in the strong channels are not in the cache
-        are added to it first. Return None if caching does not save time, or if different values have the same hash.
+        `bounds` is the result of `_bounds`, with one row per token. The keys of the cache are the values of a token in the strong
+        channels (those with the largest weights). Values that are not in the cache are added to it first. Return None if caching
+        does not save time, or if different values have the same hash.
         """
         limits, strong = bounds[:, n_strong + 1 :].amax(dim=0), bounds[:, :n_strong].numpy()
         known = self._known.get(n_strong)
@@ -216,17 +221,19 @@ class _KnownColumns:
 
     @classmethod
     def none(cls, limits: torch.Tensor, strong: np.ndarray) -> _KnownColumns:
-        """Return an empty cache. `strong` is an array with no rows and with one column for each strong channel."""
+        """Return an empty cache. `strong` must be an array of shape (0, number of strong channels)."""
         counts = np.zeros(0, dtype=np.int64)
         return cls(limits, strong, np.zeros(0, dtype=np.uint64), counts, counts, counts)
 
     @property
     def n_columns(self) -> int:
-        """The number of entries of the cache: one for each known combination of values of the strong channels."""
+        """The number of entries of the cache. Each entry belongs to one combination of values of the strong channels (those with
+        the largest weights).
+        """
         return len(self.hashes)
 
     def find_missing(self, strong: np.ndarray) -> np.ndarray:
-        """For each combination of values that is not in the cache, return the index of one row of `strong` that has it.
+        """Return the indices of rows of `strong` whose values are not in the cache. Of several equal rows, only one is returned.
 
         Each row holds the values of one token in the strong channels (those with the largest weights).
         """
@@ -280,7 +287,8 @@ def _hashes(strong: np.ndarray) -> np.ndarray:
 
 
 def _units_of(bounds: torch.Tensor, test: torch.Tensor) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the units that may fire, token by token, and how many there are for each token. Return None if too many may fire.
+    """Return the hidden units that may fire, first those of the first token, then those of the second, and so on, and return
+    their number for each token. Return None if too many may fire.
 
     `bounds` is the result of `WideLayer._bounds`, with one row per token, and `test` that of `WideLayer._test`.
     """

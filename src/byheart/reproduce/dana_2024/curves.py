@@ -91,9 +91,9 @@ def n_vocab_of(observations: Sequence[Observation]) -> int:
 
 
 def bound_sizes(x: Sequence[int], sizes: Mapping[str, int], name: str) -> list[tuple[int, int, int]]:
-    """Return (model width d, head width d_h, number of heads H) for each value `x` of the size called `name`.
+    """Return (model width d, head width d_h, number of heads H) for each value in `x`.
 
-    `sizes` gives the other sizes.
+    `name` is the size that has these values, and `sizes` gives the other sizes.
     """
     return [
         (sized["dim"], sized["head_dim"], sized["n_heads"])
@@ -104,9 +104,10 @@ def bound_sizes(x: Sequence[int], sizes: Mapping[str, int], name: str) -> list[t
 def bounds(
     x: Sequence[int], sizes: Mapping[str, int], name: str, n_vocab: int
 ) -> tuple[fig.Series, fig.Series]:
-    """Return two lower bounds on the accuracy for each value `x` of the size called `name`.
+    """Return two lower bounds on the accuracy of models that differ only in one size, such as the number of heads.
 
-    The first is Corollary 2 of DPC24, as byheart corrects it. The second is that of Mahdavi, Liao & Thrampoulidis (2023).
+    `name` is the name of this size, `x` holds its values, and `sizes` gives the other sizes. The first bound is Corollary 2 of
+    DPC24, as byheart corrects it. The second bound is that of Mahdavi, Liao & Thrampoulidis (2023).
     """
     # not available on a machine that only trains
     from byheart.bounds.dana_2024 import AttentionOnlyShape, corollary_2

@@ -38,7 +38,7 @@ STYLES: dict[int, fig.Style] = {5: "sixth", 7: "measured", 10: "second", 13: "fi
 
 
 def matched_width(dim: int, n_heads: int) -> int:
-    """Return the width of the MLP that replaces `n_heads` - 1 heads with about as many parameters.
+    """Return the width of an MLP that has about as many parameters as the `n_heads` - 1 heads that it replaces.
 
     With d = `dim`, an MLP of width w has 2dw + w parameters, and a head has 4d².
     """
@@ -53,8 +53,9 @@ def stored_heads(dim: int) -> tuple[int, ...]:
 def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
     """Return the stages of training.
 
-    The first stages train models without an MLP and models with one, at the authors' sizes, each in the version of the code that
-    the authors used. The other stages train both kinds in the same version, some of them for 4 and 16 times the steps.
+    The first stages train models without an MLP and models with an MLP, at the authors' sizes. For each kind, they use the version
+    of the code that the authors used for it. The other stages train both kinds with the same version of the code, some of them for
+    4 and 16 times as many steps.
     """
 
     def both(variant: runs.Variant, how: runs.How, seed: int) -> list[Run]:
@@ -107,7 +108,8 @@ EQUAL = "heads and MLPs as coded in September 2024"
 def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
     """Compute the accuracy of models with and without an MLP as a function of the number of parameters.
 
-    The verdict depends on the difference between the two at equal numbers of parameters, averaged over sizes and seeds.
+    The verdict depends on the accuracy with an MLP minus the accuracy without one, at equal numbers of parameters, averaged over
+    sizes and seeds.
     """
     # how the heads and how the MLPs were trained, and whether the MLPs have the authors' widths
     sides: dict[str, tuple[dana.Way, dana.Way, bool]] = {
@@ -189,8 +191,8 @@ def _heads(one: Observation) -> int:
 def _is_mlp(one: Observation, dim: int, *, is_stored: bool) -> bool:
     """Return whether a run counts as a run of a model with an MLP.
 
-    If `is_stored`, a run counts if its model has one head and one of the authors' MLP widths. For d = 7, one of these widths is 0.
-    Otherwise, a run counts if its MLP width is not 0.
+    If `is_stored`, a run counts if its model has one head and one of the authors' MLP widths. For d = 7, one of these widths is
+    0, so a model without an MLP counts too. If `is_stored` is false, a run counts if its MLP width is not 0.
     """
     width, heads = one.sizes["mlp_width"], one.sizes["n_heads"]
     if is_stored:
@@ -199,9 +201,12 @@ def _is_mlp(one: Observation, dim: int, *, is_stored: bool) -> bool:
 
 
 def differences(heads: SeedValues, mlps: SeedValues, dim: int, *, is_stored: bool) -> list[float]:
-    """For each seed, return the accuracy of the MLPs minus that of the heads that they replace, averaged over the MLP widths.
+    """For each seed, return the accuracy of the models with an MLP minus that of the models with heads, averaged over the MLP
+    widths.
 
-    The accuracy of the heads is interpolated. If heads or MLPs have fewer than two sizes, return an empty list.
+    Each MLP is compared with the number of heads that it replaces. The accuracy with this many heads is interpolated between the
+    numbers of heads that were trained; MLPs that replace fewer or more heads are left out. If there are fewer than two numbers of
+    heads or fewer than two MLP widths, return an empty list.
     """
     if len(heads.x) < 2 or len(mlps.x) < 2:
         return []
@@ -243,7 +248,7 @@ def _drawn(dim: int, heads: SeedValues, mlps: SeedValues, scale: fig.Scale) -> l
 
 
 def _to_stored(observations: Sequence[Observation], dim: int) -> list[tuple[float, float]]:
-    """Compare our models with one head, an MLP and d = `dim` with the points that the authors stored for such models.
+    """Compare our models that have one head, an MLP and d = `dim` with the points that the authors stored for such models.
 
     Return one pair for each stored point: its MLP width, and our mean accuracy at this width minus the authors' accuracy. Points
     with an MLP width that we did not train are left out.
@@ -258,7 +263,10 @@ def _to_stored(observations: Sequence[Observation], dim: int) -> list[tuple[floa
 
 
 def _counter(numbers: Mapping[str, Any], dims: Sequence[int]) -> str:
-    """Return the best argument against the verdict: the result if heads and MLPs use the same version of the model."""
+    """Return the best argument against the verdict: the figure compares heads of one version of the model with MLPs of another.
+
+    The text gives the differences in accuracy for this comparison, and for heads and MLPs of the same version.
+    """
     found = {
         name: [
             numbers[f"{name}, d = {d}"]["MLP less attention"][0]

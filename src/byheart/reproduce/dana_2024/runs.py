@@ -1,8 +1,9 @@
 """The models and the training that the figures of DPC24 (Dana, Pydi & Chevaleyre 2024) share.
 
 The data are all 2,500 pairs of 50 tokens, each with one uniformly random next token. The paper trains on 1,000 batches of
-1,024 drawn pairs, reshuffled for each of 10 epochs, by Adam at 1e-3; here every step draws a fresh batch. Accuracy is measured on
-all pairs and averaged over 20 of the last 100 steps. The labels, the weights and the batches are drawn with the seed.
+1,024 drawn pairs, reshuffled for each of 10 epochs, with Adam at a learning rate of 1e-3; here every step draws a fresh batch.
+Accuracy is measured on all pairs and averaged over 20 of the last 100 steps. The labels, the weights and the batches are drawn with
+the seed.
 
 The authors' stored points come from two versions of their code, as its public history shows:
 - the variant `layer-norm`, 5,000 steps: Figures 1a and 2b, and the attention curves of Figure 3;
@@ -51,7 +52,7 @@ PLANS: dict[tuple[Variant, How], tuple[int, int]] = {  # the priority, and the m
 
 
 def seeds(scale: Scale, variant: Variant = "as-coded", how: How = "adam", most: int = 10) -> range:
-    """Return the seeds to train at a scale.
+    """Return the seeds of the runs to train at a scale.
 
     At the paper's scale, there are at most `most` seeds, and fewer for some variations of the model or of training (see `PLANS`).
     The smoke scale has two seeds, and the laptop scale has one.
@@ -102,7 +103,9 @@ def run(
     how: How = "adam",
     epochs: int = 10,
 ) -> Run:
-    """Return the run of one model of the paper. At scale `smoke`, the vocabulary has a fifth of its usual size, at least 5."""
+    """Return the run of one model of the paper. At scale `smoke`, the vocabulary has a fifth of its usual size, but at least 5
+    tokens.
+    """
     if scale == "smoke":
         n_vocab = max(5, n_vocab // 5)
     if variant == "maps-always" and dim != head_dim:
@@ -144,7 +147,8 @@ WAYS_WITH_MAPS: tuple[tuple[Variant, How], ...] = (
     ("position-first", "adam"),
     ("as-coded", "lbfgs"),
 )
-"""The versions to train if the model width d differs from the head width d_h, because it then matters where positions are added."""
+"""The pairs (version of the model, optimiser) to train if the model width d and the head width d_h differ. In this case, it
+matters where a version adds the positions."""
 
 
 def stages(
@@ -158,10 +162,11 @@ def stages(
 ) -> list[TrainingStage]:
     """Return one stage for each of `ways`, which are pairs of a model variant and a way of training.
 
-    A run belongs to the first stage that lists it.
+    `runs_of` returns the runs for a variant, a way of training and a seed. A run that several stages would contain belongs only to
+    the first of them.
 
-    At laptop scale, there are only stages for the variants with which the authors computed the points of their figures. Stages
-    with 4 and 16 times as many steps exist only at the paper's scale.
+    At laptop scale, the only stages are those for the variants that the authors used for the points of their figures. Stages with 4
+    and 16 times as many steps exist only at the paper's scale.
 
     `later` is added to the priority numbers of the stages, so that they train later.
     """

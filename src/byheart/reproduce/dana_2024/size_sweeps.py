@@ -54,7 +54,9 @@ class SizeSweep:
     )
 
     def stages(self, scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
-        """Return the stages: every value of the varied size, with each of the figure's ways of training."""
+        """Return the training stages. Each stage trains one variant of the model in one way of training (an element of `ways`),
+        at every value of the varied size.
+        """
         return runs.stages(
             self.name,
             scale,

@@ -47,10 +47,11 @@ FITS = ("slopes of", "values of d", "squared residuals of a + b·d²", "of a + b
 
 
 def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
-    """Return the stages: several numbers of heads for every model width, which equals the head width.
+    """Return the training stages. For every model width, which is also the width of the heads, they train models with several
+    numbers of heads.
 
-    There are models of the authors' code of August 2024 and of 2025, and models as the paper's equations define them. The code's
-    models are also trained for 4 and for 16 times as many steps.
+    Three versions of the model are trained: that of the authors' code of August 2024, that of their code of 2025, and the model
+    that the paper's equations define. The first two are also trained for 4 and for 16 times as many steps.
     """
 
     def at(dims: Sequence[int]) -> Callable[[runs.Variant, runs.How, int], list[Run]]:
@@ -75,10 +76,10 @@ def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.Trainin
 class Contest:
     """The paper's comparison of a + b·d² and a + b·d³, each fitted by least squares to the slopes.
 
-    `residuals` are the sums of squared residuals of both laws, fitted to the mean slopes. `lead` compares the laws seed by seed,
-    by the residual of the square law minus that of the cubic law. It holds the mean over the seeds that were run at every d, and
-    the ends of its confidence interval. If the whole interval is above 0, the growth is cubic. If it is below 0, the growth is
-    quadratic.
+    `residuals` holds two sums of squared residuals, one for each law, fitted to the mean slopes. For `lead`, both laws are also
+    fitted to the slopes of each single seed that was run at every d. For each such seed, the sum of squared residuals of a + b·d³
+    is subtracted from that of a + b·d². `lead` holds the mean of these differences and the ends of its confidence interval. If
+    the whole interval is above 0, the growth is cubic. If it is below 0, the growth is quadratic.
     """
 
     dims: tuple[float, ...]
@@ -107,7 +108,9 @@ class Contest:
 
 
 def contest(found: SeedValues) -> Contest | None:
-    """Fit a + b·d² and a + b·d³ to these slopes. Return None if fewer than four values of d have a slope."""
+    """Fit a + b·d² and a + b·d³ to the slopes in `found`, and return the comparison. Return None if fewer than four values of d
+    have a slope.
+    """
     means = SeedValues(found.x, tuple((mean,) for mean in found.means))
     square, cube = (try_fit(means, law, n_spare=2) for law in ("quadratic", "cubic"))
     if square is None or cube is None:
@@ -132,7 +135,9 @@ def _residuals(found: SeedValues) -> tuple[float, float]:
 
 @realises("DPC24-F2b")
 def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
-    """Compute the slope of accuracy per head for every d = d_h, with the paper's fits, and the slopes of the stored points."""
+    """Compute by how much the accuracy increases per head (the slope) for every d = d_h, for our runs and for the points that the
+    authors stored. Fit a + b·d² and a + b·d³ to the slopes, as the paper does.
+    """
     here = {way: found for way in WAYS if (found := slopes(observations, way))}
     stored = published_slopes()
     contests = {way: contest(found) for way, found in here.items()}
@@ -304,8 +309,10 @@ def _slope(found: SeedValues) -> float | None:
 
 
 def _differences(observations: Sequence[Observation]) -> tuple[list[tuple[str, float]], int]:
-    """Return two things: the name of each point that the authors stored and we trained too, with our accuracy minus theirs; and the
-    number of all points that the authors stored.
+    """Compare our accuracies with the points that the authors stored.
+
+    Return two things. The first is a list of pairs, one for each stored point whose model we trained too: the name of the point,
+    and our accuracy minus the authors' accuracy. The second is the number of all stored points.
     """
     found, n_stored = [], 0
     for dim in runs.DIMS:

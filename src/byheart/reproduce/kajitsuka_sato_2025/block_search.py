@@ -55,10 +55,11 @@ LEARNED: dict[fig.Scale, tuple[tuple[int, ...], tuple[int, ...]]] = {
 
 
 def stages(scale: fig.Scale, samples: Samples | None) -> list[fig.TrainingStage]:
-    """Return the groups of training runs for this figure. The first groups train models with every number of blocks on every number
-    of samples, with our most likely interpretation of the choices that the paper does not state.
+    """Return the groups of training runs for this figure. The first groups train models with every number of blocks on every
+    number of samples. Where the paper leaves a detail open, they follow our most likely interpretation.
 
-    Except at scale `laptop`, variations follow: fixed embeddings of several widths, and a few models with trained embeddings.
+    Except at scale `laptop`, further groups vary such details: fixed embeddings of several widths, and a few models with trained
+    embeddings.
     """
     assert samples is not None
 
@@ -153,8 +154,9 @@ class Search:
 
     @property
     def best_of_seeds(self) -> Search:
-        """The fewest blocks over all seeds for each number of samples, stored under seed 0. This treats the seeds as trials of one
-        search, although each seed draws its own sample.
+        """For each number of samples, the fewest blocks that memorised with any seed. The result is stored under seed 0.
+
+        This treats the seeds as trials of one search, although each seed draws its own sample of the data.
         """
         found: dict[tuple[int, int], int | None] = {}
         for (size, _), blocks in self.found.items():
@@ -195,8 +197,10 @@ class Search:
 
     @property
     def beyond(self) -> list[float]:
-        """One ratio for each seed: the fewest blocks divided by the prediction of a √N law, averaged over the numbers of samples N
-        above 1400. The law is fitted to the same seed's results up to N = 1400.
+        """For each seed, the ratio of the blocks needed beyond N = 1400 samples to those that a √N law predicts.
+
+        The law is fitted to this seed's results up to N = 1400. For each larger N, the fewest blocks are divided by the law's
+        prediction. The value is the average of these ratios.
 
         Seeds without results on both sides of 1400 are left out. A search in which no number of blocks was enough counts as the
         most blocks tried.
@@ -366,7 +370,9 @@ def _panels(searches: Mapping[str, Search], readings: Mapping[str, Sequence[Obse
 
 
 def _counter(searches: Mapping[str, Search], own: str) -> str:
-    """Return the best argument against the verdict: the height of the curve depends on the largest learning rate."""
+    """Return the best argument against the verdict on the figure. If only the best seed counts, the curve rises like the paper's,
+    but its height depends on the largest learning rate. Return "" if the runs for this are missing.
+    """
     pooled, far = searches.get(f"{own}, best of all seeds"), searches.get(runs.likely_up_to(runs.LARGE_RATE))
     if pooled is None or far is None:
         return ""
@@ -390,8 +396,8 @@ def size_of(one: Observation) -> int:
 
 
 def _with_range(drawn: fig.Series, found: SeedValues) -> fig.Series:
-    """Replace the intervals by the smallest and largest value over seeds, because an interval of a few whole numbers
-    is not informative.
+    """Replace the confidence intervals of the curve `drawn` by the range from the smallest to the largest value over the seeds. A
+    confidence interval says little here, because the values are a few whole numbers.
     """
     return replace(
         drawn,

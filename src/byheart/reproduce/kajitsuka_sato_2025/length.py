@@ -121,7 +121,9 @@ class Condition:
 
     @property
     def is_own(self) -> bool:
-        """Whether this is the paper's own condition. The paper states width 2 and 1,000 epochs, but no initialisation."""
+        """Whether this is the paper's own condition. The paper states width 2 and 1,000 epochs, but no initialisation, so the
+        default of the framework counts as its own.
+        """
         return (self.width, self.longer, self.initialisation) == (2, 1, "framework")
 
     def is_of(self, one: Observation, scale: fig.Scale) -> bool:
@@ -231,7 +233,9 @@ def _condition(part: LengthPart) -> Condition:
 
 
 def _rates_in_words(scale: fig.Scale) -> str:
-    """Describe the learning rates. Most parts have the rates `FAST`, and the others are named."""
+    """Describe the learning rates in a sentence: first the rates `FAST`, which most parts use, then all other rates, with the
+    parts that use them.
+    """
     others: dict[tuple[float, ...], dict[str, None]] = {}  # the ordered set of the parts with these rates
     for part in PARTS[scale]:
         if part.rates != FAST:
@@ -265,7 +269,10 @@ def _panel(name: str, best: Sequence[Observation], lengths: Sequence[int]) -> fi
 
 
 def _counter(numbers: Mapping[str, Any]) -> str:
-    """Return the best argument against the verdict: the effect of a wider residual stream."""
+    """Return the best argument against the verdict: in a wider residual stream (m = 6), few blocks may be enough at every length.
+
+    Return "" if there are no runs with this width.
+    """
     wide = numbers.get(Condition(6, 1, "framework").name)
     if wide is None:
         return ""

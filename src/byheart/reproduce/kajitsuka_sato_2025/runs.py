@@ -87,7 +87,9 @@ CURVE_STYLES: tuple[Style, ...] = (
 
 
 def seeds(scale: Scale) -> range:
-    """Return the seeds to train at a scale. The seed determines the sample, the initial weights and the frozen word embeddings."""
+    """Return the seeds of the runs to train at a scale. The seed determines the sample, the initial weights and the frozen word
+    embeddings.
+    """
     return range(N_SEEDS[scale])
 
 
@@ -124,7 +126,10 @@ def text_runs(
     initialisation: Initialisation = "framework",
     n_seeds: int | None = None,
 ) -> list[Run]:
-    """Return one run per seed and learning rate. `width` is the width of the word embeddings if they are frozen."""
+    """Return one run per seed and learning rate.
+
+    `width` is the width of frozen word embeddings. With other embeddings it is not used.
+    """
     sizes = {"n_blocks": n_blocks} | ({"dim": width} if embedding == "frozen" else {})
     options = {"embedding": embedding, "initialisation": initialisation}
     return [
@@ -205,8 +210,8 @@ def likely_up_to(rate: float) -> str:
 def readings(observations: Sequence[Observation], ends: Sequence[float]) -> dict[str, list[Observation]]:
     """Group the runs by the reading of the paper that they follow. A reading fixes the choices that the paper's text leaves open.
 
-    The likely reading comes first. It has one entry for each learning rate in `ends`, with the runs whose learning rate is at most
-    this rate. The variations follow.
+    The likely reading comes first. It has one entry for each learning rate in `ends`, which holds the runs whose learning rate is
+    at most this rate. The other readings follow.
     """
     found = {
         likely_up_to(end): [
@@ -258,7 +263,9 @@ def fewest_blocks(
     setting: Callable[[Observation], int],
     memorised: Callable[[Observation], bool] = lambda one: PASSES.holds(one.measured),
 ) -> dict[tuple[int, int], int | None]:
-    """For every (setting, seed), return the fewest blocks with which a trial memorised, or None if none did."""
+    """For every (setting, seed), return the fewest blocks with which a trial memorised the data, or None if no trial
+    did.
+    """
     found: dict[tuple[int, int], int | None] = {}
     for one in observations:
         key = (setting(one), one.seed)

@@ -37,8 +37,8 @@ class TextStudy:
     blocks: Mapping[fig.Scale, tuple[int, ...]]
 
     def stages(self, scale: fig.Scale, samples: Samples | None) -> list[fig.TrainingStage]:
-        """Return the training stages. The first ones train every number of blocks with the choices that the paper probably made
-        where its text leaves them open.
+        """Return the training stages. The first ones train models with every number of blocks. They follow our most likely
+        interpretation of what the paper does not state.
 
         Except at scale `laptop`, variations follow, with fixed and with trained embeddings: first for texts that are split into
         words, then for texts that are split into sub-words. Few and many blocks are separate stages.
@@ -153,8 +153,9 @@ def _judge(accuracy: SeedValues, losses: SeedValues) -> tuple[bool | None, str]:
     """Decide whether more blocks help. Return the decision and a text that explains it. The decision is None if there are too few
     numbers of blocks or seeds.
 
-    The interval of the accuracy with the most blocks must be above the interval with one block. The best mean accuracy with more
-    than one block must be near 1, and the loss must be small at the number of blocks that gives this best accuracy.
+    More blocks help if three conditions hold. The 95% interval of the accuracy with the most blocks is above the interval with
+    one block. The best mean accuracy with more than one block is near 1. At the number of blocks with this accuracy, the loss is
+    small.
     """
     if accuracy.x[0] != 1 or len(accuracy.x) < 2 or accuracy.n_seeds < 2:
         return None, "too few numbers of blocks, or too few seeds"
@@ -189,7 +190,9 @@ def _suffices(found: Mapping[str, Sequence[Observation]]) -> fig.ConditionResult
 
 
 def _counter(numbers: Mapping[str, Any], own: str, other: str) -> str:
-    """Return the best argument against the verdict: the result of one block with larger learning rates."""
+    """Return the best argument against the figure's verdict: the accuracy that models with one block reach when they are trained
+    with larger learning rates. Return an empty text if it was not measured.
+    """
     if own not in numbers or other not in numbers:
         return ""
     ends = {
@@ -206,7 +209,7 @@ def _counter(numbers: Mapping[str, Any], own: str, other: str) -> str:
 def split(values: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Split model sizes into small and large ones, which train in separate groups.
 
-    In a group, every model costs as much as the largest.
+    In a group, every model costs as much as the largest model of the group.
     """
     middle = len(values) // 2
     return [part for part in (values[:middle], values[middle:]) if part]

@@ -1,5 +1,5 @@
-"""MFT24 Figure 1: the gap between loss and entropy for each width and number of contexts (left), and the fewest parameters that
-close it (right).
+"""MFT24 Figure 1: the gap between loss and entropy for each width and number of contexts (left), and the fewest parameters with
+which the gap is at most 1% of the entropy (right).
 """
 
 from __future__ import annotations
@@ -137,8 +137,10 @@ def same_share(first: tuple[int, int], second: tuple[int, int]) -> float:
 
 
 def _against_the_authors(numbers: dict[str, Any]) -> list[fig.Check]:
-    """Check whether our map and the authors' map differ in the share of pairs of neighbouring cells whose gaps are in the order
-    that the paper claims.
+    """Compare our map with the authors' map, along the widths and along the contexts. Return a check for each of the two.
+
+    Each map has a share of pairs of neighbouring cells whose gaps are in the order that the paper claims. A check holds unless
+    the shares of the two maps differ significantly.
     """
     checks = []
     for along in ("width", "stories"):
@@ -271,7 +273,7 @@ def compute_capacity(scale: fig.Scale, observations: Sequence[Observation], fact
 def mean_gaps(found: Sequence[TrainedCell]) -> dict[tuple[int, int], tuple[float, float]]:
     """For every (number of stories, width), return the gap (loss minus entropy) averaged over seeds.
 
-    It is given in nats and as a share of the entropy.
+    Each value of the result is a pair: the gap in nats, and the gap as a share of the entropy.
     """
     return {
         key: (fmean(cell.gap for cell in group), fmean(cell.relative_gap for cell in group))
@@ -282,8 +284,9 @@ def mean_gaps(found: Sequence[TrainedCell]) -> dict[tuple[int, int], tuple[float
 def falls(mean: dict[tuple[int, int], tuple[float, float]], *, along: str) -> tuple[int, int]:
     """Compare the gaps (loss minus entropy) of neighbouring cells of the map, along the widths or along the numbers of stories.
 
-    Return in how many pairs the wider model, or the model of fewer stories, has a gap that is not larger, as the paper claims. Also
-    return how many pairs were compared. A pair is not compared if both gaps are below 0.1% of the entropy.
+    Return two numbers: in how many pairs the gaps are in the order that the paper claims, and how many pairs were compared. The
+    paper claims that the gap of the wider model, or of the model of fewer stories, is not the larger one. A pair is not compared if
+    both gaps are below 0.1% of the entropy.
     """
     axis = 1 if along == "width" else 0
     groups: dict[int, list[tuple[int, int]]] = {}
@@ -405,10 +408,10 @@ def _lines_by_seed(name: str, smallest: dict[Subset, int | None]) -> list[tuple[
 
 
 def _open_subsets(scale: fig.Scale, columns: dict[str, dict[Subset, int | None]]) -> str:
-    """Describe the subsets of the stories for which no width in the paper's list is known to bring the loss within 1% of the
-    entropy.
+    """Return a sentence that names the subsets of the stories whose smallest sufficient width is not known. A width is sufficient
+    if it brings the loss within 1% of the entropy.
 
-    Return an empty text if there are none, or if `scale` is not `paper`.
+    Return an empty text if there are no such subsets, or if `scale` is not `paper`.
     """
     if scale != "paper":
         return ""
