@@ -117,6 +117,17 @@ def test_every_label_is_memorised(data: Dataset, seed: int) -> None:
     assert size.weight_bits <= construction.theorem_size.weight_bits
 
 
+def test_points_that_nearly_coincide_along_an_axis_need_no_long_weights() -> None:
+    tiny = 1e-263
+    data = Dataset.from_arrays(np.array([[[0.0, 0.0, 1.0]], [[0.0, tiny, 0.0]]]), np.array([0, 0]))
+    construction = compiled(data, 0)
+    assert (answers(construction, data) == data.labels).all()
+    assert construction.theorem_size is not None
+    assert (
+        size_of_network(construction.memoriser.network).weight_bits <= construction.theorem_size.weight_bits
+    )
+
+
 TINY, HUGE = 5e-324, 1e308
 
 

@@ -25,6 +25,7 @@ _TRIES_PER_SIZE = 8
 _FINALISTS = 3
 _ROUNDS_TO_SETTLE = 3  # axes and digits first, then random directions of three sizes
 _LONGEST_DIRECTION_BITS = 1 << 16
+_EXTRA_BITS = 16  # coefficients may be longer by this than the projected values; beyond it, they decide which direction is taken
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +161,8 @@ def keeps_lengths(points: IntegerPoints, direction: Sequence[int]) -> bool:
 def separating_direction(
     points: IntegerPoints, rng: np.random.Generator, largest_spread: Fraction | None = None
 ) -> tuple[int, ...]:
-    """Find an integer direction along which all points are distinct and their range is small compared with their smallest gap.
+    """Find an integer direction along which all points are distinct, with a smallest gap that is large compared with their range
+    and with the norms of the points and the direction.
 
     Source:     KS25 Lemma G.1 (Park et al. 2021).
     Assumes:    distinct points.
@@ -173,16 +175,24 @@ def separating_direction(
     dim, n_points = points.coordinates.shape[1], points.n_points
     if n_points == 1:
         return tuple(int(axis == 0) for axis in range(dim))
-    best: tuple[Fraction, tuple[int, ...]] | None = None
+    radius = max(abs(int(value)) for value in points.coordinates.flat)
+    best: tuple[bool, Fraction, tuple[int, ...]] | None = None
     for number, candidates in enumerate(_candidate_rounds(points, rng)):
         for direction in _finalists(points, candidates):
-            spread = spread_of(points.along(direction))
-            if spread is not None and (best is None or spread < best[0]):
-                best = (spread, direction)
+            values = points.along(direction)
+            spread = spread_of(values)
+            if spread is None:
+                continue
+            # along a direction in which all points nearly coincide, coefficients have about as many bits as `stretch`
+            stretch = spread * Fraction(radius * max(map(abs, direction)), max(values) - min(values))
+            is_wide = largest_spread is not None and spread > largest_spread
+            found = is_wide, max(spread, stretch / 2**_EXTRA_BITS), direction
+            if best is None or found[:2] < best[:2]:
+                best = found
         # V points have a spread of at least V - 1; within twice that, another round would gain little
-        is_settled = number >= _ROUNDS_TO_SETTLE or (best is not None and best[0] <= 2 * (n_points - 1))
-        if best is not None and is_settled and (largest_spread is None or best[0] <= largest_spread):
-            return best[1]
+        is_settled = number >= _ROUNDS_TO_SETTLE or (best is not None and best[1] <= 2 * (n_points - 1))
+        if best is not None and is_settled and not best[0]:
+            return best[2]
     raise AssumptionViolated(
         f"no direction was found that separates {n_points} points in dimension {dim} widely enough. Are two of them equal?",
         n_points=n_points,
