@@ -114,3 +114,10 @@ def test_what_it_does_not_cover_is_refused() -> None:
     exact = SparseMatrix.of((1, 1), {(0, 0): 1})
     with pytest.raises(UsageError):
         float_exactness(Transformer(exact, (), exact, 1), np.ones((1, 1, 1)))
+
+
+def test_layers_without_hidden_units_are_checked() -> None:
+    one, none = np.array([[1.0]]), np.zeros((1, 0))
+    network = Transformer(one, (FeedForward(none.T, np.zeros(0), none, np.array([2.0**53])),), one, 1)
+    assert float_exactness(network, np.array([[[0.0]]])).holds
+    assert not float_exactness(network, np.array([[[1.0]]])).holds

@@ -90,7 +90,7 @@ def step_rows(
     """Return the next row of each key, `steps` rows after its current one.
 
     A step that would leave the key's shard (its range of rows) is reflected back into the shard, so that uniformly distributed
-    rows stay uniform.
+    rows stay nearly uniform.
     """
     local = rows % shard_rows
     stepped = local + steps

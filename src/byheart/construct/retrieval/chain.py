@@ -4,8 +4,8 @@ selected channels (places in a table row).
 Registers: x holds the number of the row to read. Two registers hold a copy of this number and its square. z holds the steps between
 rows and the plane (bit field of a word). The other registers hold the words. The pattern (the choice of channels) is needed only at
 the start, when the registers of the copy and the square are still free. Depending on the layout, it is then in the copy's
-register, divided between these two registers, or the upper part of the number in x. The chain supports every task and sequences
-of every length. For small data sets it is smaller than a dual table.
+register, divided between these two registers, or the upper part of the number in x. The chain supports every task and every
+kind of input that `retrieval` supports. For small data sets it is smaller than a dual table.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ A draw of the random hash for N keys can fail for three reasons. The probability
     load       a plane (bit field of the words) has more keys than columns (words), or equations depend on each other; spare
                columns help, see `rows_needed`
     headroom   a sum is so far from its mean that the mantissa cannot hold it; there is room for z standard deviations, where z is
-               so large that N normal variables all stay within that distance with a probability of 95%
+               so large that N normal variables all stay within that distance with a probability of at least 95%
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def headroom_bits(layout: RetrievalLayout) -> int:
 
 @lru_cache(maxsize=64)
 def deviations(n_keys: int) -> float:
-    """Return z such that `n_keys` normal variables all stay within z standard deviations with a probability of 95%."""
+    """Return z such that `n_keys` normal variables all stay within z standard deviations with a probability of at least 95%."""
     z = 3.0
     while n_keys * erfc(z / sqrt(2)) > 0.05:
         z += 0.1

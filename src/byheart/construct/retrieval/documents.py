@@ -3,7 +3,8 @@ other.
 
 All windows have the same length, except at the beginning of a text, where they are shorter. This length is the smallest for
 which windows determine the next token wherever the whole text so far determines it. If texts agree up to some point and then
-differ, nothing can determine the next token. There, the first of these texts is continued.
+differ, nothing can determine the next token. There, the first of these texts is continued, and the windows must determine its
+next token.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ def _shortest_windows(
     """For each token, find the window that ends with it: the last L tokens of the text so far, or the whole text so far if it is
     shorter. Return a number for each window, and the length L. Equal windows have equal numbers.
 
-    `following` holds the next token of each token. L is the smallest length with which the window determines the next token
-    wherever the whole text so far determines it.
+    `following` holds the next token of each token. Several texts may begin with the same tokens; only the next token of the first
+    of them must be determined. L is the smallest length with which the windows determine all these next tokens.
 
     The window of length L at a token is the window of length L - 1 at the previous token, followed by the token. If L is the
     length of the longest text, every window is the whole text so far.
@@ -97,7 +98,7 @@ def _differs_from_first(
 
 
 def recite(memoriser: Memoriser, prompt: str, max_tokens: int = 10_000) -> Iterator[str]:
-    """Yield the tokens that follow `prompt` until the text ends, an unknown context occurs, or `max_tokens` are generated."""
+    """Yield the tokens that follow `prompt` until the text ends, the network answers "unknown", or `max_tokens` are generated."""
     if memoriser.tokenizer is None:
         raise UsageError(
             "this model has no tokenizer, so it cannot recite texts.\n  Compile the texts with --recite."

@@ -188,7 +188,9 @@ class DualTable(RetrievalLayout):
 
     @property
     def half_window(self) -> int:
-        """Half of 2^step_bits. It is subtracted from the `step_bits`-bit number of a step, so that steps go in both directions."""
+        """Half of 2^step_bits, rounded down. It is subtracted from the `step_bits`-bit number of a step, so that steps go in both
+        directions.
+        """
         return (1 << self.step_bits) // 2
 
     @property

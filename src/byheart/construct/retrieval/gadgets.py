@@ -1,8 +1,8 @@
 """Circuits that all layouts of retrieval networks use: reflections, thresholds, and the extraction of digits from a number.
 
 All of them work on integers. A reflection needs one hidden unit, and a threshold two; both are exact as long as floats can
-represent the integers. The number of units of a wide block is known before the units are created, so the size of a layout is known
-without building it.
+represent all numbers that occur. The number of units of a wide block is known before the units are created, so the size of a layout
+is known without building it.
 """
 
 from __future__ import annotations

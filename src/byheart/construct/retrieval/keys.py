@@ -15,8 +15,8 @@ from byheart.data.sequences import TokenSequences, VectorSequences
 from byheart.errors import AssumptionViolated
 
 MAX_LEVELS_BITS = 20
-"""Vectors count as lying on a grid if all coordinates are multiples of one power of two, and at most 2^20 times this power in
-magnitude."""
+"""Vectors count as lying on a grid if all coordinates are multiples of one power of two, from 2^-63 to 2^8, and at most 2^20 times
+this power in magnitude."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
 _MOST_ESCAPES = 48  # about how many values are tried for the number of first-field codes that continue
-_WORTHWHILE = 0.25  # codes are tried if the entropy of C labels is at least this far below ⌈log2 C⌉ bits
+_WORTHWHILE = 0.25  # codes are tried if the entropy of C labels is more than this far below ⌈log2 C⌉ bits
 
 
 @dataclass(frozen=True)
@@ -130,8 +130,8 @@ def fullest(n_keys: int, n_planes: int, care: int = 1) -> float:
 
 
 def codes_worth_trying(label_counts: Sequence[int], n_planes: int) -> list[tuple[int, RareFields]]:
-    """Return at most two codes for labels: the best one with two kinds of fields, and the best one with three. The best code is the
-    one with the shortest words.
+    """Return at most two codes for labels: the best one with two kinds of fields, and the best one with three, among those that are
+    tried. The best code is the one with the shortest words.
 
     Return no code if the frequencies of the labels differ too little for a code to save much. A code is given as a pair: the number
     of bits of the kind of field that every label uses, and the kinds of fields for rare labels.

@@ -1,10 +1,11 @@
 """Compute the label from the sum of the words that a key reads, by reflections.
 
 Let y be the sum of the words. The number centre·2^word_bits is about the middle of all such sums. Let
-X = 4·(y - centre·2^word_bits) + 1. X is odd, so a reflection X ↦ 2C - X at an even number C never has X as its fixed point, and it
-complements every bit of X above bit 0. X ↦ -X does so too. The bits X_b of X are read from the top. First |X| is computed, and then
-reflected at one power of two 2^b after the other, the highest first. Before the reflection at 2^b, the comparison of the current
-value with 2^b gives X_b xor X_{b+1}, the Gray bit. X_{b+2} = y_b for b below word_bits, and X_1 = 0, so
+X = 4·(y - centre·2^word_bits) + 1. X is odd, so a reflection X ↦ 2C - X at an even number C never has X as its fixed point. With
+C = 2^b it complements the bits 1 to b of X. X ↦ -X complements every bit above bit 0. The bits X_b of X are read from the top.
+First |X| is computed, and then reflected at one power of two 2^b after the other, the highest first. Before the reflection at 2^b,
+the comparison of the current value with 2^b gives X_b xor X_{b+1}, the Gray bit. X_{b+2} = y_b for b below word_bits, and X_1 = 0,
+so
     (bit seen at 2^(b+1)) = y_b xor y_{b-1},  y_{-1} = 0.
 A key in plane p (the p-th bit field of the words) needs the bits b = p·field_bits + i for i = field_bits - 1, …, 0. They are read
 by reflections at t·2^r with t = 2^(p·field_bits + 1). For r >= field_bits the reflections remove the bits above the field; after

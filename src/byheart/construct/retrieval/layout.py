@@ -175,8 +175,8 @@ class RetrievalLayout:
     @property
     @abstractmethod
     def hashed_fields(self) -> tuple[HashedField, ...]:
-        """The hashed fields: one for the row, one or more for the choices of channels, and one that holds both the plane (a range
-        of bits of each word) and the steps between rows.
+        """The hashed fields. Together they hold the row, the choices of channels, the plane (a range of bits of each word) and the
+        steps between rows. The kinds of layout divide these among the fields in different ways.
         """
 
     @property
@@ -232,7 +232,7 @@ class RetrievalLayout:
 
     @cached_property
     def channels(self) -> tuple[str, ...]:
-        """The registers into which the words of the first part of a label are read."""
+        """The registers into which the words of the first part of a label are read or, if words have limbs, their lowest limbs."""
         return self.word_registers[: self.n_channels]
 
     @cached_property
@@ -251,15 +251,15 @@ class RetrievalLayout:
 
     @property
     def sum_offset(self) -> int:
-        """The constant to subtract from the sum of the word registers of one part of a label. The difference is the sum of the
-        words that the key reads, times WORD_SCALE (the factor by which tables store words).
+        """The constant by which the sum of one part of a label, as the network computes it, exceeds WORD_SCALE (the factor by
+        which tables store words) times the sum of the words that the key reads.
         """
         return 0
 
     @property
     def label_bits(self) -> int:
         """The number of bits of a label, over all parts, without the bits that detect unknown inputs. If the bits do not divide
-        evenly into parts, this includes up to `n_parts` - 1 unused bits.
+        evenly into parts, this includes up to `n_parts` - 1 unused bits. Fields of rare labels are not counted.
         """
         return self.n_parts * self.field_bits - self.reject_bits
 
@@ -342,7 +342,7 @@ class RetrievalLayout:
 
     @property
     def n_ways(self) -> float:
-        """The number of different sequences of rows that a key with a given first row can read.
+        """About how many different sequences of rows a key with a given first row can read.
 
         Steps beyond the border of a shard are reflected, so some sequences coincide.
         """
@@ -353,8 +353,9 @@ class RetrievalLayout:
         over the tokens, reflected into [0, B), is nearly uniform.
 
         Let n be `entrance.n_varied`. λ (`sum_factor`) times the sum of n uniform numbers on [0, R) has standard deviation
-        λ·R·√(n/12). Reflected into [0, B), its density differs from uniform by less than 2·exp(-π²/2 · (deviation/B)²). With
-        R >= 4.95·B/(λ·√n) this difference is less than 10^-4. (The labelled token counts once more, which fills the gaps between
+        λ·R·√(n/12). The density of a normal variable that is reflected into [0, B) differs from uniform by less than about
+        2·exp(-π²/2 · (deviation/B)²). With R >= 4.95·B/(λ·√n) this is less than 10^-4. For n from 2 to 4 the sum is not normal,
+        and the difference is larger: about 2% for n = 2. (The labelled token counts once more, which fills the gaps between
         multiples of λ.) For n = 1 the rule is R >= 6B: a number that is uniform on [0, 6B) stays uniform when it is reflected.
         """
         n = self.entrance.n_varied
@@ -444,7 +445,8 @@ class RetrievalLayout:
     @property
     def shard_unit(self) -> int:
         """The largest power of two that divides both the number of rows of a shard and the number of those that can be a key's
-        first row. It divides every sum that `largest_shard_sum` bounds.
+        first row. It divides every product in the sum that `largest_shard_sum` bounds, but not always the number of margin rows,
+        which is added to this sum.
         """
         rows = self.shard_rows | self.n_first_rows // self.n_shards
         return rows & -rows if self.n_shards > 1 else 1
@@ -502,14 +504,15 @@ def split_evenly(total: int, n_parts: int) -> tuple[int, ...]:
 def largest_digit_sum(choices: tuple[int, ...]) -> int:
     """Return a bound on the partial sums when digits with these bases are extracted from a number.
 
-    A digit with place value H is removed by subtracting H·(r - r'), where r and r' are ReLU ramps. In units of the largest power
-    of two that divides H, both H·r and H·r' are below 2 · (product of all bases) · (odd part of H).
+    A digit with base c and place value H is removed by one layer, with c - 1 pairs of terms -H·r and H·r' for ReLU ramps r and r'.
+    The ramps are largest if all digits are: then they are H, 2H, ..., (c - 1)H, so terms of one sign add up to at most
+    H²·c(c - 1)/2. The result is in units of the largest power of two that divides H, which divides all terms.
     """
     weight = base = prod(choices)
     largest = 0
     for choice in choices:
         weight //= choice
-        largest = max(largest, 2 * base * odd_part(weight))
+        largest = max(largest, odd_part(weight) * max(2 * base, weight * choice * (choice - 1) // 2))
     return largest
 
 

@@ -3,7 +3,7 @@ layouts.
 
 The formula is separate from the code that counts parameters, so the two could diverge. Therefore `search` asserts, for each
 layout that it builds, that the bound is not above the size, and `test_search` compares the result with a search that does not
-prune. The formula ignores some details: spare columns, the rounding of digits, and most reflections of words.
+prune. The formula ignores some details: most spare columns, the rounding of digits, and most reflections of words.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class Ranked:
 
 def rank(start: RetrievalLayout, planes: list[int], channels: list[int], groups: tuple[int, ...]) -> Ranked:
     """Return the combinations of `planes`, `channels` and `groups`, each with a lower bound on its size. Combinations are left out
-    if they are impossible, if their sums certainly do not fit into the mantissa, or if solving certainly takes too long.
+    if they have more groups than channels or one group of several channels, if their sums certainly do not fit into the mantissa,
+    or if solving certainly takes too long.
     """
     grid = np.array(np.meshgrid(planes, channels, groups, indexing="ij"), dtype=np.int64).reshape(3, -1)
     n_channels, n_groups = grid[1], grid[2]

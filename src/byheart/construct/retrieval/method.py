@@ -157,7 +157,7 @@ def refuse_keys(n_keys: int, n_draws: int, failures: Mapping[str, int]) -> Assum
     return AssumptionViolated(
         f"none of {n_draws} random hashes can be used to store the labels of these {n_keys} contexts. Failures by reason: "
         f"{', '.join(f'{name} {count}' for name, count in failures.items() if count)}.\n"
-        "  The inputs are too regular for a random hash. Use the method kajitsuka-sato-2025, which works for any data.",
+        "  The inputs are probably too regular for a random hash. Use the exact method kajitsuka-sato-2025.",
         failures=dict(failures),
     )
 

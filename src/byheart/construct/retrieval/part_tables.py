@@ -5,10 +5,10 @@ them: an extra token, which is the same for every input, and the labelled token.
 registers: the digits of the row number, the sum of their squares and, for every group of channels (places of words in a row), the
 number of the channel that the token selects.
 
-Each part has a register for its sum. After the part's table is read, this register holds Γ + V·φ at the extra token, and Γ plus the
-sum of the selected words of Z at the labelled token. Here V and Z are the words in the table's input and output weights, at the row
-of the address; φ is 1 for each channel that the extra token selects, else 0; and Γ is a constant. When all tables are read, the
-second attention layer adds the extra token's sums to those of the labelled token.
+Each part has a register for its sum. After the part's table is read, this register holds Γ + V·φ at the extra token, and Γ plus
+WORD_SCALE times the sum of the selected words of Z at the labelled token. Here V and Z are the words in the table's input and
+output weights, at the row of the address; φ is 1 for each channel that the extra token selects, else 0; and Γ is a constant. When
+all tables are read, the second attention layer adds WORD_SCALE times the extra token's sums to those of the labelled token.
 
 A token holds the number p of its channel in a register. ReLU ramps find the channel without changing this register: for integers p
 and v, ReLU(p - v + 1) - 2·ReLU(p - v) + ReLU(p - v - 1) is 1 if p = v, else 0. Both tokens hold p in the same register. To tell the

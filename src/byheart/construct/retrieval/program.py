@@ -173,8 +173,8 @@ def _typical_columns(fields: Sequence[HashedField], n_rows: int) -> list[Numbers
 def _entrance_blocks(layout: RetrievalLayout, hashed: KeyHash | None) -> Iterator[Block]:
     """Yield the blocks before pooling (the sum of the fields over the tokens). Each block reflects every field once.
 
-    The first block also makes every field non-negative. In layouts with an extra token, which is the same for every input, this
-    block also marks that token.
+    The first block also makes every field non-negative (with bfloat16 weights, `_constant_block` does so). In layouts with an extra
+    token, which is the same for every input, this block also marks that token.
     """
     n_fields = len(layout.hashed_fields)
     offsets = [0] * n_fields

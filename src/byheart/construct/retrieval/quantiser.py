@@ -53,7 +53,7 @@ def draw_quantiser(
 ) -> Quantiser | None:
     """Draw a random quantiser. Return None if one of its cell borders is too close to `values`.
 
-    Also return None if the values are so large that a projection overflows.
+    Also return None if the values are so large that a projection overflows, or if the mantissa is too short for this many bits.
     """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         return _draw(values, n_bits, mantissa_bits, rng)
@@ -72,7 +72,7 @@ def _draw(
     directions *= rng.choice([-1.0, 1.0], size=directions.shape)
     projected = values @ directions.T
     spread = float((projected.max(axis=(0, 1)) - projected.min(axis=(0, 1))).max())
-    # the largest power of two that leaves every projection in (0, 2^n_bits) with one cell to spare on either side
+    # a power of two that leaves every projection in (0, 2^n_bits) with at least one cell to spare on either side
     # (if all tokens are equal, any cells will do)
     _, exponent = np.frexp((max(spread, scale * 2.0**-40) if spread else scale) * 1.25)
     directions = np.ldexp(directions, n_bits - int(exponent))

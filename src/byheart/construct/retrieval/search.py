@@ -1,6 +1,6 @@
 """The layout search: find the smallest network that is expected to hold the data.
 
-Layouts of every kind, with every promising number of planes (bit fields of a word), channels (words of a row) and groups of
+Chains and dual tables, with every promising number of planes (bit fields of a word), channels (words of a row) and groups of
 channels, are ranked by a lower bound on their size. Their sizes are computed in that order until no remaining layout can be
 smaller. Only layouts for which a few draws of the hash suffice are accepted (see `constraints`).
 """
@@ -61,7 +61,8 @@ def find_layout(
     allow_dual: bool = True,
     prune: bool = True,
 ) -> RetrievalLayout:
-    """Return the smallest layout for `n_keys` labels of `field_bits` bits each, `reject_bits` of which are always zero.
+    """Return the smallest layout that the search finds for `n_keys` labels of `field_bits` bits each, `reject_bits` of which are
+    always zero.
 
     n_parts: the number of words over which the bits of a label are distributed; dual tables are considered only if it is 1.
     n_shards: the number of ranges of rows that are solved separately.

@@ -37,8 +37,8 @@ happens mainly if inputs are similar.
 """
 
 USUAL_REJECT_BITS = tuple({"reject_bits": bits} for bits in (16, 12, 8, 4, 0))
-"""The options that are tried by default, in this order. The first number of reject bits is used with which all numbers of the
-network fit into the chosen precision.
+"""The options that are tried by default, in this order, except with precision exact. The first number of reject bits is used with
+which all numbers of the network fit into the chosen precision.
 """
 
 _USUAL_LEVELS = 16  # assumed levels of a coordinate before the data are known
@@ -218,8 +218,8 @@ def _n_folds(has_ids: bool, ordered: bool, is_quantised: bool, reject_bits: int,
     """Return the number of reflections before pooling (the sum over the tokens). It is 0 for ids without order, because the table
     of their values is already random.
 
-    Quantised vectors get two more reflections: their hashed fields are weighted sums of only two projections, and these are more
-    similar to each other than weighted sums of, for example, four coordinates.
+    Quantised vectors get at least four reflections instead of two: their hashed fields are weighted sums of only two projections,
+    and these are more similar to each other than weighted sums of, for example, four coordinates.
 
     Each token enters as the sum of two numbers: one for the token, and one for its position. So without reflections, a sequence and
     the same sequence with two tokens exchanged have the same sums. Let g be a chain of F reflections at random places, a and b the

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import isinf
+from math import isinf, prod
 from typing import NamedTuple
 
 import numpy as np
@@ -211,15 +211,14 @@ def _linear(
 ) -> tuple[_Needs, np.ndarray]:
     """Return a pair: what the sums need, and the outputs inputs · weightsᵀ + bias."""
     magnitude = np.abs(inputs) @ np.abs(weights).T
-    grain = np.min(
-        granularity(weights) + granularity(inputs.reshape(-1, inputs.shape[-1])).min(axis=0), axis=1
-    )
+    rows = inputs.reshape(prod(inputs.shape[:-1]), inputs.shape[-1])
+    grain = np.min(granularity(weights) + granularity(rows).min(axis=0), axis=1, initial=2 * _ZERO)
     outputs = inputs @ weights.T
     if bias is not None:
         magnitude = magnitude + np.abs(bias)
         grain = np.minimum(grain, granularity(bias))
         outputs = outputs + bias
-    return _widest(magnitude.reshape(-1, magnitude.shape[-1]).max(axis=0), grain), outputs
+    return _widest(magnitude.reshape(len(rows), len(weights)).max(axis=0), grain), outputs
 
 
 def _of_sum(terms: list[np.ndarray]) -> _Needs:
