@@ -59,7 +59,7 @@ class Row(JsonRecord):
     options    the options that `compile` chose itself, such as `reject_bits` of retrieval
     planned    the estimated size for data of this shape; None if the construction does not apply
     floors     lower bounds for networks of this precision; each says whether it holds for these data or for some data
-               of this shape
+               of this shape, and about which networks it is. This row's network may be of another kind
     """
 
     method: str
@@ -105,12 +105,16 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Floor:
-    """The largest lower bound on a quantity, its source, and the data to which it applies."""
+    """The largest lower bound on a quantity, its source, and the data and the networks that it is about.
+
+    `networks` is empty if the bound is about all networks.
+    """
 
     quantity: str
     value: int
     source: str
     speaks_of: str
+    networks: str = ""
 
 
 @realises("KS25-Tab1", "DPC24-S6")
@@ -224,7 +228,7 @@ def _floors(theory: BoundTable, precision: Precision) -> tuple[Floor, ...]:
             bounds = theory.of(quantity, "lower", scope)
             if bounds:
                 largest = max(bounds, key=lambda bound: bound.value)
-                floors.append(Floor(quantity, ceil(largest.value), largest.name, scope))
+                floors.append(Floor(quantity, ceil(largest.value), largest.name, scope, largest.networks))
     return tuple(floors)
 
 

@@ -87,10 +87,75 @@ def test_the_family_may_be_told_by_the_list_of_classes() -> None:
     for listed, config, count in (
         ("GPT2LMHeadModel", GPT2_SMALL, 124_439_808),
         ("LlamaForCausalLM", LLAMA_3_8B, 8_030_261_248),
-        ("BertForMaskedLM", BERT_BASE_UNCASED, 109_482_240),
+        ("BertModel", BERT_BASE_UNCASED, 109_482_240),
+        # without the pooler, 768² + 768 = 590,592; with a head, 768² + 3 · 768 + 30,522 = 622,650
+        ("BertForMaskedLM", BERT_BASE_UNCASED, 109_514_298),
     ):
         anonymous = {key: value for key, value in config.items() if key != "model_type"}
         assert read_architecture(anonymous | {"architectures": [listed]}).parameters == count
+
+
+TINY = {
+    "vocab_size": 99,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "head_dim": 8,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 40,
+}
+TINY_EXPERTS = {
+    "num_experts": 4,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 24,
+}
+TINY_CONFIGS = [
+    {"model_type": "gpt2", "vocab_size": 99, "n_positions": 40, "n_embd": 32, "n_layer": 3, "n_head": 4},
+    {
+        "model_type": "t5",
+        "vocab_size": 99,
+        "d_model": 32,
+        "d_kv": 8,
+        "d_ff": 48,
+        "num_layers": 3,
+        "num_heads": 4,
+    },
+    *(TINY | {"model_type": name} for name in ("llama", "mistral", "qwen2", "qwen3")),
+    *(TINY | {"model_type": name} for name in ("gemma", "gemma2", "gemma3_text")),
+    TINY | {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2},
+    TINY | TINY_EXPERTS | {"model_type": "qwen2_moe", "shared_expert_intermediate_size": 56},
+    TINY | TINY_EXPERTS | {"model_type": "qwen3_moe"},
+    *(
+        TINY | {"model_type": "bert", "architectures": [name], "tie_word_embeddings": is_tied}
+        for name in (
+            "BertModel",
+            "BertForMaskedLM",
+            "BertLMHeadModel",
+            "BertForNextSentencePrediction",
+            "BertForPreTraining",
+        )
+        for is_tied in (True, False)
+    ),
+]
+
+
+@pytest.mark.parametrize("config", TINY_CONFIGS, ids=lambda config: config["model_type"])
+def test_transformers_counts_as_many_parameters_in_the_named_class(config: dict[str, object]) -> None:
+    transformers = pytest.importorskip("transformers", reason="the package transformers is not installed")
+    torch = pytest.importorskip("torch", reason="the package torch is not installed")
+    found = read_architecture(config)
+    with torch.device("meta"):
+        model_class = getattr(transformers, found.counted_class)
+        model = model_class(model_class.config_class(**config))
+    assert sum(each.numel() for each in model.parameters()) == found.parameters
+
+
+def test_other_classes_of_bert_are_counted_without_a_head() -> None:
+    for listed in (["BertForTokenClassification"], ["Unknown"], [], None):
+        found = read_architecture(BERT_BASE_UNCASED | {"architectures": listed})
+        assert (found.counted_class, found.parameters) == ("BertModel", 109_482_240)
 
 
 def refusal(config: object) -> MalformedFile:

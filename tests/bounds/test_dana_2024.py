@@ -15,6 +15,7 @@ from byheart.bounds.dana_2024 import AttentionOnlyShape
 from byheart.errors import ImpossibleSize
 from byheart.theorems import checks
 from tests.examples import examples
+from tests.refusal import refused
 
 # Figure 1: N = 50 tokens, S = 2, d = d_h = 10, H = 20
 FIGURE_1 = AttentionOnlyShape(n_tokens=50, seq_len=2, dim=10, head_dim=10, n_heads=20)
@@ -70,6 +71,18 @@ def test_corollary_2_by_hand() -> None:
     # 1/50 + 49/50 · 210/2500 = 1/50 + 10,290/125,000 = 2,500/125,000 + 10,290/125,000 = 12,790/125,000
     assert dpc.corollary_2(FIGURE_1, 2500).value == Fraction(12_790, 125_000)
     assert dpc.corollary_2(FIGURE_1, 100).value == 1
+
+
+@checks("DPC24-C2")
+def test_corollary_2_needs_two_dimensions() -> None:
+    # in dimension 1 logits are e·W for a number e: the largest is that of the largest weight, or of the smallest
+    weights = np.random.default_rng(0).normal(size=10)
+    answers = {int((e * weights).argmax()) for e in np.linspace(-3, 3, 60)}
+    assert len(answers) == 2
+    # so of the pairs of ten tokens, labelled with their sum modulo 10, at most 20 of 100 can be right
+    with refused(ImpossibleSize, dim=1):
+        dpc.corollary_2(AttentionOnlyShape(10, 2, 1, 1, 99), 100)
+    assert dpc.corollary_2(AttentionOnlyShape(10, 2, 2, 1, 98), 100).value == 1
 
 
 @checks("DPC24-P1", "DPC24-P2", "DPC24-P3")

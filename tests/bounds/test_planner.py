@@ -117,6 +117,13 @@ def test_trained_and_compiled_facts_stay_below_what_the_bits_allow() -> None:
         assert all(row.n_facts <= most for row in capacity.trained)
 
 
+def test_laws_speak_of_the_data_that_were_measured() -> None:
+    rows = [row for row in plan(1000, 8).rows if row.kind == "trained"]
+    trained = capacity_of(read_architecture(GPT2_SMALL)).trained
+    assert {row.speaks_of for row in trained} == {row.speaks_of for row in rows}
+    assert {row.speaks_of for row in rows}.isdisjoint(row.speaks_of for row in plan(1000, 8, laws=()).rows)
+
+
 def test_bits_must_be_positive() -> None:
     with pytest.raises(UsageError):
         capacity_of(read_architecture(GPT2_SMALL), value_bits=0)

@@ -27,6 +27,7 @@ from byheart.bounds.token_vectors import tokens_as_vectors
 from byheart.data import Dataset
 from byheart.errors import NonFiniteInput, UsageError
 from byheart.theorems import checks
+from tests.refusal import refused
 
 VECTORS = DataShape(1000, 8, 16, dim=4, radius=1, separation=Fraction(1, 1000))
 
@@ -91,7 +92,7 @@ def test_positions_void_the_argument_of_theorem_4_2() -> None:
 
 def test_the_ball_limits_the_sequences_of_equal_tokens() -> None:
     # three tokens fit on a line of length 2 at distance 1, so Theorem 4.2 speaks of three sequences only
-    crowded = DataShape(10**6, 8, 2, dim=1, radius=1, separation=1)
+    crowded = DataShape(100, 8, 2, dim=1, radius=1, separation=1)
     assert {b.value for b in for_shape(crowded).applicable if b.name == "KS25 Theorem 4.2"} == {1}
     view = tokens_as_vectors(crowded)
     assert view is not None
@@ -161,8 +162,8 @@ def test_only_contexts_that_data_can_have_are_counted() -> None:
     assert bits(DataShape(1, 8, 16, vocab=2, task="seq-to-seq")) == 2 * 4
     assert bits(DataShape(1, 100, 16, vocab=4, task="seq-to-seq")) == 4 * 4
     # three vectors at distance 1 fit on a line of length 2; in the plane, a bound for some data counts those of a grid
-    assert bits(DataShape(1000, 1, 2, dim=1, radius=1, separation=1)) == 3
-    assert bits(DataShape(1000, 1, 2, dim=2, radius=1, separation=1)) == 4
+    assert bits(DataShape(1, 8, 2, dim=1, radius=1, separation=1, task="seq-to-seq")) == 3
+    assert bits(DataShape(9, 1, 2, dim=2, radius=1, separation=1)) == 4
 
 
 @pytest.mark.parametrize("ball", [{}, {"radius": 1, "separation": Fraction(1, 1000)}])
@@ -347,6 +348,23 @@ def test_the_facts_data_set(shared_data: Path) -> None:
 def test_impossible_problems_are_refused_in_the_users_values(sizes: dict[str, object]) -> None:
     with pytest.raises(UsageError):
         DataShape(**sizes)
+
+
+@pytest.mark.parametrize(
+    ("shape", "possible"),
+    [
+        # vectors of norm at most 1/10 are less than 1 apart
+        (DataShape(1000, 1, dim=3, radius=0.1, separation=1), 1),
+        # at most three vectors on a line of length 2, in pairs
+        (DataShape(10, 2, dim=1, radius=1, separation=1, ordered=True), 9),
+        (DataShape(7, 2, dim=1, radius=1, separation=1, task="set"), 6),
+        (DataShape(1000, 1, vocab=3), 3),
+    ],
+)
+def test_more_sequences_than_the_sizes_allow_are_refused(shape: DataShape, possible: int) -> None:
+    with refused(UsageError, wanted=shape.n_samples, possible=possible):
+        for_shape(shape)
+    for_shape(replace(shape, n_samples=possible))
 
 
 def test_a_bound_refuses_what_could_mislead() -> None:

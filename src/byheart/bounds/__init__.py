@@ -1,7 +1,7 @@
 """Bounds from theory: numbers that theorems prove, each with its source.
 
-`table(dataset)` and `for_shape(shape)` evaluate the bounds for a data set. For each bound that does not apply, they give the
-reason. Each theorem is also a function, in the module named after its source.
+`table(dataset)` and `for_shape(shape)` evaluate bounds for a data set. For most bounds that do not apply, they give
+the reason. Each theorem is also a function, in a module named after its source or its subject.
 """
 
 from byheart.bounds.architecture import Architecture, Part, read_architecture

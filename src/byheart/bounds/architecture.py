@@ -1,14 +1,14 @@
 """Read a `config.json` in Hugging Face's format and count the parameters of the model exactly.
 
-The key names are those of the library transformers, which is not imported. The count covers the model as published: embeddings,
-blocks, final normalisation, and the output matrix unless the model reuses the token embeddings for it. For BERT, the count covers
-the encoder with its pooler.
+The key names are those of the library transformers, which is not imported. The count covers the language model: embeddings, blocks,
+final normalisation, and the output matrix unless the model reuses the token embeddings for it. For BERT, the count covers the
+class that the file names under `architectures` if it is one of `_BERT_CLASSES`, otherwise the encoder with its pooler.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 from byheart.bounds.config_keys import ConfigKeys
@@ -21,13 +21,15 @@ Kind = Literal["decoder", "encoder", "encoder-decoder"]
 class Architecture:
     """The sizes of a Transformer, with an exact parameter count.
 
-    n_layers      number of blocks; for an encoder-decoder, those of both parts together
-    n_kv_heads    number of heads for keys and values, which several query heads may share
-    hidden_width  width of the feed-forward part; in a mixture of experts, the width of one expert
-    parts         the groups of parameters that are added up, such as "attention"
+    counted_class  the class of transformers whose parameters are counted
+    n_layers       number of blocks; for an encoder-decoder, those of both parts together
+    n_kv_heads     number of heads for keys and values, which several query heads may share
+    hidden_width   width of the feed-forward part; in a mixture of experts, the width of one expert
+    parts          the groups of parameters that are added up, such as "attention"
     """
 
     family: str
+    counted_class: str
     kind: Kind
     vocab: int
     dim: int
@@ -48,9 +50,9 @@ class Architecture:
 
     @property
     def active_parameters(self) -> int:
-        """The parameters that take part in the computation for one token.
+        """All parameters except those of the experts that are not chosen for a token.
 
-        In a mixture of experts these are fewer than all parameters.
+        The token embedding counts in full, although a token uses only one row of it.
         """
         return sum(part.active for part in self.parts)
 
@@ -75,8 +77,9 @@ class Part:
 def read_architecture(config: object) -> Architecture:
     """Read the sizes of a model from `config`, the parsed JSON of its config.json, and count its parameters.
 
-    Raise `MalformedFile` if a key is missing, a value has the wrong type, values contradict each other, or byheart does not
-    support the model type. The error names the keys. Keys that byheart does not use are ignored.
+    Raise `MalformedFile` if `config` is not a JSON object, a key is missing, a value has the wrong type or is out of range, values
+    contradict each other, or byheart cannot count the parameters of such a model. The error names the keys,
+    if any. Keys that byheart does not use are ignored.
     """
     if not isinstance(config, Mapping):
         raise MalformedFile(
@@ -91,8 +94,7 @@ def _family(config: Mapping[str, object]) -> str:
     known = f"  Known values of model_type: {', '.join(sorted(_READERS))}."
     named = config.get("model_type")
     if named is None:
-        listed = config.get("architectures")
-        first = str(listed[0]) if isinstance(listed, list) and listed else ""
+        first = _named_class(config)
         for family in _READERS:
             head = family.removesuffix("_text").replace("_", "")
             if first.lower().startswith(head) and first[len(head) :].startswith(("For", "LMHead", "Model")):
@@ -106,6 +108,12 @@ def _family(config: Mapping[str, object]) -> str:
             f"`model_type` is {named!r}, which byheart does not support.\n{known}", model_type=named
         )
     return named
+
+
+def _named_class(config: Mapping[str, object]) -> str:
+    """Return the first class that the file names under `architectures`, or an empty string if it names none."""
+    listed = config.get("architectures")
+    return str(listed[0]) if isinstance(listed, list) and listed else ""
 
 
 _USUAL_NAMES = {
@@ -127,6 +135,7 @@ def _gpt2(keys: ConfigKeys) -> Architecture:
     feed_forward = (d * hidden + hidden) + (hidden * d + d)
     return Architecture(
         family=keys.family,
+        counted_class="GPT2LMHeadModel",
         kind="decoder",
         **sizes,
         n_kv_heads=sizes["n_heads"],
@@ -148,6 +157,7 @@ def _gpt2(keys: ConfigKeys) -> Architecture:
 class _LlamaStyle:
     """The ways in which a family of architectures may differ from Llama.
 
+    counted      the class of transformers that is counted
     tied         by default, the output matrix is the token embedding
     qkv_bias     queries, keys and values always have biases
     head_dim     default size of a head; None for the width of the model divided by the number of heads
@@ -158,6 +168,8 @@ class _LlamaStyle:
     activation   default activation function
     """
 
+    counted: str
+    _: KW_ONLY
     tied: bool = False
     qkv_bias: bool = False
     head_dim: int | None = None
@@ -189,6 +201,7 @@ def _llama_like(style: _LlamaStyle) -> Callable[[ConfigKeys], Architecture]:
         norms = style.block_norms * d + style.head_norms * head_dim
         return Architecture(
             family=keys.family,
+            counted_class=style.counted,
             kind="decoder",
             **sizes,
             n_kv_heads=n_kv,
@@ -252,6 +265,7 @@ def _t5(keys: ConfigKeys) -> Architecture:
     embedding = keys.size("vocab_size") * d
     return Architecture(
         family=keys.family,
+        counted_class="T5ForConditionalGeneration",
         kind="encoder-decoder",
         **sizes,
         n_layers=n_encoder + n_decoder,
@@ -268,15 +282,31 @@ def _t5(keys: ConfigKeys) -> Architecture:
     )
 
 
+_BERT_CLASSES: Mapping[str, tuple[str, ...]] = {
+    "BertModel": ("pooler",),
+    "BertForMaskedLM": ("token prediction",),
+    "BertLMHeadModel": ("token prediction",),
+    "BertForNextSentencePrediction": ("pooler", "sentence prediction"),
+    "BertForPreTraining": ("pooler", "token prediction", "sentence prediction"),
+}
+"""For each class that can be counted, its parts after the blocks."""
+
+
 def _bert(keys: ConfigKeys) -> Architecture:
     sizes = keys.sizes(**_USUAL_NAMES, context_length="max_position_embeddings")
     keys.require(
         "position_embedding_type", "absolute", "byheart does not count the tables of relative positions"
     )
     keys.refuse("add_cross_attention", True, "byheart does not count the parameters of cross-attention")
-    d, n_layers, hidden = sizes["dim"], sizes["n_layers"], sizes["hidden_width"]
+    d, n_layers, hidden, vocab = sizes["dim"], sizes["n_layers"], sizes["hidden_width"], sizes["vocab"]
+    named = _named_class(keys.config)
+    counted_class = named if named in _BERT_CLASSES else "BertModel"
+    heads = {"pooler": d * d + d, "token prediction": d * d + 3 * d + vocab, "sentence prediction": 2 * d + 2}
+    if not keys.flag("tie_word_embeddings", True):
+        heads["token prediction"] += vocab * d + vocab
     return Architecture(
         family=keys.family,
+        counted_class=counted_class,
         kind="encoder",
         **sizes,
         n_kv_heads=sizes["n_heads"],
@@ -289,7 +319,7 @@ def _bert(keys: ConfigKeys) -> Architecture:
             _dense("attention", n_layers * 4 * (d * d + d)),
             _dense("feed-forward", n_layers * (d * hidden + hidden + hidden * d + d)),
             _dense("normalisation", n_layers * 4 * d + 2 * d),
-            _dense("pooler", d * d + d),
+            *(_dense(head, heads[head]) for head in _BERT_CLASSES[counted_class]),
         ),
     )
 
@@ -305,18 +335,22 @@ def _output(keys: ConfigKeys, size: int, tied_by_default: bool) -> tuple[Part, .
 _QWEN_EXPERTS = ("num_experts", "num_local_experts")
 _READERS: Mapping[str, Callable[[ConfigKeys], Architecture]] = {
     "gpt2": _gpt2,
-    "llama": _llama_like(_LlamaStyle()),
-    "mistral": _llama_like(_LlamaStyle()),
-    "qwen2": _llama_like(_LlamaStyle(qkv_bias=True)),
-    "qwen3": _llama_like(_LlamaStyle(head_dim=128, head_norms=2)),
-    "gemma": _llama_like(_LlamaStyle(tied=True, head_dim=256, activation="gelu")),
-    "gemma2": _llama_like(_LlamaStyle(tied=True, head_dim=256, block_norms=4, activation="gelu")),
-    "gemma3_text": _llama_like(
-        _LlamaStyle(tied=True, head_dim=256, head_norms=2, block_norms=4, activation="gelu")
+    "llama": _llama_like(_LlamaStyle("LlamaForCausalLM")),
+    "mistral": _llama_like(_LlamaStyle("MistralForCausalLM")),
+    "qwen2": _llama_like(_LlamaStyle("Qwen2ForCausalLM", qkv_bias=True)),
+    "qwen3": _llama_like(_LlamaStyle("Qwen3ForCausalLM", head_dim=128, head_norms=2)),
+    "gemma": _llama_like(_LlamaStyle("GemmaForCausalLM", tied=True, head_dim=256, activation="gelu")),
+    "gemma2": _llama_like(
+        _LlamaStyle("Gemma2ForCausalLM", tied=True, head_dim=256, block_norms=4, activation="gelu")
     ),
-    "mixtral": _llama_like(_LlamaStyle(experts=("num_local_experts",))),
-    "qwen2_moe": _llama_like(_LlamaStyle(qkv_bias=True, experts=_QWEN_EXPERTS)),
-    "qwen3_moe": _llama_like(_LlamaStyle(head_norms=2, experts=_QWEN_EXPERTS)),
+    "gemma3_text": _llama_like(
+        _LlamaStyle(
+            "Gemma3ForCausalLM", tied=True, head_dim=256, head_norms=2, block_norms=4, activation="gelu"
+        )
+    ),
+    "mixtral": _llama_like(_LlamaStyle("MixtralForCausalLM", experts=("num_local_experts",))),
+    "qwen2_moe": _llama_like(_LlamaStyle("Qwen2MoeForCausalLM", qkv_bias=True, experts=_QWEN_EXPERTS)),
+    "qwen3_moe": _llama_like(_LlamaStyle("Qwen3MoeForCausalLM", head_norms=2, experts=_QWEN_EXPERTS)),
     "t5": _t5,
     "bert": _bert,
 }

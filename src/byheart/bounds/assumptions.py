@@ -32,10 +32,10 @@ class DataChecks:
     """For each assumption, the reason why it does not hold or was not checked. The reason is empty if the assumption holds, or if
     these data need no check.
 
-    general_position    no D + 1 samples, read as vectors of dimension D, lie on a hyperplane; if there are at most D samples, they
-                        are affinely independent
-    independent_tokens  the n tokens of each sample are linearly independent, and so are the last tokens of any n samples. This
-                        never holds if n is above the dimension of the tokens. In this case the reason is empty too, because
+    general_position    no D + 1 distinct samples, read as vectors of dimension D, lie on a hyperplane; if there are at most D
+                        distinct samples, they are affinely independent
+    independent_tokens  the n tokens of each sample are linearly independent, and so are the last tokens of any n distinct samples.
+                        This never holds if n is above the dimension of the tokens. In this case the reason is empty too, because
                         `bounds.table` detects it from the shape of the data
     full_support        every token follows every context with positive probability
     """

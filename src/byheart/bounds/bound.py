@@ -47,6 +47,7 @@ class Bound:
     statement  the id of the theorem in the theorem index; empty if the theorem is not in the index
     speaks_of  whether the bound holds for these data, for some data of this shape, or only for arbitrary distributions (see
                `Scope`). Only bounds of the first kind may be shown next to the size of a model of these data
+    networks   the networks that the bound is about, such as "ReLU networks"; empty if it is about all networks
     """
 
     name: str
@@ -58,6 +59,7 @@ class Bound:
     source: str
     sentence: str
     speaks_of: Scope
+    networks: str = ""
 
     def __post_init__(self) -> None:
         """Reject a value that is not exact, an unknown kind, and an empty name, quantity, source or sentence."""
@@ -98,6 +100,11 @@ class Estimate(JsonRecord):
         return with_options(self.name, self.options)
 
 
+def for_networks(name: str, networks: str) -> str:
+    """Return the name of a bound, with the networks that it is about, such as "Siegel 2024, for ReLU networks"."""
+    return f"{name}, for {networks}" if networks else name
+
+
 def with_options(name: str, options: Mapping[str, object]) -> str:
     """Return the name of a construction, followed by its options in parentheses, such as "retrieval (reject bits 16)"."""
     listed = ", ".join(f"{option.replace('_', ' ')} {value}" for option, value in options.items())
@@ -115,11 +122,14 @@ class NotApplicable(JsonRecord):
 
 @dataclass(frozen=True)
 class Theorem:
-    """A theorem with its name, its id in the theorem index (if any) and where it is published."""
+    """A theorem with its name, its id in the theorem index (if any), where it is published, and the networks that it is about
+    (empty if it is about all networks).
+    """
 
     name: str
     statement: str
     source: str
+    networks: str = ""
 
     def bound(
         self,
@@ -141,7 +151,8 @@ class Theorem:
         source = self.source + more
         promises: Kind = "lower" if quantity in CAPACITIES else "upper"
         scope = speaks_of or ("these data" if kind == promises else "some data of this shape")
-        return Bound(self.name, self.statement, quantity, kind, value, assumptions, source, sentence, scope)
+        told = self.name, self.statement, quantity, kind, value, assumptions, source, sentence, scope
+        return Bound(*told, self.networks)
 
     def refuse(self, reason: str) -> NotApplicable:
         return NotApplicable(self.name, self.statement, reason)
@@ -154,12 +165,12 @@ class Paper:
     short: str
     authors: str
 
-    def theorem(self, where: str, statement: str, source: str = "") -> Theorem:
+    def theorem(self, where: str, statement: str, source: str = "", networks: str = "") -> Theorem:
         """Return the theorem that is at `where` in this paper, such as "Theorem 4.1".
 
         `statement` is its id in the theorem index. `source`, if given, is its place in more detail than `where`.
         """
-        return Theorem(f"{self.short} {where}", statement, f"{self.authors}, {source or where}")
+        return Theorem(f"{self.short} {where}", statement, f"{self.authors}, {source or where}", networks)
 
 
 KS25 = Paper("KS25", "Kajitsuka & Sato 2025")

@@ -1,4 +1,5 @@
-"""The keys of an architecture file (config.json), each read by `records.reader`. Errors name the key and its value."""
+"""The keys of an architecture file (config.json). Numbers, flags and words are read by `records.reader`. Errors name the key and,
+if it has one, its value."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ class ConfigKeys:
         return next((name for name in names if self.config.get(name) is not None), names[0])
 
     def size(self, name: str, default: int | None = None) -> int:
-        """Return the value of the key, which must be a positive integer, or `default` if the key is absent.
+        """Return the value of the key, which must be an integer from 1 to 2^48, or `default` if the key is absent.
 
         Raise `MalformedFile` if the key is absent and there is no default. A default of 0 stands for "none".
         """
@@ -52,7 +53,7 @@ class ConfigKeys:
     def sizes(self, **names: str) -> dict[str, int]:
         """Return the values of several keys: `sizes(dim="n_embd")` returns the value of the key `n_embd` under the name `dim`.
 
-        All keys must be present, and their values must be positive integers.
+        All keys must be present, and their values must be integers from 1 to 2^48.
         """
         self.need(*names.values())
         return {field: self.size(name) for field, name in names.items()}

@@ -180,15 +180,22 @@ def corollary_2(shape: AttentionOnlyShape, n_contexts: int) -> Bound:
 
     T₀ = `n_contexts` is the number of sequences with a label, N the number of tokens and R the `rank` of the shape.
 
+    Assumes: d >= 2, for d = `dim`. `ImpossibleSize` is raised if d is 1.
     Departs: this holds on average over uniformly random labels for the sequences that are not memorised, but not for
-             every choice of these labels.
+             every choice of these labels. The paper does not repeat d >= 2, which Proposition 3 needs: in dimension 1, all logits
+             are one number times fixed weights, so at most two tokens can have the largest logit.
     """
+    if shape.dim < 2:
+        raise ImpossibleSize(
+            f"dim is {shape.dim}; it must be at least 2, because in dimension 1 all answers are among two tokens",
+            dim=shape.dim,
+        )
     share = min(Fraction(shape.rank, n_contexts), Fraction(1))
     chance = Fraction(1, shape.n_tokens)
     value = chance + (1 - chance) * share
     random = "on average over random labels for the sequences that are not memorised"
-    assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, _last_tokens(shape), random)
-    sentence = f"Some Transformer of this shape has an accuracy of at least {float(value):.4g} on the labelled sequences."
+    assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, "dimension at least 2", _last_tokens(shape), random)
+    sentence = f"Some Transformer of this shape has an accuracy of at least about {float(value):.4g} on the labelled sequences."
     return COROLLARY_2.bound("accuracy", "lower", value, assumptions, sentence)
 
 
@@ -206,7 +213,7 @@ def proposition_1(encoder_divergence: Real) -> Bound:
             f"encoder_divergence is {float(value)}; it must not be negative", encoder_divergence=value
         )
     assumptions = ("logits are a fixed matrix times a sequence embedding of dimension d",)
-    sentence = f"No Transformer of this dimension has a divergence below {float(value):.6g} nats."
+    sentence = f"No Transformer of this dimension has a divergence below about {float(value):.6g} nats."
     return PROPOSITION_1.bound(
         "divergence in nats", "lower", value, assumptions, sentence, speaks_of="these data"
     )
@@ -217,7 +224,7 @@ def proposition_1(encoder_divergence: Real) -> Bound:
 def proposition_2(n_tokens: int, n_contexts: int | None = None) -> Bound:
     """Embedding dimension N - 1 is sufficient and necessary to represent every distribution over N tokens.
 
-    For T contexts, this dimension is min(N - 1, T).
+    For T contexts, this dimension is min(N - 1, T). A distribution with a probability of 0 is approached, not reached.
 
     Departs: the paper states N - 1 for any number of contexts. But the logits of T contexts are a matrix with N rows and T columns,
     whose rank is at most T. If one row is subtracted from all rows, which does not change the softmax, the rank is also at most
@@ -293,9 +300,9 @@ def theorem_2(
     value = total * (1 + 2 * c) / (1 - 2 * c)
     n_rows = max(map(len, distributions), default=0)
     assumptions = (
-        f"the embedding has {n_rows} rows, unit vectors whose coherence is at most {float(c):.4g}",
+        f"the embedding has {n_rows} rows, unit vectors whose coherence is at most about {float(c):.4g}",
     )
-    sentence = f"Some encoder with an embedding of this coherence has a divergence of at most {float(value):.6g} nats."
+    sentence = f"Some encoder with an embedding of this coherence has a divergence of at most about {float(value):.6g} nats."
     return THEOREM_2.bound("divergence in nats", "upper", value, assumptions, sentence)
 
 

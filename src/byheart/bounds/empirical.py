@@ -69,7 +69,7 @@ MORRIS_2025 = EmpiricalLaw(
     precision="bfloat16",
     smallest_parameters=500_000,
     largest_parameters=1_500_000_000,
-    conditions="GPT-style models trained to saturation on random sequences; as many bits per parameter in bfloat16 as in float32",
+    conditions="GPT-style models trained to saturation on random sequences; slightly more bits per parameter in float32",
     source="Morris et al. 2025, How much do language models memorize?",
 )
 

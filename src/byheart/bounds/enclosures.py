@@ -98,7 +98,7 @@ def log2(value: Rational, bits: int = DEFAULT_BITS) -> Interval:
 
 @cache
 def pi(bits: int = DEFAULT_BITS) -> Interval:
-    """Enclose π to within 2**-bits, by Machin's formula π = 16 arctan(1/5) - 4 arctan(1/239)."""
+    """Enclose π, for bits <= 4000 to within 2**-bits, by Machin's formula π = 16 arctan(1/5) - 4 arctan(1/239)."""
     scale_bits = bits + 16
     fifth, fifth_error = _arctan_inverse(5, scale_bits)
     other, other_error = _arctan_inverse(239, scale_bits)

@@ -27,9 +27,17 @@ _SUMMED_LAYERS = 16
 REMARK_4_3 = KS25.theorem("Remark 4.3", "KS25-R4.3", "Remark 4.3 and eq. (4)")
 SECTION_4_2_1 = KS25.theorem("section 4.2.1", "KS25-R4.3", "section 4.2.1, after Remark 4.3")
 THEOREM_4_2 = KS25.theorem(
-    "Theorem 4.2", "KS25-T4.2", "Theorem 4.2, using Goldberg & Jerrum 1995, Corollary 2.1"
+    "Theorem 4.2",
+    "KS25-T4.2",
+    "Theorem 4.2, using Goldberg & Jerrum 1995, Corollary 2.1",
+    networks="Transformers with ReLU units",
 )
-THEOREM_4_3 = KS25.theorem("Theorem 4.3", "KS25-T4.3", "Theorem 4.3, eqs. (94)-(96)")
+THEOREM_4_3 = KS25.theorem(
+    "Theorem 4.3",
+    "KS25-T4.3",
+    "Theorem 4.3, eqs. (94)-(96)",
+    networks="Transformers with ReLU units and hardmax or uniform attention",
+)
 BY_BARTLETT = "Theorem 4.2, using Bartlett et al. 2019, Theorem 7"
 
 

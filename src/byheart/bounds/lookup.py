@@ -127,7 +127,7 @@ def lookup_size(points: Points, n_stored: int, n_values: int) -> LookupSize:
 @realises("KS25-L F.1")
 @takes_sizes()
 def batched_lookup_size(points: Points, n_stored: int, n_values: int, batch_root: int) -> LookupSize:
-    """Return the size of the lookup in Lemma F.1. Its width is 13, and its weights are shorter than those of Lemma C.1.
+    """Return the size of the lookup in Lemma F.1. Its width is 13, and its weights are at most as long as those of Lemma C.1.
 
     The points are looked up in batches of B², where B = `batch_root`.
 

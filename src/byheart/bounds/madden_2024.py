@@ -182,13 +182,13 @@ def equation_3(shape: DecoderShape) -> Bound:
         + Fraction((shape.vocab + shape.seq_len) * shape.dim, scale)
     )
     assumptions = ("the one-layer decoder of eq. (2)",)
-    sentence = f"For this decoder the capacity is known up to a factor of {float(value):.4g}."
+    sentence = f"For this decoder the capacity is known up to a factor of about {float(value):.4g}."
     return EQUATION_3.bound("ratio of upper to lower bound", "exact", value, assumptions, sentence)
 
 
 @realises("MFT24-L2")
 def lemma_2(context_counts: Iterable[int], next_token_counts: Iterable[int]) -> Bound:
-    """Return the entropy of a corpus in nats, rounded down. No model has a smaller cross-entropy, summed over the corpus.
+    """Return the entropy of a corpus in nats, rounded down slightly. No model has a smaller cross-entropy, summed over the corpus.
 
     `context_counts` holds c_i, how often each distinct context i occurs. `next_token_counts` holds how often each pair of a context
     and its next token occurs; these are the products c_i π̂ that are not zero, where π̂ is the frequency of the next token
@@ -206,7 +206,7 @@ def lemma_2(context_counts: Iterable[int], next_token_counts: Iterable[int]) -> 
         low += weight * (logarithm.low if weight >= 0 else logarithm.high)
     value = max(low, Fraction(0))
     assumptions = ("any model that predicts the next token from the context",)
-    sentence = f"No model's summed cross-entropy on this corpus is below {float(value):.6g} nats."
+    sentence = f"No model's summed cross-entropy on this corpus is below about {float(value):.6g} nats."
     quantity = "summed cross-entropy in nats"
     return LEMMA_2.bound(quantity, "lower", value, assumptions, sentence, speaks_of="these data")
 

@@ -27,6 +27,8 @@ from byheart.records.json_record import JsonRecord
 RowKind = Literal["estimate", "theorem", "trained", "floor"]
 SMOOTH_ACTIVATIONS = ("gelu", "silu", "swish", "tanh", "sigmoid", "quick_gelu")
 _WORDS = (64, 32, 16)
+MEASURED = "data of the experiments"
+"""The facts to which a law of trained models applies."""
 MOST_FACTS = 10**18
 """Maximum number of facts to plan for: more than anyone has. Exact sizes for far more facts would take minutes to compute."""
 
@@ -40,6 +42,7 @@ class PlanRow(JsonRecord):
     bits_per_stored_bit  bits of facts for each stored bit of the model, if known
     speaks_of            the facts to which the row applies: all facts of this shape, some of them (the worst case), or those that
                          were measured
+    networks             the networks that a lower bound is about; empty if it is about all networks
     """
 
     name: str
@@ -52,6 +55,7 @@ class PlanRow(JsonRecord):
     precision: str = ""
     bits_per_stored_bit: float | None = None
     speaks_of: str = "all data of this shape"
+    networks: str = ""
 
 
 @dataclass(frozen=True)
@@ -105,8 +109,8 @@ def plan(
     vocab: int = 1000,
     seq_len: int = 8,
 ) -> SizePlan:
-    """Return the sizes of a model for `n_facts` facts of `value_bits` bits each, according to every available estimate, theorem,
-    law and bound.
+    """Return the sizes of a model for `n_facts` facts of `value_bits` bits each, according to estimates, theorems, measured
+    laws and lower bounds.
 
     A fact is a sequence of `seq_len` tokens from a vocabulary of size `vocab`, with one of 2^value_bits values. The order of the
     tokens matters. `estimates` returns the estimated sizes of byheart's own constructions for data of a given shape. `laws` are
@@ -187,7 +191,16 @@ def capacity_of(
         bounds += [each(size, architecture.vocab) for each in (madden_2024.lemma_1, madden_2024.theorem_1)]
     held = {law: law.bits_held_by(size) for law in laws}
     trained = tuple(
-        PlanRow(law.name, "trained", bits // value_bits, size, bits, law.source, _range_note(law, size))
+        PlanRow(
+            law.name,
+            "trained",
+            bits // value_bits,
+            size,
+            bits,
+            law.source,
+            _range_note(law, size),
+            speaks_of=MEASURED,
+        )
         for law, bits in held.items()
     )
     return Capacity(architecture, value_bits, bits_per_parameter, tuple(bounds), tuple(refused), trained)
@@ -264,7 +277,7 @@ def _trained_rows(n_facts: int, bits: int, laws: Sequence[EmpiricalLaw]) -> tupl
             note=_range_note(law, parameters),
             precision=law.precision,
             bits_per_stored_bit=float(law.bits_per_stored_bit),
-            speaks_of="data of the experiments",
+            speaks_of=MEASURED,
         )
         for law, parameters in sizes.items()
     )
@@ -292,6 +305,7 @@ def _floors(shape: DataShape, bits: int) -> tuple[PlanRow, ...]:
             bits=None if word is None else bits,
             source=bound.source,
             note="; ".join(bound.assumptions),
+            networks=bound.networks,
             precision="any" if word is None else f"{word} bits",
             bits_per_stored_bit=None if word is None else 1.0,
             speaks_of=bound.speaks_of,

@@ -19,12 +19,16 @@ from byheart.errors import ImpossibleSize
 from byheart.theorems import realises
 
 SONTAG = Theorem(
-    "Sontag 1997", "", "Sontag 1997, Shattering all sets of k points requires (k - 1)/2 parameters"
+    "Sontag 1997",
+    "",
+    "Sontag 1997, Shattering all sets of k points requires (k - 1)/2 parameters",
+    networks="networks of ReLU, sigmoid, softmax and other functions definable with exp",
 )
 SIEGEL = Theorem(
     "Siegel 2024",
     "",
     "after Siegel 2024, Sharp lower bounds on interpolation by deep ReLU networks; constants by byheart",
+    networks="ReLU networks",
 )
 BAUM = Theorem("Baum 1988", "", "Baum 1988, On the capabilities of multilayer perceptrons")
 BUBECK = Theorem("Bubeck et al. 2020", "", "Bubeck, Eldan, Lee & Mikulincer 2020, Proposition 4")
@@ -212,7 +216,7 @@ def mahdavi_2023(n_heads: int, head_dim: int, seq_len: int) -> Bound:
 @takes_sizes()
 def mahdavi_2023_parameters(n_samples: int, seq_len: int, dim: int) -> Bound:
     """Return the number of parameters that suffice by Theorem 1 of Mahdavi et al. 2023, with ceil((N - 1)/(n - 1)) heads of
-    size n.
+    size n, but at least one.
 
     There are N = `n_samples` samples of n = `seq_len` tokens of dimension d = `dim`, with 2 <= n <= d. A head has 2dn + 2d²
     parameters: keys and queries are d x n, value and output d x d. The output vector has d more parameters.

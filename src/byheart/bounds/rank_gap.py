@@ -48,9 +48,9 @@ def excess_loss(counts: Sequence[Sequence[int]], totals: Sequence[int]) -> Bound
             "counts must be a square matrix, with one row for each of at least two contexts, "
             "and totals must have one number per context"
         )
-    if any(count < 1 or count > total for row, total in zip(counts, totals, strict=True) for count in row):
+    if any(min(row) < 1 or sum(row) > total for row, total in zip(counts, totals, strict=True)):
         raise ImpossibleSize(
-            "every token must follow every context at least once, and the counts of a context must not exceed its total"
+            "every token must follow every context at least once, and the sum of the counts of a context must not exceed its total"
         )
     logs = [[ln(Fraction(count, total)) for count in row] for row, total in zip(counts, totals, strict=True)]
     s = _least_singular_value(logs)
@@ -60,7 +60,7 @@ def excess_loss(counts: Sequence[Sequence[int]], totals: Sequence[int]) -> Bound
         f"the logits have rank at most {size - 2}, which is the number of neurons or the dimension of the encoder",
     )
     sentence = (
-        f"The summed loss of a model whose logits have rank at most {size - 2} exceeds the entropy by at least "
+        f"The summed loss of a model whose logits have rank at most {size - 2} exceeds the entropy by at least about "
         f"{float(value):.4g} nats."
     )
     return rank.bound(

@@ -1,4 +1,4 @@
-"""All bounds for one data set: those that apply, and those that do not apply, each with the reason."""
+"""Bounds for one data set: those that apply, and those that do not apply, each with the reason."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from byheart.bounds import kajitsuka_sato_2025_lower as lower
 from byheart.bounds import predecessors as known
 from byheart.bounds.assumptions import ASSUMED, DataChecks, check_assumptions
 from byheart.bounds.bound import KS25, Bound, Estimate, NotApplicable, Scope, spell
+from byheart.bounds.equal_tokens import equal_token_sequences
 from byheart.bounds.pigeonhole import counting_next_token, counting_seq_to_seq, label_bits, parameter_floor
 from byheart.bounds.token_vectors import VectorView, id_vectors, shape_of, tokens_as_vectors
 from byheart.data.dataset import Dataset
@@ -37,7 +38,7 @@ _INCONSISTENT = "equal contexts carry different labels"
 
 @dataclass(frozen=True)
 class BoundTable:
-    """All bounds for data of one shape and, listed separately, the sizes of byheart's own constructions."""
+    """Bounds for data of one shape and, listed separately, the sizes of byheart's own constructions."""
 
     shape: DataShape
     applicable: tuple[Bound, ...]
@@ -66,7 +67,7 @@ class BoundTable:
 def for_shape(
     shape: DataShape, estimates: Iterable[Estimate | NotApplicable] = (), checks: DataChecks = ASSUMED
 ) -> BoundTable:
-    """Evaluate every bound that applies to data of this shape, and give the reason why each other bound does not apply.
+    """Evaluate the bounds that apply to data of this shape. For most of the others, give the reason why they do not apply.
 
     estimates: sizes of byheart's own constructions, or why they do not accept such data. They are listed apart from the bounds.
     checks: the result of checking the assumptions that can be checked only on the data. By default, nothing is checked: bounds
@@ -92,8 +93,8 @@ def for_shape(
 
 
 def table(dataset: Dataset | DatasetPieces, estimates: Iterable[Estimate | NotApplicable] = ()) -> BoundTable:
-    """Return every bound whose assumptions about the data hold for a data set, and the reason why each other bound does not apply.
-    Examples of such assumptions are that equal inputs have equal labels, and that vectors are in general position.
+    """Return the bounds whose assumptions about the data hold for a data set, and for most of the others the reason why they do not
+    apply. Examples of such assumptions are that equal inputs have equal labels, and that vectors are in general position.
 
     If the task is `distribution` and the data set is not in pieces, the table also contains the entropy of the data. No model has a
     smaller loss on these data (Madden et al. 2024, Lemma 2).
@@ -193,7 +194,7 @@ def _kajitsuka_sato_lower(shape: DataShape) -> Iterator[Entry]:
     if shape.has_positions:
         yield lower.THEOREM_4_2.refuse(_POSITIONS)
         return
-    n_constant = _constant_sequences(shape)
+    n_constant = equal_token_sequences(shape)
     if not n_constant:
         yield lower.THEOREM_4_2.refuse(_NO_CONSTANT)
         return
@@ -206,23 +207,6 @@ def _no_shattering(shape: DataShape) -> str:
     if shape.task == "distribution":
         return "this bound counts labellings, but the task is about distributions"
     return "with one class there is nothing to distinguish" if shape.n_classes < 2 else _uncounted(shape)
-
-
-def _constant_sequences(shape: DataShape) -> int:
-    """Return how many constant sequences (one token, repeated) data of this shape can contain.
-
-    If tokens are vectors, or each token has a label, the result may be smaller than the largest possible number.
-    """
-    contexts = min(shape.n_samples, shape.context_count)
-    if shape.task == "seq-to-seq" and shape.n_contexts is not None and shape.context_len > 1:
-        # all labels of a constant sequence have the same context, so each one lowers the number of contexts
-        n_distinct = min(shape.context_len, shape.vocab or shape.context_len)
-        spare = min(shape.label_count, shape.n_samples * n_distinct) - shape.n_contexts
-        contexts = min(contexts, spare // (shape.context_len - 1))
-    if shape.vocab is not None:
-        return min(contexts, shape.vocab)
-    vectors = tokens_as_vectors(shape)
-    return contexts if vectors is None else vectors.distinct_tokens(contexts)
 
 
 def _madden(shape: DataShape) -> Iterator[Entry]:
@@ -350,7 +334,7 @@ def _without_separation(shape: DataShape) -> Iterator[Entry]:
         reason = (
             reason or "this bound is about all points of a ball, but token ids are a finite set of inputs"
         )
-    n_points = _constant_sequences(shape)
+    n_points = equal_token_sequences(shape)
     reason = reason or ("" if n_points else _NO_CONSTANT)
     if reason:
         yield from (theorem.refuse(reason) for theorem in (known.SONTAG, known.SIEGEL))

@@ -46,7 +46,7 @@ SIZES = ("n_samples", "seq_len", "n_classes", "vocab", "dim", "radius", "separat
 @reading_options
 @output_options
 def command(data: Path | None, config: Path | None, as_json: bool, **given: Any) -> None:
-    """Show every bound that applies, with its theorem, and the reason why each other bound does not apply.
+    """Show the bounds that apply, each with its theorem, and the reasons why others do not apply.
 
     Give one of three: a data file (--data), the sizes of a data set (--samples with --vocab or --dim), or an
     architecture (--config).
@@ -121,7 +121,8 @@ def _architecture(path: Path, as_json: bool) -> None:
 
 def _show_capacity(capacity: Capacity, path: Path) -> None:
     architecture = capacity.architecture
-    say(f"{path}: {architecture.family} {architecture.kind}, {architecture.parameters:,} parameters\n")
+    kind = f"{architecture.family} {architecture.kind}"
+    say(f"{path}: {kind}, {architecture.parameters:,} parameters (class {architecture.counted_class})\n")
     show_pairs([(part.name, f"{part.parameters:,}") for part in architecture.parts])
     bits, n_bits = amount(capacity.value_bits, "bit"), capacity.bits_per_parameter
     facts = f"Capacity for facts of {bits} each, with {n_bits} bits per parameter"

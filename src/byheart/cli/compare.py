@@ -55,7 +55,8 @@ def command(
 ) -> int:
     """Build and verify every construction that accepts DATA, and show their sizes beside the bounds.
 
-    Each construction that does not accept the data is listed with the reason.
+    Each construction that does not accept the data, or would have more than 20,000,000 parameters, is listed with the
+    reason.
     """
     from byheart.compare import compare
     from byheart.data.dataset import Dataset
@@ -121,13 +122,17 @@ def _show(comparison: Comparison, data: Path) -> None:
 
 def _worst_case(rows: tuple[Row, ...]) -> list[tuple[str, int, str]]:
     """Return the worst-case lower bounds for data of the same shape as these data, each as (quantity, value, source)."""
+    from byheart.bounds.bound import for_networks
+
     found = {
         each.quantity: each
         for row in rows
         for each in row.floors
         if each.speaks_of == "some data of this shape"
     }
-    return [(quantity, each.value, each.source) for quantity, each in found.items()]
+    return [
+        (quantity, each.value, for_networks(each.source, each.networks)) for quantity, each in found.items()
+    ]
 
 
 def _show_sizes(rows: tuple[Row, ...]) -> None:

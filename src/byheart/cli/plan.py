@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
@@ -14,13 +15,16 @@ from byheart.errors import amount
 
 KINDS = {"estimate": "estimate", "theorem": "promised", "trained": "trained", "floor": "worst case, at least"}
 
+FIGURE_FACTS = tuple(10**power for power in range(6, 13))
+"""The numbers of facts in the figure, besides the number that was asked for."""
+
 
 @click.command()
 @click.option("--facts", type=WholeNumber(), required=True, metavar="N", help="Number of facts, such as 1e9.")
 @click.option("--value-bits", type=WholeNumber(1, 64), default=10, help="Bits of information per fact.")
 @click.option("--vocab", type=WholeNumber(), default=1000, help="Number of token ids.")
 @click.option("--seq-len", type=WholeNumber(), default=8, help="Number of tokens per fact.")
-@figure_option("the number of parameters against the number of facts, from 1e6 to 1e12")
+@figure_option("the number of parameters against the number of facts, from 1e6 to 1e12 as far as possible")
 @output_options
 def command(
     facts: int, value_bits: int, vocab: int, seq_len: int, figure: Path | None, as_json: bool
@@ -38,7 +42,14 @@ def command(
         from byheart.bounds import curves
         from byheart.report.figures import draw_plan
 
-        others = {10**power for power in range(6, 13)} - {facts}
+        most = replace(found.shape, n_samples=FIGURE_FACTS[-1]).sequence_sizes.most_distinct()
+        others = {n for n in FIGURE_FACTS if n <= most} - {facts}
+        if most < FIGURE_FACTS[-1]:
+            last = max({facts, *others})
+            click.echo(
+                f"Note: the figure ends at {amount(last, 'fact')}, because only {most:,} distinct sequences are possible.",
+                err=True,
+            )
         plans = [
             plan(n, value_bits, estimates=estimates_for_plan, vocab=vocab, seq_len=seq_len) for n in others
         ]
@@ -63,5 +74,8 @@ def command(
     say("  worst case: what the most difficult facts of this shape need.")
     share = float(STATIC_FUNCTION_BITS_PER_STORED_BIT)
     say(f"  A static function (a table, not a network) holds {share} bits per stored bit.\n")
-    show_pairs([(row.name, row.note) for row in found.rows if row.note and row.kind == "trained"])
+    show_pairs(
+        [(row.name, row.note) for row in found.rows if row.note and row.kind == "trained"]
+        + [(row.name, f"only for {row.networks}") for row in found.rows if row.networks]
+    )
     show_refused(found.not_applicable)

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from byheart.verify.certificate import Certificate
 
 
+SAID = "claimed by the model, not checked"
+
+
 def describe_data(numbers: DataShape) -> str:
     """Describe the sizes of a data set in one line."""
     kind = (
@@ -126,7 +129,7 @@ def show_sizes(
     ]
     columns = [("", [name for name, *_ in rows]), ("this model", [count(value) for _, value, *_ in rows])]
     if promised:
-        header = "theorem (claimed by the model, not checked)" if is_said else "theorem"
+        header = f"theorem ({SAID})" if is_said else "theorem"
         columns.append((header, [count(promised[key]) if key in promised else "" for *_, key, _ in rows]))
     if theory is not None:
         values, names = zip(*(_floor(theory, quantity) for *_, quantity in rows), strict=True)
@@ -136,9 +139,15 @@ def show_sizes(
     numbers = [place for place, header in enumerate(headers) if header not in ("", "by")]
     show_table(headers, list(zip(*(cells for _, cells in columns), strict=True)), numbers=numbers)
     if theory is not None:
+        from byheart.bounds.bound import for_networks
+
         found = [(q, _largest(theory, q, "some data of this shape")) for q in ("parameters", "bits")]
         show_worst_case(
-            [(quantity, bound.value, bound.name) for quantity, bound in found if bound is not None]
+            [
+                (quantity, bound.value, for_networks(bound.name, bound.networks))
+                for quantity, bound in found
+                if bound is not None
+            ]
         )
 
 
@@ -163,7 +172,7 @@ def _need(quantity: str, value: int | Fraction) -> str:
 
 
 def show_refused(entries: Iterable[NotApplicable]) -> None:
-    """Print the bounds that do not apply, one line per reason."""
+    """Print the bounds and constructions that do not apply, one line per reason."""
     reasons: dict[str, list[str]] = {}
     for entry in entries:
         reason = first_sentence(entry.reason).removeprefix(f"{entry.name} ")

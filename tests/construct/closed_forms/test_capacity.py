@@ -117,7 +117,14 @@ def test_the_certified_number_is_below_every_model_of_that_rank(seed: int, rank:
 
 
 @pytest.mark.parametrize(
-    ("counts", "totals"), [([[1]], [1]), ([[1, 0], [1, 1]], [1, 2]), ([[1, 3], [1, 1]], [2, 2])]
+    ("counts", "totals"),
+    [
+        ([[1]], [1]),
+        ([[1, 0], [1, 1]], [1, 2]),
+        ([[1, 3], [1, 1]], [2, 2]),
+        ([[3, 1], [1, 3]], [3, 3]),
+        ([[3, 1], [1, 3]], [4, 3]),
+    ],
 )
 def test_counts_that_mean_nothing_are_refused(counts: list[list[int]], totals: list[int]) -> None:
     with pytest.raises(ImpossibleSize):

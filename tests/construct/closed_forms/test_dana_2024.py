@@ -28,7 +28,7 @@ from byheart.construct.dana_2024.likeliest import (
     memorise_likeliest,
 )
 from byheart.construct.dana_2024.partial import memorise_in_part
-from byheart.construct.dana_2024.size import heads_needed
+from byheart.construct.dana_2024.size import DanaOptions, heads_needed
 from byheart.construct.registry import get
 from byheart.data.generators import random_tokens
 from byheart.data.shape import DataShape
@@ -196,6 +196,16 @@ def test_distributions_with_zeros_are_approximated_within_epsilon_log_one_over_e
     assert (growth < 1.5).all()  # ‖WE‖ is O(log 1/ε)
 
 
+@checks("DPC24-T3")
+@pytest.mark.parametrize("epsilon", [0.0, -0.1, float("nan")])
+def test_an_approximation_without_error_is_refused(epsilon: float) -> None:
+    """It ended in a LinAlgError."""
+    certain = np.eye(4)[np.zeros(9, dtype=int)]
+    ids, weights, rng = pairs(3), np.full(9, 1 / 9), np.random.default_rng(0)
+    with refused(UsageError, "epsilon"):
+        memorise_approximately(ids, certain, weights, rng, epsilon=epsilon, n_vocab=4)
+
+
 @checks("DPC24-C2")
 @pytest.mark.parametrize("n_heads", [0, 5, 12])
 def test_fewer_heads_are_right_as_often_as_the_corollary_says(n_heads: int) -> None:
@@ -224,6 +234,19 @@ def test_draws_that_lose_a_kept_sequence_are_refused(monkeypatch: pytest.MonkeyP
     with refused(AssumptionViolated, n_kept=6, accuracy=1.0) as caught:
         memorise_in_part(ids, labels, 4, np.random.default_rng(1), n_heads=2)
     assert "all 6 sequences that it should memorise" in str(caught.value)
+
+
+@checks("DPC24-C2", "DPC24-C1")
+def test_dimension_1_is_refused() -> None:
+    ids = pairs(4)
+    labels = ids.sum(axis=1) % 4
+    with refused(UsageError, dim=1):
+        memorise_in_part(ids, labels, 4, np.random.default_rng(1), n_heads=15, dim=1, head_dim=1)
+    data = bh.Dataset.from_arrays(ids, labels)
+    with refused(UsageError, dim=1):
+        bh.compile(data, method="dana-2024", dim=1)
+    with refused(UsageError, dim=1):
+        get("dana-2024").size_of(DataShape.of(data), DanaOptions(dim=1))
 
 
 def test_a_compact_mode_that_fails_says_how_much_is_right() -> None:

@@ -26,7 +26,7 @@ from byheart.construct.dana_2024.lookup_encoder import (
     spread_of,
     spread_rows,
 )
-from byheart.errors import AssumptionViolated
+from byheart.errors import AssumptionViolated, UsageError
 from byheart.program.circle import circle_points
 from byheart.theorems import checks
 from tests.examples import examples
@@ -56,6 +56,12 @@ def test_associations_have_no_bottleneck(n_tokens: int, dim: int, seed: int) -> 
     margin = 1 - np.sort(encoder.logits, axis=1)[:, -2].max()
     sharp = 40 / margin * encoder.logits
     assert encoder_divergence(exact, uniform(40), sharp) < n_tokens * np.exp(-39)  # and 0 in the limit
+
+
+@checks("DPC24-P3")
+def test_there_is_no_circle_in_dimension_1() -> None:
+    with refused(UsageError, dim=1):
+        association_encoder(np.arange(4), 6, 1)
 
 
 def test_more_circles_have_more_room() -> None:
@@ -98,6 +104,23 @@ def test_the_best_encoder_lies_above_the_lower_bound_and_below_every_start() -> 
             moved_logits = moved @ found.encoder.unembedding.T
             assert encoder_divergence(p, uniform(60), moved_logits) >= found.divergence - 1e-6
     assert before < 1e-4
+
+
+@pytest.mark.parametrize("weight", [0.0, -0.5, float("nan")])
+def test_a_sequence_without_weight_is_refused(weight: float) -> None:
+    """The divergence was nan, and an embedding infinite."""
+    p = np.array([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1], [0.1, 0.1, 0.8]])
+    with refused(UsageError, "weight", sequence=2):
+        best_encoder(p, np.array([0.5, 0.5, weight]), 1, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("n_random_starts", [0, 2])
+def test_the_best_encoder_has_the_dimension_that_was_asked_for(n_random_starts: int) -> None:
+    p = np.array([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]])
+    found = best_encoder(p, uniform(2), 5, np.random.default_rng(0), n_random_starts=n_random_starts)
+    assert found.encoder.embeddings.shape == (2, 5)
+    assert found.encoder.unembedding.shape == (3, 5)
+    assert found.divergence < 1e-9
 
 
 @checks("DPC24-P1")
@@ -158,6 +181,15 @@ def test_the_scale_is_zero_for_uniform_and_capped_for_none() -> None:
     assert scale_for_entropy(float(np.log(4)), differences, 1e4) == pytest.approx(0, abs=1e-9)
     assert scale_for_entropy(0.0, differences, 1e4) > 36  # where 1 + 3e^-λ is 1
     assert scale_for_entropy(0.0, differences, 20.0) == 20
+
+
+@checks("DPC24-eq6")
+@pytest.mark.parametrize(("scale", "most"), [(9000.0, 1e4), (2.5, 3.0), (0.25, 0.5)])
+def test_a_scale_below_the_cap_is_found(scale: float, most: float) -> None:
+    """The cap was returned if no power of two was between the two."""
+    differences = np.array([0.0, -1 / scale])
+    entropy = float(np.log(1 + np.exp(-1)))
+    assert scale_for_entropy(entropy, differences, most) == pytest.approx(scale)
 
 
 @checks("DPC24-D2", "DPC24-L4", "DPC24-T3")

@@ -18,9 +18,10 @@ from byheart.construct.madden_2024.ranks import (
     rank_modulo,
     require_positive,
 )
-from byheart.errors import AssumptionViolated
+from byheart.errors import AssumptionViolated, UsageError
 from byheart.theorems import checks
 from tests.examples import examples
+from tests.refusal import refused
 
 flint = pytest.importorskip("flint", reason="needs python-flint; runs where the extra `ranks` is installed")
 
@@ -56,6 +57,26 @@ def test_the_printed_theorem_is_false_for_mixed_signs() -> None:
         require_positive([1, -1])
     with pytest.raises(AssumptionViolated):
         require_positive([1, 1])
+
+
+@checks("MFT24-T2")
+def test_fractions_have_the_rank_of_their_multiples() -> None:
+    cubic, half = {1: 1, 3: 1}, Fraction(1, 2)
+    assert polynomial_rank(cubic, [half, 3], [1, 2]).modular == 2
+    assert polynomial_rank(cubic, [half, 3], [Fraction(1, 7), -Fraction(1, 7)]).modular == 1
+    assert polynomial_rank({1: half, 3: Fraction(2, 3)}, [1, 3], [1, 2]).modular == 2
+    # modulo 7, 1/2 is 4
+    assert polynomial_matrix({1: 1}, [half], [1], prime=7) == [[4]]
+    thirds = [[Fraction(1, 3), Fraction(2, 3)], [1, 2]]
+    assert (rank_modulo(thirds), kruskal_rank(thirds)) == (1, 1)
+
+
+def test_numbers_without_a_residue_are_refused() -> None:
+    for value in (0.5, "1"):
+        with refused(UsageError, value=value):
+            polynomial_rank({1: 1}, [value], [1])
+    with refused(UsageError, value=Fraction(1, 7), prime=7):
+        rank_modulo([[Fraction(1, 7)]], prime=7)
 
 
 def test_ranks_modulo_a_prime() -> None:

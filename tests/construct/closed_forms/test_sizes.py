@@ -15,6 +15,7 @@ from byheart.data.generators import uniform_vectors
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
 from byheart.network.size import size_of_network
+from byheart.theorems import statements
 from tests.refusal import refused
 
 from .story_data import documents
@@ -55,6 +56,14 @@ def test_sizes_of_pairs_are_exact(name: str, n_samples: int) -> None:
 @pytest.mark.parametrize("n_samples", [10, 100, 1000])
 def test_sizes_of_single_tokens_are_exact(name: str, n_samples: int) -> None:
     agrees(name, single_tokens(n_samples))
+
+
+@pytest.mark.parametrize("name", ["linear-memory", "attention-as-mlp"])
+def test_sizes_of_single_tokens_name_a_statement_or_none(name: str) -> None:
+    method = get(name)
+    found = method.plan(single_tokens(10), method.read_options({}), np.random.default_rng(0), None)
+    assert found.theorem_size is not None
+    assert found.theorem_size.theorem.statement in {"", *(each.id for each in statements())}
 
 
 @pytest.mark.parametrize("n_samples", [10, 100, 1000])

@@ -26,7 +26,7 @@ class CompactFit:
 
 
 ROUND, HISTORY = 50, 60  # evaluations per round, and the history size of L-BFGS
-# Fitting continues until the mean loss is below this, so that the right logit leads by more than the rounding error.
+# A fit ends when the right logit is the largest everywhere and the mean loss is below this, so that most right logits lead clearly.
 SETTLED = 0.05
 
 

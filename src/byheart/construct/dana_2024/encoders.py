@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from jaxtyping import Float, Int
 
-from byheart.errors import AssumptionViolated
+from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.divergence import divergences
 from byheart.program.circle import circle_points
 from byheart.theorems import realises
@@ -48,7 +48,7 @@ def association_encoder(labels: Labels, n_tokens: int, dim: int) -> SequenceEnco
     """Return an encoder whose most likely token after each sequence is the label of the sequence (Proposition 3).
 
     The unembedding W has a point on a circle for each token, and the embedding of a sequence is the point of its label. This works
-    for any dimension of at least 2 and any number of tokens.
+    for any number of tokens and any dimension of at least 2. Raise `UsageError` if the dimension is 1.
     """
     points = circle_points(n_tokens, dim)
     return SequenceEncoder(points, points[labels])
@@ -122,11 +122,13 @@ def best_encoder(
     Source:     DPC24 Lemma 1: under full support (Assumption 2) the minimum exists.
     Guarantee:  the result is only an upper bound on the least divergence, because the problem is not convex.
 
-    The search starts from the best rank-d approximation of the centred log π, for probabilities π, and from random points.
-    Unless at least three of these starting points give the lowest divergence, the search then makes random hops from the best
-    encoder so far: long hops to leave shallow minima, and short hops to leave flat regions.
+    The search starts from the best rank-d approximation of the centred log π, for probabilities π, and from random points. Each
+    sequence counts with its weight, which must be positive. Unless at least three of these starting points give the lowest
+    divergence, the search then makes random hops from the best encoder so far: long hops to leave shallow minima, and short hops
+    to leave flat regions.
     """
     require_full_support(probabilities)
+    _require_positive(weights)
     # equal rows have equal best embeddings
     merged, place = np.unique(probabilities, axis=0, return_inverse=True)
     place = place.reshape(-1)
@@ -143,7 +145,9 @@ def best_encoder(
     scale = np.sqrt(share)[:, None]
     left, sizes, right = np.linalg.svd(centred * scale, full_matrices=False)
     root = np.sqrt(sizes[:dim])
-    descend(left[:, :dim] * root / scale, right[:dim].T * root)
+    # the rank can be smaller than the dimension: the other columns are zero
+    rest = ((0, 0), (0, dim - len(root)))
+    descend(np.pad(left[:, :dim] * root / scale, rest), np.pad(right[:dim].T * root, rest))
     size = float(np.sqrt(np.abs(centred).mean()))
     for _ in range(n_random_starts):
         descend(*(size * rng.standard_normal((n, dim)) for n in log_p.shape))
@@ -155,6 +159,19 @@ def best_encoder(
         descend(*(part + step * part.std() * rng.standard_normal(part.shape) for part in parts))
     best = found[int(np.argmin(values))]
     return BestEncoder(SequenceEncoder(best.unembedding, best.embeddings[place]), min(values), by_start)
+
+
+def _require_positive(weights: Shares) -> None:
+    """Reject weights that are not positive. Without a weight, the embedding of a sequence has no influence on the divergence."""
+    if (weights > 0).all():
+        return
+    sequence = int(np.argmin(weights > 0))
+    raise UsageError(
+        f"sequence {sequence} has the weight {weights[sequence]:g}, but every weight must be positive.\n"
+        "  Leave out sequences without a weight.",
+        sequence=sequence,
+        weight=float(weights[sequence]),
+    )
 
 
 def _agree(values: list[float]) -> bool:

@@ -16,7 +16,7 @@ def generic_integers(n_variables: int, degree: int, height: int) -> tuple[int, .
     Guarantee:  let b = height + 1 and x_i = b^((degree + 1)^(i - 1)). Every monomial is a different power b^k: the digits of k in
                 base degree + 1 are the exponents of the x_i. The term of P with the highest power b^K outweighs all other
                 terms. Their sum is at most height · (b^K - 1) / (b - 1) = b^K - 1 in absolute value.
-    Size:       x_n has (degree + 1)^(n - 1) · log2(height + 1) bits.
+    Size:       x_n has ⌊(degree + 1)^(n - 1) · log2(height + 1)⌋ + 1 bits.
     """
     if min(n_variables, degree, height) < 1:
         raise ImpossibleSize("n_variables, degree and height must be at least 1")

@@ -23,7 +23,8 @@ SCORE_SPREADS = (1.0, 10.0, 100.0, 1000.0)
 
 POOL = {"float64": 1.0, "float32": 1.6}
 """For each precision, the number of random heads that are drawn per head of the network. In float64, every head drawn is kept. In
-float32, more heads are drawn than are needed, and those that are far from linearly dependent are selected."""
+float32, more heads are drawn than are needed, and those that are far from linearly dependent are selected. A network of one head,
+and the heads of `bigram_heads`, are not selected."""
 
 PSEUDO_INVERSE = 1e-12
 """Singular values of a matrix count as zero if they are below this fraction of the largest one. In the matrix B, for which
@@ -114,7 +115,7 @@ def solve_for_outputs(
     rng: np.random.Generator,
 ) -> tuple[AttentionOnly, float]:
     """Complete the network `drawn`, whose heads are random, with output matrices and an unembedding. Its logits are then those of
-    `encoder`.
+    `encoder`, up to rounding, if the rows of `features` are linearly independent.
 
     The output matrices solve a linear system. `features` has a row for each sequence of the encoder (see `attention_features`).
     Return the completed network and the condition number of the linear system.

@@ -28,7 +28,7 @@ def draw_heads(spec: AttentionOnlySpec, score_spread: float, rng: np.random.Gene
     matrices have orthonormal rows.
     """
     size = score_spread * np.exp(rng.uniform(-1, 1, (spec.n_heads, 1, 1)))
-    # a score is a sum of d² products of embeddings (variance 2) and entries of W_Qᵀ W_K, each a sum of d_h products
+    # a score is a sum of d² products of embeddings (variance 2) and entries of W_Qᵀ W_K, sums of key_dim products
     size = np.sqrt(size / (2 * spec.dim * np.sqrt(spec.key_dim)))
     value = np.linalg.qr(rng.standard_normal((spec.n_heads, spec.dim, spec.value_dim)))[0].transpose(0, 2, 1)
     weights = {name: np.zeros(shape) for name, shape in spec.shapes()} | {"value": value}

@@ -17,6 +17,7 @@ from byheart.construct.dana_2024.encoders import (
 )
 from byheart.construct.dana_2024.head_solver import interpolate
 from byheart.construct.dana_2024.lookup_encoder import approximating_encoder
+from byheart.errors import UsageError
 from byheart.network.attention_only.architecture import AttentionOnly
 from byheart.theorems import realises
 
@@ -56,7 +57,10 @@ class LikeliestMemory:
     gamma: float
 
     def ceiling(self, epsilon: float) -> float:
-        """Return the upper bound of DPC24 Theorem 1 on the divergence: encoder_divergence + constant · epsilon · scale + gamma."""
+        """Return the upper bound of DPC24 Theorem 1 on the divergence: encoder_divergence + constant · epsilon · scale + gamma.
+
+        `epsilon` must not be smaller than the one with which the network was built.
+        """
         return self.encoder_divergence + self.constant * epsilon * self.scale + self.gamma
 
 
@@ -116,13 +120,15 @@ def memorise_approximately(
 ) -> LikeliestMemory:
     """Store the distributions of the `likeliest_sequences`, with logits of size O(log 1/ε) (DPC24 Theorem 3).
 
-    The distributions may contain zeros.
+    The distributions may contain zeros. `epsilon` must be above 0.
 
     Source:     DPC24 Theorem 3. This is Theorem 1, applied to the encoder f_ε of Definition 2 (`approximating_encoder`), whose
                 dimension is the number of output tokens minus 1.
     Guarantee:  as for `memorise_likeliest`. The largest logit ‖WE‖ is O(log 1/ε) by Lemma 4, so the divergence is at most
                 ε + C·ε·O(log 1/ε) + γ, with C and γ of Theorem 1 (see `LikeliestMemory`).
     """
+    if not epsilon > 0:
+        raise UsageError(f"epsilon must be above 0; got {epsilon:g}.", epsilon=epsilon)
     encoder = encoder_of_logits(approximating_encoder(probabilities, epsilon))
     return memorise_likeliest(
         encoded, probabilities, weights, encoder, rng, epsilon=epsilon, n_vocab=n_vocab, head_dim=head_dim

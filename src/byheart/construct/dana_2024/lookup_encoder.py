@@ -35,10 +35,10 @@ def coherence_of(rows: Float[np.ndarray, "n_tokens dim"]) -> float:
 def spread_rows(
     n_tokens: int, dim: int, rng: np.random.Generator, *, n_draws: int = 20
 ) -> Float[np.ndarray, "n_tokens dim"]:
-    """Return unit rows that are nearly orthogonal.
+    """Return unit rows that are as nearly orthogonal as the best of several candidates.
 
-    The candidates are the points of `circle_points`, the rows of the identity if `dim` is large enough, and `n_draws` random
-    matrices. The one with the least coherence (`coherence_of`) is returned.
+    The candidates are the points of `circle_points` if `dim` is at least 2, the rows of the identity if `dim` is at least
+    `n_tokens`, and `n_draws` random matrices. The one with the least coherence (`coherence_of`) is returned.
     """
     candidates = [circle_points(n_tokens, dim)] if dim >= 2 else []
     if dim >= n_tokens:
@@ -61,11 +61,11 @@ def scale_for_entropy(entropy: float, differences: Float[np.ndarray, " n_tokens"
     def excess(scale: float) -> float:
         return float(np.log(np.exp(scale * differences).sum())) - entropy
 
-    low, high = 0.0, 1.0
-    while excess(high) > 0 and high < most:
-        low, high = high, 2 * high
-    if high >= most:
-        return most
+    low, high = 0.0, min(1.0, most)
+    while excess(high) > 0:
+        if high == most:
+            return most
+        low, high = high, min(2 * high, most)
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         low, high = (middle, high) if excess(middle) > 0 else (low, middle)
@@ -78,8 +78,9 @@ def lookup_encoder(
 ) -> LookupEncoder:
     """Build the encoder of DPC24 Theorem 2: each sequence gets the row of its likeliest token in `rows`, scaled by a factor λ.
 
-    Source:     DPC24 Theorem 2 and eq. (6), corrected: the entropy has a positive sign. If the measured coherence is below
-                1/2, the divergence is at most `bounds.dana_2024.theorem_2` with that coherence.
+    Source:     DPC24 Theorem 2 and eq. (6), corrected: the entropy has a positive sign. If `rows` are unit vectors whose measured
+                coherence is below 1/2, and `most` has its default, the divergence is at most `bounds.dana_2024.theorem_2` with
+                that coherence, up to rounding.
     Departs:    a sequence whose entropy is 0 would need λ = ∞. It gets `most` instead.
     """
     likeliest: Labels = probabilities.argmax(axis=1)

@@ -47,7 +47,7 @@ def memorise_in_part(
 
     Source:     DPC24 Corollary 2: H heads of size d_h in dimension d memorise H·d_h + d sequences. For each other sequence, the
                 answer is right with probability 1/N, for N tokens.
-    Assumes:    distinct sequences over `n_tokens` tokens; labels are tokens too (Assumption 1).
+    Assumes:    distinct sequences over `n_tokens` tokens; labels are tokens too (Assumption 1); d >= 2, as Corollary 2 needs.
     Guarantee:  the native forward pass measures the accuracy. A network is returned only if the accuracy reaches the bound and all
                 `kept` sequences are right. The paper's bound holds in expectation over the labels that are not memorised, not for
                 every data set. If none of `ATTEMPTS` draws of the heads gives such a network, `AssumptionViolated` is raised.

@@ -15,8 +15,8 @@ from byheart.records.reader import within
 
 NAME = "dana-2024"
 HEAD_DIM = 4
-"""The default head size d_h, unless the dimension d is smaller. For the same number of parameters, the outputs of many small heads
-are further from linearly dependent than those of a few large heads."""
+"""The default head size d_h in mode `theorem`, unless the dimension d is smaller. For the same number of parameters, the outputs
+of many small heads are further from linearly dependent than those of a few large heads."""
 
 
 def heads_needed(n_sequences: int, dim: int, head_dim: int, n_last_tokens: int | None = None) -> int:
@@ -34,7 +34,7 @@ class DanaOptions:
     """The options of `dana-2024`, for T contexts over N tokens, and H heads of size d_h in dimension d.
 
     mode      `theorem`: enough heads for H·d_h + d >= T; one linear solve gives their output matrices. `compact`: all
-              weights are fitted, and bisection finds the fewest heads
+              weights are fitted, and bisection searches for the fewest heads
     dim       d. Default: 2 for associations (Corollary 1); min(N - 1, T), but at least 2, for distributions (Proposition 2); 10 for
               compact
     head_dim  d_h. Default: d but at most 4; d for compact
@@ -68,6 +68,16 @@ class DanaOptions:
         return dim, self.head_dim or min(dim, HEAD_DIM)
 
 
+def require_dimensions(dim: int, head_dim: int) -> None:
+    """Raise `UsageError` unless the dimension is at least 2 (DPC24 Proposition 3), and that of the heads from 1 to `dim`."""
+    if dim < 2 or not 1 <= head_dim <= dim:
+        raise UsageError(
+            f"dim must be at least 2, and head_dim from 1 to dim; got dim = {dim} and head_dim = {head_dim}.",
+            dim=dim,
+            head_dim=head_dim,
+        )
+
+
 def require_rank(n_tokens: int, n_sequences: int, dim: int) -> None:
     """Raise `AssumptionViolated` if every sequence has one token and there are more than `dim` sequences.
 
@@ -76,7 +86,7 @@ def require_rank(n_tokens: int, n_sequences: int, dim: int) -> None:
     """
     if n_tokens == 1 and n_sequences > dim:
         raise AssumptionViolated(
-            f"in sequences of one token there is nothing to attend to, so {n_sequences:,} sequences need dim = {n_sequences}.\n"
+            f"in sequences of one token there is nothing to attend to, so {n_sequences:,} sequences need dim >= {n_sequences}.\n"
             f"  Use dim = {n_sequences}, mode compact, or another method.",
             n_sequences=n_sequences,
             dim=dim,
@@ -93,6 +103,7 @@ def size_of(shape: DataShape, options: DanaOptions) -> Size:
     dim, head_dim = options.sizes(shape.task, shape.n_classes, shape.sequence_count)
     n_heads = heads_needed(shape.sequence_count, dim, head_dim, shape.n_last_tokens)
     if options.mode == "theorem":
+        require_dimensions(dim, head_dim)
         require_rank(shape.context_len, shape.sequence_count, dim)
     if options.mode == "compact":
         n_heads = options.n_heads or max(1, n_heads)

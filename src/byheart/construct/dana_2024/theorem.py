@@ -11,7 +11,13 @@ from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.construct.dana_2024.compact import CompactFit, fit_compact
 from byheart.construct.dana_2024.encoders import SequenceEncoder, association_encoder, encoder_of_logits
 from byheart.construct.dana_2024.head_solver import interpolate
-from byheart.construct.dana_2024.size import NAME, DanaOptions, heads_needed, require_rank
+from byheart.construct.dana_2024.size import (
+    NAME,
+    DanaOptions,
+    heads_needed,
+    require_dimensions,
+    require_rank,
+)
 from byheart.data.assumption import Assumption
 from byheart.data.dataset import Dataset
 from byheart.data.shape import DataShape
@@ -91,16 +97,11 @@ def _theorem(
     ragged: bool,
     rng: np.random.Generator,
 ) -> tuple[AttentionOnly, dict[str, Any]]:
-    """Draw heads until the native forward pass answers every sequence correctly, at most `ATTEMPTS` times. Return the network, and
-    notes on how it was found.
+    """Call `interpolate`, at most `ATTEMPTS` times, until the native forward pass answers every sequence correctly. Return the
+    network, and notes on how it was found.
     """
     dim, head_dim = options.sizes(data.task, targets.n_outputs, len(targets))
-    if dim < 2 or not 1 <= head_dim <= dim:
-        raise UsageError(
-            f"dim must be at least 2, and head_dim from 1 to dim; got dim = {dim} and head_dim = {head_dim}.",
-            dim=dim,
-            head_dim=head_dim,
-        )
+    require_dimensions(dim, head_dim)
     require_rank(encoded.shape[1], len(targets), dim)
     encoder = _encoder(targets, data, dim, options.precision)
     for _attempt in range(ATTEMPTS):

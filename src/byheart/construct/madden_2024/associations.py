@@ -20,7 +20,8 @@ from byheart.process.progress import Progress, report
 class Associations:
     """The output matrix that was found.
 
-    unsettled  the number of contexts whose label has a probability below `SETTLED`
+    unsettled  the number of contexts whose label has a probability below `SETTLED`. Up to a thousandth of the contexts, they are
+               counted with the final matrix; more than that are counted during the last full pass, before its later steps
     passes     evaluations of the loss on all contexts; an evaluation on some of them counts as a fraction
     """
 
@@ -61,8 +62,8 @@ def associate(
 
     If all contexts can be right at once, all their gradients vanish together, so stochastic steps need not become smaller. On
     whitened features, small batches make more progress in one pass than a full gradient. Contexts whose label already has a
-    probability of at least `HARD` are left out of most passes. There is no guarantee in advance: contexts that the final matrix
-    leaves `unsettled` are counted, and the forward pass of the final network shows which labels are right.
+    probability of at least `HARD` are left out of most passes. There is no guarantee in advance: contexts that are still
+    `unsettled` are counted, and the forward pass of the final network shows which labels are right.
     """
     start = time.perf_counter()
     phi = torch.from_numpy(np.array(features, dtype=np.float32)).to(device)

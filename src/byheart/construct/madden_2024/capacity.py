@@ -30,7 +30,7 @@ class CapacityDecision:
 
     reached       a decoder was built whose distribution is right for every context; `construction` holds it
     out of reach  for all weights the loss exceeds the entropy by at least `excess`, in nats
-    undecided     neither was shown
+    undecided     neither was shown; `construction` then holds a decoder that was built but is not close enough, if there is one
     """
 
     verdict: Literal["reached", "out of reach", "undecided"]

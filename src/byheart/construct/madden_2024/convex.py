@@ -23,7 +23,8 @@ EVALUATIONS_A_ROUND = 25
 DEFAULT_EVALUATIONS = 3000
 EXCLUDED = 2.0
 MARGIN = 12.0
-"""At the start of the fit, the logits of tokens that follow a context exceed all others by about this."""
+"""The least-squares start of the fit approximates logits in which the tokens that follow a context exceed all others by about
+this."""
 
 SCALES = (0.7, 1.0, 1.4, 2.0, 2.8)
 
@@ -38,7 +39,8 @@ class Regression:
     gap_nats      loss minus entropy, summed over all predictions
     reached       whether the goal was met
     norm          Frobenius norm of `whitened`; it equals the root mean square length of the logits over all predictions
-    excluded_norm a lower bound: it is proved that no value of `whitened` with a smaller norm meets the goal; 0 if the goal was met
+    excluded_norm a lower bound: it is proved, up to rounding, that no value of `whitened` with a smaller norm meets the goal; 0 if
+                  the goal was met
     """
 
     coefficients: Float[np.ndarray, "n_neurons n_outputs"]

@@ -30,8 +30,8 @@ HISTORY = 40
 SHAPING_EVALUATIONS = 3000
 FINISHING_EVALUATIONS = 1000
 SAFETY = 0.8
-"""Fitting in float32 stops when the gap between loss and entropy is this share of the allowed gap. The convex fit in float64 that
-follows either makes the gap smaller or fails."""
+"""Fitting in float32 stops when the gap between loss and entropy is this share of the allowed gap. The convex fit that follows
+measures the gap in float64, and fails if it exceeds the allowed gap."""
 
 
 @dataclass(frozen=True, eq=False)

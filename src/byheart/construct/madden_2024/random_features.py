@@ -34,7 +34,8 @@ def draw_neurons(
     """Return `front` with random neurons, whose output weights are still zero.
 
     `mixed` holds the output of the mixing layer for every context. Over these contexts, the pre-activation of each neuron has
-    standard deviation `spread`. The rows of `mixed` are first centred and whitened, so that no direction dominates another.
+    standard deviation `spread`. The rows of `mixed` are first centred and whitened, so that no direction dominates another. If all
+    rows are equal, the neurons are constant.
     """
     nothing = np.zeros((n_neurons, front.n_outputs))
     centre = mixed.mean(axis=0)
@@ -42,7 +43,7 @@ def draw_neurons(
     _, sizes, axes = np.linalg.svd(centred, full_matrices=False)
     sizes = sizes / np.sqrt(len(mixed))
     keep = sizes > 1e-6 * sizes.max(initial=0.0)
-    if not keep.any():  # a single context needs no direction, so the neurons are constants
+    if not keep.any():  # a single context (or equal rows) has no direction, so the neurons are constants
         return with_neurons(front, np.zeros((front.dim, n_neurons)), np.full(n_neurons, spread), nothing)
     whitening = axes[keep].T / sizes[keep]
     directions = rng.standard_normal((int(keep.sum()), n_neurons))

@@ -27,7 +27,7 @@ also the default goal of the convex solver.
 """
 
 FIRST_WIDTH = 64
-"""The number of neurons at which the search for the fewest begins."""
+"""The number of neurons at which a search for the fewest begins, or less if shaped neurons are fitted to fewer contexts."""
 
 OVERSAMPLING = {"float64": (1, 1), "float32": (5, 4)}
 """Neurons per context, as a fraction. float64 has one neuron per context, as in the theorem. float32 has a quarter more, which
@@ -136,7 +136,7 @@ def require_attention(kind: Kind, options: MaddenOptions) -> None:
 def size_of(kind: Kind, shape: DataShape, options: MaddenOptions) -> Size:
     """Return the size, assuming that the solver `steps` succeeds if it is tried.
 
-    If the solver searches for the fewest neurons, return the size for the first number that it tries.
+    If the solver searches for the fewest neurons, return the size for `FIRST_WIDTH` neurons.
     """
     require_attention(kind, options)
     if shape.vocab is None:

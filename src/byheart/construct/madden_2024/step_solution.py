@@ -64,8 +64,9 @@ def solve_by_steps(front: Decoder, encoded: EncodedContexts, logits: Logits) -> 
     Assumes:    the activation tanh; the distances between the images of contexts under attention or averaging exceed their
                 rounding errors by a safe factor (compare `Injectivity.holds`).
     Guarantee:  every neuron is exactly ±1 on every context, because it is exactly ±1 on the two contexts next to its step, and
-                rounding is monotone. In float64 the wanted logits are rounded to a grid on which all partial sums are exact. The
-                network's logits then equal the rounded logits (`Steps.targets`) in any order of summation.
+                rounding is monotone. Unless the grid would be too coarse (`COARSEST_BITS`), the wanted logits are rounded to a
+                grid on which all partial sums are exact. The network's logits then equal the rounded logits (`Steps.targets`) in
+                any order of summation.
     Departs:    free biases and steep weights replace the paper's equal biases b = η·1 and small factor ε, which would make the
                 matrix singular in floats.
     """

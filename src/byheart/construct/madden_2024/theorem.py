@@ -108,7 +108,9 @@ def plan(
 
 
 def _require_right(name: str, decoder: Decoder, targets: NextTokenTargets, precision: str) -> None:
-    """Reject data with contexts that the decoder answers wrongly in this precision because they are too close to each other."""
+    """Reject data with contexts that the decoder answers wrongly in this precision, for example because they are too close to each
+    other.
+    """
     encoded = targets.contexts.pad(decoder.pad, decoder.seq_len)
     is_wrong = decoder.compute_logits(encoded).argmax(axis=1) != targets.next_tokens
     if len(targets) <= MOST_RECHECKED:  # a lead within the rounding error may be lost in another program
@@ -117,8 +119,8 @@ def _require_right(name: str, decoder: Decoder, targets: NextTokenTargets, preci
     if wrong:
         finer = "precision float64, or " if precision == "float32" else ""
         raise AssumptionViolated(
-            f"{name} answers {wrong} of these {len(targets)} contexts wrongly in {precision}: attention or "
-            "averaging maps them too close to each other.\n"
+            f"{name} answers {wrong} of these {len(targets)} contexts wrongly in {precision}, for example because "
+            "attention or averaging maps them too close to each other.\n"
             f"  Choose {finer}a construction that separates them exactly, such as retrieval.",
             wrong=wrong,
         )
@@ -336,7 +338,7 @@ def _with_shaped_neurons(problem: _Problem, front: Decoder, encoded: np.ndarray,
 def _out_of_reach(most: int, goal: float) -> AssumptionViolated:
     return AssumptionViolated(
         f"with {most} neurons, the gap between loss and entropy is still larger than {goal:.4g} nats.\n"
-        "  Allow a larger gap, or choose another solver.",
+        "  Choose another solver or, if the same context has several next tokens, allow a larger gap.",
         most=most,
         goal=goal,
     )
