@@ -29,8 +29,8 @@ from byheart.process.progress import Progress, Steps
 from byheart.process.task_runner import Workers
 from byheart.program.construction import Construction
 from byheart.storage.folder import load_folder
-from byheart.storage.signature import require_signed
-from byheart.verify.certificate import Origin, OriginData
+from byheart.storage.signature import Signature, load_signed
+from byheart.verify.certificate import Certificate, Origin, OriginData
 from byheart.verify.digest import require_certified
 from byheart.verify.verifier import verify
 from byheart.verify.versions import versions
@@ -56,7 +56,7 @@ def compile(
     data: a `Dataset`, the path of a file, (input, label) pairs, a dictionary, a data frame (pandas or polars), or a pair of arrays.
     labels: the label of each input, if `data` holds only inputs. `Model.predict` answers with labels of their original type.
     method: the name of a construction, or `auto` (see `byheart.construct.choice`). The model's record says why it was chosen.
-    precision: the number type of the weights; by default, the first that the method offers.
+    precision: the number type of the weights; by default, the first that the method offers, and for `auto` float64 or else exact.
     task: what each label belongs to: a sequence (`next-token`), a set of tokens (`set`), each token (`seq-to-seq`) or each
         beginning of a document (`distribution`). If `data` is a `Dataset`, it must be the task of that data set.
     seed: the seed of all random choices. The same call gives the same weights.
@@ -120,12 +120,22 @@ def load(path: str | Path, *, check: bool = True, signed_by: str | Path | None =
         certificate, if there is one. If false, a changed model can be loaded, so that `verify` can report what is wrong with it.
     signed_by: a public key, as a file or as 64 hexadecimal digits. Raise `CorruptModel` unless this key signed the folder.
     """
-    if signed_by is not None:
-        require_signed(path, signed_by)
-    memoriser, record, certificate = load_folder(path)
+    return load_with_signature(path, check=check, signed_by=signed_by)[0]
+
+
+def load_with_signature(
+    path: str | Path, *, check: bool = True, signed_by: str | Path | None = None
+) -> tuple[Model, Signature | None]:
+    """Load the model saved at `path` as `load` does. Also return the signature that was checked, or None without `signed_by`."""
+    signature = None
+    certificate: Certificate | None
+    if signed_by is None:
+        memoriser, record, certificate = load_folder(path)
+    else:
+        memoriser, record, certificate, signature = load_signed(path, signed_by)
     if check and certificate is not None:
         require_certified(memoriser, certificate, path)
-    return Model(memoriser, record, certificate)
+    return Model(memoriser, record, certificate), signature
 
 
 def _verified(

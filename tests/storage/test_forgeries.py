@@ -13,10 +13,13 @@ from typing import Any
 import pytest
 
 import byheart as bh
+from byheart import pipeline
 from byheart.cli.main import run
 from byheart.errors import CorruptModel
+from byheart.storage import signature
 from byheart.storage.keys import read_private_key, read_public_key
 from byheart.storage.signature import PREFIX, canonical, require_signed, sign
+from byheart.verify import verifier
 from tests.refusal import refused
 from tests.storage.conftest import DATA, edit
 
@@ -210,3 +213,78 @@ def test_what_is_saved_anew_is_not_signed(signed: Path, keys: Path) -> None:
     assert not (signed / "signature.json").exists()
     with refused(CorruptModel, "problem", key=read_public_key(keys / "ours.pub").hex()):
         require_signed(signed, keys / "ours.pub")
+
+
+def replaced_by_another_model(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace the folder by an unsigned model, with its own certificate, as soon as the signature was checked."""
+    other = folder.with_name("other")
+    bh.compile({"ab": "x", "cd": "y"}, method="retrieval").save(other)
+    check = signature.require_signed
+
+    def check_and_replace(path: str | Path, key: str | Path) -> object:
+        found = check(path, key)
+        for each in other.iterdir():
+            (folder / each.name).write_bytes(each.read_bytes())
+        return found
+
+    for module in (signature, pipeline):
+        monkeypatch.setattr(module, "require_signed", check_and_replace, raising=False)
+
+
+def test_a_model_that_takes_the_place_of_the_signed_one_is_not_loaded(
+    signed: Path, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The certificate was read once for the signature and once more for the model."""
+    replaced_by_another_model(signed, monkeypatch)
+    with refused(CorruptModel, "certified"):
+        bh.load(signed, signed_by=keys / "ours.pub")
+
+
+def test_verify_compares_with_the_signed_certificate(
+    signed: Path, keys: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replaced_by_another_model(signed, monkeypatch)
+    table = signed.with_name("t.csv")
+    table.write_text("key,value\nab,x\ncd,y\n")
+    assert run(["verify", str(signed), str(table), "--signed-by", str(keys / "ours.pub"), "--json"]) == 3
+    found = json.loads(capsys.readouterr().out)
+    assert (found["holds"], found["wrong"]) == (False, 0)  # only the digests differ
+
+
+def test_verify_names_the_key_whose_signature_was_checked(
+    signed: Path, keys: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It read the signature again after the check, and named the key of another one."""
+    check = verifier.verify_model
+
+    def check_and_sign(*arguments: Any, **options: Any) -> object:
+        found = check(*arguments, **options)
+        sign(signed, keys / "theirs")
+        return found
+
+    monkeypatch.setattr(verifier, "verify_model", check_and_sign)
+    for how in ([], ["--json"]):
+        sign(signed, keys / "ours")
+        assert run(["verify", str(signed), str(DATA), "--signed-by", str(keys / "ours.pub"), *how]) == 0
+        ours, theirs = (read_public_key(keys / f"{name}.pub").hex() for name in ("ours", "theirs"))
+        shown = capsys.readouterr().out
+        assert ours[:32] in shown
+        assert theirs[:32] not in shown
+    assert json.loads(shown)["signed_by"] == ours
+
+
+def test_what_is_signed_is_the_certificate_that_was_compared_with_the_model(
+    signed: Path, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`sign` read the certificate a second time, after the check, to sign it."""
+    other, compare = signed.with_name("other"), signature.load_folder
+    bh.compile({"ab": "x", "cd": "y"}, method="retrieval").save(other)
+
+    def load_and_replace(path: Path) -> object:
+        found = compare(path)
+        shutil.copy(other / "certificate.json", signed / "certificate.json")
+        return found
+
+    monkeypatch.setattr(signature, "load_folder", load_and_replace)
+    with refused(CorruptModel, "certified"):
+        sign(signed, keys / "ours")

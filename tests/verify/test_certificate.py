@@ -128,6 +128,12 @@ LIES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "fewer checked": lambda d: d.update(checked=4),
     "holds with a problem": lambda d: d.update(problems=["something"]),
     "holds with a wrong sample": lambda d: d.update(wrong=1),
+    "a sample of all": lambda d: d.update(sampled=5),
+    "more wrong than checked": lambda d: d.update(holds=False, wrong=6),
+    "more rechecked than checked": lambda d: d.update(rechecked_by_interpreter=6),
+    "another number left out": lambda d: d.update(rows_left_out=2, left_out={"on_conflict=first": 1}),
+    "more samples than labels": lambda d: (d.update(checked=50), d["dataset"].update(n_samples=50)),
+    "more labels than tokens": lambda d: d["dataset"].update(task="seq-to-seq", n_labels=10**9),
     "fitted without a distribution": lambda d: d.update(fitted=True),
 }
 
@@ -144,7 +150,7 @@ def test_a_file_that_contradicts_itself_is_refused(lie: str) -> None:
     "certificate",
     [
         of_capitals(),
-        of_capitals(sampled=1, checked=1),
+        of_capitals(sampled=1, checked=1, rechecked_by_interpreter=1),
         of_capitals(columns=("key", "value")),
         of_capitals(rows_left_out=1, on_conflict="first"),
         of_capitals(holds=False, wrong=1, problems=("1 of 5",)),

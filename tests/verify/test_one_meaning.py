@@ -198,3 +198,70 @@ def test_what_is_neither_right_nor_fitted_is_never_returned() -> None:
             hidden_width=1,
             gap=0.5,
         )
+
+
+def forged_reading(folder: Path, **reading: str) -> None:
+    """Change what the record of a model says about how its data are read, and remove its certificate."""
+    (folder / "certificate.json").unlink(missing_ok=True)
+    document = json.loads((folder / "model.json").read_bytes())
+    document["record"]["reading"].update(reading)
+    (folder / "model.json").write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    "encoding", ["raw_unicode_escape", "unicode_escape", "utf-7", "punycode", "hz", "none"]
+)
+def test_a_record_chooses_no_encoding_that_hides_rows(
+    encoding: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`\\u0022` was read as a quotation mark, so that the row break was part of a key: "holds: 3 of 3 rows" of four."""
+    three, four, model = tmp_path / "three.csv", tmp_path / "four.csv", tmp_path / "model"
+    three.write_text('key,value\na,1\n"b,2\nc",3\nd,4\n')
+    four.write_text("key,value\na,1\n\\u0022b,2\nc\\u0022,3\nd,4\n")
+    assert run(["compile", str(three), "-o", str(model)]) == 0
+    forged_reading(model, encoding=encoding)
+    status, found = run_json(capsys, "verify", model, four)
+    assert (status, "checked" in found) == (ExitStatus.FALSE, False)
+
+
+def test_an_encoding_that_the_model_names_comes_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The model knew the labels of `cafÃ©` only, and the verdict about a file of `café` was "holds"."""
+    table, garbled, plain, model = (tmp_path / name for name in ("t.csv", "garbled.csv", "plain.csv", "m"))
+    table.write_text("key,value\ncafé,thé\nnaïve,été\n", encoding="utf-8")
+    garbled.write_text(table.read_bytes().decode("latin-1"), encoding="utf-8")
+    plain.write_text("key,value\na,1\nb,2\n")
+    assert run(["compile", str(garbled), "-o", str(model)]) == 0
+    forged_reading(model, encoding="latin-1")
+    status, found = run_json(capsys, "verify", model, table)
+    assert (status, found["holds"], found["encoding_named_by"]) == (0, True, "model")
+    assert first_line(capsys, "verify", model, table) == (
+        "the model chose the encoding: latin-1, not the usual utf-8"
+    )
+    status, found = run_json(capsys, "verify", model, table, "--encoding", "utf-8")
+    assert (status, found["encoding_named_by"]) == (ExitStatus.FALSE, "usual")
+    _, found = run_json(capsys, "verify", model, table, "--encoding", "latin-1")
+    assert (found["holds"], found["encoding_named_by"]) == (True, "caller")
+    _, found = run_json(capsys, "verify", model, plain)  # these bytes are the same text in UTF-8
+    assert found["encoding_named_by"] == "usual"
+    table.write_bytes("key,value\ncafé,thé\n".encode("latin-1"))  # which is not UTF-8
+    _, found = run_json(capsys, "verify", model, table)
+    assert found["encoding_named_by"] == "model"
+
+
+def test_a_delimiter_that_the_model_names_comes_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The header decides nothing if it can be read with either delimiter."""
+    table, model = tmp_path / "t.csv", tmp_path / "m"
+    table.write_text("key,value;key;value\na,1;b;2\n")
+    with_other = ("--delimiter", ";", "--input", "key")
+    assert run(["compile", str(table), "-o", str(model), *with_other]) == 0
+    assert (
+        first_line(capsys, "verify", model, table) == "the model chose the delimiter: ';', not the usual ','"
+    )
+    _, found = run_json(capsys, "verify", model, table)
+    assert (found["delimiter_named_by"], found["columns_named_by"]) == ("model", "usual")
+    _, found = run_json(capsys, "verify", model, table, "--delimiter", ";")
+    assert (found["holds"], found["delimiter_named_by"]) == (True, "caller")

@@ -10,6 +10,7 @@ import click
 from byheart.cli.options import PATH, model_argument, output_options
 from byheart.cli.output import count, echo_json, one_line, say, show_pairs, show_table
 from byheart.cli.summary import (
+    SAID,
     density_lines,
     describe_check,
     describe_data,
@@ -17,7 +18,7 @@ from byheart.cli.summary import (
     entropy_lines,
     show_sizes,
 )
-from byheart.errors import amount
+from byheart.errors import UsageError, amount
 
 if TYPE_CHECKING:
     from byheart.inspect.stages import Stage
@@ -33,27 +34,30 @@ if TYPE_CHECKING:
     "facts",
     multiple=True,
     metavar="TEXT",
-    help="Show which weights hold the fact with this input; may be repeated (models of `retrieval`, `llama`, "
-    "`kajitsuka-sato-2025`).",
+    help="Show which weights hold the fact with this input; may be repeated (models of `retrieval`, `llama` and "
+    "the methods that begin with `kajitsuka-sato-2025`, and grafts).",
 )
 @click.option(
     "--data",
     metavar="DATA",
     type=PATH,
     help="Data file of the model, needed to name the other facts that share weights with a fact. Without --fact, all facts of"
-    " this file are shown.",
+    " this file are shown. Refused for a graft, which names these facts itself.",
 )
 @output_options
 def command(folder: Path, facts: tuple[str, ...], data: Path | None, as_json: bool) -> None:
     """Show the architecture, size, certificate and record of the model in DIR.
 
-    The weights are compared with the certificate, but the model is not run on any data. To run it, use `byheart verify`.
+    The weights are compared with the certificate, but the model is not run on any data: everything else in the certificate is
+    claimed by the model and not checked. To check it, use `byheart verify`.
     """
     from byheart.storage.target import is_graft
 
     if is_graft(folder):
         from byheart.cli.graft_checks import inspect_graft
 
+        if data is not None:
+            raise UsageError("inspect needs no data file for a graft.\n  Leave out --data.", data=str(data))
         inspect_graft(folder, facts, as_json)
         return
     if facts or data is not None:
@@ -123,7 +127,7 @@ def _origin(model: Model) -> list[tuple[str, str]]:
             ("refused", f"{name}: {one_line(reason)}")
             for name, reason in (record.get("refused") or {}).items()
         ],
-        ("theorem", f"{record.get('theorem', 'none')} (claimed by the model, not checked)"),
+        ("theorem", f"{record.get('theorem', 'none')} ({SAID})"),
         ("seed", str(record.get("seed", "unknown"))),
         *[("option", f"{name} = {value}") for name, value in (record.get("options") or {}).items()],
         ("made with", ", ".join(f"{name} {version}" for name, version in versions.items())),
@@ -145,19 +149,20 @@ def _note(name: str, value: object) -> str:
 def _check_lines(certificate: Certificate | None) -> list[tuple[str, str]]:
     if certificate is None:
         return [("certificate", "none: nothing was checked")]
-    return [
+    verdict = [
         ("certificate", certificate.headline),
         ("data", describe_data(certificate.dataset.shape)),
         ("checked", describe_check(certificate)),
         *distribution_lines(certificate),
         *[
-            (
-                "assumption",
-                f"{item.statement}: {'yes' if item.holds else 'NO'} ({item.detail}; claimed by the model, not checked)",
-            )
+            ("assumption", f"{item.statement}: {'yes' if item.holds else 'NO'} ({item.detail})")
             for item in certificate.assumptions
         ],
         *[("problem", problem) for problem in certificate.problems],
         ("data digest", certificate.dataset.digest[:32]),
+    ]
+    return [
+        *[(name, f"{text} ({SAID})") for name, text in verdict],
+        # the model is loaded only if its weights have this digest
         ("weights digest", certificate.weights_digest[:32]),
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
@@ -23,13 +23,13 @@ from byheart.cli.options import (
 )
 from byheart.cli.output import echo_json, say, say_wrapped, show_pairs
 from byheart.cli.progress import watch
-from byheart.cli.summary import describe_check, describe_data, distribution_lines
+from byheart.cli.reading_choices import choices_of
+from byheart.cli.summary import SAID, describe_check, describe_data, distribution_lines
 from byheart.errors import ExitStatus
 from byheart.process.progress import Steps
 
 if TYPE_CHECKING:
     from byheart.data.dataset import Dataset, OnConflict
-    from byheart.data.options import DataSource
     from byheart.model import Model
     from byheart.storage.signature import Signature
     from byheart.verify.certificate import Certificate
@@ -115,17 +115,15 @@ def command(
         from byheart.cli.graft_checks import verify_graft_folder
 
         return verify_graft_folder(folder, data, host, text, device, as_json, prompts, reading)
-    from byheart.pipeline import load
+    from byheart.pipeline import load_with_signature
     from byheart.storage.data_source import read_like
-    from byheart.storage.signature import read_signature
-    from byheart.storage.target import SIGNATURE
     from byheart.verify.verifier import verify_model
 
     changed = {name: value for name, value in reading.items() if value is not None}
     with watch(whole="verify") as progress:
         steps = Steps(progress, {"read": 0.3, "verify": 0.7}, are_named=True)
         told = steps.begin("read")
-        model = load(folder, check=False, signed_by=signed_by)
+        model, signature = load_with_signature(folder, check=False, signed_by=signed_by)
         every = read_like(model, data, progress=told, **changed)
         dataset = every if on_conflict is None else every.resolved(on_conflict)
         certificate = verify_model(
@@ -136,8 +134,7 @@ def command(
             progress=steps.begin("verify"),
             **({} if rule is None else {"rule": rule}),
         )
-    signature = read_signature(folder) if (folder / SIGNATURE).exists() else None
-    columns = _columns_in_words(data, every, changed)
+    choices = choices_of(data, every, changed)
     unnamed = 0 if on_conflict is not None else _left_out_by_record(model, every)
     if as_json:
         read = {
@@ -146,71 +143,24 @@ def command(
             "columns": certificate.columns,
             "rows_left_out": certificate.rows_left_out,
             "read_with": _said_of_reading(model, changed),
-            "columns_named_by": columns.named_by,
+            **{f"{part}_named_by": choice.named_by for part, choice in choices.items()},
             "rows_the_record_leaves_out": unnamed,
-            "signed_by": signature.public_key if signature is not None and signed_by is not None else None,
+            "signed_by": None if signature is None else signature.public_key,
         }
         echo_json({"digest": certificate.dataset.digest, **certificate.to_json(), **read})
     else:
-        for line in filter(None, (columns.warning, certificate.headline)):
+        for line in filter(None, (*(choice.warning for choice in choices.values()), certificate.headline)):
             say_wrapped(line)
         say()
         checked = ("model", f"{folder} on {data}")
         _show(
             certificate,
-            [checked, *_signature_lines(signature, signed_by), *_reading_lines(model, changed, unnamed)],
+            [checked, *_signature_lines(folder, signature), *_reading_lines(model, changed, unnamed)],
         )
     return ExitStatus.HOLDS if certificate.holds or certificate.fitted else ExitStatus.FALSE
 
 
 NO_PROMPTS = {"chat": False, "chat_column": None, "template": None, "end": None}
-SAID = "claimed by the model, not checked"
-
-
-class _Columns(NamedTuple):
-    """How the columns that were read were chosen.
-
-    `named_by` is `usual` if they are the default columns or if the file has no columns, `caller` if the caller named them, and
-    `model` if only the model's record names them. If it is `model`, `warning` names the columns.
-    """
-
-    named_by: str
-    warning: str = ""
-
-
-def _columns_in_words(path: Path, data: Dataset, given: Mapping[str, str]) -> _Columns:
-    """Return whether the columns are the usual ones, named by the caller or named by the model's record of its data.
-
-    If the record names unusual columns, also return a warning that names them.
-
-    The warning is printed before the verdict.
-    """
-    assert data.source is not None
-    read, usual = data.source.columns(data.task), _usual_columns(path, data.source)
-    if usual is None or read == usual:
-        return _Columns("usual")
-    named = zip(("input", "label"), read, usual, strict=True)
-    if all(name in given for name, own, other in named if own != other):
-        return _Columns("caller")
-    pairs = (f"{own!r} -> {other!r}" for own, other in (read, usual))
-    return _Columns("model", "the model chose the columns: {}, not the usual {}".format(*pairs))
-
-
-def _usual_columns(path: Path, source: DataSource) -> tuple[str, str] | None:
-    """Return the columns that are read by default, or None if the file has no columns to choose from."""
-    from byheart.data.options import NEXT_TOKEN, USUAL_COLUMNS, WITHOUT_COLUMNS
-    from byheart.data.readers import kind_of, text_format
-    from byheart.data.tables import column_names
-
-    kind = kind_of(path)
-    if kind in WITHOUT_COLUMNS:
-        return None
-    names = column_names(path, kind, text_format(path, kind, source.delimiter, source.encoding))
-    if "text" in names and USUAL_COLUMNS[0] not in names:
-        return "text", NEXT_TOKEN
-    # with only two columns, the choice is clear
-    is_pair = len(names) == 2 and not set(names) & set(USUAL_COLUMNS)
-    return (names[0], names[1]) if is_pair else USUAL_COLUMNS
 
 
 def _left_out_by_record(model: Model, every: Dataset) -> int:
@@ -228,20 +178,19 @@ def _left_out_by_record(model: Model, every: Dataset) -> int:
         return every.n_samples
 
 
-def _signature_lines(signature: Signature | None, signed_by: str | None) -> list[tuple[str, str]]:
-    """Return a line with the key that signed the certificate, if --signed-by was given; otherwise a hint that a
-    signature exists.
+def _signature_lines(folder: Path, checked: Signature | None) -> list[tuple[str, str]]:
+    """Return a line with the key of the signature that was checked. If none was, return a line that says whose key a signature in
+    the folder names, if there is one.
     """
-    if signature is None:
+    from byheart.storage.signature import read_signature
+    from byheart.storage.target import SIGNATURE
+
+    if checked is not None:
+        return [("signed by", checked.public_key[:32])]
+    if not (folder / SIGNATURE).exists():
         return []
-    if signed_by is not None:
-        return [("signed by", signature.public_key[:32])]
-    return [
-        (
-            "signature",
-            f"names the key {signature.public_key[:16]}...; the signature was not checked (use --signed-by)",
-        )
-    ]
+    named = read_signature(folder).public_key[:16]
+    return [("signature", f"names the key {named}...; the signature was not checked (use --signed-by)")]
 
 
 def _said_of_reading(model: Model, given: Mapping[str, str]) -> dict[str, str | bool]:

@@ -12,6 +12,7 @@ from byheart.data.dataset import Dataset
 from byheart.data.options import DataSource, TableOptions
 from byheart.data.readers import kind_of, texts_of_documents
 from byheart.data.sequences import TokenSequences
+from byheart.data.textfile import is_encoding
 from byheart.data.tokenizers import FileTokenizer, Tokenizer
 from byheart.errors import DataError, UsageError
 from byheart.process.progress import Progress
@@ -22,14 +23,11 @@ from byheart.verify.verifier import Checkable
 
 def source_of(model: Checkable) -> DataSource:
     """Return the options, recorded in the model, with which its data were read."""
-    recorded = model.record.get("reading") or {}
-    return read_values(
-        recorded,
-        DataSource,
-        "the field `reading` in the record of this model",
-        refuse=corrupt,
-        ignore_unknown=True,
-    )
+    recorded, where = model.record.get("reading") or {}, "the field `reading` in the record of this model"
+    source = read_values(recorded, DataSource, where, refuse=corrupt, ignore_unknown=True)
+    if source.encoding is not None and not is_encoding(source.encoding):
+        raise corrupt(where, f"{source.encoding!r} is not an encoding that byheart reads")
+    return source
 
 
 def read_like(

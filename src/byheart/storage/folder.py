@@ -4,6 +4,7 @@ model.safetensors   the weights: exact weights in the format of `sparse_weights`
                     and int8 weights as whole numbers with exponents
 model.json          schema, architecture, task, tokenizer, label names and how the model was made
 certificate.json    what was verified about these weights, if anything was
+signature.json      a signature of the certificate, if it was signed (written by `signature`, not here)
 
 Some families of networks have further files, such as the tokenizer and the configuration of a Llama.
 """
@@ -18,7 +19,7 @@ from typing import Any, cast, get_args
 import numpy as np
 
 from byheart.data.dataset import Task
-from byheart.data.label_types import reader_of
+from byheart.data.label_types import misfit
 from byheart.data.tokenizers import Tokenizer
 from byheart.errors import ByheartError, CorruptModel, DataError, MissingExtra, UsageError
 from byheart.files.atomic_folder import mend, read_whole, replaced_folder
@@ -130,8 +131,13 @@ def _tensors(network: Network) -> dict[str, np.ndarray]:
     return {name: array for name, array in parameters.items() if isinstance(array, np.ndarray)}
 
 
-def load_folder(path: str | Path) -> tuple[Memoriser, dict[str, Any], Certificate | None]:
+def load_folder(
+    path: str | Path, certified: object = None
+) -> tuple[Memoriser, dict[str, Any], Certificate | None]:
     """Load the memoriser, record and certificate that were saved at `path`.
+
+    certified: the document of the certificate if the caller has read it, for example to check its signature. The file is then not
+        read again, because it could be another one by now.
 
     Raise `UsageError` if there is no model folder, or if it has a newer schema. Raise `CorruptModel`, which names the
     file and the fault, if the files are not valid or do not match each other. Whether the certificate was issued for these weights
@@ -139,10 +145,10 @@ def load_folder(path: str | Path) -> tuple[Memoriser, dict[str, Any], Certificat
     see `read_whole`.
     """
     folder = as_path(path)
-    return read_whole(folder, lambda: _load(folder))
+    return read_whole(folder, lambda: _load(folder, certified))
 
 
-def _load(folder: Path) -> tuple[Memoriser, dict[str, Any], Certificate | None]:
+def _load(folder: Path, certified: object) -> tuple[Memoriser, dict[str, Any], Certificate | None]:
     if not (folder / MODEL).exists():
         # a save may have been interrupted after moving the old model away and before moving the new one in
         mend(folder)
@@ -179,10 +185,25 @@ def _load(folder: Path) -> tuple[Memoriser, dict[str, Any], Certificate | None]:
     memoriser = _memory(network, fields)
     record = _record(fields.child("record"))
     origin_of(record, folder / MODEL)
-    certificate = None
-    if (folder / CERTIFICATE).exists():
-        certificate = Certificate.from_json(read_json(folder / CERTIFICATE), folder / CERTIFICATE)
+    if certified is None:
+        if not (folder / CERTIFICATE).exists():
+            return memoriser, record, None
+        certified = read_json(folder / CERTIFICATE)
+    certificate = Certificate.from_json(certified, folder / CERTIFICATE)
+    _require_possible(certificate, memoriser, folder / CERTIFICATE)
     return memoriser, record, certificate
+
+
+def _require_possible(certificate: Certificate, memoriser: Memoriser, where: Path) -> None:
+    """Refuse a certificate for another task, or one that names an evaluator which networks of this kind do not have."""
+    task, network = certificate.dataset.shape.task, memoriser.network
+    if task != memoriser.task:
+        raise corrupt(
+            where, f"the checked data are for the task {task}, but the model is for {memoriser.task}"
+        )
+    for name, backend in (("backend", certificate.backend), ("rechecked_by", certificate.rechecked_by)):
+        if backend is not None and backend not in (*network.backends, network.second_backend):
+            raise corrupt(where, f"{name} is {backend!r}, which is not an evaluator of this kind of network")
 
 
 def _memory(network: Network, fields: Fields) -> Memoriser:
@@ -212,18 +233,22 @@ def _label_type(fields: Fields, labels: Sequence[str]) -> LabelType:
     if not fields.has("label_type"):
         return "text"
     kind = cast(LabelType, fields.text("label_type", get_args(LabelType)))
-    try:
-        for name in labels:
-            reader_of(kind)(name)
-    except ValueError:
+    odd = misfit(kind, labels)
+    if odd is not None:
         raise fields.refuse(
-            "label_type", f"the type of every label, but the label {name!r} is not of this type"
-        ) from None
+            "label_type",
+            "the type of every label, in the form that compile writes, and no two labels may stand for the same value; "
+            f"{odd!r} is not such a label",
+        )
     return kind
 
 
 def _record(fields: Fields) -> dict[str, Any]:
-    """Return the record of how the model was made, after checking that its parts have the types that `compile` writes."""
+    """Return the record of how the model was made.
+
+    Check that `notes`, `options`, `versions`, `refused` and `reading` are objects, if present, and that the values of `versions`
+    and `refused` are texts. Other fields are not checked here.
+    """
     for name in ("notes", "options", "versions", "refused", "reading"):
         if fields.has(name):
             fields.child(name)

@@ -11,9 +11,11 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from byheart.errors import CorruptModel, UsageError, import_extra
-from byheart.files.atomic_folder import put_file
+from byheart.files.atomic_folder import put_file, read_whole
+from byheart.network.memoriser import Memoriser
 from byheart.records.fields import Fields, read_json
 from byheart.records.reader import read_values
 from byheart.records.refusals import corrupt
@@ -45,8 +47,9 @@ class Signature:
 def sign(path: str | Path, key: str | Path) -> Signature:
     """Sign the certificate of the model folder at `path` with the Ed25519 private key in the file `key`.
 
-    Raise `CorruptModel` if the folder does not match its certificate, or if the verdict of the certificate is neither
-    "holds" nor "fitted". The model is not verified again, so sign only what you compiled or verified yourself. An
+    Raise `CorruptModel` if the folder does not match its certificate, if the verdict of the certificate is neither "holds" nor
+    "fitted", or if an older version of byheart wrote the certificate and it does not cover the labels. Raise `UsageError` if
+    there is no certificate. The model is not verified again, so sign only what you compiled or verified yourself. An
     existing signature is replaced.
     """
     folder, private = as_path(path), read_private_key(as_path(key))
@@ -58,9 +61,12 @@ def sign(path: str | Path, key: str | Path) -> Signature:
             "switched off.",
             path=str(folder),
         )
+    # the file may have been replaced since, so check the very document that is signed
+    document = read_json(folder / CERTIFICATE)
+    certificate = Certificate.from_json(document, folder / CERTIFICATE)
     require_certified(memoriser, certificate, folder)
     _require_verdict(certificate, folder)
-    content = canonical(read_json(folder / CERTIFICATE))
+    content = canonical(document)
     found = Signature(
         SCHEMA,
         ALGORITHM,
@@ -97,12 +103,12 @@ def canonical(document: object) -> bytes:
     return PREFIX + text.encode("ascii")
 
 
-def require_signed(path: str | Path, key: str | Path) -> Signature:
-    """Return the signature in the folder at `path`.
+def require_signed(path: str | Path, key: str | Path) -> tuple[Signature, object]:
+    """Return the signature in the folder at `path`, and the document of the certificate that was signed.
 
     Raise `CorruptModel` unless the signature was made from the certificate in the folder with the private key belonging to `key`.
-    Also raise it if the verdict of this certificate is neither "holds" nor "fitted". This function reads only the certificate and
-    the signature. `load` and `verify` check that weights and labels match the certificate.
+    Also raise it if the verdict of this certificate is neither "holds" nor "fitted", or if the certificate does not cover the
+    labels. This function reads only the certificate and the signature. `load_signed` loads the model with the same certificate.
 
     key: a public key, as the path of a file or as 64 hexadecimal digits.
     """
@@ -126,7 +132,26 @@ def require_signed(path: str | Path, key: str | Path) -> Signature:
     if not _is_made_by(wanted, bytes.fromhex(found.signature), content):
         raise _unsigned(folder, "the signature in the folder was not made with this key", wanted)
     _require_verdict(Certificate.from_json(document, folder / CERTIFICATE), folder)
-    return found
+    return found, document
+
+
+def load_signed(
+    path: str | Path, key: str | Path
+) -> tuple[Memoriser, dict[str, Any], Certificate, Signature]:
+    """Load the memoriser, record and certificate that were saved at `path`, and the signature by `key`.
+
+    Raise `CorruptModel` in the cases of `require_signed` and `load_folder`. The certificate is the one whose signature was checked,
+    even if the file is replaced meanwhile. The caller checks that it was issued for this model.
+    """
+    folder = as_path(path)
+
+    def read() -> tuple[Memoriser, dict[str, Any], Certificate, Signature]:
+        signature, document = require_signed(folder, key)
+        memoriser, record, certificate = load_folder(folder, document)
+        assert certificate is not None
+        return memoriser, record, certificate, signature
+
+    return read_whole(folder, read)
 
 
 def read_signature(folder: Path) -> Signature:

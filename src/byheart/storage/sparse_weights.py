@@ -46,7 +46,8 @@ def largest_exponent(n_limbs: int) -> int:
     Without a limit, a few bytes in a file could expand to numbers with megabytes of zeros.
 
     The length of the numbers that a network computes grows with the exponents of its weights, so the running time grows
-    with (number of weights) · (exponent). Compiled networks have exponents below a sixtieth of this limit.
+    with (number of weights) · (exponent). Compiled networks have much smaller exponents: for 1,000 random
+    sequences of 3 tokens, those of every construction that accepts them were below a fortieth of this limit.
     """
     return max(FEW_BITS, n_limbs)
 

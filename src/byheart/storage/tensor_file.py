@@ -1,4 +1,5 @@
-"""Read and write safetensors files. A file may come from anyone, so its whole header is checked before any tensor is read.
+"""Read and write safetensors files. A file may come from anyone, so the entries of all tensors in its header are
+checked before any tensor is read. The metadata and unknown fields of the header are ignored.
 
 The format has three parts: the length of the header, as 8 little-endian bytes; the header, a JSON object with the
 dtype, shape and place of each tensor; and the tensors, without gaps. The safetensors package writes the files,
@@ -99,7 +100,8 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 def read_header(path: Path) -> dict[str, StoredTensor]:
     """Return the type, shape and place of every tensor in the file, by name.
 
-    Raise `CorruptModel` unless the header is valid and the tensors fill the rest of the file exactly.
+    Raise `CorruptModel` unless the header is a JSON object with a valid entry for every tensor, and the tensors fill the rest of
+    the file exactly.
     """
     if not path.is_file():
         raise corrupt(path, "the file is missing or is not a plain file")

@@ -42,8 +42,8 @@ LEFT_OUT_OF_FILES: Mapping[str, object] = {
 }
 """Fields that older certificates do not have, with their default values.
 
-A field is saved only if its value differs from its default. So if an older certificate is loaded and saved again, it does not
-change.
+A field is saved only if its value differs from its default. So if an older certificate is loaded and saved again, none of these
+fields is added, except `fitted` if the certificate was judged by the rule `total-gap`.
 """
 
 
@@ -248,8 +248,8 @@ class Certificate:
     def require_fitted(self, method: str, options: Mapping[str, object], remedy: str = "") -> None:
         """Raise `DoesNotHold` unless `fitted` is true, which means that the loss is close enough to the entropy.
 
-        `byheart.compile` calls this for a certificate that does not hold. The message names `method` and `options`, and gives the
-        advice `remedy`.
+        `byheart.compile` calls this for a certificate that does not hold. The message names `method` and gives the advice
+        `remedy`. If `remedy` is empty, it advises to leave out or change the `options`, if there are any.
         """
         if self.fitted:
             return
@@ -295,6 +295,7 @@ class Certificate:
         judged = certificate.distribution
         if judged is not None and judged.rule == "total-gap" and certificate.fitted is None:
             certificate = _read_total_gap(certificate, judged)
+        _require_possible_counts(certificate, where)
         if certificate.holds and (certificate.wrong or certificate.problems):
             raise corrupt(
                 where, "the field `holds` is true, but the file also lists wrong samples or a problem"
@@ -304,6 +305,21 @@ class Certificate:
                 where, "the field `fitted` is true, but the gap is missing or larger than the allowed gap"
             )
         return certificate
+
+
+def _require_possible_counts(certificate: Certificate, where: str | Path) -> None:
+    """Raise `CorruptModel` if counts of a certificate contradict each other."""
+    sampled, n_samples = certificate.sampled, certificate.dataset.shape.n_samples
+    if sampled is not None and sampled >= n_samples:
+        raise corrupt(where, f"sampled is {sampled:,}, but the data have only {amount(n_samples, 'sample')}")
+    for name in ("wrong", "rechecked_by_interpreter"):
+        counted = getattr(certificate, name)
+        if not 0 <= counted <= certificate.checked:
+            raise corrupt(
+                where, f"{name} is {counted:,}, but the number of checked samples is {certificate.checked:,}"
+            )
+    if certificate.left_out and sum(certificate.left_out.values()) != certificate.rows_left_out:
+        raise corrupt(where, "rows_left_out is not the sum of the rows in left_out")
 
 
 def _read_total_gap(certificate: Certificate, judged: Distributional) -> Certificate:

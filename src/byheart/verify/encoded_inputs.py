@@ -48,9 +48,11 @@ def draw_samples(n_asked: int, n_wanted: int) -> Drawn:
 def encode_inputs(memoriser: Memoriser, inputs: Sequences, tokenizer: Tokenizer | None) -> EncodedInputs:
     """Encode every input for `memoriser`. An input that does not fit the network is listed with a reason.
 
-    `tokenizer` is the tokenizer that produced the ids in `inputs`. Its tokens are matched with those of the model by their text.
-    Therefore a data set with another vocabulary is encoded correctly, and tokens that the model does not know are named in the
-    reasons. Raise `UsageError` if the model has another kind of tokenizer.
+    `tokenizer` is the tokenizer that produced the ids in `inputs`. If the model has a tokenizer too, their tokens are matched by
+    their text. Therefore a data set with another vocabulary is encoded correctly, and tokens that the model does not know are named
+    in the reasons. If the model has no tokenizer, ids are not matched with texts.
+
+    Raise `UsageError` if the model has another kind of tokenizer.
     """
     if isinstance(inputs, VectorSequences):
         return _encode_vectors(memoriser, inputs)

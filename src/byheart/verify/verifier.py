@@ -41,7 +41,9 @@ MAX_WRONG_SHOWN = 5
 """The number of wrong samples that a certificate shows in full. All are counted."""
 
 N_RECHECKED = 3
-"""The number of samples that are checked again with a second evaluator, which shares no code with the first one."""
+"""The number of samples that are checked again with a second evaluator, which shares no evaluation code with the first
+one. Fewer are checked again if the data set has fewer samples, or if this would be slow.
+"""
 
 _CHECKING = {"encode": 0.13, "answer": 0.66, "ask again": 0.17, "compare": 0.04}
 _CHECKING_TEXT = {"encode": 0.02, "answer": 0.92, "ask again": 0.05, "compare": 0.01}
@@ -90,7 +92,8 @@ def verify(
         networks, and `transformers` for a Llama if that package is installed. For the task `distribution`, it is always `module`.
     device: the device on which PyTorch runs float networks.
     n_rechecked: the number of samples that a second evaluator checks again; fewer if this would be slow. The second evaluator
-        shares no code with the first one. The samples are drawn with a fixed seed. Each disagreement is listed as a problem. For
+        shares no evaluation code with the first one. The samples are drawn with a fixed seed; from a dataset in pieces, only
+        samples of the first piece are checked again. Each disagreement is listed as a problem. For
         the task `distribution`, this option has no effect.
     sample: check only this many samples, drawn with a fixed seed. The certificate says so and covers no other sample.
     rule, allowed_gap: with `total-gap`, the certificate also says whether the loss is near enough to the entropy, see
