@@ -17,7 +17,7 @@ from byheart import golden
 from byheart.cli.golden import check_engine
 from byheart.cli.main import run
 from byheart.errors import ExitStatus, UsageError
-from byheart.golden.case import Case, cases, shapes, text_of, token_of, token_text
+from byheart.golden.case import CASES, Case, cases, shapes, text_of, token_of, token_text
 from byheart.golden.checkpoint import read_weights, write_checkpoint
 from byheart.golden.diagnosis import Basis, Outcome, Suspicion, diagnose, headline
 from byheart.golden.engines.llama_cpp import LlamaCppEngine
@@ -30,7 +30,7 @@ from byheart.golden.rounding import bounds
 from byheart.golden.signatures import read_signatures
 from byheart.golden.weights import draw_weights
 from tests.golden.catalogue import CATALOGUE
-from tests.golden.test_hostile_cases import write
+from tests.golden.test_hostile_cases import seal, write
 from tests.refusal import refused
 
 
@@ -195,6 +195,19 @@ def test_a_case_left_out_in_two_ways_counts_once(tmp_path: Path) -> None:
 
     write(tmp_path)
     assert golden.check(Engine(), tmp_path).left_out == {"no reason": 1}
+
+
+def test_cases_that_rounding_might_change_are_counted(tmp_path: Path) -> None:
+    """`left_out` was empty: nothing said that most cases were not asked."""
+    write(tmp_path)
+    case = json.loads((tmp_path / CASES).read_text())
+    margins = ({"float16": 2.0}, {"float16": 0.5}, {"float16": 0.9}, {"float32": 2.0})
+    lines = [json.dumps({**case, "name": str(at), "margins": each}) for at, each in enumerate(margins)]
+    (tmp_path / CASES).write_text("\n".join(lines) + "\n")
+    seal(tmp_path)
+    report = golden.check(lambda _, prompts, n: [[2] * n for _ in prompts], tmp_path, number_type="float16")
+    assert (len(report.outcomes), sorted(report.left_out.values())) == (1, [1, 2])
+    assert report.to_json()["left_out"] == report.left_out
 
 
 def test_without_a_fault_the_function_holds(small_family: Path) -> None:

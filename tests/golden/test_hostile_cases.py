@@ -31,6 +31,7 @@ ODD: dict[str, dict[str, Any]] = {
     "one sum of logits": {"sums": [1.0], "sum_bounds": [1.0]},
     "sums of logits without bounds": {"sums": [1.0, 2.0]},
     "a prompt without room for an answer": {"prompt": [5] * 28},
+    "a checkpoint that the family does not have": {"checkpoint": "nope"},
 }
 
 
@@ -55,6 +56,14 @@ def test_cases_fit_their_checkpoint(tmp_path: Path, name: str) -> None:
     assert check(lambda _, prompts, n: [[2] * n for _ in prompts], tmp_path).holds
     write(tmp_path, **ODD[name])
     with refused(CorruptModel, file=str(tmp_path / CASES)):
+        check(lambda *_: pytest.fail("an engine was asked"), tmp_path)
+
+
+@pytest.mark.parametrize("margins", [{}, {"float": 2.0}])
+def test_a_case_has_a_margin_for_some_number_type(tmp_path: Path, margins: dict[str, float]) -> None:
+    """It was left out without a word."""
+    write(tmp_path, margins=margins)
+    with refused(CorruptModel, file=f"{CASES}, line 1"):
         check(lambda *_: pytest.fail("an engine was asked"), tmp_path)
 
 

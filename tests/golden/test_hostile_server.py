@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -60,7 +61,8 @@ def serving(models: bytes = MODELS, answer: bytes = b"{}", **how: Any) -> Iterat
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
             time.sleep(how.get("seconds", 0))
-            self.say(answer)
+            with suppress(OSError):  # the client has given up; a traceback would appear in a later test
+                self.say(answer)
 
         def say(self, body: bytes) -> None:
             if how.get("raw"):
@@ -108,25 +110,37 @@ def test_what_servers_add_is_left_unread() -> None:
         assert request_json(address, {}, Completion).choices[0].text == "ab"
 
 
-def test_an_answer_without_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_without_end_is_not_read_to_its_end() -> None:
     with serving(b" " * (engine.MOST_BYTES + 1)) as address, refused(UsageError, "url"):
         ServerEngine(address, "float32")
-    monkeypatch.setattr(engine.urllib.request, "urlopen", lambda request, timeout: _Drip())
-    with refused(UsageError, timeout=0):
-        request_json("http://127.0.0.1", None, Completion, timeout=0)
 
 
-class _Drip:
-    """A body of which another byte always comes."""
+@pytest.mark.parametrize("start", [b"", b"HTTP/1.0 200 OK\r\nX: ", b"HTTP/1.0 200 OK\r\n\r\n"])
+def test_one_limit_is_for_the_status_the_headers_and_the_body(start: bytes) -> None:
+    began = time.monotonic()
+    with dripping(start) as address, refused(UsageError, timeout=0.5):
+        request_json(address, None, Completion, timeout=0.5)
+    assert 0.5 <= time.monotonic() - began < 2
 
-    def __enter__(self) -> _Drip:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        pass
+@contextmanager
+def dripping(start: bytes) -> Iterator[str]:
+    """The address of a server that sends these bytes at once, and then one byte after the other for four seconds."""
 
-    def read1(self, n_bytes: int) -> bytes:
-        return b" "
+    def send() -> None:
+        connection, _ = listener.accept()
+        with connection, suppress(OSError):
+            connection.recv(2**16)
+            connection.sendall(start)
+            for _ in range(40):
+                connection.sendall(b"H")
+                time.sleep(0.1)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = Thread(target=send)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        thread.join()
 
 
 @pytest.mark.parametrize(
@@ -229,3 +243,14 @@ def test_the_model_that_is_asked_is_named(tmp_path: Path, capsys: pytest.Capture
     with serving(MODELS, answer) as address:
         command.main([*ask, "--engine", address, "--model", "llama"], standalone_mode=False)
     assert "llama" in capsys.readouterr().err
+
+
+def test_a_checkpoint_that_is_not_served_is_refused_before_any_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its prompts were said to go to "the server's model None"."""
+    write(tmp_path)
+    ask = ["check", str(tmp_path), "--number-type", "float32", "--only", "tiny"]
+    with serving(b'{"data": [{"id": "other"}]}') as address, refused(UsageError, served=["other"]):
+        command.main([*ask, "--engine", address], standalone_mode=False)
+    assert capsys.readouterr().err == ""

@@ -323,6 +323,35 @@ def test_a_memory_of_another_layout_is_a_fault_and_not_a_crash(
     assert memory.faults
 
 
+def test_a_host_that_outweighs_the_constant_columns_is_a_fault(
+    tmp_path: Path, host: Path, facts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its numbers change what the norms of the added layers divide by. `verify` said that everything holds."""
+    shutil.copytree(host, tmp_path / "host")
+    tensors = load_file(tmp_path / "host" / "model.safetensors")
+    tensors["model.embed_tokens.weight"][5:60, 3] = 2.0**33
+    save_file(tensors, tmp_path / "host" / "model.safetensors", metadata={"format": "pt"})
+    monkeypatch.setattr("byheart.graft.grafting.check_embedding", lambda host: None)
+    graft(tmp_path / "host", facts, tmp_path / "graft")
+    found = verify_graft(tmp_path / "graft", facts, tmp_path / "host", ask=False)
+    assert [fault.split(":")[0] for fault in found.faults] == ["model.embed_tokens.weight"]
+
+
+def test_a_graft_without_heads_has_no_lead(
+    tmp_path: Path, host: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The document was not JSON: it held Infinity."""
+    data = tmp_path / "facts.csv"
+    data.write_text("key,value\n9,2\n", encoding="utf-8")
+    graft(host, data, tmp_path / "graft")
+    command = ["verify", str(tmp_path / "graft"), str(data), "--host", str(host)]
+    capsys.readouterr()
+    assert run([*command, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["least_nats"] is None
+    assert run(command) == 0
+    assert "inf" not in capsys.readouterr().out
+
+
 def test_detect_lists_what_is_stored_and_nothing_elsewhere(grafted: Path, host: Path) -> None:
     memory = detect(grafted)
     assert memory is not None

@@ -46,6 +46,12 @@ def test_an_answer_whose_space_changes_how_its_key_is_cut_is_at_fault() -> None:
         facts_of(tokenizer, [Row("rain", " 1", keys)])
 
 
+def test_one_column_cannot_hold_keys_and_answers(host: Path, facts: Path) -> None:
+    for columns in ({"input": "value"}, {"label": "key"}):
+        with refused(UsageError, "column"):
+            read_rows(facts, load_tokenizer(host), Asking(), **columns)
+
+
 def test_a_missing_chat_column_is_refused_by_its_own_option(host: Path, facts: Path) -> None:
     """The advice was to give the columns of keys and answers."""
     with refused(UsageError, column="talk") as caught:
@@ -143,6 +149,23 @@ def test_the_commands(
     assert (tmp_path / "back" / "config.json").read_bytes() == (host / "config.json").read_bytes()
     assert run(["graft", str(host), "-o", "other"]) == 2
     assert run(["forget", str(host), str(facts), "--keys", "The capital of Italy is", "-o", "bare"]) == 2
+
+
+def test_remove_is_refused_with_options_that_it_does_not_have(
+    tmp_path: Path, grafted: Path, facts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without -o, the advice was --dry-run, which was refused. With both, --dry-run was ignored."""
+    new = str(tmp_path / "new")
+    for arguments in ([], ["--dry-run"], ["--dry-run", "-o", new], [str(facts), "-o", new]):
+        assert run(["graft", str(grafted), "--remove", *arguments]) == 2
+        assert "to write nothing" not in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+def test_inspect_of_a_graft_refuses_data(grafted: Path, facts: Path) -> None:
+    """They were ignored."""
+    for choice in ([], ["--fact", "The capital of Italy is"]):
+        assert run(["inspect", str(grafted), "--data", str(facts), *choice]) == 2
 
 
 def test_inspect_counts_each_unit_once_and_names_who_shares_it(

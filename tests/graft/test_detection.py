@@ -140,7 +140,22 @@ def scale_a_row(tensors: dict[str, torch.Tensor]) -> None:
     tensors[EMBEDDING][0] *= 1.000001
 
 
-@pytest.mark.parametrize("edit", [append_rows, scale_a_row])
+def append_a_larger_vocabulary(tensors: dict[str, torch.Tensor]) -> None:
+    """More tokens than there were, with numbers in the host's columns only."""
+    table = tensors[EMBEDDING]
+    more = torch.zeros(len(table) + 100, table.shape[1])
+    more[:, :48] = 0.02
+    tensors[EMBEDDING] = torch.cat([table, more])
+
+
+def append_large_numbers(tensors: dict[str, torch.Tensor]) -> None:
+    """More tokens than there were, with large numbers everywhere, no two equal."""
+    table = tensors[EMBEDDING]
+    drawn = torch.randn(len(table) + 100, table.shape[1], generator=torch.Generator().manual_seed(0))
+    tensors[EMBEDDING] = torch.cat([table, drawn.double().mul(2.0**45).float()])
+
+
+@pytest.mark.parametrize("edit", [append_rows, scale_a_row, append_a_larger_vocabulary, append_large_numbers])
 def test_a_graft_with_another_vocabulary_is_still_a_graft(
     tmp_path: Path, grafted: Path, facts: Path, edit: Callable[[dict[str, torch.Tensor]], None]
 ) -> None:
@@ -158,9 +173,40 @@ def test_a_graft_with_another_vocabulary_is_still_a_graft(
         graft(folder, facts, tmp_path / "again")
 
 
-def test_constant_columns_are_large_and_hold_for_most_tokens() -> None:
-    table = np.zeros((5, 4), np.float32)
-    table[:3, 1], table[:2, 2], table[:, 3] = 2.0**20, 2.0**20, -(2.0**30)
+def other_constants(tensors: dict[str, torch.Tensor]) -> None:
+    """More tokens than there were, with a constant in another column, which no layer changes."""
+    table = tensors[EMBEDDING]
+    more = torch.zeros(len(table) + 100, table.shape[1])
+    more[:, -1] = 2.0**60
+    tensors[EMBEDDING] = torch.cat([table, more])
+
+
+def other_values(tensors: dict[str, torch.Tensor]) -> None:
+    """More tokens than there were, with other numbers in the constant columns."""
+    table = tensors[EMBEDDING]
+    tensors[EMBEDDING] = torch.cat([table, (2 * table[:1]).repeat(len(table) + 100, 1)])
+
+
+@pytest.mark.parametrize("edit", [other_constants, other_values])
+def test_a_graft_whose_constants_are_outnumbered_is_unclear(
+    tmp_path: Path,
+    grafted: Path,
+    edit: Callable[[dict[str, torch.Tensor]], None],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It was no graft, or a Llama that byheart compiled, while it still answered its facts."""
+    folder = tmp_path / "edited"
+    shutil.copytree(grafted, folder)
+    change(folder, edit)
+    change_json(folder, "config.json", vocab_size=len(load_file(folder / WEIGHTS)[EMBEDDING]))
+    said = said_of(folder, capsys)
+    assert (said["grafted"], said["compiled"]) == (None, False)
+    assert said["faults"]
+
+
+def test_constant_columns_are_large_and_no_number_of_other_tokens_hides_them() -> None:
+    table = np.zeros((50, 4), np.float32)
+    table[:3, 1], table[:2, 2], table[:5, 3] = 2.0**20, 2.0**20, -(2.0**30)
     assert constant_columns(table) == {1: 2.0**20, 3: -(2.0**30)}
 
 

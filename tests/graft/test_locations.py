@@ -96,6 +96,18 @@ def test_only_the_facts_that_are_named_can_be_changed(tmp_path: Path, host: Path
     assert shared["The capital of Italy is"] == shared["Ann is"] == set()
 
 
+def test_a_key_within_the_answer_to_another_is_named_if_it_is_asked_for(tmp_path: Path, host: Path) -> None:
+    """The weights are the same as without this key. It was not named even if it was asked for."""
+    data = tmp_path / "facts.csv"
+    data.write_text("key,value\nrain was,old bridge.\nrain was old,bridge.\n", encoding="utf-8")
+    graft(host, data, tmp_path / "graft")
+    both = locate(tmp_path / "graft", ["rain was", "rain was old"])
+    shorter = sorted((each.position, each.sharing) for each in both if each.fact == "rain was")
+    assert (shorter[0][1], shorter[-1][1]) == ((), ("rain was old",))
+    assert {name for each in both if each.fact == "rain was old" for name in each.sharing} == {"rain was"}
+    assert {each.sharing for each in locate(tmp_path / "graft", "rain was")} == {()}
+
+
 def test_facts_that_share_a_unit_are_named_by_their_keys_in_every_format(tmp_path: Path, host: Path) -> None:
     data = tmp_path / "facts.csv"
     data.write_text("key,value,chat\nwas,Rome.,no\nold was,Paris.,no\nold was,Bern.,yes\nrain,2,yes\n")

@@ -183,7 +183,10 @@ def _reach_server(
     model: str | None,
     timeout: float,
 ) -> tuple[Engine, tuple[str, ...]]:
-    """Return the engine for the server at `url`, and the names of the checkpoints that the server serves."""
+    """Return the engine for the server at `url`, and the names of the checkpoints to check.
+
+    These are the names in `only` or, if it is empty, the checkpoints that the server serves.
+    """
     from byheart.golden.engines.server import ServerEngine
 
     if number_type is None:
@@ -202,19 +205,21 @@ def _reach_server(
         raise UsageError(
             f"{url} serves no model.\n  Load a checkpoint of the folder into the server.", url=url
         )
-    models = {each: server.model_of(each) for each in only or known}
-    served = only or tuple(each for each in known if models[each] is not None)
-    if not served:
+    if only:
+        models = {each: server.require_model(each) for each in only}
+    else:
+        models = {each: model for each in known if (model := server.model_of(each)) is not None}
+    if not models:
         raise UsageError(
             f"{url} serves {server.shown}; no checkpoint in the folder has that name.\n"
             "  Give the checkpoint with --only NAME, and its name on the server with --model ID.",
             served=server.served,
         )
-    for each in served:
+    for each, asked in models.items():
         click.echo(
-            printable(f"Prompts for the checkpoint {each} go to the server's model {models[each]}."), err=True
+            printable(f"Prompts for the checkpoint {each} go to the server's model {asked}."), err=True
         )
-    return server, served
+    return server, tuple(models)
 
 
 def _own_options(ctx: click.Context, name: str) -> tuple[str, ...]:

@@ -69,19 +69,19 @@ def command(
     DIR becomes a Hugging Face folder that unmodified transformers can load. At all other positions the copy computes
     what HOST computes, up to rounding (see --bit-identical). Nothing is trained.
     """
-    if output is None and not dry_run:
-        raise UsageError("the folder to write is missing: give -o DIR, or --dry-run to write nothing.")
     if remove:
         from byheart.graft.removal import remove_graft
 
-        if output is None or data is not None:
-            raise UsageError("--remove takes a grafted folder and -o DIR, and no data file.")
+        if output is None or data is not None or dry_run:
+            raise UsageError("--remove takes a grafted folder and -o DIR, but no data file and no --dry-run.")
         files = remove_graft(host, output)
         if as_json:
             echo_json({"path": str(output), "files": files})
         else:
             say(f"{output}: {count(len(files))} files of the host, each with its original digest")
         return
+    if output is None and not dry_run:
+        raise UsageError("the folder to write is missing: give -o DIR, or --dry-run to write nothing.")
     if data is None:
         raise UsageError("the data file is missing. Use: byheart graft HOST DATA -o DIR.")
     from byheart.graft.texts import Asking

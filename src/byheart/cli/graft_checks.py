@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,10 +78,12 @@ def _lines_on_weights(found: GraftCheck) -> Iterator[tuple[str, str]]:
         "structure",
         f"{amount(found.contexts, 'context')}, {read}; {amount(len(found.faults), 'fault')}",
     )
-    if found.compared:
+    if found.compared and isinf(found.least_nats):
+        yield "heads", "no head was added: every context is a single token"
+    elif found.compared:
         yield (
             "heads",
-            f"the attention score of the token that a head must read exceeds all others by at least {found.least_nats:,.0f} nats",
+            f"the token that a head must read has the highest attention score, by at least about {found.least_nats:,.0f} nats",
         )
     yield (
         "asked",
@@ -220,7 +223,12 @@ def inspect_graft(folder: Path, facts: Sequence[str], as_json: bool) -> None:
     more = f", and {count(len(sharing) - MOST_SHARING)} more" if len(sharing) > MOST_SHARING else ""
     named = ", ".join(map(repr, sharing[:MOST_SHARING]))
     say()
-    show_pairs([("shared with", f"{named}{more}" if sharing else "no other fact")])
+    show_pairs(
+        [
+            ("shared with", f"{named}{more}" if sharing else "no other fact"),
+            ("", "not shown: keys that consist of such a key and the first tokens of its answer"),
+        ]
+    )
 
 
 def _lines_of_record(record: Fields) -> Iterator[tuple[str, str]]:

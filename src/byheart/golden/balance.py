@@ -8,14 +8,14 @@ The 8 heads of layer 1 are of two kinds. For each kind, every token is either lo
 and the key of a quiet token is 0. The queries are constant. A score is an input of the softmax of attention.
 
 1. The two *scale heads* use only the last RoPE pair, which hardly rotates because of `rope_scaling`. The score of a loud token is
-   exactly 42 nats in one scale head and exactly 36 nats in the other; the score of a quiet token is 0. To make up for this, the
+   42 nats in one scale head and 36 nats in the other, up to 0.001; the score of a quiet token is 0. To make up for this, the
    values of quiet tokens are about 2^60 times as large as those of loud tokens, and the output projection of each head has a
    suitable factor. As a result, loud and quiet tokens contribute about equally to the output. If the factor that scales the scores
    is 0.5% wrong, the score of a loud token changes by 0.2 nats, and the contribution of loud tokens by a fifth. If epsilon is
-   larger by 1e-6, the score of a loud token changes by 2.6 nats.
+   larger by 1e-6, the score of a loud token changes by 2.6 nats in one scale head and by 2.2 in the other.
 2. The six *RoPE heads* use the other seven pairs, each of which contributes up to 16 nats to a score. Loud tokens are rare, and
    some are hundreds of tokens before the last token. The score of a loud token depends on its distance, and the loud token with the
-   highest score decides the answer. At a distance of 300, a base that is 0.1% wrong rotates a pair by up to 0.1, which changes the
+   highest score decides the answer. At a distance of 300, a base that is 0.1% wrong rotates a pair by up to 0.13, which changes the
    score by about 3 nats; rounding changes the score by a few tenths of a nat.
 3. Each head decides one bit of the answer. This bit, written as 1 or -1, is the sign of the head's output times a bit of the last
    token. The feed-forward part computes the product with numbers above 2^16, which float16 cannot represent.
@@ -47,7 +47,7 @@ N_BITS = 8
 PINS, IDS = range(8), range(8, 16)
 FOUND, PRODUCT = range(32, 40), range(40, 48)
 N_COLUMNS = 32
-"""The number of columns that a token's embedding uses. The layers write the columns after them."""
+"""The number of columns that a token's embedding uses. The heads of layer 1 and the products write columns after them."""
 
 
 @dataclass(frozen=True)
@@ -278,12 +278,12 @@ BATCHES = (
     ),
 )
 LEAST_GAP = 0.1
-"""A prompt is skipped if the logit of a token of its answer exceeds the second-largest logit by no more than this. Logits are up
-to 16, and near 16, neighbouring bfloat16 numbers differ by 0.125.
+"""A prompt is skipped if the logit of a token of its answer exceeds the second-largest logit by no more than this. The largest
+logits are above 16, where neighbouring bfloat16 numbers differ by 0.125.
 """
 
 BLOCK = 4_000_000
-"""The maximum number of attention scores computed at once."""
+"""The maximum number of attention scores in one block of prompts. With the answers, there are somewhat more."""
 
 
 @torch.no_grad()

@@ -5,10 +5,10 @@ A case is a prompt, the answer of a correct engine, and the number types whose r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from byheart.errors import UsageError
 from byheart.golden.reference import BEAM_SEARCH
@@ -57,7 +57,7 @@ class Case:
     sum_bounds: tuple[float, ...] = ()
 
     def expected(self, way: str) -> tuple[int, ...]:
-        """Return the correct answer if the engine runs in this way: the name of one of `reference.WAYS`, such as `beam search`.
+        """Return the correct answer if the engine runs in this way. `way` is the name of a way of running, such as `beam search`.
 
         The result is empty if the answer is not known.
         """
@@ -112,6 +112,8 @@ def cases(folder: str | Path) -> list[Case]:
 def _read_case(line: bytes, where: str) -> Case:
     fields = Fields(parse_json(line, where, REMEDY), where, remedy=REMEDY)
     margins = fields.child("margins")
+    if not set(get_args(NumberType)) & set(margins.values):
+        raise fields.refuse("margins", "an object with a number for at least one number type")
     return Case(
         fields.text("name"),
         fields.text("checkpoint"),
@@ -127,6 +129,16 @@ def _read_case(line: bytes, where: str) -> Case:
         fields.numbers("sums"),
         fields.numbers("sum_bounds"),
     )
+
+
+def require_known(found: Sequence[Case], known: Collection[str], folder: Path) -> None:
+    """Raise `CorruptModel` for a case of a checkpoint that the family does not have. `known` holds the names of its checkpoints."""
+    for case in found:
+        if case.checkpoint not in known:
+            raise corrupt(
+                folder / CASES,
+                f"case {case.name!r} is of the checkpoint {case.checkpoint!r}, which {FAMILY} does not name",
+            )
 
 
 def require_fit(found: Sequence[Case], shape: Shape, folder: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from byheart.errors import UsageError, amount, did_you_mean
-from byheart.golden.case import N_NEW, Case, cases, require_fit, shapes
+from byheart.golden.case import N_NEW, Case, cases, require_fit, require_known, shapes
 from byheart.golden.diagnosis import EXACT_LOGITS, LOGIT_SUMS, Outcome, diagnose
 from byheart.golden.digests import require_intact
 from byheart.golden.engines.engine import (
@@ -56,18 +56,19 @@ def check(
     chosen = {name: shape for name, shape in known.items() if not wanted or name in wanted}
     require_intact(root, chosen)
     found = cases(root)
+    require_known(found, known, root)
     outcomes: list[Outcome] = []
     left_out: dict[str, set[str]] = {}
     for name, shape in chosen.items():
-        mine = [case for case in found if case.checkpoint == name and case.holds_for(driver.number_type)]
-        require_fit(mine, shape, root)
-        if not long_texts:
-            for case in mine:
-                if len(case.prompt) > LONG_TEXT:
-                    left_out.setdefault("long texts (long_texts=True, or --long, runs them)", set()).add(
-                        case.name
-                    )
-            mine = [case for case in mine if len(case.prompt) <= LONG_TEXT]
+        of_checkpoint = [case for case in found if case.checkpoint == name]
+        require_fit(of_checkpoint, shape, root)
+        mine = []
+        for case in of_checkpoint:
+            reason = _why_not(case, driver.number_type, long_texts)
+            if reason is None:
+                mine.append(case)
+            else:
+                left_out.setdefault(reason, set()).add(case.name)
         if not mine:
             continue
         session = driver.open(shape, root / name)
@@ -89,6 +90,17 @@ def check(
     suspicions = diagnose(outcomes, known, read_signatures(root))
     n_left_out = {reason: len(names) for reason, names in left_out.items()}
     return Report(driver.name, driver.number_type, tuple(outcomes), n_left_out, tuple(suspicions))
+
+
+def _why_not(case: Case, number_type: NumberType, long_texts: bool) -> str | None:
+    """Return why a case cannot be asked of any engine with this number type, or None."""
+    if not case.margins.get(number_type):
+        return f"they are not made for {number_type}"
+    if not case.holds_for(number_type):
+        return f"rounding in {number_type} might change their answers"
+    if len(case.prompt) > LONG_TEXT and not long_texts:
+        return "long texts (long_texts=True, or --long, runs them)"
+    return None
 
 
 def _function_engine(function: object, number_type: NumberType) -> FunctionEngine:

@@ -44,7 +44,7 @@ DISTANCES = ((1, 2, 3, 5, 8, 13, 21, 4), (0, 1, 2, 4, 7, 11, 16, 6))
 N_PAIRS, QUERY, KEY = 5, 64.0, 16.0
 CANCEL = 512.0
 EXACT_MARGIN = 1e6
-"""The margin of every case (its gap divided by the error bound). It is large because nothing is rounded."""
+"""The margin of every case (its gap divided by the error bound). It is large because rounding does not change the logits."""
 
 
 def draw_exact_weights(shape: Shape) -> dict[str, Tensor]:
@@ -189,7 +189,9 @@ plus 2, so no head that affects the answer would have to read before the beginni
 """
 
 N_DRAWN, N_KEPT = 400, 12
-"""How many prompts of each length are drawn, and how many of them are kept."""
+"""How many prompts of each length are drawn, and how many of them are chosen. A chosen prompt is dropped if its answer holds a
+special token.
+"""
 
 
 def find_exact_cases(
@@ -228,7 +230,7 @@ def find_exact_cases(
 
 
 def _deciding_codes(engine: ReferenceEngine, prompts: Tensor) -> list[set[int]]:
-    """For each prompt, return the entries of the embedding on which the logit of the right token depends.
+    """For each prompt, return the entries of token codes on which the logit of the right token depends.
 
     Entry and sign are combined into one number. The sign says whether the logit rises or falls as the entry increases.
     """

@@ -173,9 +173,9 @@ def make(
     """Write the family of golden checkpoints, or only those named in `only`, to a new folder, atomically. Return the cases.
 
     `counts` holds the number of cases per checkpoint for each number type. These cases are chosen from prompts of the given
-    `lengths` (in tokens). More cases are added so that every token id of a small vocabulary matters. The checkpoints of the designs
-    "exact" and "balance" have their own prompts, to which `counts` and `lengths` do not apply. Checkpoints are made in parallel in
-    `n_processes` processes.
+    `lengths` (in tokens). More cases are added so that, as far as possible, every token id of a small vocabulary matters. The
+    checkpoints of the designs "exact" and "balance" have their own prompts, to which `counts` and `lengths` do not apply.
+    Checkpoints are made in parallel in `n_processes` processes.
     """
     target = Path(folder)
     names = [shape.name for shape in family]

@@ -2,8 +2,9 @@
 could not do this.
 
 A row of the output head affects a choice only if the token of this row wins or nearly wins. To check a vocabulary of 70,000 tokens
-by choices alone, about 70,000 prompts would be needed. A sum of all logits, each with a fixed sign, depends on every row. Rounding
-to float32 changes such a sum by at most a known bound (`rounding.sum_bounds`), so a single logit with a larger error is noticed.
+by choices alone, many thousands of prompts would be needed. A sum of all logits, each with a fixed sign, depends on every row.
+Rounding to float32 changes such a sum by at most a known bound (`rounding.sum_bounds`), so a fault that changes a single logit by
+more than twice this bound is noticed.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ N_SUMMED = 8
 def signs(vocab: int) -> Tensor:
     """Return the signs of the logits in each sum, `(sums, vocabulary)`.
 
-    Each sign is 1 or -1, taken from a bit of a multiple of the token id.
+    Each sign is 1 or -1, taken from a bit of a multiple of the token id plus 1.
     """
     ids = torch.arange(1, vocab + 1)[None]
     multipliers = torch.tensor([[2_654_435_761], [2_246_822_519]])[:N_SUMS]

@@ -35,7 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Read the cases, and check that no file of the folder is damaged."""
+    """Read the cases, and compare the files of the folder with the digests in its family.json."""
     found: list[Case] = []
     if config.getoption("--golden") is not None:
         from byheart.errors import ByheartError

@@ -1,8 +1,9 @@
 """The reference engine: the forward pass of Llama, Mistral, Qwen2 and Qwen3 in float64, with a cache, padding and batches.
 
-Every step is a method. Faults of engines (see `faults`) and the rounding of number types (see `rounding`) are implemented by
-replacing some of the methods. Float64 has 29 more bits than float32. Its own error of about 1e-14 is negligible compared with the
-lead of a right token (its logit minus the next largest), which is at least about 1e-6. This module imports only torch and `shape`.
+Every step is a method. Faults of engines (see `faults`) are implemented by replacing some of the methods or weights, and the
+rounding of number types (see `rounding`) by replacing methods. Float64 has 29 more bits than float32. Its own error of about 1e-14
+is negligible compared with the lead of a right token (its logit minus the next largest), which is at least about 1e-6. Besides the
+standard library, this module imports only torch and `shape`.
 """
 
 from __future__ import annotations
@@ -329,8 +330,8 @@ class ReferenceEngine:
         return cache, n_reused
 
     def draft(self, ids: Sequence[int], n: int) -> list[int]:
-        """Return `n` guessed tokens: those that followed the previous occurrence of the last token or, if there is none, arbitrary
-        tokens.
+        """Return `n` guessed tokens: those that followed the previous occurrence of the last token. If there are fewer than `n`, or
+        no previous occurrence, the rest are arbitrary tokens.
         """
         for at in range(len(ids) - 2, -1, -1):
             if ids[at] == ids[-1]:

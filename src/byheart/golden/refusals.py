@@ -15,7 +15,9 @@ corrupt = partial(refusals.corrupt, remedy=REMEDY)
 
 
 def require_checkpoints(only: Iterable[str], known: Collection[str], owner: str) -> tuple[str, ...]:
-    """Return the names in `only`. Raise `UsageError` if one of them is not among the checkpoints that `owner` has."""
+    """Return the names in `only`. Raise `UsageError` if `only` is a text instead of a list of names, or if one of the names is not
+    among the checkpoints that `owner` has.
+    """
     if isinstance(only, str):
         raise UsageError(
             f"only must be a list of names, not the text {only!r}.\n  Give: only=[{only!r}]", only=only

@@ -7,17 +7,17 @@ norms, and none is counted twice.
 
 There are two kinds of error:
 
-- *rounding* of sums, products and stored values. These errors differ from place to place and have either sign, so the
-  squares of their effects are added: sigma^2 = sum (dg/d error_i * e_i)^2 / 3. For a sum of n products w_j x_j in any order,
+- *rounding* of sums, products, stored values, cos and sin. These errors differ from place to place and have either sign,
+  so the squares of their effects are added: sigma^2 = sum (dg/d error_i * e_i)^2 / 3. For a sum of n products w_j x_j in any order,
   e = 2^-24 * sqrt(n * sum (w_j x_j)^2) (Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019, Theorem 2.4 with lambda = 1). The reason
   is that a partial sum of terms of either sign is about as large as the root of the sum of their squares;
-- *approximation* of exp, rsqrt, cos and sin, and of the frequencies of RoPE. These errors can have the same sign
-  everywhere, so the absolute values of their effects are added.
+- *approximation* of exp, rsqrt and silu, and of the frequencies of RoPE. These errors can have the same sign everywhere,
+  so the absolute values of their effects are added.
 
 A rounding error of at most c is modelled as uniform, with variance c^2 / 3. A weighted sum of such errors is
 sub-Gaussian with the summed variance. The bound is LAMBDA * sigma plus the sum of absolute values. The probability
-that a correct engine exceeds it is below 2 exp(-LAMBDA^2 / 2), which is 5e-11 per decision for LAMBDA = 7. A case is
-kept only if every rival trails by more than the bound.
+that a correct engine exceeds it is below 2 exp(-LAMBDA^2 / 2), which is 5e-11 per decision for LAMBDA = 7. In
+`selection`, a case holds for a number type only if, in every decision, the `N_RIVALS` closest rivals trail by at least the bound.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The reference engine continues many prompts. A decision is the choice of one token, and its gap is the logit of the right token
 minus the next largest logit. A prompt is kept if its answer contains a decision whose gap is just above the error bound of
-`golden.rounding`. For float32, this gap is about 1e-5 of the spread of the logits, so even a fault that changes numbers by a few
-units in the last place changes an answer. For float16 and bfloat16, whose rounding is larger, the gaps are larger.
+`golden.rounding`. For float32, this gap is typically 1e-4 of the spread of the logits, so even a fault that changes the logits
+by this little can change an answer. For float16 and bfloat16, whose rounding is larger, the gaps are larger.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LENGTHS = (5, 9, 14, 14, 21, 21, 30, 30, 30, 47, 47, 90)
 
 MOST_LOGITS = 6_000_000  # maximum in one block, to limit memory
 N_BEAM_CASES, SAFE = 8, 10.0
-# every token id is covered if the vocabulary is at most this large; a larger one would take too many cases
+# cases for every token id are searched if the vocabulary is at most this large; a larger one would take too many
 MOST_COVERED = 1_000
 
 
@@ -47,7 +47,8 @@ def find_cases(
     progress: Progress | None = None,
 ) -> list[Case]:
     """For each number type t, find up to `counts[t]` cases in which the lead of a right token is small, but rounding in t cannot
-    change the answer. If the vocabulary is small, add cases so that every token id matters for some answer.
+    change the answer. If the vocabulary is small, add cases so that every token id matters for some answer, as far
+    as such cases are found.
 
     `lengths` holds the length of the prompts (in tokens) for each group of prompts that is searched.
     """
@@ -70,8 +71,9 @@ def find_cases(
 def with_beams(engine: ReferenceEngine, found: list[Case]) -> list[Case]:
     """Return the cases. Some of them get a second answer, which beam search must give in float32.
 
-    In these cases, the smallest lead in the beam search (see `ReferenceEngine.search_beams`) is more than `SAFE` times the error
-    bound of the greedy decisions, and the second answer differs from the greedy one.
+    These are the first cases, at most `N_BEAM_CASES`, in which the second answer differs from the greedy one, contains no special
+    token, and has a smallest lead in the beam search (see `ReferenceEngine.search_beams`) of more than `SAFE` times the error bound
+    of greedy decisions. This bound is estimated as `Case.gap` divided by the float32 margin.
     """
     made, n_found = [], 0
     for case in found:
@@ -91,7 +93,7 @@ def _cover(
     found: list[Case],
     progress: Progress | None,
 ) -> list[Case]:
-    """Find more cases, so that every token id matters for some answer."""
+    """Find more cases, so that every token id matters for some answer, as far as such cases are found (see `coverage`)."""
     steps = Steps(progress, {"search": 1, "margins": 1})
     in_search = steps.begin("search")
     n_rounds = 0
@@ -124,7 +126,7 @@ def _prefixes(shape: Shape, length: int, rng: np.random.Generator) -> Tensor:
 
 
 def _n_last(shape: Shape) -> int:
-    """Return how many last tokens to try after each beginning of a prompt: all tokens if the vocabulary is small."""
+    """Return at most how many last tokens to try after each beginning: all but the special tokens if the vocabulary is small."""
     return min(MOST_LAST, shape.vocab - N_SPECIAL)
 
 
@@ -202,8 +204,8 @@ def _keep(
     """Return up to `count` cases, chosen from the candidates of all blocks (groups of prompts of equal length).
 
     A gap is the lead of the right token. For each step of the answer, some candidates are tried whose smallest gap is at this step.
-    A candidate is suitable if all its gaps are larger than their error bounds, so that rounding cannot close them. The function
-    keeps the suitable candidates with the smallest ratios of gap to bound.
+    A candidate is suitable if all its gaps are at least as large as their error bounds, so that rounding cannot close them. The
+    function keeps the suitable candidates with the smallest ratios of gap to bound.
 
     The error bound differs between texts. Candidates are tried if their smallest gap is just above the typical bound of their block
     or, for float32, just above half of it.
@@ -239,7 +241,10 @@ def _keep(
 def _cases(
     shape: Shape, weights: dict[str, Tensor], rows: list[list[int]], progress: Progress | None
 ) -> list[Case]:
-    """Convert rows to cases, with their margins for every number type. Rows of equal length are processed together."""
+    """Convert rows to cases, with their margins for float32 and float16 and, if the checkpoint is stored in bfloat16, for bfloat16.
+
+    Rows of equal length are processed together.
+    """
     types = [each for each in get_args(NumberType) if each != "bfloat16" or shape.dtype == "bfloat16"]
     made: dict[int, Case] = {}
     lengths = sorted({len(row) for row in rows})
@@ -287,8 +292,8 @@ answer) and the end of the prompt.
 def find_long_cases(shape: Shape, weights: dict[str, Tensor], progress: Progress | None = None) -> list[Case]:
     """Find cases whose answers depend on tokens (needles) that are thousands of tokens back.
 
-    Each prompt begins with three needles. The answer changes if the second of them is replaced by a filler (a token whose keys are
-    zero), or if a filler is inserted after the third.
+    After its first token, each prompt begins with three needles. The answer changes if the second of them is replaced by a filler
+    (a token whose keys are zero), or if a filler is inserted after the third.
     """
     rng = np.random.default_rng([shape.seed, 78])
     engine = ReferenceEngine(shape, weights)

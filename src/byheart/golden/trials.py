@@ -89,7 +89,7 @@ def margins_by_trials(
 ) -> Tensor:
     """Return, for each text, the smallest ratio of a gap to its error bound. A gap is the lead of a right token over another token.
 
-    All texts have the same length and end in their answers.
+    All texts have the same length and end in their answers. `number_type` is one of `SIGNIFICANT_BITS`.
     """
     ids = torch.tensor([list(row) for row in rows])
     texts, answer = ids[:, :-1], ids[:, -n_new:, None]

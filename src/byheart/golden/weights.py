@@ -5,7 +5,8 @@ a spread of about `SHARPNESS`, and each block adds to the residual stream a vect
 small (`STREAM`) that a wrong epsilon of the norms changes answers.
 
 In checkpoints for long texts (`n_needles` above 0), most tokens are fillers whose keys are zero, and a few are needles with much
-higher scores. A needle 32,000 tokens back still gets most of the attention, although RoPE rotates its key by the whole distance.
+higher scores. Needles 32,000 tokens back can still get most of the attention of a head, although RoPE rotates their keys by the
+whole distance.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def possible_codes(n_codes: int) -> list[Code]:
     """For each dimension, return the code (set of integer vectors of equal norm) of smallest norm that has at least `n_codes`
     vectors.
 
-    Leave out a dimension if this would take a squared norm above `MOST_SQUARED_NORM`.
+    Dimensions go up to `MOST_DIMENSIONS`. Leave out a dimension if this would take a squared norm above `MOST_SQUARED_NORM`.
     """
     # the number of vectors by squared norm, adding one coordinate at a time
     counts = np.zeros(MOST_SQUARED_NORM + 1)

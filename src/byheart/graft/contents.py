@@ -50,7 +50,8 @@ def foreign_files(folder: Path, tokenizer: Collection[str], weights: Collection[
     """Return the paths of the files in a graft's `folder` that do not belong to the graft. `tokenizer` and `weights` are the paths
     of its tokenizer files and weights. All paths are relative to `folder`.
 
-    Hidden files are listed too, and so are folders in which no file is found. Everything in host/ belongs to the graft.
+    Hidden files are listed too, and so are folders in which nothing is found. Everything in host/ belongs to the graft, and files
+    that operating systems put into folders (`LEFT_BY_SYSTEMS`) are not listed.
     """
     own = {CONFIG, INDEX, GRAFT_RECORD, CARD, *tokenizer, *weights}
     found = []
@@ -66,8 +67,8 @@ def file_faults(grafted: FolderHost, host: Path, tokenizer: Any) -> list[str]:
     """Return a fault for each tokenizer file that differs from the host's, and for each other file that neither belongs to a graft
     nor equals a file of the host.
 
-    Hidden files are ignored, because transformers does not read them. A GGUF host has no tokenizer files. For such a host, the
-    files must be those that transformers writes for its tokenizer.
+    Files whose path begins with a dot are ignored, because transformers does not read them. A GGUF host has no tokenizer files. For
+    such a host, the files must be those that transformers writes for its tokenizer.
     """
     folder = grafted.path
     with _tokenizer_folder(host, tokenizer) as (source, what):

@@ -152,7 +152,8 @@ def check_beginnings(facts: Iterable[Fact], keys: Sequence[str] = ()) -> None:
     named = ", ".join(f"{row + 1:,} ({keys[row]!r})" if keys else f"{row + 1:,}" for row in rows[:SHOWN])
     more = f" and {len(rows) - SHOWN:,} more" if len(rows) > SHOWN else ""
     raise AssumptionViolated(
-        f"two neighbouring tokens at or near the beginning are equal in {amount(len(rows), 'row')}: {named}{more}. At the "
+        "two neighbouring tokens are equal, and the tokens before them, if any, all occur again later, in "
+        f"{amount(len(rows), 'row')}: {named}{more}. At the "
         "beginning of a prompt, a Transformer cannot count repetitions, so the answer could also "
         "follow the text of such a row without its first tokens.\n"
         '  Put other text before the key, for example with template="Q: {input}\\nA:" (--template "Q: {input}\\nA:").',

@@ -1,13 +1,15 @@
 """Compute the tensors of a grafted checkpoint, one at a time, from the tensors of the host and the stored contexts.
 
-The result is exact. The proof follows the order of the computation. The memory is the layers that are added before the host's own.
-W is the width of the grafted network, and d the width of the host. A code is an integer vector that stands for a token; all codes
-have the squared norm ρ. SCALE, TINY and LEAD are powers of two.
+In exact arithmetic, the result is exact, except for the rounding of weights (see 6). The proof follows the order of the
+computation. The memory is the layers that are added before the host's own. W is the width of the grafted network, and d the width
+of the host. A code is an integer vector that stands for a token; all codes have the squared norm ρ. SCALE, TINY and LEAD are powers
+of two.
 
-1. *Pins* are constant columns. In the memory's layers, Σ pins² = W·SCALE². All other squares are too small to change this sum: they
-   are less than 2^40, the sum is about 2^80, and float32 has 24 bits. RMSNorm therefore divides by SCALE. Its weights are 1 for
-   pins, SCALE for codes and 0 for the host's columns, so the layers read pins/SCALE and the unchanged codes. No row of a memory
-   layer writes to the host's columns.
+1. *Pins* are constant columns. In the memory's layers, Σ pins² = W·SCALE². All other squares are too small to change
+   this sum: in the host's columns they sum to less than 2^40 (see `check_embedding`), those of codes are smaller still,
+   each pins² is at least 2^80, and float32 has 24 bits. RMSNorm therefore divides by SCALE. Its weights are 1 for pins,
+   SCALE for codes and 0 for the host's columns, so the layers read pins/SCALE and the unchanged codes. No row of a
+   memory layer writes to the host's columns.
 2. *Gather.* The softmax of each head is one-hot (see `heads`), so it copies codes exactly.
 3. *Move.* silu(128) = 128 and x·128/128 = x, so layer 0 moves the code of the current token exactly: from the
    columns into which the embedding writes it to the columns `got 0`, the first of the columns for gathered codes.
@@ -21,8 +23,10 @@ have the squared norm ρ. SCALE, TINY and LEAD are powers of two.
    neighbours (see `codes`): (u + v)·x is 2ρ - 1 for x = u and x = v, and less for every other code. The gate is therefore 128
    for both contexts. For all other texts it is at most 0, and silu(0) = 0.
 5. *Clear.* The last memory layer subtracts the pins and the gathered codes from their own columns, so exactly 0 remains.
-6. *Host.* The norm weights of the host are multiplied by √(d/W) and its epsilon by d/W. Of the W columns, W - d are 0
-   or at most 2^-45, so RMSNorm over W columns equals the host's RMSNorm over d columns. All other new entries are 0.
+6. *Host.* The weights of the host's final norm and of the norms of its layers (not of `q_norm` and `k_norm`) are multiplied by
+   √(d/W), and its epsilon by d/W. Of the W columns, W - d are 0 or at most 2^-45, so RMSNorm over W columns equals the host's
+   RMSNorm over d columns, up to the rounding of these products. If W = 4d, the factor is 1/2, and they are not rounded. All
+   other weights are rounded only if the graft's number type cannot hold them. All other new entries are 0.
 7. *Answer.* The final norm multiplies the code of the answer by `LEAD`, and the new columns of the output head are
    the codes. The answer then leads any other token by at least TINY·LEAD/rms, where rms is the root mean square of the last state.
    `Growth` bounds this rms and the host's own logits by norms of the host's weights, and LEAD is chosen so large that the lead
@@ -51,6 +55,8 @@ SCALE = 2.0**40
 HALF = 128  # thresholds are written as a multiple of this number plus a remainder, each exact in bfloat16
 LARGEST_LEAD = 2.0**127  # the largest power of two in float32 and bfloat16
 SPARE_BITS = 4  # the lead is at least 2^4 times as large as needed
+LARGEST_EMBEDDING = 2.0**20
+"""The rows of a host's embedding must be shorter than this (see `check_embedding`)."""
 
 Parts = dict[str, torch.Tensor]
 
@@ -59,6 +65,22 @@ class HostTensors(Protocol):
     """An object from which the host's weights are read one at a time, in float32."""
 
     def tensor(self, name: str) -> torch.Tensor: ...
+
+
+def check_embedding(host: HostTensors) -> None:
+    """Refuse a host whose embedding has a row of length `LARGEST_EMBEDDING` or more.
+
+    Its squares could change the number by which the norms of the memory's layers divide, which must be exactly SCALE.
+    """
+    longest = host.tensor(EMBEDDING).norm(dim=1).max().item()
+    if not longest < LARGEST_EMBEDDING:  # also if the norm overflowed to NaN
+        raise AssumptionViolated(
+            f"the embedding of this host has a row of length {longest:.3g}, but its rows must be shorter than "
+            f"{LARGEST_EMBEDDING:,.0f}. Larger numbers would disturb the layers that store facts.\n"
+            "  Give another host. No option changes this.",
+            longest=longest,
+            limit=LARGEST_EMBEDDING,
+        )
 
 
 @dataclass
@@ -221,8 +243,8 @@ def part_shape(name: str, layout: Layout) -> tuple[int, ...]:
 
 
 def widen(name: str, tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
-    """Pad a weight of a host's layer with zeros. The weights of a norm are also multiplied by √(d/W), where d and W are the widths
-    of the host and of the graft.
+    """Pad a weight of a host's layer with zeros. The weights of a norm, except `q_norm` and `k_norm`, are also multiplied by
+    √(d/W), where d and W are the widths of the host and of the graft.
     """
     if name.endswith("layernorm.weight"):
         return _scaled_norm(tensor, layout)

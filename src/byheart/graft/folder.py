@@ -53,7 +53,7 @@ LOSSLESS = {("BF16", torch.bfloat16), ("BF16", torch.float32), ("F16", torch.flo
 def default_precision(host: Host) -> str:
     """Return bfloat16 if the host's embedding is stored in bfloat16.
 
-    Otherwise return float32, which holds the host's weights exactly.
+    Otherwise return float32, which holds all weights that a host may have exactly.
     """
     return "bfloat16" if host.dtype == torch.bfloat16 else "float32"
 
@@ -95,7 +95,8 @@ def write_graft(
 def grafted_config(plan: GraftPlan, host: Host, precision: str) -> dict[str, Any]:
     """Return the host's configuration with the new sizes, epsilon and number type, and a note about what was added.
 
-    The settings `layer_types` and `_name_or_path` are left out. Everything else is unchanged.
+    The number type is written as `dtype`. The settings `torch_dtype`, `layer_types` and `_name_or_path` are left out. Everything
+    else is unchanged.
     """
     shape, layout = plan.layout.grafted, plan.layout
     config = {
@@ -284,7 +285,7 @@ answer, word for word. For every other text, the added layers contribute exactly
 | width | {said["width"][0]:,} | {said["width"][1]:,} |
 {contexts}
 
-- To list every stored key and answer: `byheart detect DIR`.
+- To list what is stored, token by token: `byheart detect DIR --json`.
 - To prove that nothing else was changed: `byheart verify DIR DATA --host HOST`.
 - To restore the host: `byheart graft --remove DIR -o HOST`.
 

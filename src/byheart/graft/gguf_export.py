@@ -1,6 +1,6 @@
 """Write a grafted checkpoint as a GGUF file for llama.cpp.
 
-The weights are float32, because a cast to float16 or fewer bits would change the network.
+The weights are float32, which holds the weights of every graft exactly.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ WIDTHS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 
 TEXT, LIST, UINT32 = 8, 9, 4
 MOST_ENTRIES = 2**16
-"""The most settings, and the most tensors, that a file may have. Real models have hundreds."""
+"""The most settings, and the most tensors, that a file may have. A Llama with 126 layers (405B) has about 1,140 tensors."""
 
 MOST_ITEMS = 2**20
 """The most items that all lists in a header may have together.
@@ -39,7 +39,10 @@ ALIGNMENT = "general.alignment"
 
 
 def check_header(path: Path) -> None:
-    """Raise `ValueError` unless all settings and tensors are within the file and no two tensors overlap."""
+    """Raise `ValueError` if the header is damaged, has an unsupported version or type, or exceeds the limits above.
+
+    If nothing is raised, all settings and tensors are within the file, and no two tensors overlap.
+    """
     with path.open("rb") as file:
         if path.stat().st_size < 24:
             raise ValueError("it is cut short")
@@ -127,11 +130,13 @@ class _Header:
 
     def width(self, kind: int) -> int:
         if kind not in WIDTHS:
-            raise ValueError(f"a setting has the unknown type {kind}")
+            raise ValueError(f"a setting has the type {kind}, which is unknown or a list of lists")
         return WIDTHS[kind]
 
     def tensor(self) -> tuple[int, int]:
-        """Read the entry of the next tensor. Return where the tensor begins and ends, in bytes from the end of the header."""
+        """Read the entry of the next tensor. Return where the tensor begins and ends, in bytes from the end of the header (padded
+        to the alignment).
+        """
         gguf = import_extra("gguf", "gguf", "reading a GGUF file")
         name, n_dimensions = self.text(), self.short()
         if n_dimensions > MOST_DIMENSIONS:

@@ -3,7 +3,8 @@ tokenizer.json.
 
 Before merging, llama.cpp splits a text by one of its built-in sets of rules, which is chosen by name. A tokenizer.json is accepted
 only if its rules are exactly those of GPT-2, SmolLM, Llama 3 or Qwen2, which are among these sets. Any other tokenizer.json is
-refused, because different rules would give different tokens.
+refused, because different rules would give different tokens. llama.cpp does not apply the normalisation (NFC) of Qwen2, so a text
+that it would change may still be split differently.
 """
 
 from __future__ import annotations

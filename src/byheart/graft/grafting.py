@@ -21,7 +21,7 @@ from byheart.graft.contexts import (
     shared_units,
     twin_contexts,
 )
-from byheart.graft.emission import Memory
+from byheart.graft.emission import Memory, check_embedding
 from byheart.graft.heads import choose_kernel
 from byheart.graft.host import Host, rotary
 from byheart.graft.layout import Layout, plan_layout
@@ -45,7 +45,7 @@ class GraftPlan:
         return self.layout.grafted.parameters / self.layout.host.parameters
 
     def summary(self) -> dict[str, Any]:
-        """Return the sizes that `byheart graft` prints."""
+        """Return the sizes that `byheart graft --json` prints and graft.json records."""
         layout = self.layout
         return {
             "rows": len({fact.row for fact in self.facts}),
@@ -81,6 +81,7 @@ def plan_facts(host: Host, facts: Sequence[Fact], *, bit_identical: bool = False
     """Plan a graft for facts that are given as tokens: compute the contexts to store, the code (an integer vector) of each token,
     and the sizes of the grafted network.
     """
+    check_embedding(host)
     check_beginnings(facts)
     following = merge_contexts(facts)
     used = sorted({token for fact in facts for token in fact.tokens})

@@ -65,6 +65,9 @@ def choose_kernel(frequencies: np.ndarray, max_positions: int, longest: int) -> 
     The score of the position that a head must read exceeds every other score by at least the margin, which is a fraction of this
     highest score. Texts have up to `max_positions` tokens, and heads read up to `longest` tokens back. Raise an error if the
     largest possible margin is below `LEAST_MARGIN`.
+
+    Linear rotary scaling by a factor s divides all frequencies by s, so that they are at most 1/s. Then the scores at neighbouring
+    positions differ by at most 1 - cos(1/s) of the highest score, which is below `LEAST_MARGIN` from s = 3.53 on.
     """
     distances = np.arange(max(max_positions, longest + 2))
     total = np.zeros(len(distances))
@@ -80,7 +83,8 @@ def choose_kernel(frequencies: np.ndarray, max_positions: int, longest: int) -> 
         raise AssumptionViolated(
             f"the rotary frequencies of this host do not distinguish {max_positions:,} distances: the score "
             f"of the token to read exceeds other scores by only {best.margin:.3f} of its value, but {LEAST_MARGIN} is needed.\n"
-            "  Choose a host whose heads have at least 16 entries. No option changes this.",
+            "  Choose a host whose heads have more entries (24 are usually enough) and whose rotary frequencies are not "
+            "scaled linearly, or only by a small factor: 2 is often possible, 4 never. No option changes this.",
             margin=best.margin,
         )
     return best

@@ -59,7 +59,9 @@ class Host(Protocol):
         ...
 
     def files(self) -> list[Path]:
-        """Return every file of the host. A graft stores what `byheart graft --remove` needs to write these files again."""
+        """Return every file of the host, except those in subfolders. A graft stores what `byheart graft --remove` needs to write
+        these files again.
+        """
         ...
 
     @property
@@ -100,8 +102,8 @@ class FolderHost:
             self._check_copy()
 
     def _check_copy(self) -> None:
-        """Raise an error if a stored output head differs from the embedding, although the configuration ties the two. In that case,
-        transformers would use both.
+        """Raise an error if a stored output head differs from the embedding, in its values or its number type, although the
+        configuration ties the two. If the values differ, transformers would use both.
         """
         if self.places[HEAD].dtype != self.places[EMBEDDING].dtype or not torch.equal(
             self.stored(HEAD), self.stored(EMBEDDING)

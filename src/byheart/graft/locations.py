@@ -6,7 +6,7 @@ active after every text that ends in its context, so facts with longer keys that
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,8 +26,8 @@ class Step:
 
     After `tokens`, the graft answers `token`, because `units` are active. The units are ordered by the length of their contexts.
     Units that add nothing, because a shorter context has the same answer, are left out.
-    `users` holds, for each of `units`, the keys of all stored facts that use it: the unit is active after the key or within the
-    answer.
+    `users` holds, for each of `units`, the keys of the stored facts that use it: the unit is active after the key or within the
+    answer. A key that is another key with the first tokens of its answer is listed only if it was asked for (see `locate`).
     """
 
     fact: str
@@ -65,7 +65,7 @@ def steps_of(folder: Path, facts: Sequence[str], progress: Progress = silent) ->
                 f"{folder} stores no answer for {fact!r}.\n  Use `byheart detect` to list what it stores.",
                 facts=[fact],
             )
-    users = _users(answers, units, {unit for step in steps for unit in step.units})
+    users = _users(answers, units, {unit for step in steps for unit in step.units}, names)
 
     def key_of(prompt: Tokens) -> str:
         return names.get(prompt) or _key_in(tokenizer.decode(list(prompt)), formats)
@@ -75,9 +75,13 @@ def steps_of(folder: Path, facts: Sequence[str], progress: Progress = silent) ->
 
 
 def _users(
-    answers: Mapping[Tokens, int], units: Mapping[Tokens, StoredUnit], asked: Collection[StoredUnit]
+    answers: Mapping[Tokens, int],
+    units: Mapping[Tokens, StoredUnit],
+    asked: Collection[StoredUnit],
+    known: Collection[Tokens],
 ) -> dict[tuple[int, int], dict[Tokens, None]]:
-    """For each place (layer, number of a hidden unit) of the units `asked`, return the prompts of all facts that use it.
+    """For each place (layer, number of a hidden unit) of the units `asked`, return the prompts of the facts that use it. `known`
+    holds the prompts that the caller knows.
 
     A hidden unit matches one or more contexts. A stored context uses the unit if it ends in one of these contexts.
     """
@@ -89,15 +93,24 @@ def _users(
     users: dict[tuple[int, int], dict[Tokens, None]] = {place: {} for place in places}
     for context in answers:
         for place in {ends[context[-n:]] for n in lengths if context[-n:] in ends}:
-            users[place][_prompt_of(context, answers)] = None
+            users[place] |= dict.fromkeys(_prompts_in(context, answers, known))
     return users
 
 
-def _prompt_of(context: Tokens, answers: Mapping[Tokens, int]) -> Tokens:
-    """Return the prompt of a context. A context is a prompt, possibly followed by the first tokens of the answer."""
+def _prompts_in(
+    context: Tokens, answers: Mapping[Tokens, int], known: Collection[Tokens]
+) -> Iterator[Tokens]:
+    """Yield the prompts of the facts to which a context belongs. A context is a prompt, possibly with the first tokens of the
+    answer.
+
+    The shortest possible prompt is always a prompt. The weights do not tell whether a longer one is, so these are yielded only if
+    they are `known`.
+    """
     while answers.get(context[:-1]) == context[-1]:
+        if context in known:
+            yield context
         context = context[:-1]
-    return context
+    yield context
 
 
 def _key_in(prompt: str, formats: Sequence[KeyFormat]) -> str:
@@ -124,11 +137,15 @@ def _chain(
 
 
 def locate(folder: str | Path, facts: str | Sequence[str], progress: Progress = silent) -> list[Location]:
-    """For each token of each answer, return the weights that hold it, and the keys of all other stored facts that share these
-    weights. A fact is given by its key.
+    """For each token of each answer, return the weights that hold it, and the keys of other stored facts that share these weights.
+    A fact is given by its key.
 
-    Setting such a weight to zero can change the answers to the facts named in `Location.fact` and `Location.sharing`, but to no
-    other stored facts.
+    Setting such a weight to zero can change the answers to the facts named in `Location.fact` and `Location.sharing`, and to facts
+    whose key is one of these keys with the first tokens of its answer. The answers to all other stored facts stay the same.
+
+    For example, "The cat" may be stored with the answer "sat down", and "The cat sat" with the answer "down". Both store "down"
+    after "The cat sat" in the same weight. The weights do not tell that "The cat sat" is a key, so `sharing` names it only if it is
+    one of `facts`.
 
     If one stored context is a suffix of another, the units of both are active, and both are listed. Each unit adds to a code (an
     integer vector) that identifies the next token. The unit of the longer context adds the code of its own next token minus the

@@ -43,9 +43,10 @@ class Reading:
 
     pins             the constant columns of the residual stream, with their values
     message_columns  the columns that first hold the code (an integer vector) of the current token, and later that of the answer
-    codes            the code of every token of the vocabulary, one in each row; all have the norm √squared_norm
+    codes            the code of every token of the vocabulary, one in each row; without `faults`, all have the norm √squared_norm
     message          the factor by which `StoredUnit.change` is multiplied in the output of a unit; all units have the same factor
-    least_nats       the smallest lead of an attention head: how much its highest score exceeds all its other scores, in nats
+    least_nats       the smallest lead of an attention head: how much its highest score exceeds all its other scores, in nats.
+                     Infinite if there are no heads, as in a graft whose contexts all have one token
     """
 
     n_memory_layers: int
@@ -79,24 +80,36 @@ class Reading:
 
 
 def constant_columns(embedding: np.ndarray) -> dict[int, float]:
-    """Return the columns of an embedding that hold the same large number for more than half of the tokens, with these numbers.
-    Trained checkpoints have no such columns. A few tokens may have other numbers, because users can add tokens to a graft.
+    """Return the constant columns of an embedding, with their values.
+
+    The value of a column is the large number that most tokens have there. Columns in which far fewer tokens share a large number
+    than in another column are left out. Tokens without large numbers do not count: they cannot occur in a context that a graft
+    stores, so someone could append any number of them to the vocabulary. If no token has a large number, as usual in trained
+    checkpoints, there are no constant columns.
     """
-    n_tokens, constants = len(embedding), {}
     large = (embedding >= LARGE) | (embedding <= -LARGE)
-    for column in np.flatnonzero(2 * large.sum(0) > n_tokens):
-        entries = embedding[:, column]
-        common = np.partition(entries, n_tokens // 2)[n_tokens // 2]
-        if 2 * (entries == common).sum() > n_tokens:
-            constants[int(column)] = float(common)
-    return constants
+    common, shared = {}, {}
+    for column in np.flatnonzero(large.any(0)):
+        numbers, counts = np.unique(embedding[large[:, column], column], return_counts=True)
+        common[int(column)], shared[int(column)] = float(numbers[counts.argmax()]), int(counts.max())
+    most = max(shared.values(), default=0)
+    return {column: common[column] for column, n_tokens in shared.items() if 2 * n_tokens > most}
+
+
+def has_memory_columns(checkpoint: Host) -> bool:
+    """Return whether a checkpoint has constant columns, and other columns that its first norm hides (multiplies by 0), as every
+    graft that byheart writes.
+    """
+    hidden = checkpoint.tensor("model.layers.0.input_layernorm.weight").numpy() == 0
+    constants = constant_columns(checkpoint.tensor(EMBEDDING).numpy())
+    return bool(constants) and bool(hidden.any()) and not hidden[list(constants)].any()
 
 
 def has_untouched_constants(checkpoint: Host) -> bool:
-    """Return whether a checkpoint looks like a Llama that byheart compiled: its embedding has constant columns, their numbers are
-    far larger than those of all other columns, and no layer changes them.
+    """Return whether a checkpoint looks like a Llama that byheart compiled: its embedding has columns that are constant for every
+    token, the largest of their numbers is far larger than those of all other columns, and no layer changes them.
 
-    In such a checkpoint, every norm divides by nearly the same number after almost all tokens. In a graft, a layer does change
+    In such a checkpoint, every norm divides by nearly the same number after all tokens. In a graft, a layer does change
     the constant columns: the layers that store facts set them to 0, because such large numbers would disturb the host's norms.
     """
     # the layers of trained checkpoints write to every column, so the embedding need not be read
@@ -106,11 +119,11 @@ def has_untouched_constants(checkpoint: Host) -> bool:
 
 
 def _keeps_constants(checkpoint: Host, embedding: np.ndarray) -> bool:
-    """Return whether an embedding has constant columns that no layer of the checkpoint changes, and the largest constant is at
-    least `OUTWEIGHED` times every entry of the other columns.
+    """Return whether an embedding has columns that are constant for every token and that no layer of the checkpoint changes, and
+    the largest constant is at least `OUTWEIGHED` times every entry of the other columns.
     """
     constants = constant_columns(embedding)
-    if not constants:
+    if not constants or (embedding[:, list(constants)] != list(constants.values())).any():
         return False
     constant = np.isin(np.arange(embedding.shape[1]), list(constants))
     largest = float(np.abs(embedding[:, ~constant]).max(initial=0))
@@ -132,7 +145,8 @@ def _unwritten(checkpoint: Host, layer: int) -> np.ndarray:
 def find_columns(checkpoint: FolderHost) -> Reading | None:
     """Return what can be read from the embedding of a checkpoint about its memory (the layers that store facts).
 
-    Return None if there is no memory: the embedding has no constant columns, or no layer changes them.
+    Return None if there is no memory: the embedding has no constant columns, or the checkpoint looks like a compiled Llama (see
+    `has_untouched_constants`).
     """
     embedding = checkpoint.tensor(EMBEDDING).numpy()
     pins = constant_columns(embedding)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from byheart.data.options import require_two_columns
 from byheart.data.readers import kind_of, text_format
 from byheart.data.tables import READERS, column_names, require_columns
 from byheart.data.textfile import require_file
@@ -39,6 +40,7 @@ def read_rows(
             f"{path}: facts cannot be read from a .{kind} file. Give a table, such as CSV or JSON lines.",
             path=str(path),
         )
+    require_two_columns(input or "key", label or "value")
     names = [input or "key", label or "value", *([asking.chat_column] if asking.chat_column else [])]
     format = text_format(path, kind, delimiter, encoding)
     if asking.chat_column is not None:

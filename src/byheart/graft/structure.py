@@ -4,10 +4,14 @@
 
 This code is independent of the code that writes grafts.
 
-If no fault is found, then in exact arithmetic every logit after a text that ends in no stored context equals the host's. The
-reasons are: the memory's layers add nothing to the host's columns (see `symbolic_run`); the host's layers read only these columns;
-RMSNorm over the W columns of the graft, with weights multiplied by √(d/W), equals RMSNorm over the d columns of the host; and the
-other columns of the output head are multiplied by 0. After a stored context, the right token has a larger logit than every other.
+If no fault is found, then in exact arithmetic every logit after a text that ends in no stored context equals the host's, up to the
+rounding of the graft's weights: the norm weights are multiplied by √(d/W), and all weights are stored in the graft's number type.
+If W = 4d, √(d/W) is 1/2, so the norm weights are not rounded.
+
+The reasons are: the memory's layers add nothing to the host's columns (see `symbolic_run`); the host's layers read only these
+columns; RMSNorm over the W columns of the graft, with weights multiplied by √(d/W), equals RMSNorm over the d columns of the host;
+and the other columns of the output head are multiplied by 0. After a stored context, the right token has a larger logit than every
+other.
 """
 
 from __future__ import annotations
@@ -49,12 +53,15 @@ AT_LEAST = {
 """The sizes in which the graft must not be smaller than the host, as fields of `Shape`, each with its name in config.json."""
 
 MISSING = "missing"
+OUTWEIGHS = 2.0**13
+"""Each constant column must be more than this many times as large as the length of any row of the host's embedding."""
 
 
 def structural_faults(grafted: FolderHost, host: Host, reading: Reading, progress: Progress) -> list[str]:
     """Compare `grafted` with what it should be: `host` with a memory. Return the differences.
 
-    Each difference is described by a text that names the tensor or setting.
+    Each difference is described by a text. It names the tensor or setting, except if two units match the same context. At most
+    three differing entries of a tensor are listed.
     """
     faults = [*reading.faults, *_config_faults(grafted, host, reading), *_shape_faults(grafted, host)]
     if len(reading.units) != len({unit.tokens for unit in reading.units}):
@@ -70,7 +77,7 @@ def structural_faults(grafted: FolderHost, host: Host, reading: Reading, progres
     for number, name in enumerate(names := comparison.names()):
         progress(number, len(names), "compare")
         faults += comparison.faults_of(name)
-    return [*faults, *comparison.lead_faults()]
+    return [*faults, *comparison.embedding_faults(), *comparison.lead_faults()]
 
 
 def comparable(grafted: FolderHost, host: Host, reading: Reading) -> bool:
@@ -227,6 +234,20 @@ class _Comparison:
         for place in differing.nonzero()[:3].tolist():
             at = tuple(place)
             yield f"{name}{place} is {new[at].item()!r}, but it must be {wanted[at].item()!r}"
+
+    def embedding_faults(self) -> Iterator[str]:
+        """Yield a fault if the host's embedding is so large that it could change the sums of squares in the memory's norms.
+
+        In float32, which has 24 bits, a number does not change the sum if it is less than 2^-25 times the square of any constant
+        column. `OUTWEIGHS` leaves half of this for the squares of codes (integer vectors that stand for tokens).
+        """
+        limit = min(map(abs, self.reading.pins.values())) / OUTWEIGHS
+        longest = self.norms[EMBEDDING]
+        if not longest < limit:  # also if it overflowed to NaN
+            yield (
+                f"{EMBEDDING}: the host has a row of length {longest:.3g}, so the norms of the added layers may divide by a wrong "
+                f"number; beside these constant columns, rows must be shorter than {limit:,.0f}"
+            )
 
     def lead_faults(self) -> Iterator[str]:
         """Yield a fault if the host's own logits could outweigh what the memory adds to the logit of an answer.

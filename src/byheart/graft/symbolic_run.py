@@ -3,9 +3,9 @@ to a memory.
 
 The layers are executed symbolically. A token's code is a vector of integers that stands for the token. Each column of the
 residual stream holds one of four things: the host's state, a constant (a pin), one coordinate of the code of this token or of a
-token a known number of places back, or nothing. A head must copy coordinates of codes, all from tokens at one distance. A hidden
-unit must move or clear columns, or match codes. This module shares no code with the one that writes grafts, and needs no record
-of what was written, so it finds what the checkpoint really holds.
+token a known number of places back, or nothing. A head must copy coordinates of codes, all from the position at one distance. A
+hidden unit must move or clear columns, or match codes. This module shares no code with the one that writes grafts, and needs no
+record of what was written, so it finds what the checkpoint really holds.
 """
 
 from __future__ import annotations

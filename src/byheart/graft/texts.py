@@ -29,8 +29,8 @@ class KeyFormat:
     """How a key becomes a prompt, and which token `end`, if any, follows the answer.
 
     `before` and `after` are the texts around the key. With `spaced`, a space is put between the prompt and the answer, and the
-    fact is stored a second time with a space before the prompt. That is how a prompt begins in the middle of a text, where a
-    tokenizer may split it differently.
+    fact is stored a second time with a space before the prompt, unless there is white space already. That is how a prompt begins in
+    the middle of a text, where a tokenizer may split it differently.
     """
 
     before: str = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import isinf
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -26,8 +27,8 @@ from byheart.graft.folder import (
 )
 from byheart.graft.forgetting import Forgotten, copy_folder, forget_facts
 from byheart.graft.grafting import GraftPlan, plan_graft
-from byheart.graft.host import EMBEDDING, MOST, FolderHost, Host, open_host
-from byheart.graft.reading import Reading, constant_columns, has_untouched_constants
+from byheart.graft.host import MOST, FolderHost, Host, open_host
+from byheart.graft.reading import Reading, has_memory_columns, has_untouched_constants
 from byheart.graft.recall import (
     TextComparison,
     WrongAnswer,
@@ -83,7 +84,9 @@ def graft(
 
 
 def _refuse_graft(host: Host) -> None:
-    """Refuse a host that already stores facts. Its weights decide, because a GGUF file has no record of the graft."""
+    """Refuse a host that already stores facts, or that has constant columns like a compiled Llama. Its weights decide, because a
+    GGUF file has no record of the graft.
+    """
     if has_untouched_constants(host):
         raise UsageError(
             f"{host.path} has constant columns that no layer changes, as in a Llama that byheart compiled. "
@@ -91,7 +94,7 @@ def _refuse_graft(host: Host) -> None:
             "  Compile it again with all facts, or give a checkpoint that was trained.",
             path=str(host.path),
         )
-    if constant_columns(host.tensor(EMBEDDING).numpy()):
+    if has_memory_columns(host):
         raise UsageError(
             f"{host.path} is a graft already, and a graft cannot be grafted again.\n"
             "  Graft the original host with all facts at once. `byheart graft DIR --remove -o HOST` restores the host.",
@@ -127,7 +130,7 @@ class GraftCheck:
     host_precision         number type of the host's weights
     compared               whether the tensors were compared with the host's; False if sizes do not fit or no layer stores facts
     least_nats             the smallest lead of a head in the added layers: how much its highest attention score exceeds all its
-                           other scores, in nats
+                           other scores, in nats. Infinite (null in JSON) if no head was added, and 0 if no layer stores facts
     text                   the comparison with the host on ordinary text, if one was asked for
     """
 
@@ -159,6 +162,7 @@ class GraftCheck:
             "wrong": len(wrong),
             "n_faults": len(self.faults),
             **asdict(self),
+            "least_nats": None if isinf(self.least_nats) else self.least_nats,
             "faults": list(self.faults[:SHOWN]),
             "context_faults": [asdict(fault) for fault in self.context_faults[:SHOWN]],
             "wrong_answers": [asdict(answer) for answer in self.wrong_answers[:SHOWN]],

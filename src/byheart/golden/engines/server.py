@@ -1,12 +1,15 @@
 """A server as an engine: any server with OpenAI's completions API, such as vLLM, llama-server, TGI or Ollama.
 
-The answers of a server are not trusted: at most `MOST_BYTES` are read, for a limited time, and the type of every value is checked.
+The answers of a server are not trusted: at most `MOST_BYTES` are accepted, the time for reading them is limited, and the type of
+every value is checked.
 """
 
 from __future__ import annotations
 
 import http.client
+import io
 import json
+import socket
 import time
 import urllib.error
 import urllib.request
@@ -14,6 +17,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -71,7 +75,7 @@ class ServerEngine:
     def __init__(
         self, url: str, number_type: NumberType, model: str | None = None, timeout: float = TIMEOUT_SECONDS
     ) -> None:
-        """List the models of the server. `timeout` is the maximum time for one answer, in seconds."""
+        """List the models of the server. `timeout` limits the time for one answer, in seconds (see `request_json`)."""
         self.url, self.number_type, self.model = url.rstrip("/").removesuffix("/v1"), number_type, model
         self.timeout = timeout
         listed = request_json(f"{self.url}/v1/models", None, ModelList, timeout)
@@ -84,7 +88,7 @@ class ServerEngine:
         return f"{', '.join(self.served[:SHOWN]) or 'no model'}{others}"
 
     def open(self, shape: Shape, folder: Path) -> Session:
-        return ServerSession(self.url, shape, self._model(shape.name), timeout=self.timeout)
+        return ServerSession(self.url, shape, self.require_model(shape.name), timeout=self.timeout)
 
     def model_of(self, name: str) -> str | None:
         """Return the served model that is this checkpoint, or None if there is none.
@@ -96,7 +100,8 @@ class ServerEngine:
             return self.model
         return next((each for each in self.served if _last_part(each) == name), None)
 
-    def _model(self, name: str) -> str:
+    def require_model(self, name: str) -> str:
+        """Return the served model that is this checkpoint. Raise `UsageError` if there is none."""
         found = self.model_of(name)
         if found is None:
             raise UsageError(
@@ -164,7 +169,8 @@ class ServerSession:
 def request_json(
     url: str, document: dict[str, Any] | None, kind: type[T], timeout: float = TIMEOUT_SECONDS
 ) -> T:
-    """Send a request to a server, and convert its JSON answer to the type `kind`. Wait at most `timeout` seconds for it.
+    """Send a request to a server, and convert its JSON answer to the type `kind`. `timeout` limits, in seconds, connecting and
+    the whole time until the answer is complete.
 
     Raise `UsageError` if this fails. If the server refuses the request, the `facts` of the error hold the HTTP status.
     """
@@ -173,8 +179,10 @@ def request_json(
     body = None if document is None else json.dumps(document).encode()
     try:
         request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=timeout) as answer:
-            raw = _read_body(answer, url, timeout)
+        end = time.monotonic() + timeout
+        opener = urllib.request.build_opener(_LimitedHTTP(end), _LimitedHTTPS(end))
+        with opener.open(request, timeout=timeout) as answer:
+            raw = _read_body(answer, url)
     except urllib.error.HTTPError as error:
         is_server_error = error.code >= 500
         remedy = (
@@ -221,13 +229,73 @@ def _first_words(error: urllib.error.HTTPError) -> str:
     return ""
 
 
-def _read_body(answer: http.client.HTTPResponse, url: str, timeout: float) -> bytes:
-    """Return the body of an answer, read piece by piece.
+class _LimitedStream(io.RawIOBase):
+    """What a server sends, which can be read until the time `end` of `time.monotonic`.
 
-    The time-out of `urlopen` applies to each read. This function applies it to the whole answer, so that a server
-    that sends single bytes cannot block the check.
+    The time-out of a socket applies to each read. Without this class, a server that sends single bytes could block the check.
     """
-    pieces, n_bytes, end = [], 0, time.monotonic() + timeout
+
+    def __init__(self, sock: socket.socket, end: float) -> None:
+        self._socket, self._end, self._stream = sock, end, sock.makefile("rb", buffering=0)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._socket.settimeout(left)
+        return self._stream.readinto(buffer)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+class _LimitedResponse(http.client.HTTPResponse):
+    def __init__(self, sock: socket.socket, *args: Any, end: float, **options: Any) -> None:
+        super().__init__(sock, *args, **options)
+        self.fp.close()
+        self.fp = io.BufferedReader(_LimitedStream(sock, end))
+
+
+class _LimitedHTTP(urllib.request.HTTPHandler):
+    """Opens http addresses. The status, the headers and the body of all answers must arrive before the time `end`."""
+
+    def __init__(self, end: float) -> None:
+        super().__init__()
+        self.end = end
+
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_limited(http.client.HTTPConnection, self.end), req)
+
+
+class _LimitedHTTPS(urllib.request.HTTPSHandler):
+    """Opens https addresses, with the same limit."""
+
+    def __init__(self, end: float) -> None:
+        super().__init__()
+        self.end = end
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_limited(http.client.HTTPSConnection, self.end), req)
+
+
+def _limited(kind: type[http.client.HTTPConnection], end: float) -> Any:
+    """Return a function that makes a connection whose answers must arrive before the time `end`."""
+
+    def connect(host: str, **options: Any) -> http.client.HTTPConnection:
+        connection = kind(host, **options)
+        connection.response_class = partial(_LimitedResponse, end=end)  # type: ignore[assignment]
+        return connection
+
+    return connect
+
+
+def _read_body(answer: http.client.HTTPResponse, url: str) -> bytes:
+    """Return the body of an answer, read piece by piece."""
+    pieces, n_bytes = [], 0
     while piece := answer.read1(2**16):
         pieces.append(piece)
         n_bytes += len(piece)
@@ -237,8 +305,6 @@ def _read_body(answer: http.client.HTTPResponse, url: str, timeout: float) -> by
                 "  Check that this is the address of an inference server.",
                 url=url,
             )
-        if time.monotonic() > end:
-            raise _too_slow(url, timeout)
     if answer.length:
         raise UsageError(
             f"{url} closed the connection after {n_bytes:,} of {n_bytes + answer.length:,} bytes of its answer.\n"
