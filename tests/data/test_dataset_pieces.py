@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from byheart.data.dataset import Dataset
 from byheart.data.dataset_pieces import spool
 from byheart.data.distinct_contexts import context_fingerprints
 from byheart.data.generators import grid_vectors, random_tokens
-from byheart.errors import DataError, MalformedFile, UsageError
+from byheart.data.options import TableOptions
+from byheart.errors import DataError, MalformedFile, NonFiniteInput, UsageError
 from tests.refusal import refused
 
 
@@ -59,6 +61,42 @@ def test_arrays(compress: object, tmp_path: Path) -> None:
         assert found.digest == Dataset.read(path).digest
 
 
+@pytest.mark.parametrize("label_names", [None, ["y", "x"], ["7", "10", "100"], ["7"]])
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["x"] * 20 + ["y"] * 20 + ["z"] * 20,
+        ["10", "11"] * 20 + ["2"] * 20,
+        ["10", "11"] * 20 + ["7"] * 20,
+        ["-3", "10"] * 20 + ["-20"] * 20,
+    ],
+)
+@pytest.mark.parametrize("suffix", ["npz", "npz of numbers", "csv", "parquet"])
+def test_label_names_are_those_of_the_whole_file(
+    labels: list[str], label_names: list[str] | None, suffix: str, tmp_path: Path
+) -> None:
+    path = tmp_path / f"data.{suffix.split()[0]}"
+    values: list[Any] = labels
+    if suffix in ("npz of numbers", "parquet") and "x" not in labels:
+        values = [int(label) for label in labels]
+    if path.suffix == ".npz":
+        np.savez(path, inputs=np.arange(360).reshape(60, 6), labels=np.array(values))
+    elif path.suffix == ".csv":
+        path.write_text("key,value\n" + "".join(f"{n},{value}\n" for n, value in enumerate(values)))
+    else:
+        pyarrow = pytest.importorskip("pyarrow", reason="the package pyarrow is not installed")
+        from pyarrow import parquet
+
+        parquet.write_table(pyarrow.table({"key": list(map(str, range(60))), "value": values}), path)
+    options: TableOptions = {} if label_names is None else {"label_names": label_names}
+    whole, found = Dataset.read(path, **options), spool(path, tmp_path / "pieces", **options)
+    assert found.label_names == whole.label_names
+    assert (found.digest, found.label_type) == (whole.digest, whole.label_type)
+    assert [int(count) for count in np.bincount(whole.labels, minlength=whole.n_classes)] == list(
+        found.label_counts
+    )
+
+
 def test_a_file_cut_short_is_refused_and_what_was_read_is_kept(tmp_path: Path) -> None:
     path = write_table(tmp_path / "data.csv")
     text = path.read_text("utf-8")
@@ -74,6 +112,14 @@ def test_a_bad_row_is_named_by_its_place_in_the_file(tmp_path: Path) -> None:
     path.write_text("key,value\n" + "".join(f"k{n},{'' if n == 9 else n}\n" for n in range(20)), "utf-8")
     with refused(DataError, "path", row=3):
         spool(path, tmp_path / "pieces")
+
+
+def test_a_value_that_is_not_finite_is_named_by_its_row_in_the_file(tmp_path: Path) -> None:
+    values = np.zeros((50, 2, 3))
+    values[37, 1, 2] = np.inf
+    np.savez(tmp_path / "data.npz", inputs=values, labels=np.arange(50))
+    with refused(NonFiniteInput, row=38):
+        spool(tmp_path / "data.npz", tmp_path / "pieces")
 
 
 def test_bytes_that_are_no_text_are_named(tmp_path: Path) -> None:

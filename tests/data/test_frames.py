@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import byheart as bh
+from byheart.data import Dataset
 from byheart.data.frames import is_missing
 from byheart.errors import DataError, UsageError
 from tests.refusal import refused
@@ -110,3 +111,62 @@ def test_labels_of_every_token_too() -> None:
     labels = np.array([[0.1, 0.2], [0.3, 0.1]], dtype=np.float32)
     model = bh.compile(list(zip(["ab", "cd"], labels, strict=True)))
     assert model.predict(["ab", "cd"]) == labels.astype(float).tolist()
+
+
+@pytest.mark.parametrize(
+    ("columns", "found"),
+    [
+        ({}, ("a", "b")),
+        ({"input": "b"}, ("b", "a")),
+        ({"label": "a"}, ("b", "a")),
+        ({"input": "a"}, ("a", "b")),
+        ({"input": "b", "label": "a"}, ("b", "a")),
+    ],
+)
+def test_of_two_columns_the_other_one_is_the_default(columns: dict[str, str], found: tuple[str, str]) -> None:
+    source = Dataset.from_pandas(pd.DataFrame({"a": ["x", "y"], "b": ["1", "2"]}), **columns).source
+    assert source is not None
+    assert (source.input, source.label) == found
+
+
+def test_one_column_of_a_frame_cannot_be_input_and_label() -> None:
+    for names, columns in (
+        (["a", "b"], {"input": "b", "label": "b"}),
+        (["key", "value"], {"input": "value"}),
+    ):
+        with refused(UsageError, column=columns["input"]):
+            Dataset.from_pandas(pd.DataFrame([["x", "1"], ["y", "2"]], columns=names), **columns)
+
+
+@pytest.mark.parametrize("names", [[0], [0, 1], ["a", 1], [(0, 0), (0, 1)]])
+def test_names_of_columns_need_not_be_texts(names: list[Any]) -> None:
+    values = np.array([[1.0, 5.0], [2.0, 4.0], [3.0, 9.0]])[:, : len(names)]
+    frame = pd.DataFrame(dict(zip(names, values.T, strict=True)))
+    model = bh.compile(frame, ["x", "y", "z"])
+    assert model.predict(values) == ["x", "y", "z"]
+
+
+def test_an_index_is_answered_by_a_list() -> None:
+    model = bh.compile([("a", 1), ("b", 2)])
+    for asked in (pd.Index(["b", "c", "a"]), pd.CategoricalIndex(["b", "c", "a"])):
+        assert model.predict(asked) == [2, None, 1]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "row"),
+    [
+        ([[], [1, 2]], 1),
+        ([[1, 2], []], 2),
+        ([[[1, 2], [3]], [[1, 2], [3, 4]]], 1),
+        ([[[1, 2], [3, 4]], [[1, 2], [3]]], 2),
+        ([[[1.0, 2.0]], [[1.0, 2.0], [3.0, 4.0]]], 2),
+        ([[1.0], [1.0, 2.0]], 2),
+        ([1.0, [2.0]], 2),
+    ],
+)
+def test_inputs_of_different_shapes_are_refused_by_their_row(inputs: list[Any], row: int) -> None:
+    with refused(DataError, row=row):
+        bh.compile(inputs, [0, 1])
+    if isinstance(inputs[0], list):
+        with refused(DataError, "row"):
+            Dataset.from_arrays(inputs, [0, 1])

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from byheart.data import CharTokenizer, Dataset
+from byheart.data.tables import column_names
 from byheart.errors import (
     ByheartError,
     ConflictingLabels,
@@ -404,3 +405,30 @@ def test_no_changed_byte_makes_anything_but_a_clear_error(
     content[place % len(content)] = byte
     path.write_bytes(content)
     assert status_of_reading(path) in (ExitStatus.HOLDS, ExitStatus.USAGE, ExitStatus.OUTSIDE)
+
+
+def test_a_repeated_key_is_a_malformed_row(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"key":"a","value":"1"}\n{"key":"b","value":"1","value":"2"}\n')
+    with refused(MalformedFile, path=str(path), line=2):
+        Dataset.read(path)
+    data = Dataset.read(path, malformed_rows="drop")
+    assert (data.n_samples, data.left_out) == (1, {"malformed_rows=drop": 1})
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_one_column_cannot_be_input_and_label(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"t.{suffix}"
+    path.write_text("key,value\na,b\n" if suffix == "csv" else '{"key":"a","value":"b"}\n')
+    for columns in ({"input": "value"}, {"label": "key"}, {"input": "value", "label": "value"}):
+        with refused(UsageError, "column"):
+            Dataset.read(path, **columns)
+
+
+def test_a_bad_header_is_named_by_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text('\n\n"key"x,value\na,b\n')
+    with refused(MalformedFile, path=str(path), line=3):
+        column_names(path, "csv")
+    path.write_text("\n\nkey,value\na,b\n")
+    assert column_names(path, "csv") == ["key", "value"]

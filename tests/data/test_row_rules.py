@@ -175,6 +175,23 @@ def test_no_table_is_filled_up_beyond_the_limit(monkeypatch: pytest.MonkeyPatch)
         data.inputs.pad(2)
 
 
+def test_a_row_with_two_faults_is_one_row() -> None:
+    nan = float("nan")
+    with refused(FaultyRows, n_rows=2) as raised:
+        Dataset.from_arrays([[nan, 1.0], [nan, 1.0]], [0, 1])
+    faults: Any = raised.value.facts["faults"]
+    assert [fault["rows"] for fault in faults] == [[2], [1, 2]]
+
+
+def test_the_row_of_a_value_that_is_not_finite_is_that_of_the_source() -> None:
+    values, labels = [[1.0, 2.0], [1.0, 2.0], [float("nan"), 1.0]], [0, 1, 1]
+    data = Dataset.from_arrays(values, labels, on_conflict="first")
+    with refused(NonFiniteInput, row=3, sample=1, position=0, coordinate=0):
+        data.require_finite()
+    with refused(NonFiniteInput, row=3):
+        Dataset.from_arrays(values, [0, 0, 1]).subset([2, 1]).require_finite()
+
+
 def test_every_count_of_conflicts_is_that_of_the_rows_that_first_leaves_out() -> None:
     pairs = [("a", 1), ("b", 2), ("a", 3), ("a", 1), ("a", 3)]
     with refused(ConflictingLabels, "labels", rows=(1, 3), n_conflicts=2) as raised:

@@ -120,6 +120,19 @@ def test_no_radius_or_distance_of_zero() -> None:
     assert not found.holds_for(1, 0)
 
 
+def test_an_infinite_radius_or_distance() -> None:
+    inf, nan = math.inf, math.nan
+    found, single = (
+        separation_of_points(np.array([[3.0, 4.0], [0.0, 0.0]])),
+        separation_of_points(np.ones((2, 1))),
+    )
+    assert found.holds_for(inf, 5)
+    assert not found.holds_for(inf, 5.1)
+    assert not found.holds_for(5, inf)
+    assert single.holds_for(1, inf)  # there are no two distinct tokens
+    assert not any(single.holds_for(r, delta) for r, delta in ((nan, 1), (1, nan), (-inf, 1), (1, -inf)))
+
+
 def test_near_ties_that_floats_cannot_tell_apart_are_decided_exactly() -> None:
     # Squared distances 2 and 2 + 2^-60 are one number in floats; whichever comes first, the smaller must win.
     exact = [[0.0, 0.0, 0.0], [1.0, 1.0, 0.0]]

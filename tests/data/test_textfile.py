@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from byheart.data.dataset import Dataset
 from byheart.data.piece_reader import read_pieces
-from byheart.data.textfile import TextFormat
+from byheart.data.textfile import ENCODINGS, TextFormat
 from byheart.errors import MalformedFile, UsageError
 from tests.refusal import refused
 
@@ -56,10 +57,26 @@ def test_what_is_not_a_delimiter_is_refused(delimiter: str) -> None:
         TextFormat(delimiter=delimiter)
 
 
-@pytest.mark.parametrize("encoding", ["latn-1", "zlib", "rot13", "", "a\0b", "ü"])
+ESCAPING = ["unicode_escape", "raw_unicode_escape", "utf-7", "punycode", "idna", "hz", "iso2022_jp"]
+
+
+@pytest.mark.parametrize("encoding", ["latn-1", "zlib", "rot13", "", "a\0b", "ü", "cp037", *ESCAPING])
 def test_what_is_not_an_encoding_is_refused(encoding: str) -> None:
     with refused(UsageError, "encoding"):
         TextFormat(encoding)
+
+
+def test_no_other_character_contains_a_mark_of_a_table() -> None:
+    """Read with `unicode_escape`, a table of four rows had three: `\\u0022` became a quotation mark around a row break."""
+    of_bytes = {name for name in ENCODINGS if not name.startswith(("utf-16", "utf-32"))}
+    assert len(of_bytes) > 30
+    for encoding in of_bytes:
+        assert bytes(range(128)).decode(encoding) == "".join(map(chr, range(128)))
+        for first in range(128, 256):
+            for mark in b'"\n\r,;\t':
+                with suppress(UnicodeDecodeError):
+                    read = bytes([first, mark]).decode(encoding)
+                    assert read[1:] == chr(mark), (encoding, first, mark)
 
 
 @pytest.mark.parametrize(
@@ -97,11 +114,12 @@ def test_paths_that_lead_nowhere_are_refused(name: str, tmp_path: Path) -> None:
         Dataset.read(tmp_path / name)
 
 
-def test_an_encoding_that_does_not_say_where_it_fails(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("encoding", "offset"), [("latin-1", 16), ("utf-16", 34), ("utf-16-le", 32)])
+def test_a_nul_character_is_named_by_its_place(tmp_path: Path, encoding: str, offset: int) -> None:
     path = tmp_path / "t.csv"
-    path.write_text("key,value\na,b\n")
-    with refused(MalformedFile, "path", line=3, offset=14):
-        Dataset.read(path, encoding="punycode")
+    path.write_bytes("key,value\na,b\nc,\0d\n".encode(encoding))
+    with refused(MalformedFile, line=3, offset=offset):
+        Dataset.read(path, encoding=encoding)
 
 
 @pytest.mark.parametrize("name", ["t.xlsx", "t.csv", "t.tsv", "t.jsonl", "t.parquet", "t.txt", "t.xls"])

@@ -106,3 +106,11 @@ def test_there_are_at_most_so_many_tokens(monkeypatch: pytest.MonkeyPatch) -> No
     assert is_taken(document(added_tokens=[{"content": "c", "id": 2}]))
     with refused(MalformedFile, "problem"):
         used_part(json.dumps(document(added_tokens=[{"content": "c", "id": 2}, {"content": "d", "id": 3}])))
+
+
+@pytest.mark.parametrize(
+    ("dropout", "taken"), [(None, True), (0, True), (0.0, True), (0.5, False), (1, False), ("x", False)]
+)
+def test_a_rule_that_draws_at_random_is_refused(dropout: object, taken: bool) -> None:
+    model = {"type": "BPE", "dropout": dropout, "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}
+    assert is_taken(document(model=model)) == taken

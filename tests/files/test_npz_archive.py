@@ -341,3 +341,12 @@ def test_ratios_exactly_at_the_limit_are_taken(path: Path, monkeypatch: pytest.M
             packed(path, 8 * n_numbers, ratio, patch)
             with open_npz(path) as (array,):
                 assert array.shape == (n_numbers,)
+
+
+@pytest.mark.parametrize("names", [("inputs", "labels"), None])
+def test_two_arrays_of_one_name_are_refused(path: Path, names: tuple[str, ...] | None) -> None:
+    write(path, inputs=npy(np.array([[1, 2], [3, 4]])), labels=LABELS)
+    with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
+        archive.writestr("labels.npy", npy(np.array([1, 1])))
+    with refused(MalformedFile, path=str(path)):
+        read_npz(path, names)

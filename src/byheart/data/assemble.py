@@ -211,7 +211,7 @@ def _as_sequences(
 
 
 def _rectangular(inputs: Sequence[Any]) -> np.ndarray | Sequence[Any]:
-    """Return an array if all rows have the same shape; otherwise return the rows unchanged."""
+    """Return an array with 2 or 3 axes if the rows are numbers and have the same shape; otherwise return `inputs` unchanged."""
     try:
         array = np.array(inputs)
     except (ValueError, OverflowError):
@@ -220,10 +220,13 @@ def _rectangular(inputs: Sequence[Any]) -> np.ndarray | Sequence[Any]:
 
 
 def _as_ids(row: Any, number: int) -> Int[np.ndarray, " seq_len"]:
-    ids = np.array(row)
-    if ids.size == 0:
+    try:
+        ids = np.array(row)
+    except ValueError:  # lists of different lengths
+        ids = None
+    if ids is not None and ids.size == 0:
         return np.zeros(0, dtype=np.int64)
-    if ids.ndim != 1 or ids.dtype.kind not in "iu":
+    if ids is None or ids.ndim != 1 or ids.dtype.kind not in "iu":
         raise DataError(f"row {number}: {row!r} is not a list of token ids (whole numbers).", row=number)
     return ids
 

@@ -16,7 +16,7 @@ import numpy as np
 from byheart.data.assemble import Content, content_of_columns, default_task
 from byheart.data.frames import is_missing
 from byheart.data.kept_rows import NOTHING, Known, keep_rows
-from byheart.data.label_types import type_of_labels
+from byheart.data.label_types import type_for, type_of_labels
 from byheart.data.options import Task
 from byheart.data.row_rules import RowCheck, Rows
 from byheart.data.sequences import TokenSequences
@@ -82,7 +82,8 @@ def checked_content(
             ordered=ordered,
             label_names=label_names,
         )
-        content = replace(content, label_type=type_of_labels(labels[at] for at in good))
+        kind = type_of_labels(labels[at] for at in good)
+        content = replace(content, label_type=type_for(content.label_names, kind))
         empty = missing | (standing & (content.inputs.lengths == 0))
     check.settle("empty_inputs", empty, "no token in the input", _no_input(empty))
     return _standing_rows(

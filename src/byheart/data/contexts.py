@@ -159,8 +159,8 @@ class Contexts:
     def cross_entropy_nats(self, log_probabilities: Float[np.ndarray, "n_contexts n_vocab"]) -> float:
         """Return the total loss, in nats, of a model with these log-probabilities for the next token after each context.
 
-        The loss is summed over all predicted tokens of all documents. It is never below `entropy_nats` (Madden et al.,
-        2024, Lemma 2).
+        The loss is summed over all predicted tokens of all documents. If the probabilities of each context add up to at most 1,
+        it is never below `entropy_nats`, except by rounding errors (Madden et al., 2024, Lemma 2).
         """
         if log_probabilities.shape != (len(self), self.n_vocab):
             raise UsageError(

@@ -11,7 +11,7 @@ import numpy as np
 from byheart.data.dataset import Dataset
 from byheart.data.frames import cells_or_none, is_column, is_frame
 from byheart.data.row_rules import RULES
-from byheart.errors import UsageError
+from byheart.errors import DataError, UsageError
 
 FILE_OPTIONS = ("delimiter", "encoding", "malformed_rows")
 READING_OPTIONS = tuple(
@@ -80,7 +80,7 @@ def _inputs_and_labels(inputs: Any, labels: Any) -> Any:
             given_type=type(inputs).__name__,
         )
     if is_frame(inputs):
-        names = [str(name) for name in getattr(inputs, "column_names", inputs.columns)]
+        names = list(getattr(inputs, "column_names", inputs.columns))  # in pandas, they need not be texts
         inputs = inputs[names[0]] if len(names) == 1 else _numbers(inputs, names)
     cells = cells_or_none(inputs) if is_column(inputs) else inputs
     if not hasattr(labels, "__len__") or isinstance(labels, str | Mapping):
@@ -102,26 +102,56 @@ def _inputs_and_labels(inputs: Any, labels: Any) -> Any:
     listed = listed.tolist() if hasattr(listed, "tolist") else list(listed)
     cells = cells.tolist() if isinstance(cells, np.ndarray) else list(cells)
     if cells and isinstance(cells[0], float):
-        return np.asarray(cells).reshape(-1, 1), np.asarray(listed)  # one number for each sample
+        return _vectors(cells).reshape(-1, 1), np.asarray(listed)  # one number for each sample
     if cells and _is_vector(cells[0]):
-        return np.asarray(cells), np.asarray(listed)
+        return _vectors(cells), np.asarray(listed)
     return list(zip(cells, listed, strict=True))
 
 
 def _is_vector(cell: Any) -> bool:
     """Whether an input is a vector or a list of vectors, not token ids."""
-    array = np.asarray(cell) if isinstance(cell, list | tuple | np.ndarray) else None
-    return array is not None and (array.dtype.kind == "f" or array.ndim == 2)
+    if not isinstance(cell, list | tuple | np.ndarray):
+        return False
+    try:
+        array = np.asarray(cell)
+    except ValueError:  # lists of different lengths
+        return True
+    return array.size > 0 and (array.dtype.kind == "f" or array.ndim == 2)
 
 
-def _numbers(frame: Any, names: list[str]) -> np.ndarray:
+def _vectors(cells: list[Any]) -> np.ndarray:
+    """Return inputs that are numbers, vectors or lists of vectors as one array. Raise `DataError` if their shapes differ."""
+    try:
+        return np.asarray(cells)
+    except ValueError:
+        shapes = [_shape(cell) for cell in cells]
+    at = next(at for at, shape in enumerate(shapes) if shape is None or shape != shapes[0])
+    found = "vectors of different dimensions" if shapes[at] is None else f"the shape {shapes[at]}"
+    first = "(seq_len, dim)" if shapes[0] is None else shapes[0]
+    raise DataError(
+        f"row {at + 1}: the input has {found}; all inputs must have one shape, {first}.",
+        row=at + 1,
+        shape=shapes[at],
+    )
+
+
+def _shape(cell: Any) -> tuple[int, ...] | None:
+    """Return the shape of an input, or None if its vectors have different dimensions."""
+    try:
+        shape: tuple[int, ...] = np.shape(cell)
+    except ValueError:
+        return None
+    return shape
+
+
+def _numbers(frame: Any, names: list[Any]) -> np.ndarray:
     """Return the rows of a data frame of numeric features as vectors."""
     try:
         return np.column_stack([np.asarray(frame[name], dtype=np.float64) for name in names])
     except (TypeError, ValueError, KeyError):
+        listed = ", ".join(map(str, names))
         raise UsageError(
-            f"the inputs are a data frame of {len(names)} columns ({', '.join(names)}), but not all of these columns hold "
-            "numbers.\n"
+            f"the inputs are a data frame of {len(names)} columns ({listed}), but not all of these columns hold numbers.\n"
             "  Give one column of texts, as in compile(frame[NAME], labels), or only columns of numbers.",
             columns=names,
         ) from None

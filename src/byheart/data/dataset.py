@@ -26,6 +26,7 @@ from byheart.data.contexts import Contexts, contexts_of
 from byheart.data.digest import digest_of
 from byheart.data.frames import frame_columns
 from byheart.data.kept_rows import NOTHING, Known, keep_rows
+from byheart.data.label_types import type_for
 from byheart.data.multiset import Multiset
 from byheart.data.options import (
     USUAL_COLUMNS,
@@ -58,10 +59,12 @@ class Dataset(Content):
         the sequence's last token. For `seq-to-seq`, one per token. For `distribution` (documents), all tokens except the
         first of each document; each is the label of the prefix before it.
     label_names: the name of each class.
-    tokenizer: the tokenizer that converted texts to ids; None for data given as ids or vectors.
+    tokenizer: the tokenizer that converted texts to ids; None for data given as ids or vectors, unless the caller gave one or
+        the ids had large gaps (see `IdTokenizer`).
     ordered: True if positions matter. False if only two things matter: the multiset of tokens and, except for the task `set`, the
         token that carries the label.
-    source: how the data set was read; None if it was not read from a file.
+    source: how the data set was read from a file or a data frame; None for other data, and for a data frame with the columns
+        `key` and `value`.
     rows: the row (from 1) of each sample in the file or list it came from; None if sample i came from row i + 1.
     left_out: the number of rows that each rule left out, such as {"on_conflict=first": 2}.
     label_type: the type that the labels had before they were converted to text.
@@ -235,7 +238,7 @@ class Dataset(Content):
         `first`, `last` and `majority` choose one label for each context and drop the samples with another label.
         Among equally frequent labels, `majority` chooses the first. `drop` drops every sample whose context has
         conflicting labels. `keep` changes nothing, so that `check` can report the conflicts. Classes and tokens
-        that only dropped samples have are removed too, except those that the caller gave (`known`).
+        that only dropped samples have are removed too, as far as `keep_rows` describes. `known` tells what the caller gave.
         """
         if on_conflict not in get_args(OnConflict):
             raise UsageError(
@@ -293,12 +296,13 @@ class Dataset(Content):
         where = f"rows {self.row(samples[0])} and {self.row(samples[1])}"
         if self.task == "seq-to-seq":
             where += " (positions {} and {})".format(*self.conflicts.positions[pair])
-        return f"{where} are equal ({' and '.join(shown)}) but labelled {a!r} and {b!r}"
+        are_equal = "are equal" if len(shown) == 1 else "differ only in the order of tokens, which is ignored"
+        return f"{where} {are_equal} ({' and '.join(shown)}) but labelled {a!r} and {b!r}"
 
     def require_finite(self) -> None:
         """Raise `NonFiniteInput`, naming sample, position and coordinate, if a value is NaN or infinite."""
         if isinstance(self.inputs, VectorSequences):
-            self.inputs.require_finite()
+            self.inputs.require_finite(self.rows)
 
     def check(self) -> DataReport:
         """Report duplicates, label conflicts, separation and non-finite values."""
@@ -335,10 +339,16 @@ class Dataset(Content):
     def with_labels(
         self, labels: Int[np.ndarray, " n_labels"], label_names: Sequence[str] | None = None
     ) -> Dataset:
-        """Return the same inputs with other class numbers and, if given, other label names."""
+        """Return the same inputs with other class numbers and, if given, other label names.
+
+        If a new name does not fit the type of the labels, they are texts from then on.
+        """
         names = self.label_names if label_names is None else tuple(label_names)
         return replace(
-            self, labels=_whole_numbers(labels, "classes", "Give names as label_names."), label_names=names
+            self,
+            labels=_whole_numbers(labels, "classes", "Give names as label_names."),
+            label_names=names,
+            label_type=type_for(names, self.label_type),
         )
 
     def subset(self, indices: Int[np.ndarray, " n_taken"] | Sequence[int]) -> Dataset:
@@ -382,7 +392,8 @@ class Dataset(Content):
             `label_names`, whole numbers are class numbers from 0. Without it, the distinct numbers are sorted, and each is the name
             of a class.
         task: by default, seq-to-seq if `labels` has two dimensions, and next-token otherwise.
-        n_vocab: the vocabulary size; by default, the largest id plus one.
+        n_vocab: the vocabulary size; by default, the largest id plus one or, if the ids have large gaps, the number of distinct
+            ids, which are then renumbered.
         rules: how to treat rows that cannot be memorised (see `TableOptions`).
         """
         content = content_of_arrays(
@@ -573,7 +584,7 @@ class Dataset(Content):
         if check.faults and isinstance(data.inputs, VectorSequences) and len(data.inputs.non_finite):
             mask = data._row_mask(data.inputs.non_finite[:, 0], n_rows)
             what = "contains a value that is not finite"
-            check.settle("non_finite", mask, what, data.inputs.non_finite_values())
+            check.settle("non_finite", mask, what, data.inputs.non_finite_values(data.rows))
         if check.faults:
             check.require_none()
         settled = data.resolved(on_conflict, known)

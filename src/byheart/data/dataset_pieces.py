@@ -9,7 +9,7 @@ whole file, with the same digest.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -19,9 +19,10 @@ from typing import Any, ClassVar, Unpack
 import numpy as np
 from jaxtyping import Int
 
-from byheart.data.assemble import Content
+from byheart.data.assemble import Content, number_names
 from byheart.data.dataset import Dataset
 from byheart.data.digest import digest_of
+from byheart.data.label_types import type_for
 from byheart.data.options import DataSource, TableOptions, Task
 from byheart.data.piece_reader import read_pieces
 from byheart.data.readers import describe_source
@@ -48,7 +49,7 @@ class TokensInPlace:
 
 @dataclass(frozen=True, eq=False)
 class DatasetPieces:
-    """A data set in pieces, with the properties of a `Dataset`.
+    """A data set in pieces, with many of the properties of a `Dataset`.
 
     sizes         number of samples in each piece
     shortest      number of tokens in the shortest sequence
@@ -139,7 +140,7 @@ class DatasetPieces:
             yield last
 
     def pieces(self) -> Iterator[Dataset]:
-        """Yield the pieces in order. Only one is in memory at a time."""
+        """Yield the pieces in order. Each is loaded when it is asked for."""
         return map(self.piece, range(len(self.sizes)))
 
     def piece(self, number: int) -> Dataset:
@@ -199,7 +200,8 @@ def spool(path: Path, folder: Path, **options: Unpack[TableOptions]) -> DatasetP
         write_json(folder / "merged.json", known)
     given = options.get("tokenizer")
     source = describe_source(path, options, _about(folder, 0)["tokenizer"])
-    return _merge(folder, known["n_pieces"], source, given if isinstance(given, Tokenizer) else None)
+    names = options.get("label_names") or ()
+    return _merge(folder, known["n_pieces"], source, given if isinstance(given, Tokenizer) else None, names)
 
 
 def _arrays(folder: Path, number: int) -> Path:
@@ -227,7 +229,9 @@ def _write_piece(folder: Path, number: int, content: Content) -> None:
     lengths = inputs.lengths
     Dataset(**vars(content))  # raises the errors of this piece now
     if isinstance(inputs, VectorSequences):
-        inputs.require_finite()
+        if len(inputs.non_finite):
+            n_before = sum(int(_about(folder, before)["n_samples"]) for before in range(number))
+            raise inputs.non_finite_values(n_before + 1 + np.arange(len(inputs)))
         arrays = {"values": inputs.values}
     else:
         arrays = {"ids": _narrow(inputs.ids), "lengths": _narrow(lengths)}
@@ -257,20 +261,24 @@ def _narrow(numbers: np.ndarray) -> np.ndarray:
     return numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))
 
 
-def _merge(folder: Path, n_pieces: int, source: DataSource, given: Tokenizer | None) -> DatasetPieces:
+def _merge(
+    folder: Path, n_pieces: int, source: DataSource, given: Tokenizer | None, known_names: Sequence[str]
+) -> DatasetPieces:
     """Merge the vocabularies and the labels of all pieces, as if the pieces had been read together.
 
-    `given` is the tokenizer, if it was known before the file was read.
+    `given` is the tokenizer and `known_names` are the label names, if they were known before the file was read.
     """
     found = [_about(folder, number) for number in range(n_pieces)]
     counts: dict[str, int] = {}
     for piece in found:
         for name, number in zip(piece["label_names"], piece["label_counts"], strict=True):
             counts[name] = counts.get(name, 0) + number
+    types: set[LabelType] = {piece["label_type"] for piece in found}
     # whole numbers in an array are sorted by value, but the labels of a table are texts
     is_array = source.file is not None and source.file.lower().endswith(".npz")
-    names = sorted(counts, key=int) if is_array and _are_numbers(found) else sorted(counts)
-    types = {piece.get("label_type", "text") for piece in found}
+    new_names = set(counts).difference(known_names)
+    listed = sorted(new_names, key=int) if is_array and types == {"integer"} else sorted(new_names)
+    names = tuple(number_names(known_names, listed))
     tokenizer = None if source.tokenizer is None else given
     vocab = None if found[0]["n_vocab"] is None else max(piece["n_vocab"] for piece in found)
     if found[0]["vocabulary"] is not None:
@@ -281,7 +289,7 @@ def _merge(folder: Path, n_pieces: int, source: DataSource, given: Tokenizer | N
         folder,
         tuple(piece["n_samples"] for piece in found),
         found[0]["task"],
-        tuple(names),
+        names,
         tokenizer,
         found[0]["ordered"],
         source,
@@ -290,17 +298,5 @@ def _merge(folder: Path, n_pieces: int, source: DataSource, given: Tokenizer | N
         min(piece["shortest"] for piece in found),
         max(piece["longest"] for piece in found),
         tuple(counts[name] for name in names),
-        label_type=types.pop() if len(types) == 1 else "text",
-    )
-
-
-def _are_numbers(found: list[dict[str, Any]]) -> bool:
-    """Return whether the labels of all pieces were whole numbers. They must then be sorted by value and not as texts.
-
-    `found` describes the pieces, as they were stored.
-    """
-    return all(
-        all(name.lstrip("-").isdigit() for name in piece["label_names"])
-        and piece["label_names"] == sorted(piece["label_names"], key=int)
-        for piece in found
+        label_type=type_for(names, types.pop()) if len(types) == 1 else "text",
     )

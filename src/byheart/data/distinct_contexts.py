@@ -7,8 +7,8 @@ first bits. Equal contexts are therefore in the same partition, and partitions c
 
 To compute a fingerprint, every token is hashed to a 64-bit word, and the words of a context are mixed and added up.
 This is done twice, with different salts. Contexts with equal fingerprints are assumed to be equal. Among N contexts,
-two different ones have equal fingerprints with a probability of about N² · 2^-129. Results that depend on this are
-verified later by running the model on every sample.
+two different ones have equal fingerprints with a probability of about N² · 2^-129. The answers of the model are verified
+later by running it on the samples; the number of contexts is not checked again.
 """
 
 from __future__ import annotations

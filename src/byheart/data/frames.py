@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from byheart.data.options import USUAL_COLUMNS, require_two_columns
 from byheart.errors import UsageError, did_you_mean
 
 LIBRARIES = ("pandas", "polars", "pyarrow")
@@ -52,11 +53,11 @@ def is_missing(cell: Any) -> bool:
 
 
 def column_like(column: Any, cells: list[Any], name: str | None) -> Any:
-    """Return `cells` as a column of the same library as `column`. In pandas, the result has the index of `column`. For pyarrow,
-    return the list `cells` unchanged.
+    """Return `cells` as a column of the same library as `column`. In pandas, the result has the index of `column`. For pyarrow, and
+    for pandas columns without an index, such as `pandas.Index`, return the list `cells` unchanged.
     """
     library = type(column).__module__.split(".")[0]
-    if library == "pandas":
+    if library == "pandas" and hasattr(column, "index"):
         return type(column)(cells, index=column.index, name=name, dtype=object)
     return type(column)(name or "", cells) if library == "polars" else cells
 
@@ -66,7 +67,8 @@ def frame_columns(
 ) -> tuple[tuple[str, str], list[Any], list[Any]]:
     """Return the names of two columns and their cells, with None for each missing cell.
 
-    By default, these are the columns `key` and `value`, or the only two columns.
+    By default, these are the columns `key` and `value`, or the only two columns. If one of the only two is named, the other one
+    is the default.
     """
     if not is_frame(frame):
         raise UsageError(
@@ -75,7 +77,9 @@ def frame_columns(
         )
     columns = list(getattr(frame, "column_names", frame.columns))  # column names in pandas need not be texts
     names = [str(name) for name in columns]
-    usual = names if len(names) == 2 and not {"key", "value"} <= set(names) else ["key", "value"]
+    usual = list(USUAL_COLUMNS)
+    if len(names) == 2 and set(names) != set(USUAL_COLUMNS):
+        usual = names[::-1] if input == names[1] or label == names[0] else names
     chosen = (input or usual[0], label or usual[1])
     for name in chosen:
         if name not in names:
@@ -88,5 +92,6 @@ def frame_columns(
             raise UsageError(
                 f"the frame has {names.count(name)} columns `{name}`; rename all but one.", column=name
             )
+    require_two_columns(*chosen)
     inputs, labels = (cells_or_none(frame[columns[names.index(name)]]) for name in chosen)
     return chosen, inputs, labels

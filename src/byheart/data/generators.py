@@ -1,7 +1,8 @@
-"""Generate random data sets of every kind that the papers use. The same arguments always give the same data set.
+"""Generate random data sets of the kinds that the papers use. With the same version of NumPy, the same arguments give the same
+data set.
 
-Labels are drawn independently and uniformly. If two samples have equal contexts, the later one gets the label of the earlier one,
-so every data set generated here can be memorised.
+Except in documents, labels are drawn independently and uniformly. If two samples have equal contexts, the later one gets the label
+of the earlier one, so these data sets can be memorised.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, TypedDict
 
 from byheart.data.tokenizers import Tokenizer
+from byheart.errors import UsageError
 from byheart.records.json_record import JsonRecord
 from byheart.records.vocabulary import EmptyLabels, OnConflict, RowRule, Rule, Task
 
@@ -21,6 +22,12 @@ WITHOUT_COLUMNS = ("npz", "txt")
 
 Unit = Literal["row", "context"]
 """What is counted as right or wrong: a row of a table or, in a text, a context (the tokens before a token)."""
+
+
+def require_two_columns(input: str, label: str) -> None:
+    """Raise `UsageError` if the column of inputs and the column of labels are the same."""
+    if input == label:
+        raise UsageError(f"input and label are both the column `{input}`; name two columns.", column=input)
 
 
 class RowOptions(TypedDict, total=False):
@@ -48,7 +55,8 @@ class TableOptions(RowOptions, total=False):
         fields as the header; `drop` leaves it out.
     non_finite: with `error` (default), `compile` refuses vectors that contain NaN or infinity; `drop` leaves those rows out.
     max_tokens: rows with more tokens are left out. By default no row is left out. Instead, a row is an error if it has more
-        than 16,384 tokens, or if padding all other rows to its length would exceed the memory limit.
+        than 16,384 tokens, or if padding all other rows to its length would exceed the memory limit and leave less than an
+        eighth of the padded table for tokens.
     delimiter: the character between the fields of a CSV or TSV, or `tab`; by default, it depends on the suffix of the file.
     encoding: the encoding of a text file, such as cp1252; by default, `utf-8`.
     label_names: class names that are known already. They get the first class numbers, and further labels of the table follow.
@@ -70,10 +78,10 @@ class TableOptions(RowOptions, total=False):
 class DataSource(JsonRecord):
     """The name of a data file, and the options with which it was read.
 
-    file        name of the file, without its folder
+    file        name of the file, without its folder; None for a data frame
     input, label
-                column names; None if the default columns were read
-    tokenizer   `char`, `word`, `bytes` or `file`; None for ids and vectors
+                column names; None stands for the default column
+    tokenizer   `char`, `word`, `bytes`, `file` or, for ids with large gaps, `ids`; None for other ids, vectors and data frames
     delimiter, encoding
                 the delimiter and encoding of a text file; None for the default
     recite      whether the file was read as texts that were cut into windows of consecutive tokens, each labelled with the next
@@ -106,6 +114,10 @@ class DataSource(JsonRecord):
         if kind == "npz":
             return "inputs", "labels"
         return self.input or USUAL_COLUMNS[0], self.label or USUAL_COLUMNS[1]
+
+    def question_column(self, task: Task) -> str:
+        """Return the name of the column of questions in another table: by default, the name of the column of inputs."""
+        return self.input or ("text" if self.unit(task) == "context" else USUAL_COLUMNS[0])
 
     def column_options(self, kind: str, task: Task) -> dict[str, str | None]:
         """Return the recorded column names as options for reading another file, of the kind `kind`, in the same way.

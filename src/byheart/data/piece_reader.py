@@ -1,4 +1,4 @@
-"""Read a CSV, TSV, Parquet or NPZ file piece by piece, with at most one piece in memory."""
+"""Read a CSV, TSV, Parquet or NPZ file piece by piece, instead of all at once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PIECE_NUMBERS = 1 << 21
 """The inputs of one piece of an NPZ file hold at most this many numbers, unless a single row has more."""
 
 PIECE_ROWS = 1 << 17
-"""How many rows of a table one piece holds."""
+"""The maximum number of rows of a table in one piece."""
 
 KINDS = (*DIALECTS, "parquet", "npz")
 
@@ -73,7 +73,8 @@ def read_pieces(path: Path, n_known: int, **options: Unpack[TableOptions]) -> It
             shown = (
                 f"{error}\n"
                 "  These row numbers count from the start of a piece of the file. The first row of this piece is row "
-                f"{n_before + 1:,} of the file."
+                f"{n_before + 1:,} of the file. Options that leave rows out are not available for data that are read in pieces "
+                "(--shards): correct the rows in the file."
             )
             raise type(error)(shown, **error.facts) from None
         n_before += len(labels)

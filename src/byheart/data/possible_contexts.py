@@ -64,14 +64,14 @@ class SequenceSizes:
         if self.ordered:
             return self._power(n_tokens, length)
         if self.task == "next-token":  # the last token, and the multiset of the others
-            return n_tokens * self._choices(n_tokens + length - 2, length - 1)
-        return self._choices(n_tokens + length - 1, length)
+            return n_tokens * self.choices(n_tokens + length - 2, length - 1)
+        return self.choices(n_tokens + length - 1, length)
 
     def _most_prefixes(self) -> int:
         """Return the largest number of distinct prefixes of documents.
 
         For each length, count the possible prefixes or the documents, whichever are fewer. If `ragged` is true and there are
-        several documents, at least one of them is shorter than the others, so it has no prefix of the full length.
+        several documents, at least one of them is shorter than the longest, so it has no prefix of the full length.
         """
         n_documents, n_tokens = self.n_sequences, self.n_tokens
         # one document is too short to have a prefix of full length
@@ -108,8 +108,8 @@ class SequenceSizes:
         else:  # each different token is a context
             for n_used in range(min(self.length, n_tokens), 0, -1):
                 # the other tokens repeat these; in shorter sequences some of them are missing
-                n_multisets = self._choices(self.length - (not self.ragged), n_used - (not self.ragged))
-                yield n_used, self._choices(n_tokens, n_used) * n_multisets
+                n_multisets = self.choices(self.length - (not self.ragged), n_used - (not self.ragged))
+                yield n_used, self.choices(n_tokens, n_used) * n_multisets
 
     def _power(self, base: int, exponent: int) -> int:
         """Return a power, or `n_sequences` if the power is larger, without computing a very large number."""
@@ -117,7 +117,7 @@ class SequenceSizes:
             return self.n_sequences
         return min(int(base**exponent), self.n_sequences)
 
-    def _choices(self, n: int, k: int) -> int:
+    def choices(self, n: int, k: int) -> int:
         """Return a binomial coefficient, or `n_sequences` if it is larger, without computing a very large number."""
         k = min(k, n - k)
         if k >= self.n_sequences.bit_length():  # the coefficient is at least (n / k)^k >= 2^k

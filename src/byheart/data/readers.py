@@ -1,4 +1,4 @@
-"""Read the content of a data set from a file with the reader for its kind. Every error names the file."""
+"""Read the content of a data set from a file with the reader for its kind. Errors about the content of the file name it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,15 @@ from byheart.data.assemble import (
     number_names,
 )
 from byheart.data.checked_rows import checked_arrays, checked_content
-from byheart.data.options import USUAL_COLUMNS, WITHOUT_COLUMNS, DataSource, TableOptions, Task
+from byheart.data.label_types import type_for
+from byheart.data.options import (
+    USUAL_COLUMNS,
+    WITHOUT_COLUMNS,
+    DataSource,
+    TableOptions,
+    Task,
+    require_two_columns,
+)
 from byheart.data.row_rules import LONGEST, RULES, RowCheck
 from byheart.data.tables import DIALECTS, READERS, json_rows
 from byheart.data.textfile import TextFormat, read_text, refuse_spreadsheet, require_content, require_file
@@ -41,7 +49,7 @@ def read_content(
 ) -> Content:
     """Read a data file of the given kind, by default the kind that its suffix names; see `Dataset.read`.
 
-    Faulty rows are reported to `check`.
+    Faulty rows are reported to `check`. In documents, they raise an error at once.
     """
     require_file(path)
     kind, task = kind or kind_of(path), options.get("task")
@@ -66,7 +74,8 @@ def read_content(
         _require_rows(path, columns[names[0]])
         content = table_content(path, columns[names[0]], columns[names[1]], options, check)
     tokenizer = None if content.tokenizer is None else content.tokenizer.name
-    return replace(content, source=describe_source(path, options, tokenizer))
+    kind_of_labels = type_for(content.label_names, content.label_type)
+    return replace(content, source=describe_source(path, options, tokenizer), label_type=kind_of_labels)
 
 
 def describe_source(
@@ -171,10 +180,7 @@ def array_content(
 def table_columns(options: TableOptions) -> tuple[str, str]:
     """Return the names of the input column and the label column."""
     names = (options.get("input") or USUAL_COLUMNS[0], options.get("label") or USUAL_COLUMNS[1])
-    if names[0] == names[1]:
-        raise UsageError(
-            f"input and label are both the column `{names[0]}`; name two columns.", column=names[0]
-        )
+    require_two_columns(*names)
     return names
 
 

@@ -1,6 +1,6 @@
-"""Leave out rows that cannot be memorised, according to the given rules, or raise one error that lists all of these rows.
+"""Leave out rows that cannot be memorised, according to the given rules, or raise one error that counts all of these rows.
 
-A data set is read to its end before an error is raised. If all faulty rows have the same kind of fault, the error is
+If possible, a data set is read to its end before an error is raised. If all faulty rows have the same kind of fault, the error is
 specific to that kind. Otherwise it is a `FaultyRows` that lists all kinds, each with its remedy.
 """
 
@@ -106,6 +106,7 @@ class RowCheck:
                     f"max_tokens is {self.max_tokens}; it must be at least 1.", max_tokens=self.max_tokens
                 )
         self.faults: list[Fault] = []
+        self._faulty_rows = np.zeros(0, dtype=np.int64)
         self.left_out: dict[str, int] = {}
 
     def rule(self, option: str) -> str:
@@ -127,6 +128,7 @@ class RowCheck:
     def add(self, option: str, remedies: tuple[str, ...], what: str, faulty: Rows, error: DataError) -> None:
         """Record the rows marked in `faulty` as a fault. `require_none` later reports all recorded faults in one error."""
         rows = np.flatnonzero(faulty) + 1
+        self._faulty_rows = np.union1d(self._faulty_rows, rows)  # a row may have several faults
         self.faults.append(Fault(option, remedies, what, tuple(rows[:SHOWN_ROWS].tolist()), len(rows), error))
 
     def leave_out(self, rule: str, n_rows: int) -> None:
@@ -194,7 +196,7 @@ class RowCheck:
         if len(self.faults) == 1:
             self.faults[0].error.facts["faults"] = faults
             raise self.faults[0].error
-        n_rows = sum(fault.n_rows for fault in self.faults)
+        n_rows = len(self._faulty_rows)
         listed = "\n".join(f"  {fault}" for fault in self.faults)
         raise FaultyRows(
             f"{amount(n_rows, 'row')} cannot be memorised, for {len(self.faults)} reasons. Each is "

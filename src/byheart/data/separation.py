@@ -64,12 +64,15 @@ class Separation:
     def holds_for(self, r: Fraction | float | int, delta: Fraction | float | int) -> bool:
         """Return whether no norm is above `r` and distinct tokens are at least `delta` apart, decided in exact arithmetic.
 
-        Return False if `r` or `delta` is not positive.
+        Return False if `r` or `delta` is not a positive number. Both may be infinite.
         """
-        if r <= 0 or delta <= 0:
+        if not (r > 0 and delta > 0):
             return False
-        far_apart = self.delta_squared is None or self.delta_squared >= Fraction(delta) ** 2
-        return self.r_squared <= Fraction(r) ** 2 and far_apart
+        is_bounded = r == math.inf or self.r_squared <= Fraction(r) ** 2
+        far_apart = self.delta_squared is None or (
+            delta < math.inf and self.delta_squared >= Fraction(delta) ** 2
+        )
+        return is_bounded and far_apart
 
 
 def separation_of(inputs: Sequences, ordered: bool) -> Separation:

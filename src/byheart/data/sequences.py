@@ -230,25 +230,32 @@ class VectorSequences:
         """(sample, position, coordinate) of every NaN and infinity."""
         return freeze(np.argwhere(~np.isfinite(self.values)), np.int64)
 
-    def require_finite(self) -> None:
+    def require_finite(self, rows: Int[np.ndarray, " n_samples"] | None = None) -> None:
         """Raise `NonFiniteInput` unless every value is finite. The error names the place of the first value that is not.
 
-        The message counts from 1, like row numbers elsewhere. The `facts` of the error count from 0, like indices.
+        The message counts from 1, like row numbers elsewhere. The `facts` of the error count from 0, like indices, except `row`.
+
+        rows: the row (from 1) from which each sample was read; None if sample i came from row i + 1.
         """
         if len(self.non_finite):
-            raise self.non_finite_values()
+            raise self.non_finite_values(rows)
 
-    def non_finite_values(self) -> NonFiniteInput:
-        """Return the error that names the first value that is not finite. There must be at least one such value."""
+    def non_finite_values(self, rows: Int[np.ndarray, " n_samples"] | None = None) -> NonFiniteInput:
+        """Return the error that names the first value that is not finite. There must be at least one such value.
+
+        `rows` are the row numbers of the samples, as in `require_finite`.
+        """
         sample, position, coordinate = (int(k) for k in self.non_finite[0])
+        row = sample + 1 if rows is None else int(rows[sample])
         value = float(self.values[sample, position, coordinate])
         return NonFiniteInput(
-            f"row {sample + 1}, position {position + 1}, coordinate {coordinate + 1} is {value} "
-            f"(inputs[{sample}, {position}, {coordinate}]); "
+            f"row {row}, position {position + 1}, coordinate {coordinate + 1} is {value} "
+            f"(inputs[{row - 1}, {position}, {coordinate}]); "
             f"{len(self.non_finite)} of {self.values.size} values are not finite.\n"
             "  Nothing can be proved about a network on such an input. Repair those samples, or leave "
             "them out with\n"
             '  non_finite="drop" (--non-finite drop).',
+            row=row,
             sample=sample,
             position=position,
             coordinate=coordinate,

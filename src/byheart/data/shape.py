@@ -21,7 +21,7 @@ from byheart.data.dataset_pieces import DatasetPieces
 from byheart.data.options import Task
 from byheart.data.possible_contexts import SequenceSizes
 from byheart.data.row_groups import group_rows, representatives
-from byheart.errors import UsageError
+from byheart.errors import UsageError, amount
 from byheart.records.arguments import real_number, whole_number
 from byheart.records.reader import LARGEST, read_values, within
 from byheart.records.refusals import corrupt
@@ -29,7 +29,7 @@ from byheart.records.refusals import corrupt
 NEEDED = ("n_samples", "seq_len", "n_classes")
 COUNTS = (*NEEDED, "vocab", "dim", "n_contexts", "n_sequences", "n_labels", "n_last_tokens")
 _MANY = 200
-"""If the number of possible vectors takes more than this many bits, it is treated as unlimited."""
+"""If the number of possible vectors may take more than this many bits, it is treated as unlimited."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,9 @@ class DataShape:
         )
 
     def __post_init__(self) -> None:
-        """Refuse an unknown task, sizes below 1 and values that contradict each other."""
+        """Refuse an unknown task, sizes below 1, both or none of `vocab` and `dim`, more contexts than labels, and a radius or
+        separation that is out of range.
+        """
         if self.task not in get_args(Task):
             raise UsageError(f"task {self.task!r} is not one of {', '.join(get_args(Task))}.", task=self.task)
         for name in COUNTS:
@@ -140,7 +142,7 @@ class DataShape:
     @property
     def context_len(self) -> int:
         """Number of tokens in the longest context. For the task `distribution`, the last token of a document does not count,
-        because it is predicted but never part of a context.
+        because it is predicted but never part of a context. The result is at least 1.
         """
         return max(self.seq_len - 1, 1) if self.task == "distribution" else self.seq_len
 
@@ -155,12 +157,13 @@ class DataShape:
     def context_count(self) -> int:
         """Number of distinct contexts. If it is not known, an upper bound on the number that data of this shape can have.
 
-        For token ids, some data of this shape have that many contexts. For vectors, perhaps none have: it is not known exactly
-        how many vectors with this separation fit into a ball, so an upper bound on their number is used.
+        For token ids, some data of this shape have that many contexts if `n_labels` is not known. Otherwise, perhaps none have. For
+        vectors, perhaps none have either: it is not known exactly how many vectors with this separation fit into a ball, so an
+        upper bound on their number is used.
         """
         if self.n_contexts is not None:
             return self.n_contexts
-        return min(self.label_count, self._sequence_sizes.most_contexts())
+        return min(self.label_count, self.sequence_sizes.most_contexts())
 
     @property
     def sequence_count(self) -> int:
@@ -176,7 +179,7 @@ class DataShape:
     @property
     def most_sequences(self) -> int:
         """The largest number of sequences with pairwise different contexts that the sizes of this shape allow."""
-        return self._sequence_sizes.most_distinct()
+        return self.sequence_sizes.most_distinct()
 
     @property
     def label_bits(self) -> float:
@@ -184,30 +187,37 @@ class DataShape:
         return self.context_count * log2(self.n_classes)
 
     def require_possible(self) -> None:
-        """Raise an error if there are more distinct contexts than the vocabulary allows. With vectors, any number is possible.
+        """Raise an error if there are more distinct contexts than the vocabulary allows. For vectors of known norm and separation,
+        an upper bound on their number is used instead of the vocabulary. Other vectors are not checked.
 
         If neither contexts nor labels were counted, all sequences are assumed to be distinct, and their number is checked instead.
         The number of documents is not checked, because documents may repeat: repetition determines the distributions.
         """
-        if self.vocab is None:
+        if self._most_tokens is None:
             return
         if self.n_contexts is not None:
-            self._require(self.n_contexts, "contexts", self._sequence_sizes.most_contexts())
+            self._require(self.n_contexts, "contexts", self.sequence_sizes.most_contexts())
         elif self.n_labels is None and self.task != "distribution":
-            self._require(self.n_samples, "sequences", self._sequence_sizes.most_distinct())
+            self._require(self.n_samples, "sequences", self.sequence_sizes.most_distinct())
 
     def _require(self, n_wanted: int, what: str, most: int) -> None:
         if n_wanted > most:
+            if self.vocab is not None:
+                tokens, remedy = f"vocabulary size {self.vocab:,}", "a larger vocabulary"
+            else:
+                tokens = (
+                    f"vectors of dimension {self.dim}, radius {self.radius} and separation {self.separation}"
+                )
+                remedy = "a smaller separation relative to the radius"
             raise UsageError(
-                f"{n_wanted:,} distinct {what} are impossible: with sequence length {self.seq_len:,} "
-                f"and vocabulary size {self.vocab:,}, "
-                f"there are at most {most:,}.\n  Give fewer samples, longer sequences or a larger vocabulary.",
+                f"{n_wanted:,} distinct {what} are impossible: with sequence length {self.seq_len:,} and {tokens}, "
+                f"there are at most {most:,}.\n  Give fewer samples, longer sequences or {remedy}.",
                 wanted=n_wanted,
                 possible=most,
             )
 
     @property
-    def _sequence_sizes(self) -> SequenceSizes:
+    def sequence_sizes(self) -> SequenceSizes:
         is_ordered = self.ordered or self.task == "distribution"
         return SequenceSizes(
             self.task, self.n_samples, self.context_len, self._most_tokens, is_ordered, self.ragged
@@ -327,6 +337,13 @@ class DataRecord:
             )
         except UsageError as error:
             raise corrupt(where, f"dataset: {error}".rstrip(".")) from None
+        if saved.task in ("next-token", "set"):
+            fits = saved.n_labels == saved.n_samples
+        else:
+            fits = saved.n_labels <= saved.n_samples * saved.seq_len
+        if not fits:
+            counted = f"{amount(saved.n_labels, 'label')} for {amount(saved.n_samples, 'sample')}"
+            raise corrupt(where, f"dataset: with the task {saved.task}, there cannot be {counted}")
         return DataRecord(saved.digest, shape, saved.label_entropy, saved.ragged is not None)
 
 

@@ -23,6 +23,7 @@ from byheart.data.textfile import (
 )
 from byheart.errors import MalformedFile, UsageError, did_you_mean, import_extra
 from byheart.process.memory_limit import require_memory
+from byheart.records.json_file import distinct_keys
 
 BYTES_PER_CELL = 120
 """Bytes of memory per cell: the Python object, its entry in a list, and one copy."""
@@ -34,6 +35,7 @@ USUAL_GROWTH, SMALL_TABLE = 100, 2**27
 
 MAX_CELL_CHARACTERS = 2**31 - 1
 DELIMITERS = (",", ";", "\t", "|")
+_JSON = json.JSONDecoder(object_pairs_hook=distinct_keys)
 Columns = dict[str, list[Any]]
 DIALECTS: dict[str, dict[str, Any]] = {
     "csv": {"delimiter": ",", "strict": True},
@@ -105,15 +107,17 @@ def _json_lines(path: Path, written: TextFormat) -> Iterator[tuple[int, str]]:
 
 def _json_object(path: Path, line: int, text: str) -> dict[str, Any]:
     try:
-        row = json.loads(text)
+        row = _JSON.decode(text)
     except json.JSONDecodeError as error:
         problem = f"not valid JSON at column {error.colno} ({error.msg})"
         raise _malformed_table(path, line, problem, "Write one whole JSON object on each line") from None
     except (
         ValueError,
         RecursionError,
-    ) as error:  # for example a number with thousands of digits, or too deep nesting
-        raise _malformed_table(path, line, f"cannot be read ({error})", "Remove this line") from None
+    ) as error:  # for example a repeated key, a number with thousands of digits, or too deep nesting
+        raise _malformed_table(
+            path, line, f"cannot be read ({error})", "Correct or remove this line"
+        ) from None
     if not isinstance(row, dict):
         fix = 'Write lines like {"key": ..., "value": ...}'
         raise _malformed_table(path, line, "the JSON on this line is not an object", fix)
@@ -218,12 +222,17 @@ def column_names(path: Path, kind: str, written: TextFormat = UTF8) -> list[str]
     if kind == "jsonl":
         return list(next((row for _, row in json_rows(path, written)), {}))
     reader = separated_rows(_whole_text(path, written), kind, written)
+    start = 1
     try:
-        return next((row for row in reader if row), [])
+        for row in reader:
+            if row:
+                return list(row)
+            start = reader.line_num + 1
     except csv.Error as error:
         raise _malformed_table(
-            path, 1, f"not a row of the table ({error})", "Check the quotation marks on this line"
+            path, start, f"not a row of the table ({error})", "Check the quotation marks on this line"
         ) from None
+    return []
 
 
 def separated_rows(lines: Iterable[str], kind: str, written: TextFormat) -> Any:
@@ -264,14 +273,13 @@ def separated_cells(
                 if len(row) == len(header):
                     yield [row[place] for place in places]
                 else:
-                    error = _malformed_table(
-                        path,
-                        start,
-                        f"the number of fields is {len(row)}, but in the header it is {len(header)}",
-                        "Complete the line, put quotation marks around a field that holds the "
-                        "separator,\n"
-                        '  or leave such lines out with malformed_rows="drop" (--malformed-rows drop)',
-                    )
+                    what = f"the number of fields is {len(row)}, but in the header it is {len(header)}"
+                    fix = "Complete the line, or put quotation marks around a field that holds the separator"
+                    if keep_malformed:
+                        fix += (
+                            ',\n  or leave such lines out with malformed_rows="drop" (--malformed-rows drop)'
+                        )
+                    error = _malformed_table(path, start, what, fix)
                     if not keep_malformed:
                         raise error
                     yield [MalformedRow(error)] * len(wanted)
@@ -303,7 +311,7 @@ def require_columns(
                 )
                 fix = (
                     f"Name the columns: {names}.\n"
-                    "  The first line of the file must hold the names of the columns."
+                    "  In a CSV or TSV file, the first line must hold the names of the columns."
                 )
             raise UsageError(
                 _other_delimiter(path, found) or f"{path} has {problem} `{name}`; {known}.{hint}\n  {fix}",

@@ -18,6 +18,16 @@ GIVE_ENCODING = "Give the encoding of the file: encoding=... (--encoding)"
 _MEMORY_PER_BYTE = (
     4  # memory per byte of the file: the bytes, the decoded text, and the parts it is split into
 )
+ENCODINGS = frozenset(
+    {"ascii", "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"}
+    | {f"iso8859-{part}" for part in (*range(1, 12), *range(13, 17))}
+    | {f"cp{page}" for page in (437, 850, 852, 866, 874, 932, 949, 950, *range(1250, 1259))}
+    | {"koi8-r", "koi8-u", "mac-roman", "tis-620"}
+    | {"big5", "euc_jp", "euc_kr", "gb18030", "gb2312", "gbk", "shift_jis"}
+)
+"""The encodings that can be read, by Python's names. Those with escapes, such as unicode_escape and utf-7, are not among them: with
+them, a character that looks harmless in the file could be a quotation mark or end a row.
+"""
 _NAMES_OF_TAB = ("tab", "\\t")  # the name to type on a command line
 
 
@@ -40,11 +50,11 @@ class TextFormat:
                 f"the delimiter must be one character (such as ;) or the word tab, not {self.delimiter!r}.",
                 delimiter=self.delimiter,
             )
-        if not _is_encoding(self.encoding):
-            names = sorted(filter(_is_encoding, {*aliases, *aliases.values()}))
+        if not is_encoding(self.encoding):
+            names = sorted(filter(is_encoding, {*aliases, *aliases.values()}))
             raise UsageError(
-                f"there is no encoding {self.encoding!r}.{did_you_mean(self.encoding, names)}\n"
-                "  Common ones are utf-8, utf-16, cp1252 (Windows) and latin-1.",
+                f"{self.encoding!r} is not an encoding that byheart reads.{did_you_mean(self.encoding, names)}\n"
+                "  Common ones are utf-8, utf-16, cp1252 (Windows) and latin-1. Convert files in other encodings to UTF-8.",
                 encoding=self.encoding,
             )
 
@@ -53,13 +63,12 @@ class TextFormat:
         return codecs.lookup(self.encoding).name in ("utf-8", "utf-8-sig")
 
 
-def _is_encoding(name: str) -> bool:
-    """Return whether `name` is a text encoding. Python also has codecs that do not encode text, such as rot13 and base64."""
+def is_encoding(name: str) -> bool:
+    """Return whether `name` is one of `ENCODINGS`, or another name of one of them, such as latin-1."""
     try:
-        "".encode(name)
-    except (LookupError, ValueError, UnicodeError):
+        return codecs.lookup(name).name in ENCODINGS
+    except (LookupError, ValueError):
         return False
-    return True
 
 
 UTF8 = TextFormat()
@@ -110,7 +119,7 @@ def refuse_spreadsheet(path: Path) -> None:
 
 
 def read_text(path: Path, written: TextFormat = UTF8) -> str:
-    """Return the text of a file without its byte-order mark. NUL bytes and invalid bytes are refused."""
+    """Return the text of a file without its byte-order mark. NUL characters and invalid bytes are refused."""
     require_content(path)
     refuse_spreadsheet(path)
     require_memory(f"reading {path}", _MEMORY_PER_BYTE * path.stat().st_size)
@@ -126,21 +135,16 @@ def read_text(path: Path, written: TextFormat = UTF8) -> str:
 def _decode(path: Path, raw: bytes, encoding: str) -> str:
     """Decode `raw`, the content of a file, with the encoding that the user gave."""
     try:
-        text = raw.decode(encoding).removeprefix("\ufeff")
-    except UnicodeError as error:
-        # the codec punycode does not report the position
-        at = error.start if isinstance(error, UnicodeDecodeError) else len(raw)
-        what = (
-            f"byte 0x{raw[at]:02x} is not valid {encoding}"
-            if at < len(raw)
-            else f"the file is not valid {encoding}"
-        )
-        raise _malformed_at(path, raw, at, what, GIVE_ENCODING) from None
-    if "\0" in text:
-        raise _malformed_at(
-            path, raw, 0, f"decoding the file as {encoding} gives NUL characters",
-            GIVE_ENCODING,
-        )  # fmt: skip
+        text = raw.decode(encoding)
+    except UnicodeDecodeError as error:
+        what = f"byte 0x{raw[error.start]:02x} is not valid {encoding}"
+        raise _malformed_at(path, raw, error.start, what, GIVE_ENCODING) from None
+    nul = text.find("\0")
+    if nul >= 0:
+        offset = len(text[:nul].encode(encoding))
+        what = f"decoding the file as {encoding} gives NUL characters"
+        raise _malformed_at(path, raw, offset, what, GIVE_ENCODING)
+    text = text.removeprefix("\ufeff")
     if not text.strip():
         raise _empty(path)
     return text

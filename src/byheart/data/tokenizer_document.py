@@ -37,6 +37,12 @@ def used_part(document: str) -> str:
             raise _refuse(
                 f"the Replace rules of its {part} may turn one character into more than {MOST_GROWTH} characters"
             )
+    dropout = found["model"].get("dropout")
+    if dropout not in (None, 0):
+        raise _refuse(
+            f"the `dropout` of its model is {show_value(dropout)}, so the same text would get other ids each time.\n"
+            "  Set it to null; it is meant for training only"
+        )
     ids: dict[int, str] = {}
     for token, number in _tokens(found):
         if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= MAX_ID:
@@ -55,7 +61,8 @@ def _growth(part: object) -> int:
     """Return a bound on how many characters one character can become when all Replace rules of a part are applied.
 
     A part is a value in a tokenizer.json, such as its normalizer. Each rule is applied to the result of the rule before it, so
-    the bounds of the rules are multiplied.
+    the bounds of the rules are multiplied. A regular expression that matches the empty text also matches it at the end of the whole
+    text; this one match is not counted.
     """
     if isinstance(part, list):
         return math.prod(map(_growth, part))

@@ -244,7 +244,7 @@ class IdTokenizer(_TableTokenizer):
 
 @dataclass(frozen=True)
 class BytesTokenizer(Tokenizer):
-    """Tokens are the 256 byte values of UTF-8, so every text can be encoded."""
+    """Tokens are the 256 byte values. A text becomes its bytes in UTF-8. Half a surrogate pair has no such bytes."""
 
     name: ClassVar[str] = "bytes"
 
@@ -258,7 +258,13 @@ class BytesTokenizer(Tokenizer):
         try:
             return list(text.encode("utf-8"))
         except UnicodeEncodeError as error:
-            raise _unknown(text[error.start], text, self) from None
+            half = text[error.start]
+            raise UnknownToken(
+                f"{_shorten(text)!r} holds {half!r}, half of a UTF-16 surrogate pair, which is not a character.\n"
+                "  The text was cut in the middle of a character: repair it.",
+                token=half,
+                text=text,
+            ) from None
 
     def decode(self, ids: Iterable[int]) -> str:
         """Decode the bytes as UTF-8. Invalid bytes become U+FFFD, so encoding the result may give other ids."""
@@ -389,8 +395,11 @@ def make_tokenizer(choice: str | Path | Tokenizer, texts: Sequence[str]) -> Toke
 
 
 def _unknown_token(text: str, error: RefusedText) -> UnknownToken:
-    shown = text if len(text) <= 80 else text[:77] + "..."
-    return UnknownToken(f"{shown!r} cannot be tokenized: {error}", text=text)
+    return UnknownToken(f"{_shorten(text)!r} cannot be tokenized: {error}", text=text)
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def _code_points(text: str) -> Int[np.ndarray, " n_characters"]:
@@ -398,9 +407,8 @@ def _code_points(text: str) -> Int[np.ndarray, " n_characters"]:
 
 
 def _unknown(token: str, text: str, tokenizer: Tokenizer) -> UnknownToken:
-    shown = text if len(text) <= 80 else text[:77] + "..."
     return UnknownToken(
-        f"{shown!r} holds {token!r}, which is not in the vocabulary (size {len(tokenizer.vocabulary)}) of "
+        f"{_shorten(text)!r} holds {token!r}, which is not in the vocabulary (size {len(tokenizer.vocabulary)}) of "
         f"the {tokenizer.name} tokenizer.\n"
         "  The model cannot know this text: leave it out, or compile again with a tokenizer that has the "
         "token (the tokenizer `bytes` has a token for every byte).",

@@ -2,9 +2,10 @@
 
 A save writes the folder `.NAME.PID-MARK.new` beside the target and syncs every file to disk. NAME is the name of the target, PID
 the number of the process, and MARK a random number. If the target exists, the two folders are exchanged in one step, and the old
-one is removed. Only Linux can exchange folders in one step. On other systems, the old folder is moved to `.NAME.PID-MARK.old`, and
-then the new one to the target. After a crash between these two moves, no folder is at the target, but the old and the new folder
-are beside it. `mend` then makes the second move. It removes anything else that an ended process left behind.
+one is removed. This exchange is done on Linux only. On other systems, and if the exchange fails, the old folder is moved to
+`.NAME.PID-MARK.old`, and then the new one to the target. After a crash between these two moves, no folder is at the target, but
+the old and the new folder are beside it. `mend` then makes the second move. It removes anything else that an ended process left
+behind.
 
 `read_whole` reads a folder that may be replaced during reading. If it was replaced meanwhile, it is read again, so the result is
 not a mixture of two folders. If this happens `ATTEMPTS` times in a row, the folder is read once more, and that result may be a

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import zipfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -79,6 +80,9 @@ def open_npz(
             if len(archive.infolist()) > MOST_ARRAYS:
                 raise ValueError(f"it holds more than {MOST_ARRAYS:,} arrays")
             held = [info.filename.removesuffix(".npy") for info in archive.infolist()]
+            repeated = next((name for name, times in Counter(held).items() if times > 1), None)
+            if repeated is not None:
+                raise ValueError(f"it holds more than one array `{repeated}`")
             yield [_open_entry(path, archive, name) for name in (held if names is None else names)]
     except (ByheartError, MemoryError):
         raise

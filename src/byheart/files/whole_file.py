@@ -58,7 +58,7 @@ def whole_file(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise UsageError(
             f"cannot write {path}: {error.strerror or error}.\n"
-            "  Finished work is kept. Free some disk space if the disk is full, and run the same command "
+            "  Nothing was changed there. Free some disk space if the disk is full, and run the same command "
             "again.",
             path=str(path),
         ) from error

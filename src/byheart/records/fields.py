@@ -6,7 +6,8 @@
     .child("size")                 a field that is itself an object; `children` for a list of objects
     .record(Certificate)           the whole object as a dataclass
 
-Each error is a `CorruptModel` that names the file and the field. Its last line is `remedy`; the default is meant for saved models.
+Each error is a `CorruptModel` that names the file and, if the document could be parsed, the field. Its last line is `remedy`; the
+default is meant for saved models.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ MAX_JSON_BYTES = 256 * 2**20
 """The maximum size of a document. A larger one is refused before it is read. Documents that byheart writes are far smaller."""
 
 MAX_DEPTH = 32
-"""The maximum nesting. The limit keeps recursive readers from running out of stack. Documents that byheart writes have five
-levels."""
+"""The maximum nesting. The limit keeps recursive readers from running out of stack. Documents that byheart writes have far
+fewer levels."""
 
 MAX_CONTAINERS = 2**20
 """The maximum number of objects and lists.
@@ -62,7 +62,7 @@ def parse_json(raw: bytes, where: str | Path, *, refuse: Refusal = refuse_file) 
             raw.decode("utf-8"),
             parse_constant=_refuse_constant,
             parse_float=_finite_float,
-            object_pairs_hook=_distinct_keys,
+            object_pairs_hook=distinct_keys,
         )
     except UnicodeDecodeError as error:
         found = f"byte {error.start} is 0x{raw[error.start]:02x}"
@@ -92,7 +92,8 @@ def _finite_float(digits: str) -> float:
     return value
 
 
-def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a dictionary of the pairs of a JSON object. Raise `ValueError` if a key is repeated."""
     values = dict(pairs)
     if len(values) < len(pairs):
         times = Counter(key for key, _ in pairs)

@@ -52,7 +52,7 @@ def within(least: int, most: int) -> msgspec.Meta:
 
 
 def not_negative() -> msgspec.Meta:
-    """Limit a number to values of at least 0: `Annotated[float, not_negative()]`."""
+    """Limit a number to values from 0 to 2^1000: `Annotated[float, not_negative()]`."""
     import msgspec
 
     return msgspec.Meta(ge=0, le=2.0**1000)
