@@ -57,7 +57,7 @@ class Model:
         inputs: many inputs or one.
             Many: a list of texts, a list of lists of token ids, an array of token ids (n_samples, seq_len), or an array
             of vectors (n_samples, seq_len, dim). For one vector per sample, the shape may be (n_samples, dim).
-            One: a text, a list of token ids, or one sample of vectors (seq_len, dim).
+            One: a text, a list of token ids, or one sample of vectors (seq_len, dim), or (dim,) if seq_len is 1.
             From a data frame, the column that the model was compiled from is used; from a Series, its cells. In both
             cases the answers are a Series with the same index.
             A model that takes texts also accepts a list or column of numbers. Each number is one input, and is converted to
@@ -142,6 +142,7 @@ class Model:
     def encode(self, inputs: Sequence[Any] | np.ndarray) -> torch.Tensor:
         """Convert inputs to the form that `module` takes: ids (n_samples, seq_len), padded on the left, or vectors.
 
+        For a Llama, these are ids without special tokens, padded to the longest input; its module takes ids padded on the right.
         Raise `UsageError` if an input cannot be encoded. If inputs have unknown tokens, the message names the first of them.
         """
         import torch
@@ -150,9 +151,10 @@ class Model:
         positions, sequences = self._sequences(asked)
         unknown = sorted(set(range(len(asked))) - set(positions))
         if unknown:
-            raise UsageError(
-                f"input {unknown[0]} has a token that the model does not know.", input=unknown[0]
-            )
+            error = self._encoding_error(asked[unknown[0]])
+            token = error.facts.get("token")
+            problem = str(error) if token is None else f"the model does not know the token {token!r}."
+            raise UsageError(f"input {unknown[0]}: {problem}", **{**error.facts, "input": unknown[0]})
         fitted = encode_inputs(self.memoriser, sequences, self.memoriser.tokenizer)
         if fitted.refused:
             position, reason = next(iter(sorted(fitted.refused.items())))
@@ -161,6 +163,11 @@ class Model:
 
     def decode(self, outputs: torch.Tensor) -> list[Answer]:
         """Convert outputs of `module` to labels in their original type, one answer per sample; None means "unknown"."""
+        if not hasattr(outputs, "detach"):
+            raise UsageError(
+                f"decode needs the outputs of `module`, a tensor, not {type(outputs).__name__}.",
+                given_type=type(outputs).__name__,
+            )
         array = outputs.detach().cpu().numpy()
         classes = self.network.classes_of(array, len(self.memoriser.label_names)).tolist()
         label_of = reader_of(self.memoriser.label_type)
@@ -172,17 +179,20 @@ class Model:
         """Find the weights that hold the answer of each fact, and the other facts that share these weights.
 
         facts: one text, or many inputs as for `predict`. If the model does not know one of them, `UsageError` names it.
-        among: further inputs. Those that share a weight with one of `facts` are named in the result.
+        among: a list of further inputs. Those that share a weight with one of `facts` are named in the result. Inputs that the
+            model does not know are ignored.
 
         The result is a sequence of `Location`; its method `frame()` returns it as a pandas DataFrame. This works for
         models of the methods `retrieval`, `llama`, `kajitsuka-sato-2025` and its variants `kajitsuka-sato-2025-...`.
         """
         from byheart.inspect.locate import locate
 
-        asked = [facts] if isinstance(facts, str) else list(facts)
+        asked = [facts] if isinstance(facts, str) else _listed(facts, "facts")
         inputs = {_input_name(given): given for given in asked}
         n_asked = len(inputs)
-        inputs |= {name: given for given in among if (name := _input_name(given)) not in inputs}
+        inputs |= {
+            name: given for given in _listed(among, "among") if (name := _input_name(given)) not in inputs
+        }
         names = list(inputs)
         positions, sequences = self._sequences(list(inputs.values()))
         unknown = sorted(set(range(n_asked)) - set(positions))
@@ -252,6 +262,18 @@ class Model:
                 continue
         return list(rows), TokenSequences.of(list(rows.values()), len(tokenizer.vocabulary))
 
+    def _encoding_error(self, given: Any) -> UnknownToken:
+        """Return the error of the tokenizer for an input with an unknown token."""
+        tokenizer = self.memoriser.tokenizer
+        assert tokenizer is not None
+        (item,) = numbers_as_texts([given]) if self._takes_texts else [given]
+        text = item if isinstance(item, str) else " ".join(map(str, np.asarray(item).tolist()))
+        try:
+            tokenizer.encode(text)
+        except UnknownToken as error:
+            return error
+        raise AssertionError(f"the tokenizer knows all tokens of {text!r}")
+
     @property
     def _takes_texts(self) -> bool:
         tokenizer = self.memoriser.tokenizer
@@ -313,7 +335,10 @@ class Model:
 
     @property
     def entropy_per_parameter(self) -> float | None:
-        """Bits of label entropy per parameter, including parameters that are zero."""
+        """Bits of label entropy per parameter, including parameters that are zero.
+
+        None if the entropy is not recorded or exceeds the number of stored bits.
+        """
         return None if self.label_entropy is None else self.size.bits_per_parameter(self.label_entropy)
 
     @property
@@ -357,6 +382,20 @@ class Model:
             f"{self.precision}: {size.parameters_dense:,} parameters, depth {size.depth:,}, "
             f"width {size.width:,}; {checked}>"
         )
+
+
+def _listed(given: Any, name: str) -> list[Any]:
+    """Return the inputs given as the argument `name` as a list. Raise `UsageError` for a text or anything else that is no list."""
+    try:
+        if not isinstance(given, str | bytes):
+            return list(given)
+    except TypeError:  # such as None or a Dataset
+        pass
+    raise UsageError(
+        f"{name} must be a list of inputs, such as texts, not {type(given).__name__}.",
+        argument=name,
+        given_type=type(given).__name__,
+    )
 
 
 def _input_name(given: Any) -> str:

@@ -27,6 +27,17 @@ def test_turning_a_bit_over_twice_changes_nothing(value: Fraction, power: int) -
         assert changes.flip(once, power) == value
 
 
+@given(st.integers(1, 2**80), st.integers(1024, 3000), st.booleans())
+def test_a_number_too_large_for_a_float_is_shown_as_the_nearest_power_of_two(
+    odd: int, power: int, is_negative: bool
+) -> None:
+    value = odd * Fraction(2) ** (power - odd.bit_length() + 1) + Fraction(1, 2)
+    sign, shown = changes.show(-value if is_negative else value).removeprefix("about ").split("2^", 1)
+    assert sign == ("-" if is_negative else "")
+    nearest = min((abs(Fraction(2) ** n - value), n) for n in (power - 1, power, power + 1))
+    assert int(shown) == nearest[1]
+
+
 @given(DYADIC)
 def test_the_bits_shown_add_up_to_the_number(value: Fraction) -> None:
     found = changes.bits_of(value)

@@ -266,6 +266,23 @@ def test_one_fact_among_others() -> None:
     assert [each.sharing for each in among] == [each.sharing for each in together.of("capital of Peru")]
 
 
+def test_only_known_inputs_are_counted_as_compared() -> None:
+    model = bh.compile(CAPITALS)
+    found = model.locate("capital of Peru", among=["capital of Chad", "capital of Chaf", "☃"])
+    assert {each.n_compared for each in found} == {1}
+
+
+@pytest.mark.parametrize("among", ["capital of Chad", None, 5, Dataset.from_pairs([("a", "b")])])
+def test_inputs_that_are_not_in_a_list_are_refused(among: object) -> None:
+    """A text was read character by character, and anything else ended in a traceback."""
+    model = bh.compile(CAPITALS)
+    with pytest.raises(UsageError) as refusal:
+        model.locate("capital of Peru", among=among)  # type: ignore[arg-type]
+    assert refusal.value.facts["argument"] == "among"
+    with pytest.raises(UsageError):
+        model.locate(5)  # type: ignore[arg-type]
+
+
 def test_a_table_of_locations() -> None:
     pytest.importorskip("pandas", reason="the package pandas is not installed")
     found = bh.compile(CAPITALS).locate(list(CAPITALS))

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from byheart.cli.options import data_argument, model_argument, output_option, output_options, threads_option
-from byheart.cli.output import count, echo_json, say, show_pairs
+from byheart.cli.output import count, echo_json, say, say_wrapped, show_pairs
 from byheart.errors import UsageError
+
+if TYPE_CHECKING:
+    from byheart.model import Model
 
 
 @click.command()
@@ -28,8 +32,8 @@ from byheart.errors import UsageError
 def command(folder: Path, data: Path, keys: tuple[str, ...], output: Path, as_json: bool) -> None:
     """Compile DATA without some facts, with the seed, shape and hash function of the Llama in DIR, and compare the weights.
 
-    DIR holds all facts of DATA, and the new model holds all but the given ones. The two models differ in
-    a known way, so they can be used to test methods of model editing and unlearning. If DIR is a graft
+    DATA must be the data from which DIR was compiled. The new model holds all of their facts except the given ones. The two models
+    differ in a known way, so they can be used to test methods of model editing and unlearning. If DIR is a graft
     (`byheart graft`), the hidden units that hold the given facts are set to zero instead.
     """
     from byheart.storage.target import check_target, is_graft, refuse_same_folder
@@ -56,8 +60,26 @@ def command(folder: Path, data: Path, keys: tuple[str, ...], output: Path, as_js
         return
     say(f"{output}: {folder} without {', '.join(keys)}\n")
     changed = [(name, f"different weights: {count(len(at))}") for name, at in found.changes.indices.items()]
-    same = ("weights", "equal" if found.changes.same_shape else "not compared, because the shapes differ")
+    same = ("weights", "equal" if found.changes.same_shape else _different_shapes(model, found.model))
     show_pairs(changed or [same])
+    if not found.is_compared:
+        say()
+        say_wrapped(
+            f"The model stores no digest of its data, so it was not checked that {data} contains these data."
+        )
+
+
+def _different_shapes(before: Model, after: Model) -> str:
+    """Say why weights were not compared: name the first tensor that only one model has, or that has two shapes."""
+    left, right = (
+        {name: each.shape for name, each in model.network.parameters()} for model in (before, after)
+    )
+    name = next(name for name in {**left, **right} if left.get(name) != right.get(name))
+    shapes = [
+        "is missing" if shape is None else f"has shape {tuple(shape)}"
+        for shape in (left.get(name), right.get(name))
+    ]
+    return f"not compared, because the shapes differ: {name} {shapes[0]} in the model, but {shapes[1]} in the new one"
 
 
 def _neither(folder: Path) -> UsageError:

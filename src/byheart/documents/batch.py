@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 FIX = "Name the column of questions with --input COLUMN."
-SEPARATORS = {"csv": ",", "tsv": "\t"}
+SEPARATED = ("csv", "tsv")
 
 
 def read_rows(
@@ -53,7 +52,8 @@ def read_rows(
     else:
         names = column_names(path, kind, written)
         require_columns(path, [column], names, FIX)
-        columns = READERS[kind](path, names, written)
+        nulls = {"keep_malformed": True} if kind == "parquet" else {}  # other columns may have missing cells
+        columns = READERS[kind](path, names, written, **nulls)
         rows = [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
     require_no_null(path, column, [row[column] for row in rows])
     return rows, column
@@ -63,7 +63,8 @@ def write_answers(path: Path, rows: Sequence[Row], answers: Sequence[Answer], co
     """Write the rows to a CSV, TSV or JSON lines file, atomically, with the answers in one more column named `column`.
 
     The suffix of `path` decides the format. If there is no answer, the cell is empty, or null in JSON. Arrays, such as the
-    inputs of an NPZ file, are left out.
+    inputs of an NPZ file, are left out. In a TSV, quotation marks are ordinary characters, as `read_rows` reads them, so a cell
+    with a tab or a line break is refused.
     """
     kind = output_kind(path)
     told = [
@@ -73,18 +74,15 @@ def write_answers(path: Path, rows: Sequence[Row], answers: Sequence[Answer], co
     if kind == "jsonl":
         text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in told)
     else:
-        stream = io.StringIO(newline="")
         names = list(dict.fromkeys(name for row in told for name in row))
-        writer = csv.DictWriter(stream, names, delimiter=SEPARATORS[kind], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({name: _cell(value) for name, value in row.items()} for row in told)
-        text = stream.getvalue()
+        lines = [names, *([_cell(row.get(name)) for name in names] for row in told)]
+        text = _tsv(path, lines) if kind == "tsv" else _csv(lines)
     write_whole(path, lambda file: file.write(text.encode()))
 
 
 def output_kind(path: Path) -> str:
     kind = path.suffix.lower().removeprefix(".")
-    if kind not in (*SEPARATORS, "jsonl"):
+    if kind not in (*SEPARATED, "jsonl"):
         raise UsageError(
             f"{path}: answers cannot be written to a file with the suffix {path.suffix!r}; choose .csv, .tsv "
             "or .jsonl.",
@@ -93,6 +91,30 @@ def output_kind(path: Path) -> str:
     return kind
 
 
-def _cell(value: Any) -> Any:
-    """Convert a list, such as one answer per token, to a text with spaces between the items. Return other values unchanged."""
-    return " ".join("" if one is None else str(one) for one in value) if isinstance(value, list) else value
+def _csv(lines: Sequence[Sequence[str]]) -> str:
+    """Return the text of a CSV with these cells. Unlike `csv.writer`, it quotes a cell with a carriage return."""
+    return "".join((",".join(map(_quoted, cells)) or '""') + "\n" for cells in lines)
+
+
+def _quoted(cell: str) -> str:
+    needs_quotes = any(mark in cell for mark in ',"\r\n')
+    return '"' + cell.replace('"', '""') + '"' if needs_quotes else cell
+
+
+def _tsv(path: Path, lines: Sequence[Sequence[str]]) -> str:
+    """Return the text of a TSV with these cells."""
+    odd = next((cell for cells in lines for cell in cells if any(mark in cell for mark in "\t\r\n")), None)
+    if odd is not None:
+        raise UsageError(
+            f"{path}: the cell {odd[:60]!r} contains a tab or a line break, which a .tsv file cannot hold; choose .csv or .jsonl.",
+            path=str(path),
+            cell=odd,
+        )
+    return "".join("\t".join(cells) + "\n" for cells in lines)
+
+
+def _cell(value: Any) -> str:
+    """Convert a value to the text of a cell. The items of a list, such as one answer per token, get spaces between them."""
+    if isinstance(value, list):
+        return " ".join(map(_cell, value))
+    return "" if value is None else str(value)

@@ -27,7 +27,7 @@ class ExportedFile(JsonRecord):
 def export_model(folder: Path, kind: Format, output: Path | None) -> ExportedFile:
     """Write a saved model as a file for llama.cpp or an ONNX runtime.
 
-    For `transformer-lens`, write nothing, but check that TransformerLens computes the same logits as transformers.
+    For `transformer-lens`, write nothing, but check on random prompts that TransformerLens and transformers compute equal logits.
     """
     if kind != "transformer-lens" and output is None:
         raise UsageError(f"--to {kind} writes a file: give its path with -o PATH.", kind=kind)

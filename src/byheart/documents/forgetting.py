@@ -9,16 +9,17 @@ from typing import Any
 
 from byheart.construct.registry import get, names
 from byheart.data.dataset import Dataset
-from byheart.errors import UsageError
+from byheart.documents.model_data import require_model_data
+from byheart.errors import UnknownToken, UsageError
 from byheart.inspect.changes import WeightChanges, compare_weights
 from byheart.inspect.location import Locations
 from byheart.model import Answer, Model
+from byheart.network.llama.architecture import Llama
 from byheart.pipeline import compile as compile_data
 from byheart.process.progress import Progress
 from byheart.records.fields import LARGEST, Fields
 from byheart.records.reader import read_values
 from byheart.records.refusals import corrupt
-from byheart.storage.data_source import read_again
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +30,7 @@ class Forgotten:
     after      the answers of the new model to the forgotten facts
     changes    the weights that differ
     locations  the weights of the original model that hold the forgotten facts; None unless the method is `retrieval` or `llama`
+    is_compared  whether the data were compared, by their digest, with those of the original model; False if it stores no digest
     """
 
     facts: tuple[str, ...]
@@ -37,6 +39,7 @@ class Forgotten:
     after: list[Answer]
     changes: WeightChanges
     locations: Locations | None
+    is_compared: bool
 
     def to_json(self) -> dict[str, Any]:
         """Return a dictionary that can be written as JSON.
@@ -47,6 +50,7 @@ class Forgotten:
         assert certificate is not None
         return {
             "forgotten": list(self.facts),
+            "data_compared": self.is_compared,
             "answers": self.before,
             "answers_without": self.after,
             "verified": {"checked": certificate.checked, "wrong": certificate.wrong},
@@ -65,12 +69,13 @@ def forget_facts(
 ) -> Forgotten:
     """Compile `data` again without `facts`, with the seed and options of the model. For a Llama, the shape and the hash function
     also stay the same.
+
+    Raise `UsageError` if these are not the data from which the model was compiled.
     """
-    tokenizer = model.memoriser.tokenizer
-    if tokenizer is None:
+    if model.memoriser.tokenizer is None:
         raise UsageError("forgetting needs a model that was compiled from texts; this one was not.")
     is_llama = model.record.get("method") == "llama"
-    dataset = read_again(model, data, **({"tokenizer": tokenizer} if is_llama else {}))
+    dataset, is_compared = require_model_data(model, data)
     without = compile_data(
         dataset.subset(_others(dataset, data, facts)),
         progress=progress,
@@ -85,23 +90,34 @@ def forget_facts(
         without.predict_names(list(facts)),
         compare_weights(model.network, without.network),
         model.locate(list(facts)) if is_llama or model.record.get("method") == "retrieval" else None,
+        is_compared,
     )
 
 
 def _others(dataset: Dataset, data: str | Path, facts: Sequence[str]) -> list[int]:
     """Return the indices of all samples except those of `facts`. Raise `UsageError` if a fact is missing or no sample is left."""
-    assert dataset.tokenizer is not None
-    texts = [dataset.tokenizer.decode(dataset.inputs[at].tolist()) for at in range(dataset.n_samples)]
-    missing = sorted(set(facts) - set(texts))
+    stored = [tuple(dataset.inputs[at].tolist()) for at in range(dataset.n_samples)]
+    wanted, known = {fact: _encode(dataset, fact) for fact in facts}, set(stored)
+    missing = sorted(fact for fact, ids in wanted.items() if ids not in known)
     if missing:
         raise UsageError(
             f"{Path(data).name} has no fact {missing[0]!r}; give a fact exactly as it is in the file.",
             facts=missing,
         )
-    kept = [at for at, text in enumerate(texts) if text not in set(facts)]
+    forgotten = set(wanted.values())
+    kept = [at for at, ids in enumerate(stored) if ids not in forgotten]
     if not kept:
         raise UsageError("these are all the facts of the data; leave at least one in the model.")
     return kept
+
+
+def _encode(dataset: Dataset, fact: str) -> tuple[int, ...] | None:
+    """Return the token ids of a fact, or None if it has a token that the data do not have."""
+    assert dataset.tokenizer is not None
+    try:
+        return tuple(dataset.tokenizer.encode(fact))
+    except UnknownToken:
+        return None
 
 
 def _options(model: Model) -> dict[str, Any]:
@@ -115,10 +131,13 @@ def _options(model: Model) -> dict[str, Any]:
     given = record.child("options")
     read_values(given.values, method.options, "model.json, record.options", refuse=corrupt, noun="option")
     options = {name: value for name, value in given.values.items() if name != "precision"}
-    if method.name == "llama":
-        notes = record.child("notes")
+    if method.name == "llama" and isinstance(model.network, Llama):
+        notes, most = record.child("notes"), model.network.spec.max_positions
         options |= {
-            "room": notes.integer("contexts"),
+            # a model from which facts were already forgotten keeps the room for them
+            "room": max(notes.integer("contexts"), options.get("room", 0)),
+            "max_positions": most,
+            "window": notes.integer("window", most=most) if notes.has("window") else 0,
             "rows": notes.integer("rows"),
             "first_draw": notes.integer("hashes drawn", 1) - 1,
             "channel_starts": notes.integers("channel starts", 0, LARGEST),

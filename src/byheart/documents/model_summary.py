@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ def summarise(model: Model, folder: Path) -> dict[str, Any]:
     """Return a description of the model as a dictionary that can be written as JSON.
 
     Among other things, it holds the stages (what each range of layers does), the record of how the model was made, and the
-    certificate.
+    certificate. `unchecked` in the certificate lists all fields but the digests that `load` compared, since the model was not run.
     """
     return {
         "path": str(folder),
@@ -35,8 +36,14 @@ def summarise(model: Model, folder: Path) -> dict[str, Any]:
         "size": asdict(model.size),
         **{name: getattr(model, name) for name in RATES},
         "record": dict(model.record),
-        "certificate": None if model.certificate is None else model.certificate.to_json(),
+        "certificate": None if model.certificate is None else _unchecked(model.certificate.to_json()),
     }
+
+
+def _unchecked(certificate: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the document of a stored certificate with the names of all fields that may be false in `unchecked`."""
+    checked = ("schema", "weights_digest", "model_digest", "unchecked")
+    return {**certificate, "unchecked": [name for name in certificate if name not in checked]}
 
 
 def known_stages(model: Model) -> tuple[Stage, ...]:

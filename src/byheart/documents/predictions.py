@@ -59,7 +59,7 @@ def questions_in(
     """
     source = source_of(model)
     written = source.text_options(kind_of(path))
-    wanted = column or source.input or "key"
+    wanted = column or source.question_column(model.memoriser.task)
     return read_rows(path, wanted, delimiter or written["delimiter"], encoding or written["encoding"])
 
 

@@ -136,7 +136,9 @@ def show(value: Fraction) -> str:
     try:
         return repr(float(value))
     except OverflowError:
-        return f"about {'-' if value < 0 else ''}2^{abs(value.numerator).bit_length()}"
+        power = abs(value.numerator).bit_length() - value.denominator.bit_length()
+        power += abs(value) > 3 * Fraction(2) ** (power - 1)  # the next power of two is closer
+        return f"about {'-' if value < 0 else ''}2^{power}"
 
 
 def _parse_value(text: object) -> Fraction:

@@ -69,7 +69,7 @@ def locate_in_checkpoint(
         done += len(tokens)
     places = tuple(Place(n, n, weight_name(n, "mlp.up_proj")) for n in layers)
     vocabulary = llama.text_tokenizer.vocabulary
-    return gather(tuple(names), n_asked, tuple(map(str, vocabulary)), places, found)
+    return gather(tuple(names), n_asked, tuple(map(str, vocabulary)), places, found, is_known)
 
 
 def table_layers(llama: Llama, notes: Mapping[str, Any]) -> range:
@@ -100,8 +100,8 @@ def _words_read(
     word, the next token would be different.
 
     `asked` marks the positions whose next tokens are examined. Return five arrays. The first four have one item for each word
-    that a position reads: the index of this position among those marked, the word's layer, its cell (unit and column), and its
-    value. The fifth array holds the next token at each marked position.
+    found and each position that it decides: the index of this position among those marked, the word's layer, its cell (unit and
+    column), and its value. The fifth array holds the next token at each marked position.
     """
     llama = machine.llama
     stream = machine.stream_before(tables.start, ids, starts, asked)

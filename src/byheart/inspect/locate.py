@@ -76,7 +76,9 @@ def locate_in_tables(
     reads = read_tables(memoriser, notes, encoded)
     shape, labels = reads.shape, memoriser.label_names
     before = reads.answers(labels)
-    require_known(names[:n_asked], before[np.searchsorted(reads.samples, np.arange(n_asked))] != UNKNOWN)
+    is_known = np.ones(len(names), dtype=bool)
+    is_known[reads.samples[before == UNKNOWN]] = False
+    require_known(names[:n_asked], is_known[:n_asked])
     places = tuple(Place(layer, layer, f"layers.{layer}.{matrix}") for layer, matrix in shape.places)
     found: list[dict[str, np.ndarray]] = []
     held: dict[int, list[np.ndarray]] = {}
@@ -103,10 +105,10 @@ def locate_in_tables(
     together = {segment: tuple(np.concatenate(cells, axis=1)) for segment, cells in held.items()}
     changes = np.zeros(len(names), dtype=bool)
     changes[reads.samples[reads.answers_without_all(together, labels) != before]] = True
-    return gather(tuple(names), n_asked, tuple(labels), places, found, ~changes)
+    return gather(tuple(names), n_asked, tuple(labels), places, found, is_known, ~changes)
 
 
 def _first_positions(samples: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """For each labelled token, return the position of the first token of its input that is not padding."""
+    """For each labelled token, return the position of the first labelled token of its input."""
     first = np.searchsorted(samples, samples)
     return np.asarray(positions[first])

@@ -1,8 +1,10 @@
 """The location of a fact: one weight or, in models of KS25 (`kajitsuka-sato-2025` and its variants), the layers over which the
 fact is spread.
 
-A weight is a location of a fact if setting only this weight to zero changes the answer. A weight that
-the network reads without effect on the answer is not a location.
+In models of tables (`retrieval` and `llama`), a weight of a table is a location of a fact if setting only this weight to zero
+changes the answer. A weight of a table that the network reads without effect on the answer is not a location. Weights of other
+layers are no locations, although setting one of them to zero can change many answers: they compute which weights of the tables are
+read, for all facts together.
 """
 
 from __future__ import annotations
@@ -34,15 +36,18 @@ class Location:
     tensor      name of the tensor: `module.get_parameter(tensor)[index]` is the weight
     index       index of the weight in the tensor; None if the fact is spread over the tensor, as in models of KS25
     value       value of the weight; None if there is no index
-    powers      if the fact has its own bits in the weight, the exponents of these bits; empty if all bits belong to it
+    powers      if the fact has its own bits in the weight, the exponents of these bits; otherwise empty. Changing only these bits
+                can also change other facts in the same weight: the weights of the tables are added up, so a changed bit can carry
+                into the bits of another fact. `sharing` does not name such a fact if its own bits in this weight are all zero
     lemma       in models of KS25, the lemma of the proof that describes these layers
     zeros       True if zeros happen to encode the answer: setting any one of the fact's weights to zero changes the answer, but
                 setting all of them to zero does not. None if this was not computed, as for a Llama
     sharing     other facts at this location. If there is an index: those of the other given facts whose answers also change when
-                this weight is set to zero. If there is none: the other given facts in the same layers. In a graft: all other
-                stored facts whose answers may change when this weight is set to zero
-    n_compared  the number of other given facts, among which `sharing` was looked for. If it is 0, `sharing` is empty because no
-                other facts were given. None in a graft, where all stored facts are compared
+                this weight is set to zero. If there is none: the other given facts in the same layers. In a graft: the
+                other stored facts whose answers may change when this weight is set to zero, except keys that the weights do not
+                show (see `byheart.graft.locations.locate`)
+    n_compared  the number of other given facts that the model knows, among which `sharing` was looked for. If it is 0, `sharing`
+                is empty because there was nothing to compare. None in a graft, where all stored facts are compared
     """
 
     fact: str
@@ -60,7 +65,9 @@ class Location:
     n_compared: int | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return a dictionary that can be written as JSON. Fractions and integers above 2^53 are written as text."""
+        """Return a dictionary that can be written as JSON. Fractions that are not whole are written as text, and so are whole
+        numbers above 2^53 or below -2^53.
+        """
         value = self.value
         if isinstance(value, Fraction):
             value = int(value) if value.denominator == 1 else value
@@ -96,6 +103,7 @@ class Locations(Sequence[Location]):
     values    values of the weights
     fields    for each location, the bits of its weight that belong to the fact. A field is a run of bits, given as its first
               exponent and its last exponent plus 1. There is one field of each kind; it is empty if it has no bits in this weight
+    is_known  for each fact, whether the model knows it; only known facts are compared
     zeros     for each fact, whether zeros encode its answer (see `Location`)
     """
 
@@ -110,6 +118,7 @@ class Locations(Sequence[Location]):
     cells: Int[np.ndarray, "n axes"]
     values: Shaped[np.ndarray, " n"]
     fields: Int[np.ndarray, "n kinds 2"]
+    is_known: Bool[np.ndarray, " n_facts"]
     zeros: Bool[np.ndarray, " n_facts"] | None = None
 
     def __len__(self) -> int:
@@ -194,7 +203,7 @@ class Locations(Sequence[Location]):
                 tuple(self.facts[other] for other in facts[place] if other != fact)
                 for fact, place in together
             ],
-            "n_compared": [len(self.facts) - 1] * len(taken),
+            "n_compared": [int(self.is_known.sum()) - 1] * len(taken),
         }
 
 
@@ -210,13 +219,14 @@ def gather(
     answers: tuple[str, ...],
     places: tuple[Place, ...],
     found: Sequence[Mapping[str, np.ndarray]],
+    is_known: Bool[np.ndarray, " n_facts"],
     zeros: Bool[np.ndarray, " n_facts"] | None = None,
 ) -> Locations:
     """Join the batches in `found`, which are dictionaries of columns, into one table, sorted by fact and by answer position."""
     columns = {name: np.concatenate([each[name] for each in found]) for name in found[0]}
     order = np.lexsort((columns["position"], columns["fact"]))
     sorted_columns = {name: each[order] for name, each in columns.items()}
-    return Locations(names, n_asked, answers, places, **sorted_columns, zeros=zeros)
+    return Locations(names, n_asked, answers, places, **sorted_columns, is_known=is_known, zeros=zeros)
 
 
 def require_known(names: Sequence[str], is_known: np.ndarray) -> None:

@@ -85,7 +85,7 @@ def locate_in_lookups(
         }
         for place in (group, len(holding) + entry)
     ]
-    return gather(tuple(names), n_asked, memoriser.label_names, (*holding, *reading), found)
+    return gather(tuple(names), n_asked, memoriser.label_names, (*holding, *reading), found, is_known)
 
 
 def _last_lookup(stages: Sequence[Stage]) -> tuple[Stage, list[Stage]]:

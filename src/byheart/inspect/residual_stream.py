@@ -27,6 +27,9 @@ class Snapshot:
     kind    `enter` (before the first layer), `feed-forward`, `attention` or `pool`
     active  the hidden units that are positive at the last token
     n_units the number of hidden units of a feed-forward layer, or the number of heads of an attention layer; otherwise 0
+
+    A layer of a Llama has both parts. Its kind is `attention` if heads are used in it, and `n_units` is the number of its hidden
+    units.
     """
 
     kind: str

@@ -125,13 +125,13 @@ def _slots(network: Transformer, notes: Mapping[str, Any]) -> tuple[str, tuple[s
     before the word registers (which hold words of the tables). Return None if `notes`, the notes in the record, do not fit the
     network.
     """
-    n_channels, n_parts = notes.get("channels"), notes.get("parts", 1)
-    if type(n_channels) is not int or type(n_parts) is not int:
+    width, n_channels, n_parts = network.model_width, notes.get("channels"), notes.get("parts", 1)
+    if not (_is_count(n_channels, width) and _is_count(n_parts, width)):
         return None
-    n_slots = network.model_width - n_channels * n_parts
+    n_slots = width - n_channels * n_parts
     if network.storage is not None:  # in narrow number types, a word may take several registers
-        n_slots = notes["slots"] if type(notes.get("slots")) is int else 0
-    if notes.get("layout") == PARTS and type(notes.get("groups")) is int:
+        n_slots = notes["slots"] if _is_count(notes.get("slots"), width) else 0
+    if notes.get("layout") == PARTS and _is_count(notes.get("groups"), width):
         return _slots_of_parts(network, notes, n_parts)
     if notes.get("layout") == "chain":
         return ("chain", SLOTS) if n_slots == len(SLOTS) else None
@@ -146,6 +146,10 @@ def _slots(network: Transformer, notes: Mapping[str, Any]) -> tuple[str, tuple[s
     return "dual table", (*SLOTS, *older, *digits, *last, *constant)
 
 
+def _is_count(value: Any, largest: int) -> bool:
+    return type(value) is int and 1 <= value <= largest
+
+
 def _slots_of_parts(
     network: Transformer, notes: Mapping[str, Any], n_parts: int
 ) -> tuple[str, tuple[str, ...]] | None:
@@ -157,7 +161,7 @@ def _slots_of_parts(
     constant = (ONE,) if network.precision == "bfloat16" else ()
     choices = tuple(f"choice {group}" for group in range(notes["groups"] - 1))
     sums = tuple(f"sum {part}" for part in range(n_parts))
-    n_slots = notes["slots"] if type(notes.get("slots")) is int else 0
+    n_slots = notes["slots"] if _is_count(notes.get("slots"), network.model_width) else 0
     n_digits = n_slots - len(SLOTS) - len(choices) - len(sums) - len(constant)
     if n_digits < 0:
         return None

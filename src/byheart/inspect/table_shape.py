@@ -43,7 +43,8 @@ class TableShape:
     n_limbs  number of registers for each word; more than one only if weights are stored in few bits
     parts    the layers of the tables if each part of a label has its own table; all these tables have the same rows and channels
     n_constants
-             number of registers that hold a constant; they come before the registers of the words
+             number of registers, right before those of the words, that hold a constant; 0 if not each part of a label has its
+             own table
     """
 
     tables: tuple[int, ...]
@@ -128,6 +129,8 @@ def _another_network(why: str) -> UsageError:
 def table_shape(network: Transformer, notes: Mapping[str, object]) -> TableShape:
     """Find the tables and the layers that sum their words. Raise an error if the notes belong to another network."""
     read = _read_notes(notes)
+    if max(read.parts, read.segments) > len(network.layers) or read.channels > network.model_width:
+        raise _another_network("the network has fewer layers or columns than the record names")
     if read.layout == PartTables.name:
         return _shape_of_parts(network, read)
     is_dual = read.layout in ("dual table", "twin")  # the second name is used in older models

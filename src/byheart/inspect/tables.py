@@ -52,7 +52,7 @@ class TableReads:
     """What each labelled token reads from the tables.
 
     samples   the input that the token belongs to
-    positions  the position of the token in its input
+    positions  the position of the token in its input, padding included; 0 if only the last token of an input has a label
     rows      the row that the token reads in each segment
     channels  whether the token reads each channel of that row
     planes    for each kind of bit field, which of the fields of this kind (planes) holds the token's label, counted from 0

@@ -23,12 +23,14 @@ from byheart.network.transformer.architecture import Transformer
 from byheart.verify.encoded_inputs import encode_inputs
 
 MOST_VALUES = 1 << 26
-"""The largest number of values in one trace. A larger trace might not fit in memory."""
+"""The largest number of values in one trace, for a Llama without those before the first layer. A larger trace might not fit in
+memory.
+"""
 
 
 @dataclass(frozen=True)
 class TracedToken:
-    """One input token: a token of the question, a padding token before it, or an extra token.
+    """One input token: a token of the question or (for a Llama) of the answer, a padding token before it, or an extra token.
 
     An extra token is the one that some networks add to every input or, for a Llama, a special token.
     """
@@ -43,7 +45,7 @@ class Trace:
     """Everything a network computes on one question.
 
     answer     the answer of the model; None for "unknown"
-    output     the output of the network at each token: the class number plus 1 or, for a Llama, the id of the next token
+    output     the output of the network at each kept token: the class number plus 1 or, for a Llama, the id of the next token
     registers  the channels of the residual stream, by name
     stages     what each range of layers does; layers are counted from 0, as in `module.layers`
     entrance   the residual stream before the first layer
@@ -135,7 +137,7 @@ def _row_of(found: Trace, snapshot: Snapshot, token: int) -> np.ndarray | None:
 def trace(memoriser: Memoriser, record: Mapping[str, Any], text: str) -> Trace:
     """Run the model on `text` and record every value.
 
-    Raise `UsageError` if the model takes no text, or if its family cannot be traced.
+    Raise `UsageError` if the model takes no text or not this text, if its family cannot be traced, or if the network is too large.
     """
     network, tokenizer = memoriser.network, memoriser.tokenizer
     if isinstance(network, Llama):

@@ -1,6 +1,6 @@
 """The HTTP API that the page uses.
 
-If a command does the same as an endpoint, the endpoint returns the document that the command prints with --json.
+Some endpoints return the document that a command prints with --json; their descriptions say so.
 """
 
 from __future__ import annotations
@@ -219,7 +219,9 @@ def _models_router(folders: Folders, questions: Questions) -> APIRouter:
 
     @router.get("/models/{name}/examples")
     def examples(name: str) -> Document:
-        """Return the first few questions in the data file of the model; none if the file was not kept."""
+        """Return the first few questions in the data file of the model; none if the file was not kept or is not a text
+        file.
+        """
         return ask("examples", name, data=kept_data(name))
 
     @router.post("/models/{name}/trace", openapi_extra=body_schema(TraceRequest))

@@ -28,7 +28,10 @@ TEXTS = (".csv", ".tsv", ".txt", ".jsonl")
 
 
 def examine(context: Context, path: str, reading: dict[str, Any]) -> Document:
-    """Return the rows, duplicates and conflicts of a data file, the size that every construction would need, and the bounds."""
+    """Return the rows, duplicates and conflicts of a data file, the size that every construction would need, and the bounds.
+
+    If no network can memorise the data, the lists of sizes and bounds are empty.
+    """
     file = Path(path)
     context.progress(0, 1, "read")
     told = in_stage(part_of(context.progress, 0.0, 0.6), "read")
@@ -64,7 +67,8 @@ def _estimate(name: str, shape: DataShape) -> Document:
 
     In the result, `refusal` is this reason, or None. `options` are those that `compile` chooses by default, for example the number
     of bits that reject unknown inputs, and `size` is the size of the model with these options. `plain_size` is the size with the
-    plainest options, for example without these bits. It is None if `options` are already the plainest.
+    plainest options, for example without these bits. It is None if `options` are already the plainest. If there is a
+    `refusal`, the sizes may be None.
     """
     method = get_method(name)
     row: Document = {
@@ -92,7 +96,7 @@ def preview(path: Path, delimiter: str | None = None) -> Document:
     """Return the names of the columns and the first rows of a text file. Long cells and lines are cut off. For other kinds of
     files, return no columns and no rows.
 
-    Blank lines are not shown. `delimiter` separates the cells of a row; by default, the suffix of the file decides.
+    Empty lines are not shown. `delimiter` separates the cells of a row; by default, the suffix of the file decides.
     """
     kind = path.suffix.lower()
     if kind not in TEXTS:

@@ -26,15 +26,17 @@ File systems allow 255, and a number may be appended.
 """
 
 DATA_MARK = ".data"
-"""Part of a file name. For a model `NAME` that was compiled on the page, the data file is stored beside it, as `NAME.data.csv`."""
+"""Part of a file name. For a model `NAME` that was compiled on the page, the data file is stored beside it, with its own
+suffix: for example, as `NAME.data.csv`.
+"""
 
 
 class UnknownName(UsageError):
-    """There is no data file, model or figure with that name."""
+    """There is no data file, model, exported file or figure with that name."""
 
 
 class TooLarge(ByheartError):
-    """A file is too large, or there are too many files."""
+    """A file is too large, or there are too many data files or models."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ class Folders:
         raise UnknownName(f"there is no model {name!r}.", name=name)
 
     def _is_model(self, path: Path) -> bool:
-        """Return whether `path` is a model folder directly inside `models`, and not a link."""
+        """Return whether `path` is a model folder directly inside `models`, or a link to one."""
         return (
             MODEL_NAME.fullmatch(path.name) is not None
             and path.resolve().parent == self.models.resolve()
@@ -192,7 +194,7 @@ def _names_from(name: str) -> Iterator[str]:
 def too_large(limits: Limits) -> TooLarge:
     """Return the error for a file that is larger than the limit."""
     return TooLarge(
-        f"the file is larger than {limits.upload_bytes // (1 << 20):,} MB, the limit of this page.\n"
+        f"the file is larger than {limits.upload_bytes // (1 << 20):,} MiB, the limit of this page.\n"
         "  Compile it on the command line: byheart compile FILE -o DIR.",
         limit_bytes=limits.upload_bytes,
     )

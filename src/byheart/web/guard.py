@@ -182,7 +182,9 @@ class Guard:
 
 
 def _host_of(origin: str) -> str | None:
-    """Return the host of an Origin header, or None if the header is not an address."""
+    """Return the host of an Origin header with its port. It is empty if the header names none, as in "null", and None if the header
+    cannot be parsed.
+    """
     try:
         return urlsplit(origin).netloc
     except ValueError:

@@ -18,7 +18,10 @@ def _half_of_memory() -> int:
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits on what the page may use. A request beyond a limit is refused with a message.
+    """The limits on what the page may use.
+
+    A request beyond a limit is refused, and a task beyond a limit is ended, with a message. But jobs beyond `n_running` wait, and
+    the oldest ended jobs beyond `n_kept` are removed.
 
     upload_bytes      size of one uploaded file
     request_bytes     size of any other request body
@@ -28,8 +31,8 @@ class Limits:
     n_waiting         number of jobs in the queue
     n_kept            number of ended jobs that are stored
     job_seconds       time for one job
-    question_seconds  time for one question, trace or plan
-    memory_bytes      memory of one worker process
+    question_seconds  time for one request that is no job, such as a question, a trace or a plan
+    memory_bytes      memory for the data of one worker process; not limited on Windows
     """
 
     upload_bytes: int = 64 * MIB

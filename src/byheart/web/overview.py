@@ -34,7 +34,7 @@ def _plan(n_facts: int, value_bits: int, vocab: int, seq_len: int) -> SizePlan:
 def list_runs(context: Context, store: str, where: list[str], most: int) -> Document:
     """Return the newest runs in the file `store` that meet all conditions in `where`: at most `most`, the newest first.
 
-    The format is that of `byheart runs list --json`.
+    Each run is described as in `byheart runs list --json`.
     """
     with Store(store, create=False) as opened:
         rows = [row_of(record) for record in opened.records()]

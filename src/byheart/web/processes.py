@@ -21,7 +21,7 @@ def ignore(pid: int) -> None:
 
 
 class WorkerFailed(ByheartError):
-    """A worker ended before it answered, because it was killed or ran out of time or memory."""
+    """A worker ended before it answered, because it was killed or ran out of time or memory, or the server is stopping."""
 
 
 class Refused(ByheartError):
@@ -53,7 +53,7 @@ class WorkerProcess(JsonChild):
         except ChildEnded as error:
             raise WorkerFailed(
                 f"the worker process ended before it answered: {error.why}.\n"
-                "  No incomplete output was left behind. A new worker will take the next request.",
+                "  No model or exported file is incomplete. A new worker will take the next request.",
                 exit_status=error.status,
             ) from error
         if "error" in answer:

@@ -76,7 +76,7 @@ class Compile(Reading):
 
 @dataclass(frozen=True, kw_only=True)
 class AskFile:
-    """Answer every line of a file."""
+    """Answer the questions in a file. Empty lines of a text file are left out."""
 
     kind: Literal["predict"]
     model: Name

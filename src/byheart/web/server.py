@@ -169,7 +169,7 @@ def _folders(settings: Settings, scratch: Path) -> Folders:
 
 
 def _explain_errors(app: FastAPI) -> None:
-    """Answer every error with the document that the command line prints with --json."""
+    """Answer every `ByheartError` and every malformed request with the document that the command line prints with --json."""
 
     @app.exception_handler(ByheartError)
     def ours(_: Request, error: ByheartError) -> Response:

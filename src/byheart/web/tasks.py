@@ -77,12 +77,15 @@ def capacity(context: Context, config: Document) -> Document:
 
 
 def list_examples(context: Context, model: str, data: str | None) -> Document:
-    """Return the first few questions in the data file of the model; none if there is no data file."""
+    """Return the first few questions in the data file of the model; none if there is no data file, or if it is not a text
+    file.
+    """
     if data is None:
         return {"schema": 1, "questions": []}
-    source = source_of(open_model(model))
+    opened = open_model(model)
+    source = source_of(opened)
     shown = examination.preview(Path(data), source.delimiter)
-    wanted = source.input or "key"
+    wanted = source.question_column(opened.memoriser.task)
     place = shown["columns"].index(wanted) if wanted in shown["columns"] else 0
     return {"schema": 1, "questions": [row[place] for row in shown["rows"] if len(row) > place]}
 

@@ -52,10 +52,12 @@ def show_weight(context: Context, model: str, matrix: str, row: int, column: int
 def show_fact(context: Context, model: str, text: str, data: str | None) -> Document:
     """Return the document of `byheart inspect --fact --json` for a fact, and the bits of each weight that it lists.
 
-    If the data file `data` is given, `sharing` lists the other facts that share some of these weights.
+    If the data file `data` is given, `sharing` lists the other facts that share some of these weights, and `data` describes this
+    file.
     """
     opened = open_model(model)
-    (found,) = locate_facts(opened, [text], data)
+    located = locate_facts(opened, [text], data)
+    (found,) = located.facts
     cells = [
         {"tensor": each.tensor, "layer": each.layer, "row": each.index[0], "column": each.index[1]}
         | {"label_powers": list(each.powers)}
@@ -64,7 +66,8 @@ def show_fact(context: Context, model: str, text: str, data: str | None) -> Docu
         if each.index is not None
     ]
     sharing = None if data is None else list(found.sharing)
-    return {"schema": 1, **found.to_json(), "cells": cells, "sharing": sharing}
+    compared = located.to_json()["data"]
+    return {"schema": 1, **found.to_json(), "cells": cells, "sharing": sharing, "data": compared}
 
 
 def _window(at: int, size: int) -> int:

@@ -1,7 +1,8 @@
 """A worker process. It reads requests from standard input, one JSON document per line, and answers on standard output.
 
 Each answer is one of {"progress": [done, total, stage]}, {"result": ...} and {"error": ...}; the last two end a
-request. When the server ends, standard input closes, and the worker ends at once.
+request. When the server ends, standard input closes, and the worker ends. If one long computation keeps it busy, the janitor
+ends it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ PROGRESS_SECONDS = 0.1
 
 
 def serve_requests(memory_bytes: int) -> None:
-    """Serve requests until standard input closes. Except on Windows, the process uses at most `memory_bytes` of memory."""
+    """Serve requests until standard input closes. Except on Windows, the system is told to limit the memory for the data of this
+    process (RLIMIT_DATA) to `memory_bytes`.
+    """
     _limit_memory(memory_bytes)
     # Only answers go to the server. Everything that code prints goes to standard error.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")

@@ -129,7 +129,8 @@ function factCard(found, change) {
     found.cells.slice(0, 16).map((cell) => h("div", { class: "weight" },
       h("div", { class: "row spread" }, h("code", {}, `${cell.tensor}[${cell.row}, ${cell.column}]`), h("span", { class: "value" }, cell.value)),
       bitStrip({ matrix: cell.tensor, row: cell.row, column: cell.column }, cell.binary, new Set(cell.label_powers ?? []), change))),
-    found.sharing && h("p", { class: "hint" }, found.sharing.length ? `These weights also hold other facts: ${found.sharing.slice(0, 6).join(", ")}${found.sharing.length > 6 ? `, and ${count(found.sharing.length - 6)} more` : ""}.` : "These weights hold no other fact."));
+    found.sharing && h("p", { class: "hint" }, found.sharing.length ? `These weights also hold other facts: ${found.sharing.slice(0, 6).join(", ")}${found.sharing.length > 6 ? `, and ${count(found.sharing.length - 6)} more` : ""}.` : "These weights hold none of the other facts that were compared."),
+    found.data && h("p", { class: "hint" }, `Compared: the ${plural(found.data.n_answered, "fact")} of the data file that the model answers as the file does.${found.data.is_model_data === false ? " The file does not contain the data from which the model was compiled, so more facts may share these weights." : ""}${found.in_data === "missing" ? " This question is not in the file." : ""}`));
 }
 
 // A theorem's model: the layers of each lemma in place of single weights.

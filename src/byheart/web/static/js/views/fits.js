@@ -186,7 +186,7 @@ function architectures(choose, signal) {
       const found = await post("/api/capacity", config, { signal });
       const { architecture } = found;
       choose({ title: name, parameters: architecture.parameters });
-      fill(outcome, h("p", {}, h("strong", {}, name), ` is a ${architecture.family} ${architecture.kind} of ${count(architecture.parameters)} parameters. Its line is drawn above.`),
+      fill(outcome, h("p", {}, h("strong", {}, name), ` is a ${architecture.family} ${architecture.kind} of ${count(architecture.parameters)} parameters (class ${architecture.counted_class}). Its line is drawn above.`),
         table(["could hold", "facts", "reason"], [
           ...found.bounds.map((bound) => [bound.kind === "upper" ? "at most" : "at least", typeof bound.value === "number" ? short(bound.value) : bound.value, bound.sentence]),
           ...found.trained.map((row) => ["by training", short(row.n_facts), `${row.name}. ${row.note}`]),
