@@ -67,7 +67,7 @@ _.allowed_gap_percent
 _.wrong_tokens
 _.devices
 
-# Read or called by a library: click, tokenizers, Sphinx, llama.cpp, torch, numba
+# Read or called by a library: click, tokenizers, urllib, Sphinx, llama.cpp, torch, numba
 _.padding_side
 _.format_commands
 _.pre_tokenizer
@@ -76,6 +76,10 @@ _.verbosity
 _.allow_tf32
 _.on_start
 _.on_end
+_.readable
+_.http_open
+_.https_open
+_.response_class
 to_restructured_text
 
 # golden: settings that llama.cpp, ONNX Runtime and transformers read, a field written by asdict, hooks that pytest calls

@@ -48,6 +48,17 @@ def test_tensors_go_in_and_names_come_out(model: Model) -> None:
     with pytest.raises(UsageError) as error:
         model.encode(["capital of Peru", "capital of Atlantis"])
     assert error.value.facts["input"] == 1
+    assert error.value.facts["token"] == "Atlantis"
+
+
+def test_a_part_of_the_outputs_is_refused(model: Model) -> None:
+    outputs = model.module(model.encode(list(FACTS)))
+    for part in (outputs[:, -1], outputs[0, ..., 0]):
+        with pytest.raises(UsageError) as error:
+            model.decode(part)
+        assert error.value.facts["shape"] == tuple(part.shape)
+    with pytest.raises(UsageError):
+        model.decode(outputs.tolist())
 
 
 def test_an_optimiser_leaves_the_memory_alone(model: Model) -> None:

@@ -1,7 +1,7 @@
 """The exceptions that many parts of byheart share. Messages say what was wrong, where, and what to do.
 
-All exceptions of byheart share one base class. Each keeps the values in its message as `facts`, so that programs need not parse
-text. Each also has the exit status with which a command ends if the exception is raised (see `ExitStatus`).
+All exceptions that byheart raises for its users share one base class. Each keeps the values in its message as `facts`, so that
+programs need not parse text. Each also has the exit status with which a command ends if the exception is raised (see `ExitStatus`).
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class MalformedFile(DataError):
 
 
 class ConflictingLabels(DataError):
-    """Two equal inputs have different labels."""
+    """Equal contexts have different labels, for example because two equal inputs do."""
 
 
 class UnknownToken(DataError):

@@ -23,7 +23,9 @@ from byheart.process.progress import Progress
 from byheart.verify.verifier import verify
 
 MOST_POINTS = 20
-"""The largest number of points. For 20 points, 2^20 networks are built and verified. More points would take days."""
+"""The largest number of points. For 20 points, 2^20 networks are built and verified, which takes hours. Each further point
+doubles this number.
+"""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ State = Literal["done", "untested", "claimed", "open"]
 """The state of a statement.
 
 done: a function claims it and a test checks it. untested: a function claims it and no test checks it.
-claimed: a function claims it, and the tests are not available, because the package was installed without them.
+claimed: a function claims it, and the tests were not read, for example because the package was installed without them.
 open: no function claims it.
 """
 

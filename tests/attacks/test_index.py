@@ -21,6 +21,24 @@ CASES: dict[str, tuple[str, ...]] = {
     "a rule that there is not one of judges nothing": (
         "attacks/test_odd_values.py::test_what_is_of_another_kind_is_refused_in_words",
     ),
+    "the record of a model chooses an encoding that hides rows or swaps characters": (
+        "verify/test_one_meaning.py::test_a_record_chooses_no_encoding_that_hides_rows",
+        "verify/test_one_meaning.py::test_an_encoding_that_the_model_names_comes_first",
+        "verify/test_one_meaning.py::test_a_delimiter_that_the_model_names_comes_first",
+    ),
+    "a folder is replaced between the check of its signature and its use": (
+        "storage/test_forgeries.py::test_a_model_that_takes_the_place_of_the_signed_one_is_not_loaded",
+        "storage/test_forgeries.py::test_verify_names_the_key_whose_signature_was_checked",
+        "storage/test_forgeries.py::test_what_is_signed_is_the_certificate_that_was_compared_with_the_model",
+    ),
+    "the type of labels makes one answer of two labels": (
+        "test_labels.py::test_a_type_that_merges_labels_is_refused",
+    ),
+    "a forged certificate is shown as a fact": (
+        "cli/test_inspect.py::test_inspect_vouches_for_nothing_in_the_certificate_but_the_digests",
+        "cli/test_inspect.py::test_a_certificate_that_no_check_of_this_model_issues_is_refused",
+        "verify/test_certificate.py::test_a_file_that_contradicts_itself_is_refused",
+    ),
     "a folder leaves out the rows that it does not know": (
         "attacks/test_forged.py::test_a_folder_leaves_out_no_row_without_a_word",
     ),

@@ -49,9 +49,8 @@ def test_bounds_of_a_file_of_sizes_and_of_an_architecture(
     }
     config.write_text(json.dumps(gpt2))
     assert "124,439,808 parameters" in byheart("bounds", "--config", config).out
-    assert (
-        byheart("bounds", "--config", config, "--json").document["architecture"]["parameters"] == 124_439_808
-    )
+    counted = byheart("bounds", "--config", config, "--json").document["architecture"]
+    assert (counted["parameters"], counted["counted_class"]) == (124_439_808, "GPT2LMHeadModel")
 
 
 @pytest.mark.parametrize(

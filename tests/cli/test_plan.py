@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from .conftest import METHOD, Byheart
@@ -28,3 +30,23 @@ def test_plan_wants_a_whole_number(byheart: Byheart, facts: str) -> None:
 def test_plan_refuses_at_once_what_would_take_minutes(byheart: Byheart) -> None:
     done = byheart("plan", "--facts", "1e30", "--json")
     assert (done.status, done.document["facts"]["n_facts"]) == (2, 10**30)
+
+
+def test_the_figure_of_a_plan_leaves_out_impossible_numbers_of_facts(
+    byheart: Byheart, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It always planned for 1e6 to 1e12 facts."""
+    pytest.importorskip("matplotlib", reason="the package matplotlib is not installed")
+    drawn: list[set[int]] = []
+    monkeypatch.setattr(
+        "byheart.report.figures.draw_plan",
+        lambda curves, *_: drawn.append({facts for curve in curves for facts, _ in curve.points}),
+    )
+    figure = str(tmp_path / "plan.png")
+    few = byheart("plan", "--facts", "100", "--vocab", "10", "--seq-len", "3", "--figure", figure)
+    some = byheart("plan", "--facts", "100", "--vocab", "10", "--seq-len", "7", "--figure", figure)
+    assert (few.status, some.status) == (0, 0)
+    assert drawn == [{100}, {100, 10**6, 10**7}]
+    assert few.err
+    assert some.err
+    assert not byheart("plan", "--facts", "100", "--figure", figure).err

@@ -96,8 +96,10 @@ def test_questions_as_json_lines(byheart: Byheart, folder: Path, monkeypatch: py
     given('{"question": "capital of Peru"}\n')
     wrong = byheart("predict", folder, "--jsonl", "--json")
     assert (wrong.status, wrong.document["facts"]) == (4, {"line": 1, "column": "key"})
-    given("not json\n")
-    assert byheart("predict", folder, "--jsonl").status == 4
+    for line in ("not json", '{"key": "capital of Peru", "key": "nowhere"}'):
+        given(f"{line}\n")
+        wrong = byheart("predict", folder, "--jsonl", "--json")
+        assert (wrong.status, wrong.document["facts"]) == (4, {"line": 1})
 
 
 def test_a_label_cannot_steer_the_terminal(byheart: Byheart, tmp_path: Path) -> None:

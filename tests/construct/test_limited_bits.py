@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isqrt
+
 import numpy as np
 import pytest
 import torch
@@ -36,6 +38,24 @@ def test_any_b_memorises_with_short_weights(data: Dataset, B: int) -> None:
     assert (answers(construction, data) == data.labels).all()
     assert construction.notes["group_size_first"] <= fields_for(B)
     assert construction.notes["group_size_second"] <= fields_for(B)
+
+
+@checks("KS25-T F.1")
+@pytest.mark.parametrize("B", [5, 6])
+def test_the_theorem_is_judged_by_the_packed_numbers(B: int) -> None:
+    """30 samples allow B <= 5, so B = 6 was refused the name, although it packs no more keys into a number."""
+    construction = compiled(random_tokens(30, 4, 20, seed=0), B=B)
+    assert construction.notes["fields_per_word"] <= fields_for(5)
+    assert construction.theorem.startswith("KS25 Theorem F.1")
+    assert construction.theorem_size is not None
+    assert construction.theorem_size.theorem.statement == "KS25-T F.1"
+
+
+@checks("KS25-T F.1")
+def test_longer_packed_numbers_are_not_called_the_theorem() -> None:
+    construction = compiled(random_tokens(3, 60, 1000, seed=0, task="seq-to-seq"), B=2)
+    assert construction.notes["fields_per_word"] > fields_for(isqrt(3))
+    assert not construction.theorem.startswith("KS25 Theorem F.1")
 
 
 @pytest.mark.slow

@@ -227,6 +227,13 @@ def test_every_family_is_documented_and_refuses_nonsense() -> None:
         assert all(field.meaning for field in (*family.size_fields, *family.option_fields))
         with refused(UsageError, "family", name="beauty", value=3):
             complete_model(family, ModelConfig(name, {"beauty": 3}))
+    given = {"dim": 2, "head_dim": 2, "n_heads": 1}
+    for misplaced in (
+        ModelConfig("attention-only", given, {"dim": "3"}),
+        ModelConfig("attention-only", given | {"variant": 3}),
+    ):
+        with refused(UsageError, "value", family="attention-only"):
+            complete_model(FAMILIES["attention-only"], misplaced)
     for name, sizes in (
         ("attention-only", {"dim": 2, "head_dim": 2, "n_heads": 1}),
         ("one-layer-decoder", {"hidden_width": 2}),

@@ -245,6 +245,16 @@ def test_a_specification_alone_runs_no_program(tmp_path: Path) -> None:
     assert not marker.exists()
 
 
+def test_a_parameter_whose_default_is_none_is_no_size() -> None:
+    def make(n_vocab: int, n_classes: int, width, dropout=None, depth=2) -> nn.Module:  # type: ignore[no-untyped-def]
+        return nn.Sequential(nn.Embedding(n_vocab, width), nn.Linear(width, n_classes))
+
+    assert [(size.name, size.default) for size in OwnModuleFamily(make).size_fields] == [
+        ("width", None),
+        ("depth", 2),
+    ]
+
+
 @pytest.mark.parametrize("program", ["raise SystemExit(0)", "def f(:", "1 / 0", "f = 3", "\0"])
 def test_a_file_that_is_no_family_is_refused(tmp_path: Path, program: str) -> None:
     """A file that ends the program ended `byheart measure`, with the status of a closed pipe."""

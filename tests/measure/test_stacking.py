@@ -18,7 +18,7 @@ from byheart.measure.families import ModelConfig
 from byheart.measure.parameter_block import ParameterBlock
 from byheart.measure.recipe import PassRule, Training
 from byheart.measure.stack import make_stack
-from byheart.measure.trainer import Outcome, train
+from byheart.measure.trainer import Outcome, _milestones, train
 from tests.measure.problems import CASES, Case, pairs
 
 TOLERANCE = 1e-9
@@ -197,3 +197,7 @@ def test_layout_round_trip() -> None:
         for name, tensor in layout.unpack(flat, k).items():
             assert torch.equal(tensor, weights[k][name])
     assert int(layout.mask().sum()) == 2 * 3 + 1 + 3 + 4
+
+
+def test_a_model_is_not_measured_before_its_first_step() -> None:
+    assert _milestones(Training(steps=5, tail=5))[0] == 1

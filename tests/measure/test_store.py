@@ -127,8 +127,8 @@ def test_claims_keep_two_writers_apart(path: Path) -> None:
     with Store(path) as one, Store(path) as two:
         one.add(record(0))
         keys = [run_of(seed).key for seed in range(5)]
-        assert one.claim(keys, "host:1:x", limit=2) == keys[1:3]
-        assert two.claim(keys, "host:2:x") == keys[3:]
+        assert one.claim([*keys, *keys], "host:1:x", limit=2) == keys[1:3]
+        assert two.claim([*keys, *keys], "host:2:x") == keys[3:]
         assert two.claim(keys, "host:2:x") == []
         one.release("host:1:x")
         assert two.claim(keys, "host:2:x") == keys[1:3]

@@ -183,9 +183,8 @@ def test_what_is_not_a_tensor_of_token_ids_is_refused(model: Model) -> None:
         module(inputs.numpy())
     with refused(UsageError, "n_ids", lowest=-1, largest=-1):
         module(torch.full_like(inputs, -1))
-    if model.network.spec.family in ("transformer", "llama"):  # for the others, large ids are padding
-        with refused(UsageError, "n_ids", lowest=999, largest=999):
-            module(torch.full_like(inputs, 999))
+    with refused(UsageError, "n_ids", lowest=999, largest=999):
+        module(torch.full_like(inputs, 999))
 
 
 def test_vectors_must_be_a_tensor_too() -> None:

@@ -121,3 +121,13 @@ def test_layers_without_hidden_units_are_checked() -> None:
     network = Transformer(one, (FeedForward(none.T, np.zeros(0), none, np.array([2.0**53])),), one, 1)
     assert float_exactness(network, np.array([[[0.0]]])).holds
     assert not float_exactness(network, np.array([[[1.0]]])).holds
+
+
+def test_progress_never_goes_back_or_beyond_the_end() -> None:
+    one = np.array([[1.0]])
+    attention = Attention((Head(one, one),) * 20, "uniform")
+    shares: list[float] = []
+    network = Transformer(one, (attention,), one, 1)
+    float_exactness(network, np.ones((3, 1, 1)), lambda done, total, stage="": shares.append(done / total))
+    assert shares == sorted(shares)
+    assert max(shares) <= 1

@@ -101,6 +101,13 @@ def test_the_largest_scale_is_estimated_but_for_models_of_gigabytes(tmp_path: Pa
     assert [one["n_untimed"] > 0 for one in said["figures"]] == [False, True]
 
 
+@pytest.mark.parametrize("choice", [(), ("--dry-run",)])
+def test_a_quiet_command_shows_no_progress(choice: tuple[str, ...], tmp_path: Path) -> None:
+    paths = ("--store", str(tmp_path / "runs.sqlite"), "-o", str(tmp_path / "figures"))
+    asked = ["dana-2024-fig4", *paths, "--device", "cpu", *choice]
+    assert CliRunner().invoke(reproduce.command, [*asked, "-q"]).stderr == ""
+
+
 def test_the_figures_are_listed() -> None:
     assert "kajitsuka-sato-2025-length" in run(reproduce, "--list")
     assert len(json.loads(run(reproduce, "--list", "--json"))["figures"]) == 14

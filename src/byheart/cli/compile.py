@@ -121,12 +121,12 @@ def command(
     as_json: bool,
     **reading: Any,
 ) -> None:
-    """Compile DATA into a Transformer that memorises it, verify every sample and save it in DIR.
+    """Compile DATA into a Transformer that memorises it, verify every sample (with --sample, some) and save it in DIR.
 
     DATA is a CSV, TSV, JSONL or Parquet file with the columns key and value, an NPZ file with the arrays inputs
-    and labels, or a .txt file with one text per line. By default, the model runs natively in PyTorch and answers "unknown"
-    to almost all inputs that are not in DATA. A model folder that already exists at DIR is replaced, once the new one is
-    complete.
+    and labels, or a .txt file with one text per line. By default, the model runs natively in PyTorch if possible. If the
+    method `retrieval` is chosen, it usually answers "unknown" to almost all inputs that are not in DATA. A model folder that
+    already exists at DIR is replaced, once the new one is complete.
     """
     from byheart.bounds import table
     from byheart.construct.choice import note_on_options

@@ -24,10 +24,10 @@ def command(folder: Path, kind: Any, output: Path | None, as_json: bool) -> None
     gguf: a file for llama.cpp, from a grafted checkpoint, or from a model of the method `llama` that was compiled with the
     tokenizer char or bytes.
 
-    onnx: a file for ONNX runtimes, from any model except a Llama. Floats must represent all weights exactly.
+    onnx: a file for ONNX runtimes, from any model except a Llama or a graft. Floats must represent all weights exactly.
 
-    transformer-lens: writes nothing, but checks that TransformerLens opens DIR and computes the same logits as transformers.
-    The folder of a Llama needs no conversion.
+    transformer-lens: for a model of the method `llama`, writes nothing, but checks that TransformerLens opens DIR and computes
+    the same logits as transformers. The folder needs no conversion.
     """
     from byheart.documents.exports import export_model
 

@@ -44,13 +44,14 @@ COMMANDS = {
     "methods": "List the constructions, each with the data that it accepts and the paper that describes it.",
     "serve": "Open a local web page to compile, query and inspect models and to change weights.",
     "theorems": "List every statement of the papers with its functions and tests.",
-    "version": "Show the versions of byheart, Python and the packages it uses.",
+    "version": "Show the versions of byheart, of Python and of the packages that weights depend on.",
 }
 EXIT_STATUSES = (
     "Exit status: 0 success; 1 crash; 2 wrong usage; 3 a check failed; 4 data outside the assumptions; "
     "5 stopped early; 130 interrupted by Ctrl-C."
 )
-STOPS_BY_ITSELF = ("measure", "reproduce", "serve")  # these commands finish their current piece of work first
+# after Ctrl-C, these commands are not ended by force
+STOPS_BY_ITSELF = ("measure", "reproduce", "serve")
 
 
 class LazyGroup(click.Group):
@@ -113,7 +114,7 @@ def _limit_memory(ctx: click.Context, size: str | None) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit status. Any failure is explained on standard error."""
+    """Run one command line and return its exit status. Any failure except a closed pipe is explained on standard error."""
     before_texts = list(arguments[: arguments.index("--")]) if "--" in arguments else list(arguments)
     as_json, debug = "--json" in before_texts, "--debug" in before_texts
     try:

@@ -123,7 +123,7 @@ def _show_forecast(specification: Specification, expected: Forecast, as_json: bo
         ("stacks", f"{count(expected.n_stacks)} (groups of {members})"),
         ("memory", (f"{_gib(expected.largest_stack_bytes)} for the largest group of models; "
                     f"{_gib(expected.available_bytes)} available")),
-        ("time", f"at most {duration(expected.seconds)} on {expected.device}; less if models reach the target early"),
+        ("time", f"at most about {duration(expected.seconds)} on {expected.device}; less if models reach the target early"),
     ]  # fmt: skip
     if expected.n_search_runs is not None:
         pairs.append(("search", f"at most {count(expected.n_search_runs)} runs"))

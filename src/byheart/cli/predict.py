@@ -22,6 +22,7 @@ from byheart.cli.progress import watch
 from byheart.cli.summary import turns_away
 from byheart.documents.batch import output_kind, write_answers
 from byheart.errors import MalformedFile, UsageError, amount
+from byheart.records.json_file import distinct_keys
 
 if TYPE_CHECKING:
     from byheart.data.textfile import TextFormat
@@ -94,7 +95,7 @@ def command(
     if output is not None:
         output_kind(output)
     model = load(folder)
-    column = input or source_of(model).input or "key"
+    column = input or source_of(model).question_column(model.memoriser.task)
     if data is not None:
         rows, column = questions_in(model, data, input, delimiter, encoding)
     elif from_input:
@@ -139,10 +140,10 @@ def _json_rows(lines: list[str], column: str) -> list[dict[str, Any]]:
     rows = []
     for number, line in enumerate(lines, start=1):
         try:
-            found = json.loads(line)
-        except (ValueError, RecursionError):
+            found = json.loads(line, object_pairs_hook=distinct_keys)
+        except (ValueError, RecursionError) as error:
             raise MalformedFile(
-                f"standard input, line {number}: this is not valid JSON.", line=number
+                f"standard input, line {number}: this is not valid JSON: {error}.", line=number
             ) from None
         row = found if isinstance(found, dict) else {column: found}
         if not isinstance(row.get(column), str | list):

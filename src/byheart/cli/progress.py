@@ -70,7 +70,7 @@ class Pace:
         self.begun, self.before = now, done
 
     def seconds_left(self, now: float, done: int, total: int) -> float | None:
-        """Return the estimated number of seconds left, or None if no work has been done yet."""
+        """Return the estimated number of seconds left, or None if no work has been done since the measurement began."""
         gained = done - self.before
         return (total - done) * (now - self.begun) / gained if gained > 0 else None
 

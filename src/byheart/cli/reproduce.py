@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from contextlib import nullcontext
 from dataclasses import asdict
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from byheart.cli.options import PATH, device_option, output_options, store_option
-from byheart.cli.output import echo_json, say, show_table
+from byheart.cli.output import echo_json, is_quiet, say, show_table
 from byheart.errors import ByheartError, ExitStatus, UsageError
 
 if TYPE_CHECKING:
@@ -163,6 +162,12 @@ def _samples(folder: Path, texts: str | None, scale: Scale) -> Samples:
     return Samples.at(folder)
 
 
+def _tell(line: str) -> None:
+    """Print a line of progress to standard error, unless the command was given -q."""
+    if not is_quiet():
+        click.echo(line, err=True)
+
+
 def _train(
     names: list[str], scale: Scale, samples: Samples | None, store: Store, device: str, minutes: float | None
 ) -> bool:
@@ -170,16 +175,13 @@ def _train(
     from byheart.reproduce.runner import stages_of, work
     from byheart.reproduce.wall_clock import Pass, beside, note
 
-    def tell(line: str) -> None:
-        click.echo(line, file=sys.stderr)
-
     began, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
     done = work(
         stages_of(names, scale, samples),
         store,
         device=device,
         seconds=None if minutes is None else 60 * minutes,
-        say=tell,
+        say=_tell,
     )
     seconds, n_trained = round(time.monotonic() - clock, 1), sum(part.n_trained for part in done)
     note(beside(store.path), Pass(began, seconds, device_name(choose_device(device)), n_trained))
@@ -206,11 +208,15 @@ def _forecast(
     from byheart.measure.store import Store
     from byheart.reproduce.cost_estimate import estimates
 
-    def tell(name: str) -> None:
-        click.echo(f"timing a few steps of {name}", file=sys.stderr)
-
     with Store(path) if path.exists() else nullcontext() as store:
-        found = estimates(names, scale, samples, store, device=device, on_figure=tell)
+        found = estimates(
+            names,
+            scale,
+            samples,
+            store,
+            device=device,
+            on_figure=lambda name: _tell(f"timing a few steps of {name}"),
+        )
     if as_json:
         echo_json({"scale": scale, "figures": [asdict(one) for one in found]})
         return

@@ -31,7 +31,7 @@ def command(n_points: int, method: str, seq_len: int, seed: int, as_json: bool) 
     """Build and verify a network for each of the 2^K ways to give K inputs (--points) one of two labels each.
 
     All networks have the same architecture. If all networks are right, the VC dimension of the architecture is at least K. An
-    upper bound, from counting sign patterns, is shown too.
+    upper bound, from counting sign patterns, is shown too if there is one.
     """
     from byheart.shatter import shatter
 
@@ -58,7 +58,7 @@ def command(n_points: int, method: str, seq_len: int, seed: int, as_json: bool) 
                 ("architecture", f"{found.size.parameters_dense:,} parameters, depth {found.size.depth:,}"),
                 (
                     "labellings",
-                    f"{found.n_realised:,} of {found.n_labellings:,} built, each verified on every input",
+                    f"{found.n_realised:,} of {found.n_labellings:,} right, each verified on every input",
                 ),
                 ("VC dimension", f"{least}; {most}"),
                 ("seconds", f"{found.seconds:.1f}"),

@@ -59,7 +59,7 @@ def build(
             {**trial.options, "precision": trial.precision} if len(chosen.precisions) > 1 else trial.options
         )
         read = chosen.read_options(trial.options, trial.precision)
-        if trial.options:  # the caller chose sizes, so memory must be checked first
+        if trial.options:  # options may enlarge the network, so memory must be checked first
             chosen.require_memory(shape, read)
         try:
             plan = chosen.plan(data, read, np.random.default_rng(seed), steps.begin("plan"))

@@ -1,7 +1,7 @@
 """Estimated sizes of all constructions.
 
-For a small data set, the network is planned but not built, which gives the exact size. For a larger data set, the size is estimated
-from its shape.
+For a small data set, the construction makes its plan, which gives the exact size. For a larger data set, the size is estimated from
+its shape.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def size_on(
     options: Mapping[str, object] | None = None,
     seed: int = 0,
 ) -> Size:
-    """Return the size that a construction would have for these data, options and seed. No network is built."""
+    """Return the size that a construction would have for these data, options and seed. This makes its plan, for which some
+    constructions already compute the weights.
+    """
     require_offer(method, data.task, precision)
     chosen = method.read_options(options or {}, precision or method.precisions[0])
     return method.plan(data, chosen, np.random.default_rng(seed), None).size

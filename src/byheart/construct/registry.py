@@ -42,7 +42,7 @@ class Example:
 
 
 ESTIMATED = {"n_samples": 10**18, "seq_len": 2**24, "n_classes": 2**62, "vocab": 2**40, "dim": 2**16}
-"""For each property of a data shape, the largest value for which sizes are estimated.
+"""For some properties of a data shape, the largest value for which sizes are estimated.
 
 Parameters are counted in machine integers, which could overflow for larger values.
 """
@@ -135,7 +135,8 @@ class Method:
         self, shape: DataShape, given: Mapping[str, object] | None = None, precision: Precision | None = None
     ) -> Size:
         """Return the estimated size for data of this shape with the options `given`. Raises
-        `AssumptionViolated` if a number of the shape is larger than its limit in `ESTIMATED`.
+        `AssumptionViolated` if a number of the shape is larger than its limit in `ESTIMATED`, or if the construction
+        accepts no data of this shape.
         """
         for name, most in ESTIMATED.items():
             if (getattr(shape, name) or 0) > most:
@@ -147,7 +148,7 @@ class Method:
         return self.size_of(shape, self.read_options(given or {}, precision))
 
     def require_memory(self, shape: DataShape, options: Any) -> None:
-        """Raise an error if the weights do not fit into memory.
+        """Raise `OverMemoryLimit` if, by the estimated size, the weights take more memory than the limit (`memory_limit`).
 
         Constructions that support the precision `exact` are not checked, because exact weights are stored as sparse matrices.
         """

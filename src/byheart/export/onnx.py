@@ -32,8 +32,8 @@ def to_onnx(network: Network, *, last_only: bool = False) -> ModelProto:
 
     With `last_only`, the ONNX model outputs only the result of the last token.
 
-    Raise `InexactWeights` if floats cannot represent all weights exactly, and `UsageError` for a Llama or a network that is too
-    large for one file.
+    Raise `InexactWeights` if floats cannot represent all weights exactly, and `UsageError` for a Llama, for a network that is too
+    large for one file, or if runtimes lack its activation function in float64.
     """
     family = network.spec.family
     if family not in ("transformer", *LOGIT_MODELS):
@@ -122,8 +122,8 @@ class _Graph(GraphBuilder):
         As in the PyTorch module, uniform attention first adds the vectors of all n tokens, so that integers stay integers. It
         then divides the sum by n.
 
-        Runtimes do not divide by a constant; they multiply by its rounded reciprocal. This function avoids this rounding if
-        every output weight divided by n is exactly a float: it then divides the weights by n before the export.
+        A runtime may multiply by the rounded reciprocal of a constant instead of dividing by it. This function avoids this rounding
+        if every output weight divided by n is exactly a float: it then divides the weights by n before the export.
         """
         plain = outputs = [np.asarray(head.output) for head in layer.heads]
         averages = layer.kind == "uniform" and layer.pattern != "scatter"

@@ -1,4 +1,6 @@
-"""Check that TransformerLens, which can open the folder of a Llama directly, computes the same logits as transformers."""
+"""Check on random prompts that TransformerLens, which can open the folder of a Llama directly, computes the same logits as
+transformers.
+"""
 
 from __future__ import annotations
 

@@ -98,8 +98,9 @@ class Fit:
 
     `n_left_out` counts the points that were not used: those that the rule `cut_off` removes and those that are not finite.
     `n_distinct` counts the distinct x of the points used. `r_squared` is computed from the mean of y at each x. It is negative if
-    the law fits these means worse than a constant does, which can happen to a law that is fitted to logarithms. `aicc` is the
-    corrected Akaike criterion: of the laws fitted to the same points, the one with the lowest value is best.
+    the law fits these means worse than a constant does, which can happen to a law that is fitted to logarithms, and NaN if all
+    means are equal. `aicc` is the corrected Akaike criterion: of the laws fitted to the same points, the one with the lowest value
+    is best.
     """
 
     law: str
@@ -134,13 +135,13 @@ def fit(
 
     The random choices of a seed may shift all its points. Therefore, if every x has the same number of seeds, at least two, the law
     is also fitted to each seed separately, and intervals are Student's t intervals over these fits. Otherwise, intervals are those
-    of least squares with independent normal errors.
+    of least squares with independent normal errors, or NaN if there are no more points than parameters.
     """
     chosen, rule = law_of(law), cut_off or everything()
     xs, ys = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if xs.shape != ys.shape or xs.ndim != 1:
         raise UsageError(
-            f"a fit needs x and y of the same length; got shapes {xs.shape} and {ys.shape}.",
+            f"a fit needs x and y as two lists of the same length; got shapes {xs.shape} and {ys.shape}.",
             shapes=(xs.shape, ys.shape),
         )
     finite = np.isfinite(xs) & np.isfinite(ys)
@@ -195,7 +196,8 @@ def t_quantile(freedom: int) -> float:
 
     Let n be `freedom`. With t = √n tan φ, the density over φ is proportional to cos^(n-1) φ. The probability of |t| < √n tan a is
     therefore the integral of cos^(n-1) φ from 0 to a, divided by its integral from 0 to π/2. The function finds a by bisection. It
-    integrates by Simpson's rule with 2,000 steps, which is exact to 10 digits for functions as smooth as this one.
+    integrates by Simpson's rule with 2,000 steps. The result is exact to 10 digits for up to 100,000 degrees of freedom, but wrong
+    for a million or more.
     """
 
     def integral(end: float) -> float:

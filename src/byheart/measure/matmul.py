@@ -5,7 +5,8 @@ needs the same number of operations, because vector registers hold parts of rows
 than rows and fewer than `WIDE`, its transpose Cᵀ is computed instead, in the forward and backward passes.
 
 On a GPU, a small result with a very long inner dimension uses only a few processors. An example is the gradient of a
-linear map that is applied to millions of tokens. Such a product is computed as a sum of many short products instead.
+linear map W in a product W·X, if X has very many columns (tokens). This gradient is computed as a sum of many short products
+instead.
 """
 
 from __future__ import annotations

@@ -35,8 +35,8 @@ class Found:
 class Measurement(Sequence[Row]):
     """The results of a specification, as a sequence of runs, each a flat dictionary.
 
-    records     one record per grid point and seed (if tuned, the record of the best trial); for a search, the records of all
-                trained runs
+    records     one record per grid point and seed; for a search, one per grid point, seed and value tried. If training options
+                are tuned, it is the record of the best trial
     capacities  the results of a search, one per grid point
     n_stored    number of runs, including all trials and searched values, that were in the store before
     n_trained   number of all other runs; other processes that share the store may have trained some of them

@@ -60,7 +60,7 @@ class Training:
     reduction: Literal["mean", "sum"] = "mean"
     dtype: Literal["float32", "float64"] = "float32"
     history: int = 20  # number of pairs in the history of L-BFGS
-    record_every: int = 0  # 0 means about a hundred points
+    record_every: int = 0  # 0 means 100 to 200 points, or fewer if there are fewer steps
     tail: int = 0  # final steps over which `accuracy_tail` is averaged
     stop: PassRule | None = None
 

@@ -25,9 +25,9 @@ from byheart.records.reader import read_values, within
 
 SECTIONS = ("name", "seeds", "model", "data", "training", "pass", "search", "tuning", "budget")
 MOST_RUNS = 10**6
-"""The maximum number of runs in a grid. Every run is created and checked before the first one is trained."""
+"""The maximum number of runs in a grid. Without search and tuning, every run is created and checked before the first is trained."""
 
-MOST = 2**53  # the largest whole number allowed in a specification
+MOST = 2**53  # the largest whole number allowed in most fields of a specification
 
 
 @dataclass(frozen=True)
@@ -120,14 +120,15 @@ class Specification:
         model = dict(point["model"])
         family = family_of(model.pop("family"))
         sizes = {field.name for field in family.size_fields}
+        options = {name for name, value in model.items() if isinstance(value, str) and name not in sizes}
         plan = read_values(dict(point["training"]) | training, Training, "[training]")
         if self.stops_early:
             plan = replace(plan, stop=self.rule)
         return Run(
             ModelConfig(
                 family.name,
-                {name: value for name, value in model.items() if name in sizes or not isinstance(value, str)},
-                {name: value for name, value in model.items() if isinstance(value, str)},
+                {name: value for name, value in model.items() if name not in options},
+                {name: model[name] for name in options},
             ),
             complete_description(point["data"], seed, self.folder),
             plan,
@@ -239,7 +240,7 @@ def _points(table: Mapping[str, Any], search: Search | None) -> tuple[dict[str, 
             if not _is_plain(value):
                 raise UsageError(
                     f"`{field}` in [{section}] is {show_value(value)};"
-                    " it must be a text, true, false, a number (whole numbers up to 2^53), or a list of "
+                    " it must be a text, true, false, a finite number (whole numbers up to 2^53), or a list of "
                     "these.",
                     field=field,
                 )

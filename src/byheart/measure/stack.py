@@ -19,8 +19,8 @@ from byheart.measure.training_set import TrainingSet
 class StackTargets:
     """The targets of all models of a stack (models that train together).
 
-    A row is a distinct input of a model. A pair is a row and one of its target classes, stored in `pair_index` as the number
-    row · n_classes + class. Padded rows and pairs have weight 0.
+    A row is a distinct input of a model or, for squared error, a sample. A pair is a row and one of its target classes, stored in
+    `pair_index` as the number row · n_classes + class. Padded rows and pairs have weight 0.
     """
 
     pair_index: Tensor  # (n_models, n_targets): row · n_classes + class

@@ -179,7 +179,7 @@ class AdamStepper:
 
 
 def steps_of_turn(stack: Stack) -> int:
-    """Return how many training steps of this stack a process makes on a GPU before another process gets its turn."""
+    """Return how many steps of a long training of this stack a process makes on a GPU before another process gets its turn."""
     rows = stack.targets.row_weights
     n_logits = rows.numel() * max(training_set.n_classes for training_set in stack.training_sets)
     return max(1, min(TURN_STEPS, TURN_LOGITS // max(n_logits, 1)))

@@ -40,8 +40,8 @@ class NewerStore(UsageError):
 
 
 class StoreStopped(ByheartError):
-    """The store cannot be used at present: the disk is full, the file is locked, permission is missing, or the file was removed or
-    replaced while it was open.
+    """The store cannot be used at present: the disk is full, the file is locked, permission is missing, or the file was removed,
+    moved or replaced while it was open.
     """
 
     exit_status = ExitStatus.STOPPED
@@ -97,7 +97,8 @@ def _file_at(path: Path) -> tuple[int, int] | None:
 def _connect(path: Path) -> sqlite3.Connection:
     """Open a store.
 
-    SQLite creates files beside the store even for reading. In a read-only folder, the store is therefore opened without them.
+    SQLite creates files beside the store even for reading. In a read-only folder, the store is therefore opened read-only and, if
+    it has no write-ahead log, without such files.
     """
     place, is_fixed = str(path), not os.access(path.parent, os.W_OK)
     if is_fixed:
@@ -188,9 +189,9 @@ class Store:
         """
         if _file_at(self.path) != self._file:  # SQLite would continue to write to the deleted file
             raise StoreStopped(
-                f"the run store {self.path} was removed or replaced while it was in use; its records are "
-                "lost.\n"
-                "  Run the same command again: it trains the runs that are missing from the file.",
+                f"the run store {self.path} was removed, moved or replaced while it was in "
+                "use.\n"
+                "  Put the file back, or run the same command again: it trains the runs that are missing from the file.",
                 path=str(self.path),
             )
         row = vars(record) | {name: canonical(getattr(record, name)) for name in DOCUMENTS}
@@ -274,7 +275,7 @@ class Store:
         with schema.transaction(self.connection):
             self._drop_lost_claims()
             taken = self._present("runs", keys) | self._present("claims", keys)
-            free = [key for key in keys if key not in taken][:limit]
+            free = [key for key in dict.fromkeys(keys) if key not in taken][:limit]
             expires = time.time() + LEASE_SECONDS
             claims = [(key, owner, expires) for key in free]
             self.connection.executemany("INSERT INTO claims VALUES (?, ?, ?)", claims)
@@ -310,7 +311,7 @@ def _own_name(pid: int) -> str:
 
 
 def this_process() -> str:
-    """Return a name for this process. No other process of this machine has it, not even one that has ended."""
+    """Return a name for this process. On Linux, no other process has had it since this machine booted, even if it has ended."""
     return _own_name(os.getpid())
 
 

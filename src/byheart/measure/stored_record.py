@@ -108,7 +108,7 @@ def _is_measured(name: str, value: object) -> bool:
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
-    """Return whether a value is a number (not a bool) that is finite and not too large for a float."""
+    """Return whether a value is a number (not a bool) and below 2^1023 in magnitude, which excludes NaN and infinity."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2.0**1023
 
 

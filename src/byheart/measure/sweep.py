@@ -1,4 +1,5 @@
-"""Train many runs and store their records. A sweep can be resumed, several processes can share it, and no run is trained twice.
+"""Train many runs and store their records. A sweep can be resumed, several processes can share it, and no stored run is trained
+again.
 
 A process claims a stack (runs that train together), trains it, and stores each run as soon as it ends. If the process dies, its
 claims expire, and another process claims the unfinished runs.

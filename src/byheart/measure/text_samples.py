@@ -124,7 +124,7 @@ def first_words(text: str, n_tokens: int) -> list[str]:
 
 
 def number_words(texts: Sequence[Sequence[str]]) -> tuple[np.ndarray, int]:
-    """Convert texts of equal length to ids, with words numbered in alphabetical order.
+    """Convert texts of equal length to ids, with words numbered in the order of their code points.
 
     Also return the number of distinct words.
     """

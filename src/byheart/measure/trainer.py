@@ -26,8 +26,8 @@ from byheart.measure.records import Status
 from byheart.measure.stack import Stack, StackTargets
 from byheart.measure.steppers import Engine, Stepper, make_stepper
 
-DIVERGED = 100.0  # a loss this many times the initial loss counts as diverged
-TAIL_SAMPLES = 20  # number of evaluations in the final `tail` steps
+DIVERGED = 100.0  # a final loss above this many times the initial loss (at least 1) counts as diverged
+TAIL_SAMPLES = 20  # at most this many evaluations are added in the final `tail` steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,4 +230,4 @@ def _milestones(plan: Training) -> list[int]:
     if plan.tail:
         start = max(plan.steps - plan.tail, 0)
         points |= {int(point) for point in np.linspace(start, plan.steps, TAIL_SAMPLES + 1)[1:]}
-    return sorted(points)
+    return sorted(points - {0})

@@ -20,7 +20,7 @@ Loss = Literal["cross-entropy", "squared"]
 
 @dataclass(frozen=True, eq=False)
 class TrainingSet:
-    """Distinct inputs and their weighted targets.
+    """Distinct inputs and their weighted targets. For squared error, equal inputs are not merged.
 
     `inputs` holds token ids (n_rows, seq_len) or vectors (n_rows, seq_len, dim). Row i has `lengths[i]` tokens, and the rest is
     padding. Target t says that the answer of row `rows[t]` should be `classes[t]`, with weight `weights[t]`. For squared error, the
@@ -62,7 +62,7 @@ class TrainingSet:
 
     @property
     def n_rows(self) -> int:
-        """Number of distinct inputs."""
+        """Number of rows: distinct inputs or, for squared error, samples."""
         return len(self.inputs)
 
     @property
@@ -87,9 +87,9 @@ class TrainingSet:
 
     @cached_property
     def entropy(self) -> float:
-        """The smallest possible loss, summed over samples.
+        """The smallest possible loss, summed over samples: the entropy of the labels given the inputs, in nats.
 
-        This is the entropy of the labels given the inputs, in nats, or 0 for squared error.
+        For squared error, it is 0, which is not reached if equal inputs have different values.
         """
         if self.loss == "squared":
             return 0.0

@@ -1,7 +1,7 @@
 """Tune learning rate and warm-up with the ask-and-tell interface of Optuna.
 
-There is one study (Optuna's word for a search) per grid point and seed. Trials are made in rounds: a round asks every study for
-several trials and trains all of them together.
+There is one study (Optuna's word for a search) per grid point and seed, and in a capacity search also per value tried. Trials are
+made in rounds: a round asks every study for several trials and trains all of them together.
 The sampler has a seed, and trials are stored like all runs. After an interruption, the same trials are therefore proposed again,
 and their results are found in the store.
 """
@@ -20,7 +20,7 @@ from byheart.measure.specification import Specification, TuningPlan
 Point = Mapping[str, Mapping[str, Any]]
 # a function that trains the runs that are not in its store, and returns the records in the order of the runs
 Trainer = Callable[[Sequence[Run]], Sequence[Record]]
-WORST = 1e30  # the loss that is reported to the sampler for a diverged trial
+WORST = 1e30  # the loss that is reported to the sampler for a trial whose loss is not finite
 
 
 def tune(

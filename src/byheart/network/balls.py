@@ -5,6 +5,7 @@ type. It differs from the true value by at most the radius. This holds for every
 multiply-adds. The bound uses the unit roundoff u of the network's own type. The float64 value of the ball also differs from the
 true value by at most the radius. So the native result and the float64 value differ by at most twice the radius. The rounding error
 of a sum is bounded as usual by γ_k = k·u / (1 - k·u) times the sum of the magnitudes (Higham, Accuracy and Stability, section 3.1).
+Like this bound, balls assume that no sum or product overflows or underflows.
 
 The network may group a product of several matrices differently than the float64 computation. A sum that cancels in one grouping
 need not cancel in another. Bounds on the rounding errors of a product are therefore computed from the product of the magnitudes of
@@ -26,7 +27,7 @@ FUNCTION_ERROR = 16
 """Assumed error of a library's exp, tanh, erf or arctan, in units in the last place. Libraries state errors of at most four."""
 
 SLOPE = {"tanh": 1.0, "arctan": 1.0, "gelu": 1.13, "silu": 1.1}
-"""The largest derivative of each activation function."""
+"""The largest derivative of each activation function, rounded up."""
 
 
 @dataclass(frozen=True)

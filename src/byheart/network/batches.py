@@ -25,7 +25,8 @@ NUMBERS_AT_ONCE = 2**24
 """Maximum number of entries in the largest array of a batch on a CPU (128 MiB in float64), unless one sample needs more."""
 
 ON_DEVICE = 2**27
-"""Maximum number of entries in the largest array of a batch on a GPU (1 GiB in float64). Smaller batches would not keep it busy."""
+"""Maximum number of entries in the largest array of a batch on a GPU (1 GiB in float64), unless one sample needs more. Smaller
+batches would not keep it busy."""
 
 IN_CACHE = 3 << 20
 """On a CPU, batches of more than 16 samples also stay within this number of entries (24 MiB in float64), so that the largest array

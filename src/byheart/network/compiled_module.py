@@ -104,12 +104,12 @@ def _require_wide(module: nn.Module, inputs: Any, *, compiled: torch.dtype) -> N
     is_narrow = found.itemsize < compiled.itemsize or found.is_floating_point != compiled.is_floating_point
     if is_narrow or getattr(module, "is_rounded", False):
         cast = (
-            f"was cast to {found}, which rounds"
+            f"was cast to {found}, which may round"
             if is_narrow
             else "an earlier cast to a narrower type has rounded"
         )
         raise RoundedWeights(
-            f"this module was compiled in {compiled}, and {cast} its weights.\n"
+            f"this module computes in {compiled}, and {cast} its weights.\n"
             "  Load the model again with byheart.load, and cast the outputs of its module instead of the module itself.\n"
             "  For weights of a different type, compile with precision=...",
             compiled=str(compiled),
@@ -132,7 +132,9 @@ def own_precision(inputs: torch.Tensor) -> AbstractContextManager[Any]:
 
 
 def look_up(table: Callable[[torch.Tensor], torch.Tensor], ids: torch.Tensor, n_ids: int) -> torch.Tensor:
-    """Return the vectors of token ids. On a CPU, raise `UsageError` if an id is outside 0 to n_ids - 1."""
+    """Return the vectors of token ids. If `table` raises `IndexError`, which it does on a CPU for an id out of its range, raise
+    `UsageError`, which says that ids must be from 0 to n_ids - 1.
+    """
     try:
         return table(ids)
     except IndexError:

@@ -7,7 +7,9 @@ from jaxtyping import Float, Int
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:
-    """Return log softmax of every row, in float64. A row that contains +∞ or NaN becomes NaN, without a warning."""
+    """Return log softmax of every row, in float64. A row becomes NaN, without a warning, if it
+    contains +∞ or NaN or nothing but -∞.
+    """
     wide = np.asarray(logits, dtype=np.float64)
     with np.errstate(invalid="ignore"):  # inf - inf
         shifted = wide - wide.max(axis=1, keepdims=True)

@@ -11,7 +11,7 @@ import numpy as np
 
 from byheart.network.arrays import expect_arrays
 from byheart.network.balls import Ball, join
-from byheart.network.protocol import UNKNOWN, Backend, Evaluation, Network, NetworkSpec
+from byheart.network.protocol import UNKNOWN, Backend, Evaluation, Network, NetworkSpec, require_axes
 from byheart.process.progress import Progress
 
 
@@ -96,5 +96,6 @@ class AnswersWithLogits(Network):
 
         A row with a logit that is not finite has the class `UNKNOWN`.
         """
+        require_axes(outputs, ("n_samples", "n_classes"))
         classes = np.where(np.isfinite(outputs).all(axis=1), outputs.argmax(axis=1), UNKNOWN)
         return np.asarray(classes[:, None], dtype=np.int64)

@@ -66,13 +66,13 @@ MAX_ROWS = 2**40
 numbers small when sizes are multiplied."""
 
 MAX_COLUMNS = 2**24
-"""Maximum for the dimension of inputs, the size of a head and the width.
+"""Maximum for the dimension of inputs, the size of a head, the width and most other sizes.
 
 A small sparse file can claim any number of columns, because columns of zeros take no bytes in it. At run time they take memory.
 """
 
 MAX_SEQ_LEN = 2**24
-"""Maximum for the `seq_len` of a network. When the network runs, every sample is padded to this length."""
+"""Maximum for the `seq_len` of a network. When the network runs, every sample is padded to `seq_len`, except in a Llama."""
 
 MAX_FILLED_LEN = 2**18
 """Maximum for the `seq_len` of networks that pad short samples and have no weights per position.
@@ -89,7 +89,7 @@ any number of equal layers by one entry of model.json.
 class NetworkSpec(Protocol):
     """The shape of a network without its weights. model.json stores it, and sizes are computed from it.
 
-    All properties are computed by arithmetic, so even 10^12 layers take no time. The class method `from_json` is the inverse of
+    All properties are computed by arithmetic, so even 10^12 layers take no time. The static method `from_json` is the inverse of
     `to_json`.
     """
 
@@ -156,6 +156,16 @@ class NetworkSpec(Protocol):
 
     def sections(self) -> list[tuple[str, str, str]]:
         """Return the sections of the network for display, each with its layers, kind and sizes."""
+
+
+def require_axes(outputs: np.ndarray, axes: Sequence[str]) -> None:
+    """Raise `UsageError` unless outputs of a module, for a whole batch, have these axes."""
+    if outputs.ndim != len(axes):
+        raise UsageError(
+            f"these outputs have the shape {outputs.shape}; decode needs all outputs of `module`, of shape ({', '.join(axes)}).",
+            shape=outputs.shape,
+            axes=tuple(axes),
+        )
 
 
 class Network(ABC):
@@ -264,7 +274,7 @@ class Network(ABC):
     def classes_of(self, outputs: np.ndarray, n_classes: int) -> np.ndarray:
         """Return the class numbers for outputs of the module, (n_samples, n_tokens); `UNKNOWN` if an output is not a class.
 
-        Raises `UsageError` if the answers of the network are generated text.
+        Raises `UsageError` if the answers of the network are generated text, or if `outputs` has too few or too many axes.
         """
         raise UsageError(
             f"the outputs of a {self.spec.family} are not classes: its answers are generated text.",

@@ -43,7 +43,8 @@ class Size:
         """
         words = self.weight_bits * self.parameters_dense
         # An int8 network stores whole bytes, at least one per weight. A `Size` does not say which networks are int8, so an exact
-        # network whose longest weight has 32 bits is taken for one if its digits happen to fill such bytes.
+        # network whose longest weight has 32 bits is taken for one if its digits happen to fill such bytes. Likewise, an exact
+        # network is taken for a float network if all its weights have equally many digits.
         is_bytes = self.total_bits % 8 == 0 and self.total_bits >= 8 * self.parameters_dense
         if self.total_bits == words or (self.weight_bits == WIDEST_BITS["int8"] and is_bytes):
             return self.total_bits

@@ -1,7 +1,7 @@
-"""Make Ctrl-C end a command within a second, even during one long call of compiled code.
+"""Make Ctrl-C end a command within a second, even during one long call of compiled code that releases the interpreter's lock.
 
 Python raises KeyboardInterrupt only between two bytecode instructions. The signal therefore wakes a thread, which
-waits a moment and ends the process if Python has not raised the exception by then. This cannot damage models, because a model
+waits a moment and ends the process if the command still runs then. This cannot damage models, because a model
 folder gets its name only when all of it is on disk.
 """
 

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
 from pathlib import Path
 
 PARENT_SECONDS = 0.5  # time between two checks of the parent
@@ -85,9 +86,12 @@ def children_ignore_interrupts() -> Iterator[None]:
     A terminal sends Ctrl-C to the running command and to its child processes. Here, only the parent process handles Ctrl-C. It
     then ends its children.
 
-    Until the `with` block ends, the signal SIGINT, which Ctrl-C sends, is masked. New processes inherit this setting. If this
-    process receives the signal in the meantime, it handles it when the `with` block ends.
+    Until the `with` block ends, the signal SIGINT, which Ctrl-C sends, is masked in this thread. Processes that this thread starts
+    inherit the mask. If this process has no other thread and receives the signal in the meantime, it handles it when the block
+    ends.
     """
+    # In some versions of Python, multiprocessing removes the mask when it starts its resource tracker, so this comes first.
+    resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

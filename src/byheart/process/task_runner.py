@@ -35,7 +35,7 @@ class WorkersLost(ByheartError):
 class Workers:
     """Where tasks run: in this process, in other processes, or on a cluster.
 
-    n_processes  number of processes on this machine; with 1, tasks run in this process
+    n_processes  number of processes on this machine; with 1, or with a single task, tasks run in this process
     cluster      address of a Ray cluster to use instead; "local" starts one on this machine
     """
 

@@ -26,7 +26,8 @@ class Descent:
 
         `evaluate` must return the loss at the current parameters and leave the gradient in their `grad`.
         A round has about `per_round` evaluations. It ends early when no entry of the gradient exceeds `least_gradient` in
-        magnitude. `history` is the number of past steps from which L-BFGS estimates the curvature. `n_operations` is the number
+        magnitude, or when a step no longer changes any parameter. `history` is the number of past steps from which L-BFGS
+        estimates the curvature. `n_operations` is the number
         of multiply-adds of one evaluation; if it is small, torch runs on one thread.
         """
         self.spent = 0

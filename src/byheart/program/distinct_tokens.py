@@ -205,7 +205,7 @@ def largest_spread(separation: Separation, dim: int) -> Fraction | None:
     For a single token, return None.
 
     By KS25 Lemma G.1 there is a direction along which the range of the projections, divided by their smallest gap, is at most this
-    number.
+    number before rounding.
     """
     if separation.delta_squared is None:
         return None

@@ -37,6 +37,8 @@ def find_fewest(
 
     `fit` makes the fit of a given size, and `reaches` decides whether a fit reaches the goal.
 
+    `high` must not exceed `most`.
+
     The search starts with the interval (low, high], which is a guess. It moves this interval until the size `low` fails and the
     size `high` succeeds. Then it bisects the interval. Success and failure are always found by making a fit, never assumed, except
     that size 0 counts as a failure. If even the size `most` fails, the result is None.

@@ -37,7 +37,7 @@ def interval_bump(x: str, low: int, high: int, writes: Form) -> Block:
 
     Source:     KS25 Lemma G.2 (Vardi et al. 2022).
     Assumes:    low <= high.
-    Size:       1 block, 4 units (the paper: 2 plain layers of 2 units); biases with 2 bits more than `high`.
+    Size:       1 block, 4 units (the paper: 2 plain layers of 2 units); biases with 1 bit more than `high`, if low >= 0.
     Departs:    the paper composes two ReLU layers, ReLU(1 - ReLU(2·low - 2x) - ReLU(2x - 2·high)). One layer of four units
                 computes the same function with half the depth. The paper's bit count omits one bit for the factor 2.
     """
@@ -63,7 +63,7 @@ def span(group: Sequence[Fraction]) -> tuple[int, int]:
     """Return the interval on which the bump function of a group is 1.
 
     It is [⌊first⌋, ⌊last⌋ + 1], where `first` and `last` are the first and the last key of the group, so it contains all keys of
-    the group. Any other key, and any x at least 2 away from all keys, is below first - 2 < ⌊first⌋ - 1/2, above
+    the group. Any other key, and any x at least 2 away from all keys, is at most first - 2 < ⌊first⌋ - 1/2, at least
     last + 2 > ⌊last⌋ + 1 + 1/2, or between two keys of the group, where the bump is 1. So no such number lies on a slope of the
     bump.
     """
@@ -101,7 +101,8 @@ def extract_bits(packed: PackedRegister, first: int, last: int, into: str) -> Bl
     Source:     KS25 Lemma G.4 (Vardi et al. 2022; Telgarsky's triangle).
     Assumes:    the bits before bit `first` have been removed.
     Guarantee:  afterwards `packed` holds ψ^(last) of its two copies of x; `PackedRegister` defines ψ and the copies.
-    Size:       last - first + 1 blocks of 4 units (the paper: 3 plain layers per bit); weights of n_bits + 2 bits.
+    Size:       last - first + 1 blocks of 4 units (the paper: 3 plain layers per bit); weights of at most
+                n_bits + 2 + last - first bits.
     Departs:    on [0, 1] the outer ReLU of ψ changes nothing and ReLU(2z) = 2·ReLU(z), so ψ is one residual block:
                 z ← z + ReLU(z) - ReLU(4z - 2). Each bit is added with its place value. Weights therefore have last - first more
                 bits, but no unit is needed to double the sum.

@@ -40,9 +40,11 @@ def solve_least_norm(
 ) -> tuple[Float[np.ndarray, "n_unknowns n_columns"], float]:
     """Return the solution X of A X = Y with the least norm, and the estimated condition number of A in the 1-norm.
 
-    A is `matrix`, and Y is `wanted`. If A is singular, return zeros and infinity. Square systems are solved by LU, wide ones by QR
-    of Aᵀ. The condition number of a wide system is that of the factor R. `refinements` is the number of steps of iterative
-    refinement.
+    A is `matrix`, and Y is `wanted`. Square systems are solved by LU, wide ones by QR of Aᵀ. The condition number of a wide system
+    is that of the factor R. `refinements` is the number of steps of iterative refinement.
+
+    If the estimated condition number is infinite, return zeros and infinity. Rounding errors may hide that A is singular. X is then
+    meaningless, and the condition number is very large.
     """
     from scipy.linalg import (  # importing it takes a second
         LinAlgWarning,

@@ -1,4 +1,6 @@
-"""Lemmas C.1 and B.3 of KS25: map labelled numbers on a line to their labels and all others to zero, with about √N blocks."""
+"""Lemmas C.1 and B.3 of KS25: map labelled numbers on a line to their labels and numbers far from them to zero, with about
+√N blocks.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +94,7 @@ def plan_lookup(n_points: int, key_bits: int, label_bits: int, model_width: int)
 
     Let a lookup block have a parameters, and let the blocks that extract one key have b parameters. The total is
     a·⌈N/k⌉ + b·k. It exceeds the smooth function f(k) = aN/k + bk by less than a. The minimum of f is at k* = √(aN/b), and
-    f(k) = f(k*) + b(k - k*)²/k. So the best k satisfies (k - k*)² <= a·k/b.
+    f(k) = f(k*) + b(k - k*)²/k. So the best whole number k satisfies |k - k*| <= √(a·k/b) + 1.
     """
     a, b, _ = _costs(key_bits, label_bits, model_width)
 

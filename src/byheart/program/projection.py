@@ -125,7 +125,7 @@ def length_keeping_direction(points: IntegerPoints, rng: np.random.Generator) ->
     Assumes:    distinct points.
     Guarantee:  the inequality is checked exactly for every pair. By the lemma a uniformly random direction satisfies it with
                 positive probability. After a few fixed directions, random ones are tried; their entries have at most 2^16 bits.
-    Size:       V² pairs are checked for each direction that is tried.
+    Size:       at most V(V - 1)/2 pairs are checked for each direction that is tried.
     """
     for candidates in _candidate_rounds(points, rng):
         for direction in candidates:
@@ -301,7 +301,8 @@ def _digit_directions(points: IntegerPoints) -> list[tuple[int, ...]]:
 def _finalists(points: IntegerPoints, candidates: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
     """Return the few candidates for which the range of the points is smallest relative to the smallest gap, computed in floats.
 
-    Return all candidates if there are fewer than 2000 points, or if floats cannot separate the points along any candidate.
+    Return all candidates if there are fewer than 2000 points, if numbers are too large for floats, or if floats cannot separate the
+    points along any candidate.
     """
     if points.n_points < 2000:
         return candidates

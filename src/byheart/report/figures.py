@@ -89,7 +89,9 @@ def _mark(axes: Any, crossover: Crossover) -> None:
 
 
 def in_words(number: float) -> str:
-    """Return a number of at least 1 as text with two significant digits, such as 28, 1,100 or 1.5·10⁸."""
+    """Return a number of at least 1 as text with two significant digits, such as 28, 1,100 or 1.5·10⁸. Below 10, return a whole
+    number.
+    """
     exponent = int(f"{number:.1e}".partition("e")[2])
     if exponent < 4:
         return f"{float(f'{number:.1e}'):,.0f}"
@@ -102,7 +104,7 @@ def _draw_curve(axes: Any, curve: GrowthCurve, number: int, width: float) -> Non
     style = {"color": colour, "lw": width}
     axes.plot(n_built, built, marker + "-", label=f"{curve.method} ({curve.precision})", ms=4, **style)
     last = curve.built[-1]
-    if curve.is_refused:  # a cross: from here on, the construction refuses such data
+    if curve.is_refused:  # a cross: the construction refused more data, or memory ran out
         axes.plot(*last, "x", color=colour, ms=10)
     n_planned, planned = zip(*curve.points[len(curve.built) - 1 :], strict=True)
     axes.plot(n_planned, planned, ":", **style)

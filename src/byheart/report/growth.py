@@ -58,7 +58,10 @@ class GrowthCurve:
         return (*self.built, *(point for point in self.planned if point[0] > last))
 
     def at(self, n_samples: float) -> float | None:
-        """Return the size at a number of samples, interpolated linearly on a log-log scale; None outside the range of `points`."""
+        """Return the size at a number of samples, interpolated linearly on a log-log scale.
+
+        Return None outside the range of `points`, and if there is only one point.
+        """
         for (n_low, low), (n_high, high) in pairwise(self.points):
             if n_low <= n_samples <= n_high:
                 share = log(n_samples / n_low) / log(n_high / n_low)
@@ -68,7 +71,8 @@ class GrowthCurve:
 
 @dataclass(frozen=True)
 class Crossover:
-    """A number of samples at which two constructions have the same size. Beyond it, `larger` is the larger one.
+    """A number of samples at which two constructions have the same size. Before it, `larger` is the smaller one. Beyond it,
+    `larger` is the larger one, unless the two curves only touch.
 
     on_envelope  whether no other construction is smaller at this point
     """
@@ -169,7 +173,7 @@ def _estimates(method: Method, shape: DataShape, largest: int) -> tuple[tuple[in
 
 
 def crossovers(curves: Sequence[GrowthCurve]) -> tuple[Crossover, ...]:
-    """Return the points where any two of the curves cross, interpolated linearly on a log-log scale."""
+    """Return the points where any two of the curves cross or touch, interpolated linearly on a log-log scale."""
     found = []
     for left, right in combinations(curves, 2):
         places = sorted({n for curve in (left, right) for n, _ in curve.points})

@@ -17,7 +17,8 @@ from byheart.reproduce.runner import stages_of
 class CostEstimate:
     """For a figure: how many runs it has, how many of them are already stored, and how many seconds the others take.
 
-    `n_untimed` counts runs that are too large to time on this machine. `seconds` does not include them.
+    Runs that were counted for an earlier figure are not counted again. `n_untimed` counts runs that are too large to time on
+    this machine. `seconds` does not include them.
     """
 
     figure: str

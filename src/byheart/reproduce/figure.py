@@ -46,7 +46,8 @@ class TrainingStage:
 class Series:
     """One line or set of points of a panel.
 
-    `low` and `high` are the ends of 95% intervals over seeds. They are NaN for a single seed, and empty if there are no intervals.
+    `low` and `high` are the ends of 95% intervals over seeds, NaN for a single seed. If the y axis of the panel says "range", they
+    are the smallest and the largest value. They are empty if there are no intervals.
     """
 
     label: str

@@ -247,7 +247,7 @@ class _StoredRuns:
 
 
 def read_record(path: Path) -> FigureRecord:
-    """Read a record that `to_json` wrote. Raise `MalformedFile` if it is not valid."""
+    """Read a record that `to_json` wrote. Raise `MalformedFile` if it is not valid, and `UsageError` if there is no such figure."""
     from byheart.records.json_file import read_json
     from byheart.records.reader import read_values
     from byheart.records.refusals import refuse_file

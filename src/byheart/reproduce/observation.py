@@ -1,7 +1,8 @@
 """Define the observation, which is what a figure stores about a run, and convert observations to a compact form and back.
 
 An observation holds the configuration of the run and its measurements, rounded to nine digits. Figures are computed
-only from observations, so that every stored number can be computed again from the file that holds it.
+only from observations and facts, which are both stored, so that the numbers in a record can be computed again from the file that
+holds it.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Observation:
 
 
 def observe(record: Record) -> Observation:
-    """Return the observation of a record, including its curve."""
+    """Return the observation of a record, with its curve at no more than `CURVE_POINTS` steps."""
     measured = {name: _round(value, DIGITS) for name, value in record.measured.items()}
     losses = np.asarray(record.curve["loss"], dtype=np.float64)
     entropy = record.measured["loss"] * record.n_samples - record.measured["gap"]

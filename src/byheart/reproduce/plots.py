@@ -1,7 +1,7 @@
 """Draw the record of any figure: panels of lines and points, or heat maps, at print size.
 
-Panels with the same axes share them. Legends are below the axes and never cover data. The colours are those of Okabe and Ito, which
-colour-blind readers can distinguish. Lines also have different markers and dashes.
+Panels with the same axes share them. Legends are below the axes and never cover data. The first six colours are those of Okabe
+and Ito, which colour-blind readers can distinguish. Most lines also have different markers or dashes.
 """
 
 from __future__ import annotations
@@ -72,7 +72,9 @@ def as_svg(record: FigureRecord) -> str:
 
 
 def _settings(record: FigureRecord) -> Any:
-    """Return a context manager in whose block matplotlib draws the same SVG file whenever it draws the same record."""
+    """Return a context manager in whose block the same version of matplotlib draws the same SVG file whenever it draws the same
+    record.
+    """
     mpl = import_extra("matplotlib", "figures", "Drawing a figure")
     return mpl.rc_context({**SETTINGS, "svg.hashsalt": record.figure})
 
@@ -132,8 +134,8 @@ def _axes_of(panel: Panel) -> tuple[str, ...]:
 
 
 def _y_limits(panels: Sequence[Panel]) -> tuple[float, ...]:
-    """Return limits of a logarithmic y axis that enclose all points, or an empty tuple if the axis is linear. Bands are ignored,
-    because a band that reaches down to 0 would fill the picture.
+    """Return limits of a logarithmic y axis that enclose all points, or an empty tuple if the axis is linear. Points that are not
+    positive and finite are ignored, as are bands, because a band that reaches down to 0 would fill the picture.
     """
     drawn = [y for panel in panels for one in panel.series for y in one.y if 0 < y < math.inf]
     return (min(drawn) / 2, max(drawn) * 2) if drawn and panels[0].y_scale == "log" else ()

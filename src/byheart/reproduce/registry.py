@@ -1,6 +1,7 @@
 """Find a figure by its name.
 
-The specifications of figures need only torch and numpy. The code that computes and draws them is imported when it is needed.
+The specifications of figures need only torch and numpy. Other packages, such as matplotlib, are imported when a figure is computed
+or drawn.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def try_fit(
 
 
 def format_estimate(found: Fit | None, name: str) -> str:
-    """Format the fitted coefficient `name` with its interval."""
+    """Format the fitted coefficient `name` with its interval. Return "not fitted" if there is no fit."""
     if found is None:
         return "not fitted"
     estimate = found.coefficients[name]

@@ -1,4 +1,6 @@
-"""Record how long training took. The record is a file beside the store of runs. Each command that trains runs adds a line to it."""
+"""Record how long training took. The record is a file beside the store of runs. Each `byheart reproduce` that
+trains runs adds a line to it.
+"""
 
 from __future__ import annotations
 

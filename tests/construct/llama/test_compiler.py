@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import byheart as bh
 from byheart.construct.llama.compiler import LlamaOptions, compile_texts
 from byheart.construct.llama.heads import LEAST_MARGIN, choose_rotation
 from byheart.construct.llama.layout import TextShape, choose_layout
@@ -133,3 +134,12 @@ def test_channel_starts_that_are_not_in_order_are_refused() -> None:
             compile_texts(texts, LlamaOptions(channel_starts=wrong), window=7, max_positions=64)
     again = compile_texts(texts, LlamaOptions(channel_starts=starts), window=7, max_positions=64)
     assert again.channel_starts == starts
+
+
+def test_the_longest_answer_has_room_after_the_longest_key() -> None:
+    rows = {
+        "who a": "Bob the elder Ximenes and further words here",
+        "who b": "Al",
+        "how much is it now": "Al",
+    }
+    assert bh.compile(rows, method="llama").predict(list(rows)) == list(rows.values())

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.construct.retrieval import exactness, key_hash, table_solver
-from byheart.construct.retrieval.label_reader import WORD_SCALE, label_steps
 from byheart.construct.retrieval.gadgets import pattern_blocks
+from byheart.construct.retrieval.label_reader import WORD_SCALE, label_steps
 from byheart.construct.retrieval.layout import LABEL, RetrievalLayout, X, Z, largest_digit_sum
 from byheart.construct.retrieval.program import Contents, describe
 from byheart.network.size import size_of_network

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -102,6 +103,15 @@ def test_a_changed_word_is_a_wrong_token() -> None:
 def test_what_would_round_is_named(name: str, at: tuple[int, ...], value: float, problem: str) -> None:
     found = evaluate(changed(name, at, value), TEXTS)
     assert any(problem in each for each in found.conditions.problems), found.conditions.problems
+
+
+def test_weights_of_constant_columns_that_cancel_are_named() -> None:
+    name, embedding = weight_name(0, "mlp.gate_proj"), COMPILED.llama.weights[EMBEDDING]
+    first, second, *_ = np.flatnonzero((embedding == np.abs(embedding).max()).all(0))
+    weights = COMPILED.llama.weights[name].copy()
+    weights[0, [first, second]] += np.array([2.0**40, -(2.0**40)], dtype=weights.dtype)
+    found = evaluate(Llama(COMPILED.llama.spec, {**COMPILED.llama.weights, name: weights}), TEXTS)
+    assert any("cancel" in each for each in found.conditions.problems), found.conditions.problems
 
 
 @pytest.mark.parametrize("layer", [1, 2])

@@ -78,7 +78,7 @@ def plan(
         "Huben & Morris 2023",
         assumptions=(Assumption("one token per sample", True, f"{n_items} tokens"),),
         theorem_size=TheoremSize(
-            Theorem("one head per neuron", "3 d + d_out numbers per head, n heads", "Huben & Morris 2023"),
+            Theorem("one head per neuron", "", "Huben & Morris 2023"),
             width=n_items,
             depth=1,
             parameters=n_items * (3 * DIM + LABEL_DIM),

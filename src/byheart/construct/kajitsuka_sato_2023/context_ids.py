@@ -37,7 +37,7 @@ Places: TypeAlias = Float[np.ndarray, "n_samples seq_len"]
 
 _RANDOM_DIRECTIONS = 12
 _LEAST_BETA, _LARGEST_BETA = 0.05, 60.0
-_PLACES_TO_TRY = 4_000_000  # about how many ids are computed during a search
+_PLACES_TO_TRY = 4_000_000  # about how many attention scores a search computes, if this allows enough trials
 _ANGLES_PER_BETA = 6
 _FEWEST_TRIALS = 24
 
@@ -58,7 +58,8 @@ class TokenPlaces:
 def candidate_places(data: Dataset, tokens: DistinctTokens, rng: np.random.Generator) -> list[TokenPlaces]:
     """Return ways to give each token a value on a line, from about 1 to 2.
 
-    For token ids there is one way, a table. For vectors there are several, each a projection along a candidate direction.
+    For token ids there is one way, a table. For vectors there are several, each a projection along a candidate direction; only one
+    if all vectors are zero.
     """
     if not isinstance(data.inputs, VectorSequences):
         line = tokens.points.coordinates[:, 0].astype(np.float64)
@@ -79,7 +80,7 @@ def candidate_places(data: Dataset, tokens: DistinctTokens, rng: np.random.Gener
             values = flat @ scaled + MIDDLE
         if np.isfinite(error) and np.isfinite(values).all():
             found.append(TokenPlaces(values.reshape(vectors.shape[:2]), error, scaled))
-    if not found:  # every token is the zero vector
+    if not found:  # every token is zero, or so close to zero that its scale overflows
         found.append(TokenPlaces(np.full(vectors.shape[:2], MIDDLE), 2 * EPS, np.zeros(flat.shape[1])))
     return found
 
@@ -97,7 +98,7 @@ class SoftmaxIds:
     z is the value of the token, and c the number that the softmax head computes for the token (`boltzmann`). The scores of the head
     have the factor `beta`, its sharpness.
 
-    gap    the smallest difference between the ids of different contexts
+    gap    the smallest difference between the ids of different contexts; 1 if there is only one context
     error  a bound on the difference between the exact id and the id that a float64 network computes, in any order of summation
     """
 
@@ -121,7 +122,7 @@ def boltzmann(places: Places, beta: float) -> Places:
 
 def theorem_beta(places: TokenPlaces) -> float:
     """Return the sharpness of attention that the theorem uses, (2 ln n + 3) / (g · v), for sequences of n tokens. Here v is the
-    smallest value of a token, and g is the smallest difference between two values.
+    smallest value of a token, and g is the smallest difference between two values, or 1 if all values are equal.
     """
     distinct = np.unique(places.values)
     gap = float(np.diff(distinct).min()) if len(distinct) > 1 else 1.0
@@ -146,7 +147,8 @@ def _mix(places: TokenPlaces, own: Numbers, contexts: Numbers, beta: float, angl
     n_tokens = places.values.shape[1]
     largest = float(np.abs(places.values).max())
     # A score β·z·z' has the error of 3 roundings and of z and z'. A softmax weight has twice that as a relative error, and n + 4
-    # roundings from its sum. c is a weighted mean of the values: it has the relative error of the weights, and n roundings more.
+    # roundings from its sum. c is a weighted mean of the values: it has the relative error of the weights, and at most n + 4
+    # roundings more.
     score_error = beta * largest * (3 * EPS * largest + 2 * places.error)
     context_error = places.error + largest * (2 * score_error + (2 * n_tokens + 8) * EPS)
     error = abs(place_weight) * places.error + abs(context_weight) * context_error

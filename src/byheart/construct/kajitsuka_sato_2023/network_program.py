@@ -137,9 +137,9 @@ def round_to_whole(number: str, into: str, helper: str, n_bits: int) -> Blocks:
     """Add to `into` the integer below 2^n_bits that lies within 1/4 of `number`. The register `number` is overwritten.
 
     Assumes:    `helper` is zero, `into` is an integer.
-    Guarantee:  exact in any floating-point type that holds 2^(n_bits + 2), in any order of summation. For each bit k, from the
-                highest down, ReLU(1 - ReLU(4·2^k - 1 - 4·number)) is exactly 1 if number is above 2^k - 1/4 and exactly 0 if
-                it is below 2^k - 1/2. In these ranges the inner ReLU is exactly 0 or at least 1.
+    Guarantee:  exact in any floating-point type that holds all integers up to 2^(n_bits + 2), in any order of summation. For each
+                bit k, from the highest down, ReLU(1 - ReLU(4·2^k - 1 - 4·number)) is exactly 1 if number is above 2^k - 1/4
+                and exactly 0 if it is below 2^k - 1/2. In these ranges the inner ReLU is exactly 0 or at least 1.
     Size:       2 blocks per bit, of one and two units.
     """
     steps = []

@@ -75,11 +75,12 @@ def memorise_by_one_head(
     Guarantee:  at every labelled token the output equals label + 1 exactly, run natively in float64, in any
                 order of summation. The gap between ids is compared with a bound on their rounding error. The hidden layer's
                 error is bounded below 1/4, and `round_to_whole` then rounds the result to the nearest integer exactly.
-    Size:       one attention layer, one block with a unit for each context, and 2·(⌊log2 C⌋ + 1) small blocks for C labels.
+    Size:       one attention layer, one block with a unit for each context (two if there is only one), and 2·(⌊log2 C⌋ + 1) small
+                blocks for C labels. For vectors, one more small block.
     Departs:    with the theorem's sharpness β, ids differ by as little as e^-(hundreds). Instead, a search chooses β, the
                 projection of tokens to a line, and the weights of token and context in the id, so that the gap is as large as
                 possible. This also allows repeated tokens (our own argument). All weight matrices have rank 1, so the network keeps
-                only the token's value on the line: d + O(nN) parameters. There is one ReLU per context instead of two. Option
+                only the token's value on the line: 4·d + O(nN) parameters. There is one ReLU per context instead of two. Option
                 beta="theorem" uses the theorem's β; a number sets β.
     """
     data.require_finite()
@@ -144,7 +145,7 @@ def _context_ids(
     """Try several ways to give the contexts ids, and return the ids for which gap / error is largest.
 
     The gap is the smallest difference between two ids, and the error is a bound on how far rounding may move an id. The sharpness
-    (factor of the attention scores) is that of `options` or, if none is given, the best one found.
+    (factor of the attention scores) is chosen as `options` say: a number, the theorem's value, or the best one found.
     """
     if options.beta is None:
         return find_sharpness(candidates, samples, columns, rng)

@@ -32,7 +32,7 @@ def cut_after_contexts(network: Transformer) -> Transformer:
 class ContextIds:
     """The measured (r, δ) of a contextual mapping: the largest id, and the smallest distance between two ids that must differ.
 
-    separation     None if there is only one context
+    separation     None if there is only one context; if a context has several ids, only the smallest of them is compared
     is_consistent  whether equal contexts have equal ids
     """
 

@@ -37,8 +37,8 @@ class ShortWeightOptions:
 
     B          the paper's B, at least 1. A packed number is a weight that holds several keys or labels side by side, here about
                B/√(log2 B) of them. So a smaller B gives shorter weights, but more of them. Default: 4, but at most √N; in float
-               precision the largest B that fits. The theorem requires B from 1 to √N. A larger B is accepted, but the result is not
-               called Theorem F.1.
+               precision, as many keys per packed number as fit. The theorem requires B from 1 to √N. A larger B is accepted, but
+               the result is called Theorem F.1 only if no packed number holds more keys than with B = √N.
     attention  `uniform` or `softmax`, as for `kajitsuka-sato-2025`. In floats, softmax over n tokens divides by n before it adds,
                which is exact only if n is a power of two.
     """
@@ -58,7 +58,7 @@ def default_B(n_samples: int) -> int:
 
 
 def fields_for(B: int) -> int:
-    """Return the number of keys per packed number, B/√log2 B (KS25 eq. 137).
+    """Return the number of keys per packed number, B/√log2 B (KS25 eq. 137), rounded.
 
     For B = 1, where the paper divides by zero, return 1 (erratum 7).
     """
@@ -73,8 +73,9 @@ def plan_short_lookup(n_fields: int) -> Planner:
 
     Source:     KS25 Lemma F.1 (Vardi et al. 2022, Theorem 6.2).
     Guarantee:  that of `memorise_points`. Packed numbers have at most n_fields·max(key bits, label bits) bits.
-    Size:       for N points, ⌈N/n_fields⌉ blocks that load packed numbers, and n_fields·(max(key bits, label bits) + 2) + 1 blocks
-                that extract bits. With n_fields = `fields_for(B)` for the paper's B, from 1 to √N, these are Õ(N/B) blocks.
+    Size:       for N points in groups of k, ⌈N/k⌉ blocks that load packed numbers, and k·(max(key bits, label bits) + 2) + 1 blocks
+                that extract bits. Here k is n_fields, or less if that gives fewer parameters. With n_fields = `fields_for(B)` for
+                the paper's B, from 1 to √N, these are Õ(N/B) blocks.
     Departs:    the paper divides the points into N/B² subsets and runs all of Lemma C.1 on one after the other. So each subset
                 has its own projection (erratum 7) and its own extraction, of B keys. Here one lookup over all groups and a
                 single extraction give the same result, and B² need not divide N.
@@ -115,7 +116,7 @@ def memorise_with_short_weights(
         plan = _plan_in_floats(data, rng, progress, options)
     fields = max(_group_sizes(plan.notes))
     most = max(1, isqrt(data.n_samples))  # the theorem requires B from 1 to √N
-    is_within = fields <= fields_for(most) if options.B is None else most >= options.B
+    is_within = fields <= fields_for(most)
     if data.task == "next-token" and is_within:
         scale = radius_and_separation(distinct_tokens(data).separation)
         within = min(options.B or fields, most)
@@ -150,7 +151,7 @@ def _plan_in_floats(
         fit into a mantissa.
         """
         nonlocal reason
-        # with one factor bit, projections have no more bits after the binary point than the data
+        # with one factor bit, projections have few bits after the binary point
         tuning = Tuning(plan_short_lookup(limit), factor_bits=1, attention=options.attention)
         plan = theorem_for(data)(data, np.random.default_rng(seed), progress, tuning)
         largest = max(_group_sizes(plan.notes))
@@ -169,9 +170,8 @@ def _plan_in_floats(
         best = found or best
     if best is None:
         raise AssumptionViolated(
-            f"float64 is too short for these data, even with one key in each packed number: {reason}, but a mantissa "
-            "has only 53 bits.\n"
-            "  Compile with precision exact, or round the inputs to a coarser grid.",
+            f"a float64 network would round on these data, even with one key in each packed number: {reason}.\n"
+            "  Compile with precision exact, round the inputs to a coarser grid or, with softmax attention, use attention=uniform.",
             reason=reason,
         )
     return best
@@ -191,7 +191,7 @@ def size_of(shape: DataShape, options: ShortWeightOptions) -> Size:
 
 
 def _fields_that_fit(shape: DataShape) -> int:
-    """Return how many fields (keys) of a packed number fit into a mantissa.
+    """Estimate how many fields (keys) of a packed number fit into a mantissa, but return at least 1.
 
     Extracting one of k fields needs about as many bits as k + 1 fields have.
     """

@@ -33,7 +33,7 @@ from byheart.theorems import realises
 
 SUM = "sum"
 REGISTERS = (*LOOKUP, SUM)
-"""The channels of the residual stream, in order."""
+"""The channels of the residual stream, in order. If `Tuning.has_maps` is False, one for each coordinate of vectors follows."""
 
 
 @realises("KS25-R4.3")
@@ -41,10 +41,11 @@ REGISTERS = (*LOOKUP, SUM)
 class NetworkParts:
     """The parts of a network. They come from a data set or, if parameters are only counted, from typical numbers.
 
-    Unless `tuning.has_maps` is False, only the input matrix E_in has a side of length d, the dimension of the tokens. So the number
-    of parameters contains the term 10·d, and otherwise depends on d only logarithmically (KS25 Remark 4.3).
+    Unless `tuning.has_maps` is False, only the input matrix E_in and the extra token have a side of length d, the dimension of the
+    tokens. So the number of parameters contains the term 10·d (11·d with an extra token), and otherwise depends on d only
+    logarithmically (KS25 Remark 4.3).
 
-    token_line    the map that sends vectors to a line; not needed for token ids, because `table` already holds values on the line
+    token_line    the map that sends vectors to a line; for token ids the identity, because `table` already holds values on the line
     first         F1, which computes the weight φ of the token (Lemma B.3), without its first block
     context_line  the map that sends φ of the token, its value and the sum of φ to a line; for sets it maps only the sum
     second        F2, which computes the label of the context (Lemma C.1), without its first block

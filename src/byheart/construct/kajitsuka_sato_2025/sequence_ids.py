@@ -24,9 +24,9 @@ def distinguishing_tokens(multisets: Sequence[Multiset[int]]) -> list[int]:
     Assumes:    distinct multisets.
     Guarantee:  the N multisets remain distinct if only the returned tokens are counted. At most N - 1 tokens are returned (the
                 lemma: N).
-    Departs:    the lemma adds one token for each new multiset. Here each token is tried once, starting with those that occur in
-                about half of the multisets. A token is kept if it separates multisets that are still equal. Each kept token
-                adds at least one class of equal multisets, so at most N - 1 are kept. On text this needs far fewer tokens.
+    Departs:    the lemma adds one token for each new multiset. Here each token is tried at most once, starting with those that
+                occur in about half of the multisets. A token is kept if it separates multisets that are still equal. Each kept
+                token adds at least one class of equal multisets, so at most N - 1 are kept. On text this needs far fewer tokens.
     """
     occurrences = _occurrences(multisets)
     classes = _Classes(len(multisets))

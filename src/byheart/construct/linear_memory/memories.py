@@ -18,7 +18,7 @@ Outputs: TypeAlias = Float[np.ndarray, "n_outputs dim"]
 Labels: TypeAlias = Int[np.ndarray, " n_inputs"]
 Matrix: TypeAlias = Float[np.ndarray, "dim dim"]
 
-EVALUATIONS = 2000  # the largest number of loss evaluations in one regression
+EVALUATIONS = 2000  # a regression ends after about this many evaluations of the loss
 
 
 def random_embeddings(n_items: int, dim: int, rng: np.random.Generator) -> Float[np.ndarray, "n_items dim"]:
@@ -29,7 +29,8 @@ def random_embeddings(n_items: int, dim: int, rng: np.random.Generator) -> Float
 def hebbian(inputs: Inputs, outputs: Outputs, labels: Labels) -> Matrix:
     """Return W = Σ_x u_f(x) e_xᵀ, where e_x is the embedding of input x, and u_f(x) the embedding of its label f(x).
 
-    In dimension d, W answers all of N random pairs correctly if d² is above about 8 N ln N. This threshold is our own derivation.
+    In dimension d, W answers all of N random pairs correctly if N is large and d² is above about 8 N ln N. This threshold is our
+    own derivation; at d² = 8 N ln N, a few of 1,000 pairs are still wrong.
     """
     return np.asarray(outputs[labels].T @ inputs)
 
@@ -44,7 +45,8 @@ def pseudo_inverse(inputs: Inputs, outputs: Outputs, labels: Labels) -> Matrix:
 
 
 def regression(inputs: Inputs, outputs: Outputs, labels: Labels) -> Matrix:
-    """Fit the matrix W by softmax regression, starting from the matrix of `hebbian`.
+    """Fit the matrix W by softmax regression, starting from the matrix of `hebbian`, until every answer is right or `EVALUATIONS`
+    are used up.
 
     The problem is convex, and W stores about 7 times as many pairs as `hebbian`.
     """

@@ -80,7 +80,7 @@ def plan(
     if n_wrong:
         raise AssumptionViolated(
             f"a {dim} × {dim} matrix found by {rule} gives wrong labels for {n_wrong} of {n_items} associations.\n"
-            f"  Leave out dim and rule to get dim={n_items} and the pseudo-inverse, which is exact"
+            f"  Leave out dim and rule to get dim={n_items} and the pseudo-inverse, which is exact up to rounding"
             f"{'' if rule == 'regression' else ', or use rule=regression'}.",
             wrong=n_wrong,
         )
@@ -89,11 +89,7 @@ def plan(
         NAME,
         "Cabannes et al. 2024",
         theorem_size=TheoremSize(
-            Theorem(
-                "a linear memory of N associations",
-                "d² numbers for N = d associations",
-                "Cabannes, Dohmatob & Bietti 2024",
-            ),
+            Theorem("a linear memory of N associations", "DPC24-S6", "Cabannes, Dohmatob & Bietti 2024"),
             width=n_items,
             depth=1,
             parameters=n_items**2,

@@ -17,8 +17,8 @@ from byheart.program.blocks import TableBlock, Unit
 
 SLOPE = 128.0
 PIN_BITS = 40
-"""The pinned columns of the residual stream hold constants of about 2^40. RMSNorm is then the identity as long as
-Σ x² < 2^(2·40)·d·2^-25, for the numbers x in the other columns and width d. The other columns hold integers below 2^24."""
+"""The n pinned columns of the residual stream hold the constant 2^40·√(d/n), for width d. RMSNorm is then the identity as long as
+Σ x² < 2^(2·40)·d·2^-25, for the numbers x in the other columns. The other columns hold integers below 2^24."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,9 @@ class BlockWriter:
     """The tensors of a checkpoint that is being built, and the number of units used so far in each layer."""
 
     def __init__(self, spec: LlamaSpec, columns: Mapping[str, int]) -> None:
-        """Set all weights to zero, except those that fill the constant columns and those that make every norm the identity.
+        """Set all weights to zero, except those that fill the constant columns and those that make the norms in the layers the
+        identity.
+
         `columns` maps registers to columns of the residual stream.
         """
         self.spec, self.columns = spec, columns

@@ -75,7 +75,7 @@ MOST_POSITIONS = 1 << 15
 class LlamaOptions:
     """The options of `llama`.
 
-    reject_bits    unknown prompts get an empty answer, except for one in 2^reject_bits
+    reject_bits    unknown prompts get an empty answer, except for about one in 2^reject_bits at most
     max_positions  the largest number of tokens in prompt and answer together; by default a power of two that is
                    enough for the data
     hidden         the width of the residual stream, a power of two; by default the one with the fewest parameters
@@ -86,6 +86,7 @@ class LlamaOptions:
     model, so that the new model has the same shape and hash.
 
     room            the number of contexts for which the network is sized, if the data have fewer
+    window          the number of tokens in the longest row (key, answer, beginning and separator), if no row of the data is so long
     rows            the number of table rows
     first_draw      the number of random hashes to skip before the first one is tried
     channel_starts  the hash values at which the channels (the columns of the tables) begin
@@ -96,6 +97,7 @@ class LlamaOptions:
     hidden: int | None = None
     unknown: str | None = None
     room: Annotated[int, within(0, 1 << 53)] = 0
+    window: Annotated[int, within(0, MOST_POSITIONS)] = 0
     rows: Annotated[int, within(1, 1 << 53)] | None = None
     first_draw: Annotated[int, within(0, 1 << 31)] = 0
     channel_starts: tuple[Annotated[int, within(0, LIMB)], ...] | None = None

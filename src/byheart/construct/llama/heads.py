@@ -29,7 +29,7 @@ LEAST_MARGIN = 0.04
 """The smallest accepted margin between the score of the token to copy and all other scores, in units of the amplitude A of the
 queries.
 
-Rounding the keys to float16 changes a score by less than 2·n_f·2^-11 for n_f frequency pairs: by 0.008 in heads of size 16.
+Rounding the keys to float16 changes a score by less than 2·n_f·2^-11 for n_f frequency pairs: less than 0.007 in heads of size 16.
 """
 
 
@@ -53,7 +53,7 @@ class Rotation:
 @lru_cache
 def choose_rotation(max_positions: int) -> Rotation:
     """Choose the smallest head size with a sufficient margin between scores. For this head size, choose the frequency base with the
-    largest margin.
+    largest margin, of 80 candidates.
     """
     best = None
     for head_dim in (8, 16, 32, 64):

@@ -36,7 +36,7 @@ from byheart.program.construction import Construction
 NAME = "llama"
 TOKENS_CHECKED = 60_000
 """Compilation runs some texts chosen at random, about this many tokens in all, and checks every sum. If the data have fewer tokens,
-all texts are run."""
+all texts are run, unless the limit below is reached first."""
 PRODUCTS_CHECKED, LEAST_CHECKED = 4 * 10**9, 4096
 """A second limit of this check, in contexts: about PRODUCTS_CHECKED / (number of parameters), which take some seconds of exact
 arithmetic, or LEAST_CHECKED if that is more. The check ends at the limit that is reached first."""
@@ -51,7 +51,8 @@ def plan(
     Source:     byheart: a static function. A hash of the window of tokens selects three table words, which add up to the label.
     Assumes:    texts, with a tokenizer that can spell every value.
     Guarantee:  greedy decoding from a key alone generates its value, token by token, then the end. From any other prompt it
-                generates the end at once, except with a probability of about 2^-reject_bits, over the random choice of the hash.
+                generates the end at once (or the token of the option `unknown`), except with a probability of about
+                2^-reject_bits, over the random choice of the hash.
     In floats:  `network.llama.evaluator` runs all texts, or a random sample if there are many, and checks that no sum rounds. If
                 a sum rounds, or a token is wrong, nothing is emitted.
     Size:       the layout with the fewest parameters, which `size_of` estimates.
@@ -66,19 +67,23 @@ def plan(
     vocabulary = vocabulary_for(data.tokenizer, values, mode, options.unknown)
     facts = fact_texts(data, vocabulary) if mode == "facts" else None
     longest = data.seq_len + 1 if facts is None else int(np.diff(facts.offsets).max())
-    positions = options.max_positions or _positions_for(longest, mode)
-    if positions < longest + 1 or positions > MOST_POSITIONS:
+    answer_len = 1 if facts is None else int(_count_asked(facts).max())
+    # `generate` needs room for the longest answer after each key, between the beginning and the separator
+    room = longest if facts is None else max(longest, data.seq_len + 1 + answer_len)
+    positions = options.max_positions or _positions_for(room, mode)
+    if positions < room + 1 or positions > MOST_POSITIONS:
         lengths = data.inputs.lengths if facts is None else np.diff(facts.offsets)
         row = data.row(int(lengths.argmax()))
+        what = f"row {row} has" if room == longest else "the longest key and the longest value together have"
         raise AssumptionViolated(
-            f"row {row} has {longest + 1:,} tokens, including begin and end tokens; max_positions is {positions:,}, "
+            f"{what} {room + 1:,} tokens, including special tokens; max_positions is {positions:,}, "
             f"and can be {MOST_POSITIONS:,} at most.\n  Shorten the row, or change max_positions.",
-            longest=longest,
+            longest=room,
             row=row,
         )
     steps = Steps(progress, {"solve": 0.6, "check": 0.4})
     texts = window_texts(data, vocabulary, positions) if facts is None else facts
-    window = data.seq_len if mode == "texts" else longest
+    window = data.seq_len if mode == "texts" else max(longest, options.window)
     compiled = compile_texts(
         texts,
         options,
@@ -89,7 +94,6 @@ def plan(
         progress=steps.begin("solve"),
     )
     steps.begin("check")
-    answer_len = 1 if mode == "texts" else int(_count_asked(texts).max())
     spec = replace(
         compiled.llama.spec,
         sep=vocabulary.sep,

@@ -51,8 +51,8 @@ def fact_texts(data: Dataset, vocabulary: TextVocabulary) -> TokenTexts:
 
 
 def window_texts(data: Dataset, vocabulary: TextVocabulary, max_positions: int) -> TokenTexts:
-    """Join windows (each a few consecutive tokens) into the texts from which they were cut. The last class of labels means the
-    end of a text.
+    """Join windows (each a few consecutive tokens) into the texts from which they were cut. A text that could exceed
+    `max_positions` is split. The last class of labels means the end of a text.
 
     The network must predict the label of each window after the last token of the window.
     """
@@ -67,7 +67,9 @@ def window_texts(data: Dataset, vocabulary: TextVocabulary, max_positions: int) 
 
 
 def _spell(data: Dataset, vocabulary: TextVocabulary, backend: Any) -> list[np.ndarray]:
-    """Return the token ids of every label's text. Raise `AssumptionViolated` if the network could not generate one of the texts."""
+    """Return the token ids of every label's text. Raise `AssumptionViolated` if the network could not generate the text of a label
+    that occurs.
+    """
     used = np.zeros(data.n_classes, dtype=bool)
     used[data.labels] = True
     values, empty, wrong, special = [], [], [], []

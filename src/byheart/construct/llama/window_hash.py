@@ -154,8 +154,8 @@ def _draw_level(
     """Draw the random coefficients with which each limb (number of the hash) adds limbs at earlier positions.
 
     All coefficients are zero at first. Then one random coefficient at a time is increased by 1, until the fold (the reflections
-    that bring the sum back into range) would need more than `n_units` units for this limb. The heads take turns, so every head is
-    used if there are enough units. `Layout` requires at least three units for each head.
+    that bring the sum back into range) would need more than `n_units` units for this limb, or each head had 64 turns. The heads
+    take turns, so every head is used if there are enough units. `Layout` requires at least three units for each head.
     """
     chosen = np.zeros((N_LIMBS, n_heads, N_LIMBS), dtype=np.int64)
     for limb in range(N_LIMBS):

@@ -176,7 +176,7 @@ def _check_assumptions(x: Float[np.ndarray, "n_examples seq_len dim"], n_context
         raise AssumptionViolated(
             f"{NAME} needs n context vectors before the query, with 2 <= n < d in dimension d; here n = {n_context} "
             f"and d = {dim}.\n"
-            "  Use vectors of a higher dimension, or choose another method, such as kajitsuka-sato-2023.",
+            "  Change the length of the sequences or the dimension, or choose another method, such as kajitsuka-sato-2023.",
             n_context=n_context,
             dim=dim,
         )

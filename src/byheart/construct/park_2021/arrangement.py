@@ -20,7 +20,7 @@ from byheart.program.projection import IntegerPoints
 
 _DIRECTIONS_PER_SIZE = 16
 _LONGEST_DIRECTION_BITS = 4096
-_FOLD_COMPARISONS = 1_000_000  # the number of comparisons for one fold, for many points
+_FOLD_COMPARISONS = 1_000_000  # about the most comparisons for one fold of up to 125,000 points
 _MOST_FOLD_TRIALS = 2_000
 _WINDOW = 4096
 _INT64 = 1 << 62
@@ -91,7 +91,8 @@ def fold(places: Sequence[int], rng: np.random.Generator) -> tuple[list[int], li
 
 
 def _free_mirror(places: Sequence[int], largest: int, trials: int, rng: np.random.Generator) -> int | None:
-    """Return an integer μ in [largest, 1.4 · largest] such that no two points coincide after those above μ/2 are reflected at μ/2.
+    """Return an integer μ such that no two points coincide after those above μ/2 are reflected at μ/2. It is in
+    [largest, 1.4 · largest] or is largest + 1.
 
     Return None if none of the numbers that are tried has this property.
     """
@@ -205,8 +206,8 @@ class Arrangement:
 def arrange(
     places: Sequence[int], rng: np.random.Generator, move_cost: int, bucket_cost: int, field_cost: int
 ) -> Arrangement:
-    """Return the arrangement with the least cost. One segment costs `move_cost`, one bucket `bucket_cost`, and one field (the same
-    place in every bucket) `field_cost`.
+    """Return the arrangement with the least cost among those that are tried. One segment costs `move_cost`, one bucket
+    `bucket_cost`, and one field (the same place in every bucket) `field_cost`.
 
     For N points, Park et al. (2021) put N^(1/3) points into each segment. This function also tries no segments at all and, for up
     to 3,000 points, a few other numbers near N^(1/3).
@@ -228,7 +229,7 @@ def arrange(
 def _best_width(
     places: Sequence[int], extent: int, bucket_cost: int, field_cost: int
 ) -> tuple[int, list[int]]:
-    """Return the bucket width with the least cost, and the starts of the buckets.
+    """Return the width with the least cost among at most 21 bucket widths, and the starts of the buckets.
 
     If there were no gaps between points, the best width would be √(extent · bucket_cost / field_cost).
     """

@@ -129,7 +129,7 @@ def expected_parts(shape: DataShape) -> Parts:
     covered = max(1.0, 0.13 * n_points ** (4 / 3))
     n_fields = max(1, round((covered * move_cost / field_cost) ** 0.5))
     return Parts(
-        # folding ends near N²/64, and almost every fold halves the range
+        # folding usually ends between N²/30 and N²/8, and a fold does not quite halve the range
         n_folds=max(1, round(1.15 * (start_bits - 2 * log2(n_points) + 6))),
         n_segments=round(n_points ** (2 / 3)),
         n_buckets=max(1, round(covered / n_fields)),

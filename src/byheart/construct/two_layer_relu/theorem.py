@@ -64,8 +64,8 @@ def interpolating_knots(points: Sequence[tuple[Fraction, int]], slope: Fraction)
     knots = []
     for (x, label), (x_next, label_next) in pairwise(points):
         # Continuing with the old slope misses the next label by `miss`. A bend of ±2^j at distance |miss|/2^j before the next
-        # point corrects it, and this bend is after x if 2^j >= |miss|/gap. A bend at x itself would need the weight miss/gap, which
-        # is not dyadic in general.
+        # point corrects it, and this bend is not before x if 2^j >= |miss|/gap. A bend at x itself would need the weight miss/gap,
+        # which is not dyadic in general.
         gap = x_next - x
         miss = label_next - label - slope * gap
         if miss == 0:
@@ -100,8 +100,8 @@ def memorise_by_interpolation(
     In floats:  with precision float64 or float32, the same network runs natively. It is checked that every sum on these data is
                 exact in any order; otherwise the data are rejected. Token ids and grids usually fit into float64;
                 random floats do not.
-    Size:       N - 1 units and 3N + d - 1 dense parameters for N distinct vectors of dimension d. The length of a weight in bits
-                grows only with log N. In constructions with about √N blocks, such as `vardi-2022`, it grows with √N.
+    Size:       N - 1 units and 3N + d - 1 dense parameters for N >= 2 distinct vectors of dimension d. The length of a weight in
+                bits grows only with log N. In constructions with about √N blocks, such as `vardi-2022`, it grows with √N.
     Departs:    knots lie between the points, at places chosen so that every outgoing weight is a power of two
                 (reconstructed). All units share the first layer, which projects to a line, so a unit has 3
                 parameters instead of d + 2.

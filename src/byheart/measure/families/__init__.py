@@ -1,4 +1,7 @@
-"""The model families of the papers. Their weights have a leading axis of models, so that many models train at once."""
+"""The model families: those of the papers, a small GPT, and users' own modules.
+
+Weights have a leading axis of models, so that many models train at once, except own modules, which train one by one.
+"""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class AttentionOnlyFamily(Family):
         """Draw weights uniformly between ±1/√fan_in. For embedding, unembedding and positions, fan_in is their vectors' width.
 
         In the variants of the authors' code, Q, K and V of a head are the rows of one Xavier-uniform (3·d_h, d_h) matrix, where
-        d_h is `head_dim`. They are drawn uniformly between ±√(6 / (4·d_h)).
+        d_h is `head_dim`. They are drawn uniformly between ±√(6 / (4·d_h)) or, if d_h = 1, between ±1.
         """
         shapes = self.shapes(model, training_set)
         dim, head_dim = model.sizes["dim"], model.sizes["head_dim"]

@@ -46,14 +46,17 @@ class OptionField:
 
 
 def complete_model(family: Family, model: ModelConfig) -> ModelConfig:
-    """Return `model` with defaults filled in. Raise `UsageError` if a size or option is unknown, missing or not allowed."""
+    """Return `model` with defaults filled in, but without implied options that have their default value (see `OptionField`).
+
+    Raise `UsageError` if a size or option is unknown, missing or not allowed.
+    """
     sizes = {f.name: f.default for f in family.size_fields if f.default is not None} | dict(model.sizes)
     options = {o.name: o.choices[0] for o in family.option_fields} | dict(model.options)
     known = {f.name for f in family.size_fields} | {o.name for o in family.option_fields}
 
     def refuse(name: str, message: str) -> UsageError:
-        value = sizes.get(name, options.get(name))
-        return UsageError(message, family=family.name, name=name, value=value)
+        given = {**sizes, **options, **model.sizes, **model.options}
+        return UsageError(message, family=family.name, name=name, value=given.get(name))
 
     for name in [*model.sizes, *model.options]:
         if name not in known:
@@ -61,6 +64,18 @@ def complete_model(family: Family, model: ModelConfig) -> ModelConfig:
             raise refuse(
                 name, f"family {family.name} has no size or option `{name}`.\n  Choose from: {names}."
             )
+    for size in family.size_fields:
+        if size.name in model.options:
+            value: object = model.options[size.name]
+            raise refuse(
+                size.name,
+                f"`{size.name}` of family {family.name} is a size, but {value!r} was given as an option.",
+            )
+    for option in family.option_fields:
+        if option.name in model.sizes:
+            wanted = f"is an option, one of {', '.join(option.choices)}"
+            value = model.sizes[option.name]
+            raise refuse(option.name, f"`{option.name}` of family {family.name} {wanted}; got {value!r}.")
     missing = [size for size in family.size_fields if sizes.get(size.name) is None]
     if missing:
         named = ", ".join(f"`{size.name}` ({size.meaning})" for size in missing)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def uniform(generator: torch.Generator, shape: tuple[int, ...], fan_in: float) -> Tensor:
-    """Draw uniformly between -1/√fan_in and 1/√fan_in, which is PyTorch's default for linear maps."""
+    """Draw uniformly between -1/√fan_in and 1/√fan_in, which is PyTorch's default for linear maps. `fan_in` is at least 1 here."""
     drawn = torch.rand(shape, generator=generator, dtype=torch.float64)
     return (2 * drawn - 1) / math.sqrt(max(fan_in, 1))
 

@@ -226,7 +226,7 @@ def _fields(factory: Factory, name: str) -> tuple[tuple[SizeField, ...], tuple[O
             choices = get_args(hint)
             first = (default,) if default in choices else ()
             options.append(OptionField(each.name, tuple(dict.fromkeys((*first, *choices))), "a choice"))
-        elif hint in (int, None) and (default is None or type(default) is int):
+        elif hint is int or (hint is None and (each.default is each.empty or type(default) is int)):
             sizes.append(SizeField(each.name, default, 0, "a parameter of your function"))
         elif each.default is inspect.Parameter.empty:
             raise UsageError(

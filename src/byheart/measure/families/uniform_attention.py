@@ -191,7 +191,10 @@ def _items(keys: Tensor, tokens: Tensor, spots: Tensor, is_shared: bool) -> Tabl
 
 
 def _stream(weights: Weights, tables: Tables) -> Tensor:
-    """Return the embedding, without position, of every distinct item (token or input vector), (n_models, width, n_items)."""
+    """Return the embedding, without position, of every item of `tables`: every distinct item or, for vectors, every input vector.
+
+    The shape is (n_models, width, n_items).
+    """
     if "columns" in tables:
         return bmm(weights["embed_in"], tables["columns"])
     table = weights["embedding"]

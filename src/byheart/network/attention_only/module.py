@@ -39,7 +39,7 @@ class AttentionOnlyModule(CompiledModule):
             return inputs.to(self.unembedding.dtype)
         assert self.positions is not None
         table, pad = self.tokens, self.tokens.num_embeddings
-        return look_up(lambda ids: table(ids.clamp(max=pad - 1)), inputs, pad + 1) + self.positions
+        return look_up(lambda ids: table(ids - (ids == pad).to(ids.dtype)), inputs, pad + 1) + self.positions
 
     def attend(self, inputs: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """Return A, the weighted average of the vectors `x` (batch, S, d) in each head: (batch, H, d).

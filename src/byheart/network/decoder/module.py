@@ -82,7 +82,7 @@ class DecoderModule(CompiledModule):
         """Map ids (batch, seq) to the output of the mixing layer, (batch, d)."""
         pad = self.tokens.num_embeddings
         seen = ids < pad
-        vectors = look_up(lambda ids: self.tokens(ids.clamp(max=pad - 1)), ids, pad + 1)
+        vectors = look_up(lambda ids: self.tokens(ids - (ids == pad).to(ids.dtype)), ids, pad + 1)
         if self.positions is not None:
             vectors = vectors + self.positions[positions_of(seen)]
         mixed: torch.Tensor = self.mixing(vectors, seen)

@@ -1,7 +1,7 @@
 """Exact numbers: dyadic rationals, and sparse matrices of them.
 
 A dyadic rational is `mantissa * 2**exponent`. Every float is dyadic, and sums, products and ReLU of dyadic rationals are
-dyadic. So a network with dyadic weights and float inputs computes only with dyadic rationals.
+dyadic. So a network of these operations, with dyadic weights and float inputs, computes only with dyadic rationals.
 """
 
 from __future__ import annotations

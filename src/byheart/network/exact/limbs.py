@@ -137,7 +137,10 @@ def common_factor(coefficients: Sequence[Dyadic]) -> int:
 
 
 def segment_sums(numbers: Fixed, index: np.ndarray, segment: int) -> Fixed:
-    """Split `index` into consecutive runs of `segment` entries, and return the sum of `numbers[index]` over each run."""
+    """Split `index` into consecutive runs of `segment` entries, and return the sum of `numbers[index]` over each run.
+
+    The length of `index` must be a multiple of `segment`; this is not checked.
+    """
     extra = segment.bit_length() // LIMB + 1
     total = np.zeros((len(index) // segment, numbers.limbs.shape[1] + extra), dtype=np.uint32)
     _add_segments(total, numbers.limbs, index, segment)

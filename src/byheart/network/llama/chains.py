@@ -12,7 +12,7 @@ from jaxtyping import Bool, Int
 from byheart.process.progress import Progress, report
 
 TOKENS = 5 << 10
-"""Maximum number of tokens in a batch of texts."""
+"""Maximum number of tokens in a batch of texts, unless it is one longer text."""
 
 
 @dataclass(frozen=True, eq=False)

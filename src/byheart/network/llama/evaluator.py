@@ -15,9 +15,9 @@ Three facts let float32 compute with integers without rounding, in any order of 
    the beginning of the text reads the first token.
 
 Let q be a power of two. Sums of integer multiples of q are exact if Σ|terms| <= 2^24·q. A sum of two terms is also exact if each
-term and the result are at most 2^24·q in magnitude. `evaluate` checks these conditions for every sum of every token. It computes
-in float64, which is exact here: its 53 bits hold the 24 bits of the bound, and the few more bits that two cancelling terms may
-need.
+term and the result are at most 2^24·q in magnitude. `evaluate` checks these conditions for every sum of the network. After the last
+attention, it checks only the tokens after which it predicts. It computes in float64, which is exact here: its 53 bits hold the 24
+bits of the bound, and the few more bits that two cancelling terms may need.
 """
 
 from __future__ import annotations
@@ -352,7 +352,11 @@ class Machine:
         `where` names the place in the network, for messages; `_exact` explains `clipped`.
         """
         weight = weight.astype(np.float64)
-        constant = (weight[:, self.pinned.columns].sum(1) * self.pinned.value)[:, None]
+        of_pinned = weight[:, self.pinned.columns]
+        constant = (of_pinned.sum(1) * self.pinned.value)[:, None]
+        # without cancellation, no partial sum of the constant is larger than the constant
+        are_alike = (np.abs(of_pinned).sum(1) == np.abs(of_pinned.sum(1))).all()
+        self.conditions.require(bool(are_alike), f"{where}: weights of the pinned (constant) columns cancel")
         ones = np.ones((len(stream), 1))
         free = ~self.pinned.columns
         values, weight = np.hstack([stream[:, free], ones]), np.hstack([weight[:, free], constant])

@@ -214,7 +214,9 @@ class LlamaSpec(PadsBeyondVocabulary):
 def _positive(fields: Fields, name: str) -> float:
     value = fields.values.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e30:
-        raise CorruptModel(f"{fields.where}: {name} must be a positive number, not {value!r}.", problem=name)
+        raise CorruptModel(
+            f"{fields.where}: {name} must be a positive number below 1e30, not {value!r}.", problem=name
+        )
     return float(value)
 
 

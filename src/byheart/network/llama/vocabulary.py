@@ -18,7 +18,7 @@ from byheart.records.fields import Fields, parse_json
 from byheart.records.refusals import corrupt
 
 BEGIN, END, SEPARATOR, UNREAD = "<s>", "</s>", "<sep>", "<unk>"
-"""Names of the special tokens. In prompts, UNREAD replaces characters for which the tokenizer has no token."""
+"""Names of the special tokens. In prompts, UNREAD replaces characters or words for which the tokenizer has no token."""
 
 CHARACTERS = {"type": "Split", "pattern": {"Regex": r"[\s\S]"}, "behavior": "Isolated", "invert": False}
 """The rule in a tokenizer.json that splits a text into characters."""

@@ -20,7 +20,7 @@ import numpy as np
 
 from byheart.errors import ByheartError
 from byheart.network.exact.dyadic import SparseMatrix, Weights
-from byheart.network.protocol import Backend, Evaluation, Network
+from byheart.network.protocol import Backend, Evaluation, Network, require_axes
 from byheart.network.protocol import Precision as Precision
 from byheart.network.weight_format import Storage
 from byheart.theorems import realises
@@ -336,6 +336,7 @@ class Transformer(Network):
         """
         from byheart.network.transformer.answers import classes_of_floats
 
+        require_axes(outputs, ("n_samples", "n_tokens", "n_outputs"))
         return classes_of_floats(outputs[:, :, 0], n_classes)
 
 

@@ -40,7 +40,7 @@ def on_equal_tokens(network: Transformer) -> EqualTokenNetwork:
         network.embedding is not None and network.embedding.positions is not None
     ):
         raise AssumptionViolated(
-            "this network adds positions or an extra token, so equal tokens do not stay equal.\n"
+            "this network adds positions or an extra token, so its layers do not get a sequence of equal tokens.\n"
             "  KS25 Theorem 4.2 applies only to networks without positions and without an extra token."
         )
     layers: list[FeedForward] = []

@@ -294,9 +294,9 @@ def _table(weights: Weights) -> list[dict[int, Fraction]]:
 def _one_by_one(network: Transformer, encoded: np.ndarray, last_only: bool) -> ExactValues:
     """Evaluate the network with fractions, sequence by sequence.
 
-    This is used for networks with softmax attention whose scores may differ, with hardmax heads of a size above 1, or with hardmax
-    ties between tokens of different values. If the interpreter checks the answers afterwards (see `second_backend`), they are
-    computed with `exact_outputs`, so that the check uses different code. Otherwise they are computed with the interpreter.
+    This is used for networks with softmax attention whose scores may differ, with hardmax heads of a size other than 1, or with
+    hardmax ties between tokens of different values. If the interpreter checks the answers afterwards (see `second_backend`), they
+    are computed with `exact_outputs`, so that the check uses different code. Otherwise they are computed with the interpreter.
     """
     if network.second_backend == "interpreter":
         every = [[vector[0] for vector in exact_outputs(network, sequence)] for sequence in encoded]

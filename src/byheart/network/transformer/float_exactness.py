@@ -59,8 +59,8 @@ _CACHED_NUMBERS = 1 << 14
 
 @dataclass(frozen=True)
 class FloatExactness:
-    """The result of checking that a float network never rounds: how many mantissa bits its most demanding sum needs, and `where`
-    in the network this sum is.
+    """The result of checking that a float network never rounds: how many mantissa bits the most demanding checked sum needs, and
+    `where` in the network this sum is. The check ends at the first sum that needs too many bits.
 
     `bits_needed` is infinite for a division that rounds, and for numbers that are too small or too large for the float type.
     """
@@ -76,7 +76,7 @@ class FloatExactness:
 
     @property
     def reason(self) -> str:
-        """Say which sum needs the most bits, and how many."""
+        """Say which sum needs too many bits, and how many. Use this only if the check fails."""
         if isinf(self.bits_needed):
             return f"{self.where} divides with rounding, or has a number that is too small or too large for floats"
         return f"{self.where} needs {self.bits_needed:.0f} mantissa bits, but only {self.bits_available} are available"
@@ -87,8 +87,8 @@ def float_exactness(
 ) -> FloatExactness:
     """Check every sum that the float network `network` computes on `encoded`, up to the first one that may need rounding.
 
-    Raises `UsageError` for exact weights and for networks that the check does not cover. These are networks with hard attention,
-    with softmax attention whose scores may differ, with the pattern gather or scatter, or with an extra token.
+    Raises `UsageError` for exact weights, and if the check reaches a part of the network that it does not cover: hard attention,
+    softmax attention whose scores may differ, the pattern gather or scatter, or an extra token.
     """
     if network.precision == "exact":
         raise UsageError(
@@ -99,15 +99,16 @@ def float_exactness(
     worst = FloatExactness(0.0, MANTISSA_BITS[computed_in], "nowhere")
     widths = (layer.hidden_width for layer in network.layers if isinstance(layer, FeedForward))
     batch_size = max(1, _CACHED_NUMBERS // (encoded.shape[1] * max([network.model_width, *widths])))
-    n_sums = 3 * len(network.layers) + 3  # for each batch, or fewer
+    n_sums = 3 * len(network.layers) + 3  # about as many as `_sums` yields
     for start in range(0, len(encoded), batch_size):
-        for at, (needs, where) in enumerate(_sums(network, encoded[start : start + batch_size])):
+        batch = encoded[start : start + batch_size]
+        for at, (needs, where) in enumerate(_sums(network, batch)):
             bits = needs.bits if lowest <= needs.lowest and needs.highest <= highest else np.inf
             if bits > worst.bits_needed:
                 worst = FloatExactness(bits, worst.bits_available, where)
             if not worst.holds:
                 return worst
-            report(progress, start * n_sums + at * batch_size, len(encoded) * n_sums)
+            report(progress, start * n_sums + min(at, n_sums) * len(batch), len(encoded) * n_sums)
     return worst
 
 
@@ -160,8 +161,8 @@ def _attend(layer: Attention, stream: np.ndarray) -> tuple[np.ndarray, list[tupl
 
     uniform  Σ_h W_O (Σ_k W_V Z_k) / n over the n tokens Z_k. The quotient must be exact too.
     softmax  Σ_h W_O Σ_k (1/n) W_V Z_k. With equal scores, softmax computes the weights exp(0) / n, rounded. 1/n is a float
-             only if n is a power of two. Otherwise the weight has an error of up to 1/2 unit in its last place, and all
-             products with it have errors. Sums that should be integers are then not integers, so such networks are rejected.
+             only if n is a power of two. Otherwise the weight has an error of up to 1/2 unit in its last place, and products
+             with it have errors. Sums that should be integers may then not be integers, so such networks are rejected.
 
     The module may add the products with W_O of all heads in any order, so they count as the terms of one sum.
     """

@@ -43,7 +43,7 @@ class AttentionModule(nn.Module):
     def __init__(self, layer: Attention, n_tokens: int) -> None:
         """Create the parameters: `output` of shape (heads, m, s), and `value`, `key` and `query` of shape (heads, s, m).
 
-        Here s is the size of a head, and m is the width of the residual stream.
+        Here s is the size of a head, which must be the same for all heads, and m is the width of the residual stream.
 
         Uniform attention has no keys and queries. It averages over `n_tokens` tokens.
         """
@@ -151,8 +151,8 @@ class TransformerModule(CompiledModule):
         if self.positions is not None and inputs.shape[1] != len(self.positions):
             raise UsageError(
                 f"this module takes {len(self.positions)} tokens per sequence; got {inputs.shape[1]}.\n"
-                "  Pad shorter sequences on the left with the id model.network.pad, and treat longer ones as unknown "
-                "inputs; model.predict does both.",
+                "  If model.network.pad is not None, pad shorter sequences on the left with this id. Treat all others as unknown "
+                "inputs. model.predict does both.",
                 n_positions=len(self.positions),
             )
 

@@ -102,8 +102,8 @@ class LayerCount:
 @dataclass(frozen=True)
 class LineCount:
     """The result of `count_on_line`: the counts for each layer (see `LayerCount`), the largest degree of the network's outputs as
-    polynomials, and the sign vectors that occur on the line. A sign vector holds the sign of each output. The number of sign
-    vectors is K in KS25 eq. (70).
+    polynomials, and the sign vectors that occur on the line. The outputs are the first entry of `w_out` for every token. A sign
+    vector holds the sign of each output. The number of sign vectors is K in KS25 eq. (70).
     """
 
     layers: tuple[LayerCount, ...]
@@ -117,7 +117,8 @@ def count_on_line(start: Transformer, direction: Transformer, sequences: np.ndar
     the outputs are polynomials in t. Return the numbers of cells, the largest degrees, and the sign vectors of the outputs.
 
     Source:   KS25 eqs. (70) to (89), restricted to a line in parameter space. The polynomials have W = 1 variable, t.
-    Assumes:  two exact networks of one shape, with hard attention and feed-forward layers; `sequences` (N, n, d) of floats.
+    Assumes:  two exact networks of one shape, with hard attention and feed-forward layers, and without an embedding or an
+              extra token; `sequences` (N, n, d) of floats.
     """
     stream: Stream = [
         [

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 _ENTRIES_AT_ONCE = 1 << 18  # of the small product: two mebibytes, so that it stays in cache
-_N_TRIED = 64  # columns used to choose the strong channels
+_N_TRIED = 64  # columns used to choose the strong channels; because steps are rounded, up to twice as many
 _MOST_STRONG = 12
 _ROOM = 1.0625  # cached units remain valid for bounds up to this factor above the largest one seen
 _FEW = 1 / 8  # the most units, as a share, that are computed separately; above it the whole layer is computed
@@ -234,6 +234,7 @@ class _KnownColumns:
 
     def find_missing(self, strong: np.ndarray) -> np.ndarray:
         """Return the indices of rows of `strong` whose values are not in the cache. Of several equal rows, only one is returned.
+        Values are compared by their hashes.
 
         Each row holds the values of one token in the strong channels (those with the largest weights).
         """

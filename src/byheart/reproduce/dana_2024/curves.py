@@ -123,7 +123,7 @@ def bounds(
 def with_chance(memorised: float, n_vocab: int) -> float:
     """Return the accuracy of a model that memorises `memorised` of all N² pairs of N = `n_vocab` tokens and guesses the others.
 
-    The accuracy is 1/N + (1 - 1/N) memorised/N².
+    The accuracy is 1/N + (1 - 1/N) memorised/N², but at most 1.
     """
     return 1 / n_vocab + (1 - 1 / n_vocab) * min(1.0, memorised / n_vocab**2)
 
@@ -202,7 +202,7 @@ def within(gaps: Sequence[tuple[str, float]], n_stored: int) -> list[int]:
 def agreement_in_words(records: Iterable[fig.FigureRecord]) -> str:
     """Describe, for all figures together, how many of the authors' stored points agree with ours.
 
-    The points of Figure 1a are part of Figure 2b and count once.
+    The total leaves out Figure 1a, because its points are part of Figure 2b.
     """
     found = {
         record.title.partition(":")[0]: _counts(record) for record in records if AGREEMENT in record.numbers

@@ -54,8 +54,8 @@ def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.Trainin
     """Return the stages of training.
 
     The first stages train models without an MLP and models with an MLP, at the authors' sizes. For each kind, they use the version
-    of the code that the authors used for it. The other stages train both kinds with the same version of the code, some of them for
-    4 and 16 times as many steps.
+    of the code that the authors used for it. The other stages train both kinds with the same version of the code. There are none at
+    scale `laptop`. At scale `paper`, some of them train for 4 and 16 times as many steps.
     """
 
     def both(variant: runs.Variant, how: runs.How, seed: int) -> list[Run]:

@@ -86,7 +86,8 @@ def compute(
 ) -> fig.Computed:
     """Compute a curve for every way of training, and decide for each curve whether it supports the claim.
 
-    Also draw the points that the authors stored, and the lower bounds on the accuracy from two papers.
+    Also draw two lower bounds on the accuracy: those of two papers or, in Figure 4, Corollary 2 of DPC24 as printed and as
+    repaired. Except at scale `smoke`, also draw the points that the authors stored.
     """
     here = dana.curves(observations, sweep.ways, sweep.x, mlp_width=0, **sweep.sizes)
     n_vocab, stored = dana.n_vocab_of(observations), sweep.stored_points()

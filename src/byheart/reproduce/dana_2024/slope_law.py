@@ -51,7 +51,8 @@ def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.Trainin
     numbers of heads.
 
     Three versions of the model are trained: that of the authors' code of August 2024, that of their code of 2025, and the model
-    that the paper's equations define. The first two are also trained for 4 and for 16 times as many steps.
+    that the paper's equations define. At the paper's scale, the first two are also trained for 4 and for 16 times as many steps. At
+    scale `laptop`, only the first is trained.
     """
 
     def at(dims: Sequence[int]) -> Callable[[runs.Variant, runs.How, int], list[Run]]:
@@ -90,7 +91,9 @@ class Contest:
 
     @property
     def is_cubic(self) -> bool | None:
-        """Whether the growth is cubic rather than quadratic; None if the confidence interval in `lead` contains 0."""
+        """Whether the growth is cubic rather than quadratic; None if the confidence interval in `lead` contains 0, or if there
+        is only one seed and so no interval.
+        """
         _, low, high = self.lead
         return True if low > 0 else False if high < 0 else None
 

@@ -178,7 +178,7 @@ class Search:
 
     @property
     def n_open(self) -> int:
-        """Number of searches in which none of the tried numbers of blocks sufficed, so more blocks are needed."""
+        """Number of searches in which none of the tried numbers of blocks sufficed."""
         return sum(blocks is None for blocks in self.found.values())
 
     @property

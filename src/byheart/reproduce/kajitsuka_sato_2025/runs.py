@@ -10,14 +10,16 @@ The likely reading (our most likely interpretation) has BERT-style weights, and 
 - The warm-up has 50 steps. Two ranges of learning rates are searched and judged separately: one ends at 3e-4, the other at 1e-3.
   Figure 3 also has ranges that end at 4e-4 and 6e-4.
 
-The variations use the framework's initialisation, four learning rates (Figure 3: two) and a warm-up of 100 steps:
+The variations of Figures 1 to 3 use the framework's initialisation, a warm-up of 100 steps, and four learning rates (Figure 3: two,
+or one with a trained table):
 - Texts are cut to 8 words and the answer is read at the first word, or texts are split into sub-words as above.
-- Words are embedded by a fixed random table of width 256 and a trained E_in (`frozen`), or by a trained table directly into the
-  two-dimensional stream (`learned`). A trained table alone can hold the labels. Figure 3 also has fixed tables of width 512 and
-  768.
+- Tokens are embedded by a fixed random table and a trained E_in (`frozen`), or by a trained table directly into the
+  two-dimensional stream (`learned`). A trained table alone can hold the labels. The fixed tables have width 256 for words and 768
+  for sub-words. Figure 3 also has tables of width 512 and 768 for words.
 
-Everywhere, the weight decay is 0.01, the learning rate is constant, and the best trial of each seed counts. A model has memorised
-the data if the mean training loss is below 0.01.
+Everywhere, the weight decay is 0.01, the learning rate is constant after the warm-up, and the best trial of each seed counts; in
+the study of the sequence length, the best trial of all seeds. A model has memorised the data if the mean training loss is below
+0.01.
 """
 
 from __future__ import annotations

@@ -356,7 +356,7 @@ def _by_width(found: Sequence[TrainedCell], facts: fig.Facts) -> fig.Panel:
 
 
 def _lacking(scale: fig.Scale, found: Sequence[TrainedCell]) -> str:
-    """Describe which runs of the paper's grid are missing. The widest models of the grid are not required."""
+    """Describe which cells of the paper's grid have no run with any seed. The widest models of the grid are not required."""
     if scale != "paper":
         return ""
     mean = mean_gaps([cell for cell in found if cell.attention == "trained"])

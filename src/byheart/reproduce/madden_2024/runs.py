@@ -5,8 +5,8 @@ Stories are cut to 10 tokens, and the embedding width is 16. Adam minimises the 
 distinct contexts, and the loss of each context counts as often as the context occurs. This gives the same loss and gradient as
 training on all contexts.
 
-No training is stopped early, because only the final loss decides whether a model passes. There are three seeds. The seed
-determines both the choice of stories and the initial weights of the model.
+No training is stopped early, because only the final loss decides whether a model passes. There are three seeds at the
+paper's scale, otherwise one. The seed determines both the choice of stories and the initial weights of the model.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ FROZEN_STORIES = (100, 400, 700, 1000)
 
 
 def training(scale: Scale) -> Training:
-    """Return the paper's training options or, at smoke and laptop scale, fewer steps with a larger learning rate."""
+    """Return the paper's training options or, at smoke and laptop scale, fewer steps with a larger learning rate and a cosine
+    schedule.
+    """
     if scale == "paper":
         return Training(steps=50_000, learning_rate=1e-4, reduction="sum")
     steps = {"smoke": 150, "laptop": 2000}[scale]
