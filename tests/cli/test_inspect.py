@@ -20,7 +20,7 @@ def test_inspect_shows_architecture_size_certificate_and_record(byheart: Byheart
         "feed-forward       hidden width",
         "uniform attention  heads: 1 of size 1",
         "seed                 0",
-        "certificate     holds",
+        "verdict       holds",
         "equal contexts carry equal labels: yes",
         "weights digest",
     ):
@@ -49,16 +49,14 @@ def test_inspect_vouches_for_nothing_in_the_certificate_but_the_digests(
     path.write_text(
         json.dumps({**document, "checked": 10**6, "rechecked_by_interpreter": 150, "dataset": forged})
     )
-    words = " ".join(byheart("inspect", folder).out.split())
-    said = r"[^()]*(\([^()]*\)[^()]*)*\(claimed by the model, not checked\)"
-    for line in (
-        "certificate holds",
-        "data 1,000,000 samples",
-        "checked 1,000,000",
-        "assumption",
-        "data digest",
-    ):
-        assert re.search(rf"\b{line}{said}", words), line
+    lines = byheart("inspect", folder).out.splitlines()
+    start = next(at for at, line in enumerate(lines) if line.startswith("  certificate"))
+    assert "claimed by the model, not checked" in lines[start]
+    claims = [line for line in lines[start + 1 :] if line.startswith("    ")]
+    for word in ("verdict", "data", "checked", "assumption", "data digest"):
+        assert any(line.split("  ")[2].startswith(word) for line in claims), word
+    assert any("1,000,000" in line for line in claims)
+    assert not any("1,000,000" in line for line in lines if line not in claims)
     found = byheart("inspect", folder, "--json").document["certificate"]
     assert set(found) - set(found["unchecked"]) == {"schema", "weights_digest", "model_digest", "unchecked"}
 

@@ -150,7 +150,7 @@ def _check_lines(certificate: Certificate | None) -> list[tuple[str, str]]:
     if certificate is None:
         return [("certificate", "none: nothing was checked")]
     verdict = [
-        ("certificate", certificate.headline),
+        ("verdict", certificate.headline),
         ("data", describe_data(certificate.dataset.shape)),
         ("checked", describe_check(certificate)),
         *distribution_lines(certificate),
@@ -162,7 +162,8 @@ def _check_lines(certificate: Certificate | None) -> list[tuple[str, str]]:
         ("data digest", certificate.dataset.digest[:32]),
     ]
     return [
-        *[(name, f"{text} ({SAID})") for name, text in verdict],
+        ("certificate", f"{SAID}; `byheart verify` checks it"),
+        *[(f"  {name}", text) for name, text in verdict],
         # the model is loaded only if its weights have this digest
         ("weights digest", certificate.weights_digest[:32]),
     ]
