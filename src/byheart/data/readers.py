@@ -74,8 +74,9 @@ def read_content(
         _require_rows(path, columns[names[0]])
         content = table_content(path, columns[names[0]], columns[names[1]], options, check)
     tokenizer = None if content.tokenizer is None else content.tokenizer.name
-    kind_of_labels = type_for(content.label_names, content.label_type)
-    return replace(content, source=describe_source(path, options, tokenizer), label_type=kind_of_labels)
+    if content.label_type != "text":
+        content = replace(content, label_type=type_for(content.label_names, content.label_type))
+    return replace(content, source=describe_source(path, options, tokenizer))
 
 
 def describe_source(
