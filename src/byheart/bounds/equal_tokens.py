@@ -109,7 +109,7 @@ class _LabelledTokens:
         return min(self.sizes.length, self.n_tokens)
 
     def _most_contexts(self, n_sequences: int) -> int:
-        """Return the largest number of contexts of `n_sequences` sequences without those of equal tokens."""
+        """Return the largest number of contexts that `n_sequences` sequences have together if none consists of equal tokens."""
         total = 0
         for n_different in range(self._most_different, 1, -1):
             chosen = min(n_sequences, self._n_others(n_different))
@@ -119,7 +119,7 @@ class _LabelledTokens:
         return total
 
     def _most_others(self, n_contexts: int) -> int:
-        """Return the largest number of sequences that have at most `n_contexts` contexts, without those of equal tokens.
+        """Return the largest number of sequences that have at most `n_contexts` contexts, if none consists of equal tokens.
 
         If this number is above `n_sequences`, a smaller number may be returned, but at least `n_sequences`.
         """

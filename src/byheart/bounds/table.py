@@ -140,11 +140,11 @@ def _uncounted(shape: DataShape) -> str:
 
 
 def _some_data(shape: DataShape) -> DataShape:
-    """Return a shape whose `context_count` is not too large: some data of the given shape certainly have so many contexts.
+    """Return a shape whose `context_count` is reached by at least some data of the given shape.
 
     This is the given shape, except if its tokens are vectors of known norm and separation and its contexts were not counted. It
-    is not known exactly how many such vectors fit into a ball. The result then has token ids in place of vectors, and its
-    vocabulary is a number of vectors that certainly fit.
+    is not known exactly how many such vectors fit into a ball. The result then has token ids in place of vectors, and the
+    size of its vocabulary is a number of vectors that certainly fit.
     """
     if shape.n_contexts is not None or shape.dim is None or shape.radius is None or shape.separation is None:
         return shape

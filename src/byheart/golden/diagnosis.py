@@ -217,8 +217,8 @@ def _rank(
 
     A case counts 1 if the engine and the fault give the same wrong answer, less if they give different wrong answers (see
     `_count`), and 0 if only one of the two answers is wrong. The likeness is the sum of these counts, divided by the number of
-    cases for which at least one of the two answers is wrong. If the prompts are not run one by one, cases that the fault answers
-    rightly are left out, because not every case was tried with the fault. `plain` is the way in which the engine ran each prompt
+    cases for which at least one of the two answers is wrong. If the prompts are not run one by one, cases without a wrong answer
+    of the fault are left out: they may not have been tried with the fault. `plain` is the way in which the engine ran each prompt
     alone, or None.
     """
     without_cache = [outcome for outcome in outcomes if outcome.way == "no cache"]

@@ -319,7 +319,10 @@ class SymbolicRun:
         held = np.flatnonzero(self.offset >= 0)
         places = set(zip(self.offset[held].tolist(), self.coordinate[held].tolist(), strict=True))
         if len(places) < window * n_coordinates:
-            self.fault("mlp.gate_proj.weight", "a coordinate of the code of an earlier token is in no column")
+            self.fault(
+                "mlp.gate_proj.weight",
+                "a part of the code (integer vector) of an earlier token was not copied to any column",
+            )
             return
         columns = np.empty((window, n_coordinates), np.int64)
         columns[self.offset[held], self.coordinate[held]] = held

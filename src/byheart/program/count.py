@@ -115,7 +115,7 @@ def _columns(table: blocks.TokenTable | None) -> list[blocks.Numbers]:
 
 
 def count_numbers(numbers: blocks.Numbers, precision: Precision = "exact") -> Size:
-    """Count the numbers that are not zero and, for exact precision and for a `range`, their bits."""
+    """Count the numbers that are not zero. If the precision is exact, or if `numbers` is a `range`, count their bits too."""
     if isinstance(numbers, range):
         return count_progression(numbers)
     if isinstance(numbers, blocks.Repeated):

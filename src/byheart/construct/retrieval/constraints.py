@@ -111,8 +111,8 @@ def _n_systems(layout: RetrievalLayout) -> int:
 
 
 def _columns_at_an_edge(layout: RetrievalLayout, window_bits: int) -> float:
-    """Return an estimate of how many columns (words) after a given row are reached by keys that start before that row. Steps
-    between rows go in both directions.
+    """Estimate how many words in later rows can be used by the keys whose first row is just before an edge. Each word is a column
+    of the equations to solve. A key steps from its first row to one of 2^window_bits rows around it; later rows are half of them.
     """
     window = 1 << window_bits
     n_rows = sum(range(1, window // 2)) / window

@@ -113,7 +113,7 @@ class PartTables(DualTable):
         return tuple(f"word {number}" for number in range(self.n_channels))
 
     def part_registers(self, part: int) -> tuple[str, ...]:
-        """Return the register with the sum of the part."""
+        """Return a tuple with one register, which holds the sum of the words for this part of the label."""
         return (self.sums[part],)
 
     @property
