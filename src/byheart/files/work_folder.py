@@ -142,7 +142,7 @@ def _checksum(path: Path, text: str) -> str:
 def _require_plain(path: Path) -> None:
     """Raise an error for a missing file, and for a pipe or device, which may never end."""
     if not path.is_file():
-        raise damaged(path, "the file is missing or is not a plain file")
+        raise damaged(path, "the file is missing, or it is a folder, a pipe or a device")
 
 
 def describe_job(file: Path, **settings: Any) -> dict[str, Any]:

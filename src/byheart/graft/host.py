@@ -378,7 +378,7 @@ def _places(path: Path) -> dict[str, Place]:
     for name in _weight_files(path):
         file = path / name
         if not file.is_file():
-            raise corrupt(file, "the file is missing or is not a plain file", REMEDY)
+            raise corrupt(file, "the file is missing, or it is a folder, a pipe or a device", REMEDY)
         try:
             with safe_open(file, "pt") as tensors:
                 for key in tensors.keys():  # noqa: SIM118 - not a dict

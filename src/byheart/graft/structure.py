@@ -81,7 +81,11 @@ def structural_faults(grafted: FolderHost, host: Host, reading: Reading, progres
 
 
 def comparable(grafted: FolderHost, host: Host, reading: Reading) -> bool:
-    """Return whether the sizes of `grafted` leave a place for every tensor of the host. If not, no tensors can be compared."""
+    """Return whether the tensors of `grafted` can be compared with the host's.
+
+    They can if the first columns of the graft are the host's, its layers are the host's and those of the memory, no size is
+    smaller than the host's, and both have the same head size and the same kinds of weights, such as biases.
+    """
     n_layers = host.shape.n_layers + reading.n_memory_layers
     fits = _has_columns_of(host, reading) and grafted.shape.n_layers == n_layers
     return fits and not any(_shape_faults(grafted, host))
@@ -98,7 +102,7 @@ def _shape_faults(grafted: FolderHost, host: Host) -> Iterator[str]:
     for name in ("head_dim", "tied", "qk_norm", "qkv_bias", "o_bias", "mlp_bias"):
         found, meant = getattr(grafted.shape, name), getattr(host.shape, name)
         if found != meant:
-            yield f"the weights: {name} is {found}, but {meant} in the host"
+            yield f"the weights: {name} is {found} in the graft, but {meant} in the host"
 
 
 def _has_columns_of(host: Host, reading: Reading) -> bool:

@@ -313,7 +313,10 @@ class SymbolicRun:
                 "mlp.down_proj.weight", "units add answers to columns that still hold the code of a token"
             )
         if len(self.pin_columns) < 2:
-            self.fault("mlp.gate_proj.weight", "units match contexts, but there is only one constant column")
+            self.fault(
+                "mlp.gate_proj.weight",
+                "units match contexts, but there is only one constant column, and their thresholds need two",
+            )
             return
         window = int(self.offset.max()) + 1
         held = np.flatnonzero(self.offset >= 0)

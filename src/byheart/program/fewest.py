@@ -1,4 +1,6 @@
-"""Search for the smallest number of heads or neurons that suffices: find an interval that contains it, then bisect."""
+"""Search for a number of heads or neurons that suffices although one less does not: find an interval whose lower end does not
+suffice and whose upper end does, then bisect.
+"""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ Each takes about 64 bytes of memory, although `[]` takes only two bytes in the f
 def read_bytes(path: Path, *, refuse: Refusal = refuse_file) -> bytes:
     """Read the bytes of a file, which must be a plain file of at most `MAX_JSON_BYTES`."""
     if not path.is_file():
-        raise refuse(str(path), "the file is missing or is not a plain file")
+        raise refuse(str(path), "the file is missing, or it is a folder, a pipe or a device")
     size = path.stat().st_size
     if size > MAX_JSON_BYTES:
         limit = f"more than the limit of {MAX_JSON_BYTES:,}"

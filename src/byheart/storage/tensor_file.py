@@ -104,7 +104,7 @@ def read_header(path: Path) -> dict[str, StoredTensor]:
     the file exactly.
     """
     if not path.is_file():
-        raise corrupt(path, "the file is missing or is not a plain file")
+        raise corrupt(path, "the file is missing, or it is a folder, a pipe or a device")
     with _opened(path) as file:
         n_file = os.fstat(file.fileno()).st_size
         n_header = int.from_bytes(file.read(8), "little")

@@ -1,4 +1,4 @@
-"""Close idle connections, so that many slow clients cannot block the others."""
+"""Close connections that take too long to send the head of a request, so that many slow clients cannot block the others."""
 
 from __future__ import annotations
 

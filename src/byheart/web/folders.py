@@ -1,4 +1,4 @@
-"""The folders that the page may use: uploaded data, bundled examples, models and figures.
+"""What the page may use: folders of uploaded data, bundled examples, models, exported models and figures, and the run store.
 
 Names are converted to checked paths.
 """
