@@ -180,7 +180,10 @@ def array_content(
 
 def table_columns(options: TableOptions) -> tuple[str, str]:
     """Return the names of the input column and the label column."""
-    names = (options.get("input") or USUAL_COLUMNS[0], options.get("label") or USUAL_COLUMNS[1])
+    input, label = options.get("input"), options.get("label")
+    if not input and not label:
+        return USUAL_COLUMNS
+    names = (input or USUAL_COLUMNS[0], label or USUAL_COLUMNS[1])
     require_two_columns(*names)
     return names
 
