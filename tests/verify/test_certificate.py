@@ -181,10 +181,11 @@ def test_an_older_file_does_not_say_what_was_counted_and_is_written_again_unchan
     assert "5 of 5 samples, 'line' -> 'next token'" in read.headline
 
 
-def test_a_fitted_file_must_lie_within_the_gap() -> None:
+@pytest.mark.parametrize("lie", [{"gap_nats": 10.5}, {"gap_percent": None}, {"allowed_gap_percent": None}])
+def test_a_fitted_file_must_lie_within_the_gap(lie: dict[str, float | None]) -> None:
     fitted = of_capitals(distribution=judged(), fitted=True).to_json()
     assert Certificate.from_json(fitted).fitted
-    fitted["distribution"]["gap_nats"] = 10.5
+    fitted["distribution"].update(lie)
     with refused(CorruptModel, "problem"):
         Certificate.from_json(fitted)
 

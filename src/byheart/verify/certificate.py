@@ -300,7 +300,8 @@ class Certificate:
             raise corrupt(
                 where, "the field `holds` is true, but the file also lists wrong samples or a problem"
             )
-        if certificate.fitted and (judged is None or not judged.is_within_gap):
+        percentages = () if judged is None else (judged.gap_percent, judged.allowed_gap_percent)
+        if certificate.fitted and (judged is None or not judged.is_within_gap or None in percentages):
             raise corrupt(
                 where, "the field `fitted` is true, but the gap is missing or larger than the allowed gap"
             )
