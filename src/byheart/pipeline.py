@@ -29,8 +29,8 @@ from byheart.process.progress import Progress, Steps
 from byheart.process.task_runner import Workers
 from byheart.program.construction import Construction
 from byheart.storage.folder import load_folder
-from byheart.storage.signature import Signature, load_signed
-from byheart.verify.certificate import Certificate, Origin, OriginData
+from byheart.storage.signature import load_signed
+from byheart.verify.certificate import Origin, OriginData
 from byheart.verify.digest import require_certified
 from byheart.verify.verifier import verify
 from byheart.verify.versions import versions
@@ -120,22 +120,11 @@ def load(path: str | Path, *, check: bool = True, signed_by: str | Path | None =
         certificate, if there is one. If false, a changed model can be loaded, so that `verify` can report what is wrong with it.
     signed_by: a public key, as a file or as 64 hexadecimal digits. Raise `CorruptModel` unless this key signed the folder.
     """
-    return load_with_signature(path, check=check, signed_by=signed_by)[0]
-
-
-def load_with_signature(
-    path: str | Path, *, check: bool = True, signed_by: str | Path | None = None
-) -> tuple[Model, Signature | None]:
-    """Load the model saved at `path` as `load` does. Also return the signature that was checked, or None without `signed_by`."""
-    signature = None
-    certificate: Certificate | None
-    if signed_by is None:
-        memoriser, record, certificate = load_folder(path)
-    else:
-        memoriser, record, certificate, signature = load_signed(path, signed_by)
+    found = load_folder(path) if signed_by is None else load_signed(path, signed_by)
+    memoriser, record, certificate, *_ = found
     if check and certificate is not None:
         require_certified(memoriser, certificate, path)
-    return Model(memoriser, record, certificate), signature
+    return Model(memoriser, record, certificate)
 
 
 def _verified(
@@ -148,10 +137,7 @@ def _verified(
     sample: int | None = None,
     remedy: str = "",
 ) -> Model:
-    """Verify every sample, or only `sample` of them, and return the model with its certificate.
-
-    If `check` is false, nothing is verified, and the model has no certificate.
-    """
+    """Verify all samples, or `sample` of them, and return the model with its certificate, or without one if `check` is false."""
     record = construction.record(data, {**choice, "versions": versions("numpy")})
     model = Model(construction.memoriser, record, None)
     if not check:

@@ -115,15 +115,21 @@ def command(
         from byheart.cli.graft_checks import verify_graft_folder
 
         return verify_graft_folder(folder, data, host, text, device, as_json, prompts, reading)
-    from byheart.pipeline import load_with_signature
+    from byheart.model import Model
+    from byheart.pipeline import load
     from byheart.storage.data_source import read_like
+    from byheart.storage.signature import load_signed
     from byheart.verify.verifier import verify_model
 
     changed = {name: value for name, value in reading.items() if value is not None}
     with watch(whole="verify") as progress:
         steps = Steps(progress, {"read": 0.3, "verify": 0.7}, are_named=True)
         told = steps.begin("read")
-        model, signature = load_with_signature(folder, check=False, signed_by=signed_by)
+        if signed_by is None:
+            model, signature = load(folder, check=False), None
+        else:
+            memoriser, record, certified, signature = load_signed(folder, signed_by)
+            model = Model(memoriser, record, certified)
         every = read_like(model, data, progress=told, **changed)
         dataset = every if on_conflict is None else every.resolved(on_conflict)
         certificate = verify_model(
