@@ -86,7 +86,7 @@ def _corrupt(path: Path, reason: str, /, **facts: object) -> CorruptStore:
 
 
 def _file_at(path: Path) -> tuple[int, int] | None:
-    """Return the identity (device and inode) of the file at `path`, or None if there is no file."""
+    """Return the device and inode numbers of the file at `path`, or None if there is no file."""
     try:
         found = path.stat()
     except OSError:
